@@ -23,6 +23,7 @@ mod scratch;
 mod server;
 mod setup;
 mod tally;
+mod throughput;
 mod tidy;
 mod workspace;
 
@@ -73,6 +74,13 @@ cargo xtask COMMAND
   cluster       builds the server and runs several on one PostgreSQL with a proxy in front of them, until Ctrl-C
                   --nodes N    how many (3)
                   --port P     the port of the proxy (5984); nodes have those above it
+  cluster-bench measures nodes on a PostgreSQL, and a bare client of that: single writes, bulk, an index, a view
+                  --program P   this program, and builds none
+                  --part P      only bare, writes, bulk or views (may be repeated)
+                  --nodes N     only so many (1, 2 and 4)
+                  --documents N in the view (1000000)
+                  --seconds N   for each figure of writes (5)
+                  --delay-us N  what the second half's network takes longer for a message and its answer (1000), 0 for none
   setup         checks for what the build needs, and installs it where that is possible
 ";
 
@@ -109,6 +117,10 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
             return Ok(chaos::command(&workspace, &options)?.closing_line());
         }
         "cluster" => return cluster::command(&workspace, &cluster::Options::parse(arguments)?),
+        "cluster-bench" => {
+            let options = throughput::Options::parse(arguments)?;
+            return Ok(throughput::command(&workspace, &options)?.closing_line());
+        }
         "dist" => return dist::command(&workspace, &dist::Options::parse(arguments)?),
         "run" => return run::command(&workspace, &run::Options::parse(arguments)?),
         "s3" => {

@@ -11,6 +11,8 @@ pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     /// Where cargo puts programs of the release profile; this program runs from there.
     profile: PathBuf,
+    /// Another program than the one that is built here.
+    program: Option<PathBuf>,
 }
 
 impl Workspace {
@@ -20,12 +22,17 @@ impl Workspace {
         let root = Path::new(&manifest).ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
         let profile = program.parent().context("this program lies in no folder")?.to_owned();
-        Ok(Self { root, profile })
+        Ok(Self { root, profile, program: None })
+    }
+
+    /// The same with another `settee` program, wherever it was built.
+    pub(crate) fn with_program(&self, program: PathBuf) -> Self {
+        Self { root: self.root.clone(), profile: self.profile.clone(), program: Some(program) }
     }
 
     /// The `settee` program, once it has been built.
     pub(crate) fn binary(&self) -> PathBuf {
-        self.profile.join("settee")
+        self.program.clone().unwrap_or_else(|| self.profile.join("settee"))
     }
 
     /// Where programs of the release profile are.

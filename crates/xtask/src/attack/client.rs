@@ -101,12 +101,23 @@ impl Connection {
 
     /// Sends a request with further headers, each with its line end, and returns the status and the body.
     pub(crate) fn ask(&mut self, line: &str, headers: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
-        self.write(&head(line, headers, body.len()))?;
-        self.stream.get_mut().write_all(body)?;
+        self.write(&[&head(line, headers, body.len()), body].concat())?;
         self.answer()
     }
 
+    /// Sends a request without a body, and hands over the answer's body piece by piece, however long it is. Returns the status.
+    pub(crate) fn read(&mut self, line: &str, headers: &str, take: &mut dyn FnMut(&[u8])) -> io::Result<u16> {
+        self.write(&head(line, headers, 0))?;
+        self.answer_to(take)
+    }
+
     pub(super) fn answer(&mut self) -> io::Result<(u16, Vec<u8>)> {
+        let mut body = Vec::new();
+        let status = self.answer_to(&mut |piece| body.extend_from_slice(piece))?;
+        Ok((status, body))
+    }
+
+    fn answer_to(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<u16> {
         let status = self.line()?.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
         let (mut length, mut chunked) = (0, false);
         loop {
@@ -121,14 +132,15 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body)?;
+        take(&body);
         while chunked {
             let size = usize::from_str_radix(&self.line()?, 16).map_err(io::Error::other)?;
-            let mut chunk = vec![0; size + 2];
-            self.stream.read_exact(&mut chunk)?;
-            body.extend_from_slice(&chunk[..size]);
+            body.resize(size + 2, 0);
+            self.stream.read_exact(&mut body)?;
+            take(&body[..size]);
             chunked = size > 0;
         }
-        Ok((status, body))
+        Ok(status)
     }
 
     fn line(&mut self) -> io::Result<String> {

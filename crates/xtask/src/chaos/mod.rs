@@ -4,7 +4,6 @@
 mod check;
 mod client;
 mod follower;
-mod link;
 mod world;
 mod writer;
 

@@ -7,10 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::client::{Random, Shared};
-use super::link::Link;
 use crate::attack::client::split;
-use crate::cluster::Nodes;
 use crate::cluster::postgres::Instance;
+use crate::cluster::{Link, Nodes};
 use crate::workspace::Workspace;
 
 const NODES: usize = 3;
@@ -171,7 +170,7 @@ impl World {
     }
 
     fn delay(&self, delay_ms: u64) {
-        self.links.iter().for_each(|link| link.delay(delay_ms));
+        self.links.iter().for_each(|link| link.delay(Duration::from_millis(delay_ms)));
     }
 
     /// Waits until the standby, if there is one, has what the primary has: until then nothing is acknowledged.

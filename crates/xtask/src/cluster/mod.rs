@@ -1,6 +1,7 @@
 //! Several servers on one PostgreSQL, with a proxy in front of them: as an example to play with ([`command`]), and for tests ([`Nodes`]).
 
 mod front;
+mod link;
 pub(crate) mod postgres;
 
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 pub(crate) use front::Front;
+pub(crate) use link::Link;
 
 use crate::attack::client::split;
 use crate::build;

@@ -40,6 +40,8 @@ pub(crate) struct Instance {
     /// Who runs it, if not the user of this process.
     user: Option<(u32, u32)>,
     child: Option<Child>,
+    /// Beside [`SETTINGS`], which they replace.
+    further: &'static [&'static str],
 }
 
 impl Instance {
@@ -54,7 +56,13 @@ impl Instance {
         if let Some((user, group)) = user {
             chown(&directory, Some(user), Some(group)).context("a directory cannot be given away")?;
         }
-        Ok(Self { name, directory, port: free_port()?, programs: programs.into(), user, child: None })
+        let (port, programs) = (free_port()?, programs.into());
+        Ok(Self { name, directory, port, programs, user, child: None, further: &[] })
+    }
+
+    /// Has it run with further settings.
+    pub(crate) fn set(&mut self, settings: &'static [&'static str]) {
+        self.further = settings;
     }
 
     /// Makes it a new, empty database, and starts it.
@@ -69,7 +77,7 @@ impl Instance {
     pub(crate) fn start(&mut self) -> Result<()> {
         let mut command = self.program("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(&self.directory).args(["-p", &self.port.to_string()]);
-        command.args(SETTINGS.iter().flat_map(|setting| ["-c", *setting]));
+        command.args(SETTINGS.iter().chain(self.further).flat_map(|setting| ["-c", *setting]));
         let log = fs::File::options().create(true).append(true).open(self.directory.join("log"))?;
         command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null()).process_group(0);
         self.child = Some(command.spawn().context("PostgreSQL cannot be started")?);
@@ -154,7 +162,13 @@ impl Instance {
         self.directory.join("data")
     }
 
-    fn program(&self, name: &str) -> Command {
+    /// Where files for its programs can be put.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// One of its programs, run as who runs it.
+    pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
         command.current_dir(&self.directory);
         if let Some((user, group)) = self.user {

@@ -1,0 +1,106 @@
+//! What PostgreSQL does for a bare client, `pgbench` of its own package.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::Options;
+use super::load::CLIENTS;
+use super::report::{Report, Row};
+use super::stage::Stage;
+use crate::process;
+
+/// The tables are like those of a store.
+const TABLES: &str = "DROP TABLE IF EXISTS bare_commits, bare_documents, bare_sequence, bare_bodies, bare_catalog; \
+    CREATE TABLE bare_commits (shard bigint, key bytea, value bytea, PRIMARY KEY (shard, key)); \
+    CREATE TABLE bare_documents (LIKE bare_commits INCLUDING ALL); \
+    CREATE TABLE bare_sequence (LIKE bare_commits INCLUDING ALL); \
+    CREATE TABLE bare_bodies (LIKE bare_commits INCLUDING ALL); \
+    CREATE TABLE bare_catalog (LIKE bare_commits INCLUDING ALL)";
+
+/// A row of a hundred bytes.
+const ONE: &str = "\\set id random(1, 9000000000000000000)
+INSERT INTO bare_documents VALUES (1, int8send(:id), convert_to(repeat('x', 100), 'UTF8'));
+";
+
+/// What the commit of a single document inserts, in one trip.
+const DOCUMENT: &str = "\\set id random(1, 9000000000000000000)
+\\startpipeline
+BEGIN;
+INSERT INTO bare_commits VALUES (1, int8send(:id), convert_to(repeat('x', 60), 'UTF8'));
+INSERT INTO bare_documents VALUES (1, int8send(:id), convert_to(repeat('x', 40), 'UTF8'));
+INSERT INTO bare_sequence VALUES (1, int8send(:id), convert_to(repeat('x', 50), 'UTF8'));
+INSERT INTO bare_bodies VALUES (1, int8send(:id), convert_to(repeat('x', 100), 'UTF8'));
+INSERT INTO bare_catalog VALUES (1, int8send(:id), convert_to(repeat('x', 20), 'UTF8'));
+COMMIT;
+\\endpipeline
+";
+
+/// The same for forty documents that share a commit.
+const GROUP: &str = "\\set id random(1, 9000000000000000000)
+\\startpipeline
+BEGIN;
+INSERT INTO bare_commits VALUES (1, int8send(:id), convert_to(repeat('x', 60), 'UTF8'));
+INSERT INTO bare_documents SELECT 1, int8send(:id) || int8send(n), convert_to(repeat('x', 40), 'UTF8') FROM generate_series(1, 40) AS n;
+INSERT INTO bare_sequence SELECT 1, int8send(:id) || int8send(n), convert_to(repeat('x', 50), 'UTF8') FROM generate_series(1, 40) AS n;
+INSERT INTO bare_bodies SELECT 1, int8send(:id) || int8send(n), convert_to(repeat('x', 100), 'UTF8') FROM generate_series(1, 40) AS n;
+INSERT INTO bare_catalog VALUES (1, int8send(:id), convert_to(repeat('x', 20), 'UTF8'));
+COMMIT;
+\\endpipeline
+";
+
+/// Measures commits of 40 connections and of one.
+pub(super) fn measure(stage: &Stage<'_>, options: &Options, network: Duration, report: &mut Report) -> Result<()> {
+    let cells = [
+        (format!("bare client, {CLIENTS} connections, a commit of one row each"), ONE, CLIENTS, 1.0),
+        (
+            format!("bare client, {CLIENTS} connections, a commit of a document's five rows each"),
+            DOCUMENT,
+            CLIENTS,
+            1.0,
+        ),
+        ("bare client, 1 connection, commits of a document's five rows".to_owned(), DOCUMENT, 1, 1.0),
+        ("bare client, 1 connection, commits of 40 documents".to_owned(), GROUP, 1, 40.0),
+    ];
+    for (number, (name, script, connections, documents)) in cells.into_iter().enumerate() {
+        stage.postgres.sql(TABLES)?;
+        stage.rest()?;
+        let rate = commits(stage, options, network, (script, connections))? * documents;
+        // What a commit of a single document needs at least.
+        if number == 1 {
+            report.bare(network, rate);
+        }
+        report.add(Row::new(name, 0, network, rate, "documents/s"));
+    }
+    Ok(())
+}
+
+/// Commits per second.
+fn commits(stage: &Stage<'_>, options: &Options, network: Duration, what: (&str, usize)) -> Result<f64> {
+    let (script, connections) = what;
+    let file = stage.postgres.directory().join("script");
+    fs::write(&file, script)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
+    let mut command = stage.postgres.program("pgbench");
+    command.args(["-h", "127.0.0.1", "-p", &stage.port(network).to_string(), "-U", "settee", "-n", "-M", "prepared"]);
+    command.args(["-c", &connections.to_string(), "-j", "1", "-T", &options.seconds.to_string(), "-f"]).arg(&file);
+    rate(&process::output(command.arg("postgres"))?)
+}
+
+fn rate(output: &str) -> Result<f64> {
+    let number = output.lines().find_map(|line| line.strip_prefix("tps = ")).and_then(|rest| rest.split(' ').next());
+    number.context("pgbench tells no rate")?.parse().context("pgbench's rate is no number")
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    #[test]
+    fn the_rate_is_found_in_what_pgbench_prints() {
+        let output = "number of failed transactions: 0 (0.000%)\ntps = 8417.25 (without initial connection time)\n";
+        assert_eq!(super::rate(output).unwrap(), 8417.25);
+        assert!(super::rate("pgbench: error").is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! Clients that write: single documents, or batches. Each waits for its answer before it writes again.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::stage::addresses;
+use crate::attack::client::Connection;
+use crate::cluster::Nodes;
+use crate::json::number;
+
+/// How many write single documents.
+pub(super) const CLIENTS: usize = 40;
+
+/// How many write batches, of so many documents each.
+const LOADERS: usize = 4;
+pub(super) const BATCH: u64 = 1000;
+
+/// The databases of [`Spread::Many`] and [`Spread::Apart`].
+const DATABASES: usize = 8;
+
+/// Before anything is counted, nodes get to know their databases and clients each other.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A document a request.
+    Single,
+    /// [`BATCH`] documents a request.
+    Bulk,
+}
+
+/// Where it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spread {
+    /// All into one database, through all nodes.
+    One,
+    /// Into several, each through all nodes, as a proxy that knows nothing does it.
+    Many,
+    /// Into several, each through one node, as a proxy does it that goes by the name.
+    Apart,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Single => format!("single writes, {CLIENTS} clients"),
+            Self::Bulk => format!("batches of {BATCH}, {LOADERS} clients"),
+        }
+    }
+
+    fn clients(self) -> usize {
+        if self == Self::Single { CLIENTS } else { LOADERS }
+    }
+}
+
+impl Spread {
+    pub(super) const ALL: [Self; 3] = [Self::One, Self::Many, Self::Apart];
+
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::One => "one database".to_owned(),
+            Self::Many => format!("{DATABASES} databases"),
+            Self::Apart => format!("{DATABASES} databases, each through one node"),
+        }
+    }
+
+    /// The node and the database of a client. Clients of a node are spread over all its databases.
+    fn place(self, client: usize, nodes: usize) -> (usize, usize) {
+        match self {
+            Self::One => (client % nodes, 0),
+            Self::Many => (client % nodes, client / nodes % DATABASES),
+            Self::Apart => (client % DATABASES % nodes, client % DATABASES),
+        }
+    }
+}
+
+/// What came of it.
+pub(super) struct Measured {
+    documents: u64,
+    pub(super) seconds: f64,
+    /// Of each request, in milliseconds, ascending.
+    pub(super) latencies: Vec<f64>,
+}
+
+impl Measured {
+    pub(super) fn per_second(&self) -> f64 {
+        self.documents as f64 / self.seconds
+    }
+}
+
+/// Has clients write for so long, and looks whether everything acknowledged is there.
+pub(super) fn run(nodes: &Nodes, kind: Kind, spread: Spread, length: Duration) -> Result<Measured> {
+    let nodes = addresses(nodes)?;
+    let name = |database: usize| format!("w{}-{}-{database}", kind as usize, spread as usize);
+    for database in 0..DATABASES {
+        ask(nodes[0].0, &format!("PUT /{}", name(database)), &nodes[0].1, &[201])?;
+    }
+    let begun = Instant::now();
+    let clients: Vec<_> = (0..kind.clients())
+        .map(|client| {
+            let (node, database) = spread.place(client, nodes.len());
+            let (address, who) = nodes[node].clone();
+            let writer = Writer { address, who, kind, client: client as u64, database: name(database) };
+            thread::spawn(move || writer.run(begun + WARM_UP, begun + WARM_UP + length))
+        })
+        .collect();
+    let (mut written, mut latencies) = (0, Vec::new());
+    for client in clients {
+        let (documents, mut took) = client.join().ok().context("a client gave up")??;
+        written += documents;
+        latencies.append(&mut took);
+    }
+    let mut there = 0;
+    for database in 0..DATABASES {
+        let answer = ask(nodes[0].0, &format!("GET /{}", name(database)), &nodes[0].1, &[200])?;
+        there += number(&answer, "doc_count").context("a database does not tell how many documents it has")?;
+    }
+    ensure!(there == written, "wrong answer: {there} documents are there, {written} were acknowledged");
+    latencies.sort_by(f64::total_cmp);
+    let documents = latencies.len() as u64 * if kind == Kind::Bulk { BATCH } else { 1 };
+    Ok(Measured { documents, seconds: length.as_secs_f64(), latencies })
+}
+
+/// Makes a request over a connection of its own.
+pub(super) fn ask(address: SocketAddr, line: &str, who: &str, right: &[u16]) -> Result<String> {
+    let (status, body) = Connection::open(address)?.ask(line, who, b"")?;
+    let text = String::from_utf8_lossy(&body).into_owned();
+    ensure!(right.contains(&status), "{line}: {status}: {text}");
+    Ok(text)
+}
+
+struct Writer {
+    address: SocketAddr,
+    who: String,
+    kind: Kind,
+    client: u64,
+    database: String,
+}
+
+impl Writer {
+    /// Returns how many documents were acknowledged, and the times of the requests that ended from `begin` to `end`.
+    fn run(self, begin: Instant, end: Instant) -> Result<(u64, Vec<f64>)> {
+        let mut connection = Connection::open(self.address)?;
+        let (mut written, mut latencies) = (0, Vec::new());
+        let mut random = self.client;
+        while Instant::now() < end {
+            let started = Instant::now();
+            let documents = match self.kind {
+                Kind::Single => {
+                    let id = format!("{:016x}{:016x}", mixed(&mut random), mixed(&mut random));
+                    let line = format!("PUT /{}/{id}", self.database);
+                    let (status, body) = connection.ask(&line, &self.who, document(written, None).as_bytes())?;
+                    ensure!(status == 201, "{line}: {status}: {}", String::from_utf8_lossy(&body));
+                    1
+                }
+                Kind::Bulk => {
+                    let body = batch(self.client * 1_000_000_000 + written, BATCH);
+                    bulk(&mut connection, &self.database, &self.who, &body, BATCH)?;
+                    BATCH
+                }
+            };
+            written += documents;
+            let now = Instant::now();
+            if now >= begin && now < end {
+                latencies.push((now - started).as_secs_f64() * 1e3);
+            }
+        }
+        Ok((written, latencies))
+    }
+}
+
+/// Numbers that look random (splitmix64).
+fn mixed(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// A document of about a hundred bytes.
+fn document(number: u64, id: Option<u64>) -> String {
+    let id = id.map(|id| format!("\"_id\":\"{id:012}\",")).unwrap_or_default();
+    let (score, day) = (number % 1000, number % 28 + 1);
+    format!(
+        "{{{id}\"x\":{number},\"score\":{score},\"username\":\"user-{score}\",\"metadata\":{{\"createdAt\":\"2016-05-{day:02}T10:00:00Z\"}}}}"
+    )
+}
+
+/// The body of a request that writes so many documents.
+pub(super) fn batch(first: u64, count: u64) -> String {
+    let documents: Vec<String> = (first..first + count).map(|number| document(number, Some(number))).collect();
+    format!("{{\"docs\":[{}]}}", documents.join(","))
+}
+
+/// Writes a batch, all of which must be acknowledged.
+pub(super) fn bulk(connection: &mut Connection, database: &str, who: &str, body: &str, count: u64) -> Result<()> {
+    let (status, answer) = connection.ask(&format!("POST /{database}/_bulk_docs"), who, body.as_bytes())?;
+    let text = String::from_utf8_lossy(&answer);
+    let written = text.matches("\"rev\":\"").count() as u64;
+    ensure!(status == 201 && written == count, "{written} of {count} documents were acknowledged ({status})");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_spread_over_nodes_and_databases() {
+        for nodes in [1, 2, 4] {
+            for (spread, databases, nodes_of_each) in
+                [(Spread::One, 1, nodes), (Spread::Many, 8, nodes), (Spread::Apart, 8, 1)]
+            {
+                let mut places: Vec<_> = (0..CLIENTS).map(|client| spread.place(client, nodes)).collect();
+                places.sort_unstable();
+                places.dedup();
+                assert_eq!(places.len(), databases * nodes_of_each, "{spread:?} over {nodes} nodes");
+            }
+        }
+    }
+
+    #[test]
+    fn documents_have_about_a_hundred_bytes() {
+        let sizes = [0, 999_999].map(|number| document(number, Some(number)).len());
+        assert!(sizes.iter().all(|size| (90..130).contains(size)), "{sizes:?}");
+        assert_eq!(batch(5, 3).matches("_id").count(), 3);
+    }
+}

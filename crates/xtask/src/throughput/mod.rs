@@ -1,0 +1,173 @@
+//! How much several nodes on one PostgreSQL do, beside what a bare client of that PostgreSQL does in the same run: single writes, bulk,
+//! the build of an index and the reading of a view, each also with a network that takes longer.
+//!
+//! Every answer is checked. Figures depend on the machine, so those that were asked for stand beside them, and none of them fails.
+
+mod bare;
+mod load;
+mod report;
+mod stage;
+mod views;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::build;
+use crate::scratch::Scratch;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+use load::{Kind, Spread};
+use report::{Asked, Report, Row};
+use stage::Stage;
+
+/// What can be measured alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Bare,
+    Writes,
+    Bulk,
+    Views,
+}
+
+const PARTS: [(&str, Part); 4] =
+    [("bare", Part::Bare), ("writes", Part::Writes), ("bulk", Part::Bulk), ("views", Part::Views)];
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Options {
+    program: Option<PathBuf>,
+    parts: Vec<Part>,
+    nodes: Vec<usize>,
+    documents: u64,
+    seconds: u64,
+    /// What the network takes longer for a message and its answer.
+    delay: Duration,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
+        let mut options = Self {
+            program: None,
+            parts: Vec::new(),
+            nodes: vec![1, 2, 4],
+            documents: 1_000_000,
+            seconds: 5,
+            delay: Duration::from_millis(1),
+        };
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().with_context(|| format!("`{name}` is unknown or lacks its value"))?;
+            let number = || value.parse::<u64>().with_context(|| format!("{name} takes a number"));
+            match name.as_str() {
+                "--program" => options.program = Some(value.into()),
+                "--part" => {
+                    let part = PARTS.iter().find(|(name, _)| name == value).context("there is no such part")?;
+                    options.parts.push(part.1);
+                }
+                "--nodes" => options.nodes = vec![usize::try_from(number()?)?],
+                "--documents" => options.documents = number()?,
+                "--seconds" => options.seconds = number()?,
+                "--delay-us" => options.delay = Duration::from_micros(number()?),
+                _ => bail!("there is no option `{name}`"),
+            }
+        }
+        if options.parts.is_empty() {
+            options.parts = PARTS.map(|(_, part)| part).to_vec();
+        }
+        ensure!(options.nodes.iter().all(|nodes| (1..=6).contains(nodes)), "1 to 6 nodes are measured");
+        ensure!(options.documents >= 1000 && options.seconds > 0, "1,000 documents and a second are the least");
+        Ok(options)
+    }
+
+    /// Without anything between nodes and PostgreSQL, and with a network that takes longer.
+    fn networks(&self) -> Vec<Duration> {
+        let slow = Some(self.delay).filter(|delay| !delay.is_zero());
+        [Duration::ZERO].into_iter().chain(slow).collect()
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+}
+
+/// Measures, and prints a table.
+pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
+    if !Scratch::is_there() {
+        bail!("there is no PostgreSQL on this machine: install the package postgresql (Debian, Ubuntu)");
+    }
+    let workspace = match &options.program {
+        Some(program) => workspace.with_program(program.clone()),
+        None if build::build(workspace)?.holds() => workspace.with_program(workspace.binary()),
+        None => return Ok(Tally::one(false)),
+    };
+    let stage = Stage::start(&workspace)?;
+    let mut report = Report::new();
+    for network in options.networks() {
+        if options.has(Part::Bare) {
+            bare::measure(&stage, options, network, &mut report)?;
+        }
+        for (part, kind) in [(Part::Writes, Kind::Single), (Part::Bulk, Kind::Bulk)] {
+            for nodes in options.nodes.iter().filter(|_| options.has(part)) {
+                loads(&stage, options, (kind, *nodes, network), &mut report)?;
+            }
+        }
+    }
+    if options.has(Part::Views) {
+        views::measure(&stage, options, &mut report)?;
+    }
+    report.print();
+    Ok(Tally { passed: report.rows(), failed: 0 })
+}
+
+/// One kind of writes to so many nodes, into one database and into several.
+fn loads(
+    stage: &Stage<'_>,
+    options: &Options,
+    (kind, count, network): (Kind, usize, Duration),
+    report: &mut Report,
+) -> Result<()> {
+    let nodes = stage.nodes(count, network)?;
+    for spread in Spread::ALL.into_iter().filter(|spread| count > 1 || *spread != Spread::Apart) {
+        stage.rest()?;
+        let before = stage::conflicts(&nodes)?;
+        let measured = load::run(&nodes, kind, spread, Duration::from_secs(options.seconds))?;
+        let after = stage::conflicts(&nodes)?;
+        let name = format!("{}, {}", kind.name(), spread.name());
+        let [commits, conflicts] = [after[0] - before[0], after[1] - before[1]];
+        let row = Row::new(name, count, network, measured.per_second(), "documents/s").times(&measured.latencies);
+        let notes = format!("{:.0} commits/s, {conflicts} conflicts", commits as f64 / measured.seconds);
+        report.add(row.asked(kind.asked()).note(notes));
+    }
+    Ok(())
+}
+
+impl Kind {
+    fn asked(self) -> Asked {
+        match self {
+            Self::Single => Asked::OfBare(0.6),
+            Self::Bulk => Asked::Rate(15_000.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_choose_parts_and_sizes() {
+        let parse = |text: &str| Options::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).ok();
+        let all = parse("").expect("nothing need be said");
+        assert_eq!((all.parts.len(), all.nodes.as_slice(), all.networks().len()), (4, &[1, 2, 4][..], 2));
+        let some =
+            parse("--part bulk --part views --nodes 3 --delay-us 0 --documents 5000 --program p").expect("right");
+        assert_eq!((some.parts, some.nodes), (vec![Part::Bulk, Part::Views], vec![3]));
+        assert_eq!((some.delay, some.documents, some.program), (Duration::ZERO, 5000, Some("p".into())));
+        for wrong in ["--part", "--part x", "--nodes 0", "--nodes 9", "--documents 1", "--seconds x", "--else 1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}
