@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 
 use crate::error::Unreached;
@@ -33,13 +34,37 @@ const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; S
 /// A host that has taken a connection is to serve it within this time: it greets, and asks for the password.
 const GREETING: Duration = Duration::from_secs(5);
 
+/// A host that does not answer for so long is not waited for alone: the others are asked as well.
+const ALONE: Duration = Duration::from_millis(400);
+
 /// A connection.
 pub(crate) struct Link {
     pub(crate) client: Client,
     statements: Mutex<HashMap<Sql, Statement>>,
+    host: usize,
+    task: AbortHandle,
 }
 
+/// What was connected to.
+struct Connected {
+    client: Client,
+    host: usize,
+    task: AbortHandle,
+}
+
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Connected, Unreached>> + Send + 'a>>;
+
 impl Link {
+    /// The place of its host among all.
+    pub(crate) fn host(&self) -> usize {
+        self.host
+    }
+
+    /// What ends with the connection.
+    pub(crate) fn task(&self) -> &AbortHandle {
+        &self.task
+    }
+
     /// A statement, which takes a trip when it is new to the connection.
     pub(crate) async fn statement(&self, sql: Sql) -> Result<Statement, Error> {
         if let Some(known) = self.statements.lock().get(&sql) {
@@ -71,6 +96,8 @@ pub(crate) struct Connector {
     /// One for each host, of which there is one, and the place of the one that was connected to last.
     hosts: Vec<Config>,
     host: AtomicUsize,
+    /// The connections that were made, with the places of their hosts.
+    made: Mutex<Vec<(usize, AbortHandle)>>,
     /// By which this process knows its notifications.
     node: i64,
     heard: Arc<Notify>,
@@ -86,8 +113,8 @@ impl Connector {
         let threads = Builder::new_multi_thread().worker_threads(THREADS).thread_name("postgres").enable_all().build();
         let threads = threads.map_err(|error| format!("no threads: {error}"))?;
         let (hosts, runtime) = (options.hosts(), threads.handle().clone());
-        let (host, heard) = (AtomicUsize::new(0), Arc::new(Notify::new()));
-        Ok(Self { options, hosts, host, node, heard, tls, runtime, threads: Some(threads) })
+        let (host, heard, made) = (AtomicUsize::new(0), Arc::new(Notify::new()), Mutex::default());
+        Ok(Self { options, hosts, host, made, node, heard, tls, runtime, threads: Some(threads) })
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -103,41 +130,71 @@ impl Connector {
         Arc::clone(&self.heard)
     }
 
-    /// A connection that uses the tables. The server ends transactions that wait for their client for longer than `idle`.
-    pub(crate) async fn connect(&self, idle: Duration) -> Result<Link, Unreached> {
-        let client = self.connect_plain().await?;
+    /// A connection that uses the tables, with `settings` of its own.
+    pub(crate) async fn connect(&self, settings: &str) -> Result<Link, Unreached> {
+        let Connected { client, host, task } = self.connect_to_any().await?;
         let schema = &self.options.schema;
-        let idle_ms = idle.as_millis();
-        client
-            .batch_execute(&format!(
-                "{SETTINGS} SET search_path = {schema}; SET idle_in_transaction_session_timeout = {idle_ms}"
-            ))
-            .await?;
-        Ok(Link { client, statements: Mutex::default() })
+        client.batch_execute(&format!("{SETTINGS} SET search_path = {schema}; {settings}")).await?;
+        Ok(Link { client, statements: Mutex::default(), host, task })
     }
 
-    /// A connection as the server makes it, to the host that was there last, or else to another one.
+    /// A connection as the server makes it.
     pub(crate) async fn connect_plain(&self) -> Result<Client, Unreached> {
-        let last = self.host.load(Ordering::Relaxed);
-        let failure = match self.connect_to(&self.hosts[last]).await {
-            Ok(client) => return Ok(client),
-            Err(error) => error,
-        };
-        for at in (1..self.hosts.len()).map(|step| (last + step) % self.hosts.len()) {
-            if let Ok(client) = self.connect_to(&self.hosts[at]).await {
-                self.host.store(at, Ordering::Relaxed);
-                return Ok(client);
-            }
-        }
-        Err(failure)
+        Ok(self.connect_to_any().await?.client)
     }
 
-    async fn connect_to(&self, host: &Config) -> Result<Client, Unreached> {
+    /// Looks for the server anew, because it is silent. If it is another host now, all that wait for the one before get an error, and try
+    /// again there: nothing else tells them soon that a machine is gone without a word.
+    pub(crate) async fn look_elsewhere(&self) {
+        if self.hosts.len() > 1
+            && let Ok(connected) = self.connect_to_any().await
+        {
+            self.keep_to(connected.host);
+        }
+    }
+
+    /// Ends the connections to all other hosts.
+    pub(crate) fn keep_to(&self, host: usize) {
+        self.made.lock().retain(|(of, task)| {
+            if *of != host {
+                task.abort();
+            }
+            *of == host && !task.is_finished()
+        });
+    }
+
+    /// Connects to the host that was there last, or else to the first other one that takes writes.
+    async fn connect_to_any(&self) -> Result<Connected, Unreached> {
+        let last = self.host.load(Ordering::Relaxed);
+        let failed = Notify::new();
+        let at_last: Attempt<'_> = Box::pin(async {
+            let answer = self.connect_to(last).await;
+            if answer.is_err() {
+                failed.notify_waiters();
+            }
+            answer
+        });
+        // They hear of a failure from before it can happen: they are polled first.
+        let others = (1..self.hosts.len()).map(|step| -> Attempt<'_> {
+            let at = (last + step) % self.hosts.len();
+            let failed = &failed;
+            Box::pin(async move {
+                let _ = tokio::time::timeout(ALONE, failed.notified()).await;
+                self.connect_to(at).await
+            })
+        });
+        let connected = first(others.chain([at_last]).collect()).await?;
+        self.host.store(connected.host, Ordering::Relaxed);
+        Ok(connected)
+    }
+
+    async fn connect_to(&self, at: usize) -> Result<Connected, Unreached> {
+        let host = &self.hosts[at];
         let limit = GREETING + host.get_connect_timeout().copied().unwrap_or_default();
         let connected = tokio::time::timeout(limit, host.connect(self.tls.clone())).await;
         let (client, mut connection) = connected.map_err(|_| Unreached::Silent(limit))??;
         let (heard, schema, node) = (self.heard(), self.options.schema.clone(), self.node);
-        self.runtime.spawn(async move {
+        let task = self.runtime.spawn(async move {
             // Its end is noticed by who uses the client.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notification(news) = message
@@ -147,7 +204,11 @@ impl Connector {
                 }
             }
         });
-        Ok(client)
+        let task = task.abort_handle();
+        let mut made = self.made.lock();
+        made.retain(|(_, task)| !task.is_finished());
+        made.push((at, task.clone()));
+        Ok(Connected { client, host: at, task })
     }
 }
 
@@ -158,6 +219,22 @@ impl Drop for Connector {
             threads.shutdown_background();
         }
     }
+}
+
+/// The first connection that is made, or the error of the last attempt.
+async fn first(mut attempts: Vec<Attempt<'_>>) -> Result<Connected, Unreached> {
+    poll_fn(|context| {
+        let mut at = 0;
+        while at < attempts.len() {
+            match attempts[at].as_mut().poll(context) {
+                Poll::Pending => at += 1,
+                Poll::Ready(Err(_)) if attempts.len() > 1 => drop(attempts.remove(at)),
+                Poll::Ready(answer) => return Poll::Ready(answer),
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Sends all requests before it waits for the first answer: one trip. They are sent in their order.

@@ -185,17 +185,19 @@ impl PostgresEngine {
         let connector = Arc::new(connector);
         let runtime = connector.runtime().clone();
         let connections = options.connections.max(CONNECTIONS_MIN) - OWN;
-        let pool = |size, idle| Pool::new(Arc::clone(&connector), size, idle);
-        let writers = pool(connections / WRITERS, IDLE_WRITER);
-        let readers = pool(connections - connections / WRITERS, IDLE_READER);
+        // The server ends transactions that wait for their client for longer than that.
+        let idle = |idle: Duration| format!("SET idle_in_transaction_session_timeout = {};", idle.as_millis());
+        let pool = |size, settings| Pool::new(Arc::clone(&connector), size, settings);
+        let writers = pool(connections / WRITERS, idle(IDLE_WRITER));
+        let readers = pool(connections - connections / WRITERS, idle(IDLE_READER));
         let (follower, nodes) = block_on(&runtime, async {
             let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
             schema::provide(&client, options, None).await?;
             schema::mark(&client, options).await?;
             let failed = |error: StorageError| OpenError::Failed { place: options.place(), text: error.to_string() };
-            let follower = Follower::begin(pool(1, IDLE_READER), node).await.map_err(failed)?;
-            let nodes =
-                Nodes::begin(NodeId(number), pool(1, IDLE_WRITER), Arc::clone(&writers)).await.map_err(failed)?;
+            let follower = Follower::begin(pool(1, idle(IDLE_READER)), node).await.map_err(failed)?;
+            let beats = pool(1, idle(IDLE_WRITER) + &nodes::settings(NodeId(number)));
+            let nodes = Nodes::begin(NodeId(number), beats, Arc::clone(&writers)).await.map_err(failed)?;
             Ok((follower, nodes))
         })?;
         let dropped = Arc::new(Notify::new());

@@ -1,8 +1,14 @@
 //! [`Nodes`]: the processes on the same tables, by heartbeats; and what each of them has claimed.
 //!
 //! Heartbeats are judged by the clock of the database. A claim is good while that of its node is younger than [`EXPIRY`]; the node itself
-//! counts from when it *sent* the last one that arrived, by its own clock, and gives its claims up after [`LOST`]. So nobody takes a claim that
-//! another still believes to have, unless the database loses heartbeats or its clock jumps, as after a promotion: then every node has
+//! counts from when it *sent* the last one that arrived, by its own clock, and gives its claims up after [`LOST`].
+//!
+//! Heartbeats have a connection of their own, with the name of their node. When a process ends, however it does, the database sees its connections end,
+//! and so others take its claims when its last heartbeat is 1.5 s old. A node whose connection ends while it lives makes a new one; if
+//! that takes longer than [`PARTED`] it has lost its claims.
+//!
+//! So nobody takes a claim that another still believes to have, unless the database loses heartbeats, its clock jumps, as after a promotion, or it
+//! ends a connection of which the node does not hear: claims only steer. When the server may be another one, every node has
 //! [`EXPIRY`] to be heard of again before claims are taken from it, and it finds the gap.
 
 use std::collections::HashMap;
@@ -14,6 +20,7 @@ use parking_lot::Mutex;
 use settee_storage::members::{Claim, Members, Node, NodeId};
 use settee_storage::{Result, StorageError};
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
 use crate::block::block_on;
@@ -24,10 +31,13 @@ use crate::pool::Pool;
 use crate::sql::Sql;
 
 /// Between two heartbeats.
-const BEAT: Duration = Duration::from_secs(1);
+const BEAT: Duration = Duration::from_millis(500);
+
+/// When a heartbeat takes so long, the server is looked for among all hosts.
+const SILENCE: Duration = Duration::from_millis(800);
 
 /// The connection of a heartbeat that takes so long is taken for lost: the next one goes to whoever is the server then.
-const LIMIT: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// Who was not heard of for so long is not shown any more. Nothing but where work is sent depends on it.
 const MISSED_S: f64 = 2.0;
@@ -36,12 +46,15 @@ const MISSED_S: f64 = 2.0;
 const LOST: Duration = Duration::from_secs(4);
 const EXPIRY: Duration = Duration::from_secs(5);
 
-/// A node that is started again waits so long for the end of the one before, which had its name. The statement says for how long names are taken.
-const NAME_PATIENCE: Duration = Duration::from_secs(5);
+/// The same while it has no connection for heartbeats; the statements say 1.5 s.
+const PARTED: Duration = Duration::from_millis(1200);
+
+/// A node that is started again waits so long for the end of the one before, which had its name.
+const NAME_PATIENCE: Duration = Duration::from_secs(6);
 const NAME_STEP: Duration = Duration::from_millis(100);
 
 /// Heartbeats between two looks for what is long over.
-const SWEEP: u32 = 60;
+const SWEEP: u32 = 120;
 
 /// The nodes.
 pub(crate) struct Nodes {
@@ -62,10 +75,11 @@ struct State {
     live: Vec<Node>,
     /// When the last heartbeat was sent that arrived, if claims were not lost since.
     beaten: Option<Instant>,
-    /// Since when they arrive, at a server that may have been there all the time.
-    since: Option<Instant>,
-    /// The number of connections that they took.
+    /// From when on claims are taken from others.
+    takes_over: Option<Instant>,
+    /// The number of connections that they took, and the last one.
     connections: u64,
+    connection: Option<AbortHandle>,
     /// Goes up whenever claims are lost.
     life: u64,
     /// Their epochs.
@@ -81,13 +95,15 @@ struct Answer {
 
 impl State {
     fn is_heard_of(&self) -> bool {
-        self.beaten.is_some_and(|beaten| beaten.elapsed() < LOST)
+        let is_connected = self.connection.as_ref().is_some_and(|connection| !connection.is_finished());
+        let limit = if is_connected { LOST } else { PARTED };
+        self.beaten.is_some_and(|beaten| beaten.elapsed() < limit)
     }
 
     fn lose_claims(&mut self) {
         self.claims.clear();
         self.life += 1;
-        (self.beaten, self.since) = (None, None);
+        (self.beaten, self.takes_over) = (None, None);
     }
 }
 
@@ -111,40 +127,60 @@ impl Nodes {
             return Ok(());
         }
         let leased = self.beats.take().await?;
+        let [_, _, connections, _] = self.beats.counts();
         let answer = async {
             let sent = Instant::now();
             let mut answer = self.try_beat(leased.link()).await?;
-            let is_late = {
+            let (is_late, before) = {
                 let state = self.state.lock();
-                let own = state.beaten.is_none_or(|beaten| sent.saturating_duration_since(beaten) >= LOST);
-                own || answer.gap.is_none_or(|gap| gap >= LOST)
+                let limit = if state.connections == connections { LOST } else { PARTED };
+                let own = state.beaten.is_none_or(|beaten| sent.saturating_duration_since(beaten) >= limit);
+                (own || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
             };
             if is_late {
                 self.begin_anew(leased.link()).await?;
                 answer = self.try_beat(leased.link()).await?;
             }
             let mut state = self.state.lock();
-            let [_, _, connections, _] = self.beats.counts();
-            if std::mem::replace(&mut state.connections, connections) != connections {
-                // Another server may know of earlier heartbeats only, of this node and of others.
-                state.since = None;
+            if before != connections {
+                // Whoever was the server before is it no more.
+                self.beats.connector().keep_to(leased.link().host());
+                state.connections = connections;
+                state.connection = Some(leased.link().task().clone());
+                state.takes_over = None;
             }
             state.beaten = Some(sent);
-            state.since.get_or_insert(sent);
+            // Another server may know of earlier heartbeats only, of this node and of others. Who has just begun does not know of another server: if that was
+            // replaced a moment ago as well, some work is done twice.
+            state.takes_over.get_or_insert(if before == 0 { sent } else { sent + EXPIRY });
             state.live = answer.live;
             Ok(())
         };
         let silent = |_| Err(Failure::Lost("PostgreSQL does not answer".to_owned()));
-        let answer: Result<(), Failure> = tokio::time::timeout(LIMIT, answer).await.unwrap_or_else(silent);
+        let answer = tokio::time::timeout(LIMIT, self.watched(answer)).await.unwrap_or_else(silent);
         answer.map_err(|failure| {
             leased.set_broken();
             failure.into_error()
         })
     }
 
+    /// Looks for another server when there is no answer for a while. If there is one, the connection ends.
+    async fn watched(&self, answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+        let mut answer = std::pin::pin!(answer);
+        if let Ok(answer) = tokio::time::timeout(SILENCE, &mut answer).await {
+            return answer;
+        }
+        let looking = async {
+            self.beats.connector().look_elsewhere().await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            answer = answer => answer,
+            answer = looking => answer,
+        }
+    }
+
     async fn try_beat(&self, link: &Link) -> Result<Answer, Failure> {
-        // Whether it lasts does not matter, and a standby that is slow must not delay it.
-        link.client.batch_execute("SET synchronous_commit TO off").await?;
         let statement = link.statement(Sql::Nodes(OfNodes::Beat)).await?;
         let rows = link.client.query(&statement, &[&self.key()]).await?;
         let mut answer = Answer { live: Vec::new(), gap: None };
@@ -226,6 +262,16 @@ impl Nodes {
             })
             .await
     }
+}
+
+/// What connections for heartbeats begin with: the name by which others find that this process lives. Whether a heartbeat lasts does not matter, and a
+/// standby that is slow must not delay it. And a machine that is gone without a word is to have no connection two seconds later.
+pub(crate) fn settings(id: NodeId) -> String {
+    format!(
+        "SET application_name = 'settee node {:032x}'; SET synchronous_commit = off; \
+         SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 1",
+        id.0
+    )
 }
 
 /// The node of a row of [`OfNodes::Beat`], if it has a name.
@@ -312,7 +358,7 @@ impl Members for Nodes {
             if let Some(epoch) = state.claims.get(key) {
                 return Ok(claim(*epoch));
             }
-            (state.life, state.since.is_some_and(|since| since.elapsed() > EXPIRY))
+            (state.life, state.takes_over.is_some_and(|from| from <= Instant::now()))
         };
         let Some(epoch) = block_on(self.runtime(), self.try_claim(key, may_take_over))? else { return Ok(None) };
         {

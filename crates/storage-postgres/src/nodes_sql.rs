@@ -1,6 +1,16 @@
 //! [`OfNodes`]: the statements by which processes on the same tables know of each other.
 //!
 //! Heartbeats are compared by the clock of the database, and with the moment at which they were read: a statement may wait for a row.
+//! Whose process ends has no connection any more at the same moment, however it ends: the server knows, by its name.
+
+/// Whether a node `other` lives: heard of a moment ago, or connected and heard of not too long ago.
+macro_rules! is_alive {
+    () => {
+        "(other.heartbeat > statement_timestamp() - interval '5 seconds' \
+         AND (other.heartbeat > statement_timestamp() - interval '1500 milliseconds' OR EXISTS (\
+         SELECT FROM pg_stat_activity WHERE application_name = 'settee node ' || encode(other.id, 'hex'))))"
+    };
+}
 
 /// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,24 +67,30 @@ impl OfNodes {
                  extract(epoch FROM clock_timestamp() - heartbeat)::float8, (SELECT gap FROM beat) FROM nodes"
             }
             Self::Announce => {
-                "UPDATE nodes SET name = $2, address = $3 WHERE id = $1 AND NOT EXISTS (\
-                 SELECT FROM nodes AS other WHERE other.id <> $1 AND other.name = $2 \
-                 AND other.heartbeat > clock_timestamp() - interval '3 seconds')"
+                concat!(
+                    "UPDATE nodes SET name = $2, address = $3 WHERE id = $1 AND NOT EXISTS (\
+                     SELECT FROM nodes AS other WHERE other.id <> $1 AND other.name = $2 AND ",
+                    is_alive!(),
+                    ")"
+                )
             }
             Self::Leave => "DELETE FROM nodes WHERE id = $1",
             // The look before spares the row that a live node has.
             Self::Claim => {
-                "INSERT INTO claims AS held (key, node, epoch) \
-                 SELECT $1::text, id, nextval('claim_epochs') FROM nodes \
-                 WHERE id = $2 AND heartbeat > statement_timestamp() - interval '4 seconds' AND NOT EXISTS (\
-                 SELECT FROM claims AS known JOIN nodes AS other ON other.id = known.node WHERE known.key = $1 \
-                 AND other.id <> $2 AND other.heartbeat > statement_timestamp() - interval '5 seconds') \
-                 ON CONFLICT (key) DO UPDATE SET node = excluded.node, since = now(), \
-                 epoch = CASE WHEN held.node = excluded.node THEN held.epoch ELSE nextval('claim_epochs') END \
-                 WHERE held.node IS NULL OR held.node = excluded.node OR ($3 AND NOT EXISTS (\
-                 SELECT FROM nodes AS other \
-                 WHERE other.id = held.node AND other.heartbeat > statement_timestamp() - interval '5 seconds')) \
-                 RETURNING epoch"
+                concat!(
+                    "INSERT INTO claims AS held (key, node, epoch) \
+                     SELECT $1::text, id, nextval('claim_epochs') FROM nodes \
+                     WHERE id = $2 AND heartbeat > statement_timestamp() - interval '4 seconds' AND NOT EXISTS (\
+                     SELECT FROM claims AS known JOIN nodes AS other ON other.id = known.node WHERE known.key = $1 \
+                     AND other.id <> $2 AND ",
+                    is_alive!(),
+                    ") ON CONFLICT (key) DO UPDATE SET node = excluded.node, since = now(), \
+                     epoch = CASE WHEN held.node = excluded.node THEN held.epoch ELSE nextval('claim_epochs') END \
+                     WHERE held.node IS NULL OR held.node = excluded.node OR ($3 AND NOT EXISTS (\
+                     SELECT FROM nodes AS other WHERE other.id = held.node AND ",
+                    is_alive!(),
+                    ")) RETURNING epoch"
+                )
             }
             Self::Free => "UPDATE claims SET node = NULL, since = now() WHERE key = $1 AND node = $2 AND epoch = $3",
             Self::FreeAll => "UPDATE claims SET node = NULL, since = now() WHERE node = $1",

@@ -45,8 +45,8 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<(Link, Instant)>>,
     permits: Arc<Semaphore>,
     size: usize,
-    /// How long a transaction may wait for its client.
-    idle_transaction: Duration,
+    /// Statements that begin each connection.
+    settings: String,
     holders: Mutex<Vec<Weak<Lease>>>,
     /// Why no connection can be made.
     fault: Mutex<Option<StorageError>>,
@@ -100,13 +100,13 @@ impl Drop for Leased {
 }
 
 impl Pool {
-    pub(crate) fn new(connector: Arc<Connector>, size: usize, idle_transaction: Duration) -> Arc<Self> {
+    pub(crate) fn new(connector: Arc<Connector>, size: usize, settings: String) -> Arc<Self> {
         Arc::new(Self {
             connector,
             idle: Mutex::default(),
             permits: Arc::new(Semaphore::new(size)),
             size,
-            idle_transaction,
+            settings,
             holders: Mutex::default(),
             fault: Mutex::default(),
             made: AtomicU64::new(0),
@@ -194,7 +194,7 @@ impl Pool {
     async fn connect(&self) -> Result<Link> {
         let begun = Instant::now();
         loop {
-            match self.connector.connect(self.idle_transaction).await {
+            match self.connector.connect(&self.settings).await {
                 Ok(link) => {
                     self.made.fetch_add(1, Ordering::Relaxed);
                     *self.fault.lock() = None;

@@ -18,7 +18,7 @@ const NUMBERS_BITS: u32 = 24;
 
 /// Who waits for another process looks at least so often whether that is still there: first, and later on.
 const PATIENCE: Duration = Duration::from_millis(20);
-const PATIENCE_MAX: Duration = Duration::from_secs(1);
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 /// The right to build an index while others do not. It is given back when it is dropped.
 pub struct Claimed {

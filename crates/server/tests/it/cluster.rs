@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use settee_model::json::Value;
 
@@ -31,7 +31,7 @@ struct Two {
     directories: [Directory; 2],
     servers: Vec<Server>,
     url: String,
-    _postgres: Scratch,
+    postgres: Scratch,
 }
 
 impl Two {
@@ -41,7 +41,7 @@ impl Two {
         let servers = directories.iter().zip(["one@here", "two@here"]);
         let servers = servers.map(|(directory, name)| Server::start_as(directory, &mut node(directory, &url, name)));
         let servers = servers.collect();
-        Some(Self { directories, servers, url, _postgres: postgres })
+        Some(Self { directories, servers, url, postgres })
     }
 
     fn clients(&self) -> [crate::Client; 2] {
@@ -119,6 +119,49 @@ fn a_node_that_dies_leaves_its_replications_to_the_others() {
         wait_for("the replication", || (one.get(&format!("/target{job}/late")).status == 200).then_some(()));
     }
     wait_for("the dead one to be gone", || (!text(&one.get("/_membership")).contains("two@here")).then_some(()));
+}
+
+/// A query that waits for an index that another node builds, when that node is killed.
+#[test]
+fn a_query_does_not_wait_for_a_builder_that_died() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let Some(mut two) = Two::start() else { return };
+    let [one, two_] = &mut two.clients();
+    one.put("/db", "").expect(201);
+    for number in 0..40 {
+        save(one, &format!("/db/{number}"), "{}");
+    }
+    // A document takes a while.
+    let map = "function (doc) { var end = Date.now() + 50; while (Date.now() < end) {} emit(doc._id, 1); }";
+    save(one, "/db/_design/slow", &format!(r#"{{"views":{{"all":{{"map":"{map}"}}}}}}"#));
+    let schema = two.url.rsplit('=').next().unwrap();
+    let holder = format!(
+        "SELECT name FROM {schema}.claims JOIN {schema}.nodes ON nodes.id = claims.node WHERE key LIKE 'index/%'"
+    );
+    let mut killed = None;
+    std::thread::scope(|scope| {
+        let path = "/db/_design/slow/_view/all?limit=0";
+        let queries = [one, two_].map(|client| scope.spawn(move || client.request("GET", path, &[], b"").ok()));
+        let holds = |name: &str| two.postgres.run(&holder) == name;
+        let builder = wait_for("a builder", || ["one@here", "two@here"].into_iter().find(|name| holds(name)));
+        let number = usize::from(builder == "two@here");
+        let process = two.servers.remove(number);
+        let begun = Instant::now();
+        process.kill();
+        let other = ["two@here", "one@here"][number];
+        wait_for("the other one to build", || holds(other).then_some(()));
+        killed = Some((builder, begun.elapsed()));
+        for (at, query) in queries.into_iter().enumerate() {
+            let answer = query.join().unwrap();
+            if at != number {
+                assert_eq!(text(&answer.unwrap()), "{\"total_rows\":40,\"offset\":0,\"rows\":[\r\n\r\n]}\n");
+                println!("answered {:?} after the end of {builder}", begun.elapsed());
+            }
+        }
+    });
+    let (builder, waited) = killed.unwrap();
+    println!("{builder} was killed, and the build went on after {waited:?}");
+    assert!(waited < LIMIT, "{waited:?}");
 }
 
 #[test]

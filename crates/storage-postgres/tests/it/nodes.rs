@@ -152,6 +152,81 @@ fn who_cannot_be_heard_of_has_no_claims() {
     assert!(near.members().holds(&taken));
 }
 
+/// The end of a process is the end of its connections, and others need not wait for heartbeats that do not come.
+#[test]
+fn who_has_ended_is_noticed_at_once() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let near = open(&url);
+    near.members().announce("near", "").unwrap();
+    for round in 0..3 {
+        let far = open(&url);
+        far.members().announce("far", "").unwrap();
+        let claim = far.members().claim("work").unwrap().unwrap();
+        assert_eq!(near.members().claim("work").unwrap(), None);
+        drop(far);
+        let (begun, mut taken) = (Instant::now(), None);
+        until("it is taken", || {
+            taken = near.members().claim("work").unwrap();
+            taken.is_some()
+        });
+        println!("taken after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        let taken = taken.unwrap();
+        assert!(taken.epoch > claim.epoch, "round {round}");
+        near.members().release(&taken).unwrap();
+    }
+    // One that has just begun may take what the one before had, and its name.
+    near.members().claim("work").unwrap().unwrap();
+    drop(near);
+    let begun = Instant::now();
+    let again = open(&url);
+    again.members().announce("near", "").unwrap();
+    until("it is taken", || again.members().claim("work").unwrap().is_some());
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+/// A connection that is lost for a moment costs no claim, and one that cannot be made again costs it here before others take it.
+#[test]
+fn who_has_no_connection_has_soon_no_claims() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let far = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let near = open(&url);
+    let number = far.members().this().0;
+    let claim = far.members().claim("work").unwrap().unwrap();
+    let name = format!("settee node {number:032x}");
+    let end =
+        format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{name}'");
+    let pid = format!("SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'");
+    for _ in 0..3 {
+        let before = server.run(&pid);
+        assert_eq!(server.run(&end), "1");
+        until("it has another one", || {
+            assert_eq!(near.members().claim("work").unwrap(), None);
+            let now = server.run(&pid);
+            !now.is_empty() && now != before
+        });
+        assert!(far.members().holds(&claim), "for a moment only");
+    }
+    proxy.set_down(true);
+    let begun = Instant::now();
+    until("it is taken", || {
+        let is_held = far.members().holds(&claim);
+        let taken = near.members().claim("work").unwrap();
+        assert!(taken.is_none() || !is_held, "two have it");
+        taken.is_some()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    proxy.set_down(false);
+    until("it is back", || !server.run(&pid).is_empty());
+    // Whatever it believed, it has lost it.
+    until("it knows", || far.members().claim("other work").unwrap().is_some());
+    assert!(!far.members().holds(&claim));
+}
+
 #[test]
 fn what_is_long_over_is_removed() {
     let Some(server) = server() else { return };
@@ -231,6 +306,38 @@ fn another_host_takes_over() {
     until("it is there again", || engine.catch_up().is_ok());
     assert_eq!(heard.lock().get(&Shard(1)), Some(&Version(7)));
     until("it claims again", || engine.members().claim("work").unwrap().is_some());
+}
+
+/// A host falls silent, as one does whose machine is switched off, while another one is the server already.
+#[test]
+fn a_silent_host_is_left() {
+    let Some(server) = server() else { return };
+    let proxies = [Proxy::start(server.socket()), Proxy::start(server.socket())];
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let hosts = proxies.each_ref().map(|proxy| format!("127.0.0.1:{}", proxy.port)).join(",");
+    let engine = open(&format!("postgres://settee@{hosts}/postgres?schema={schema}&sslmode=disable"));
+    for round in 0..6_u64 {
+        let (silent, other) = (usize::from(round % 2 == 1), usize::from(round % 2 == 0));
+        proxies[other].stall(false);
+        let (begun, longest) = (Instant::now(), Mutex::new(Duration::ZERO));
+        proxies[silent].stall(true);
+        thread::scope(|scope| {
+            for shard in 0..2 {
+                let (engine, longest) = (&engine, &longest);
+                scope.spawn(move || {
+                    let begun = Instant::now();
+                    step(engine, Shard(1 + shard), round, Durability::Synced);
+                    engine.catch_up().unwrap();
+                    let mut longest = longest.lock();
+                    *longest = begun.elapsed().max(*longest);
+                });
+            }
+        });
+        println!("the longest wait was {:?}", longest.into_inner());
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+    proxies.iter().for_each(|proxy| proxy.stall(false));
 }
 
 /// A server that takes requests and answers none.
