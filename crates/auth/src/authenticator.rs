@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crate::account::Account;
 use crate::cache::{Fingerprint, Known, Verified, fingerprint};
-use crate::lockout::{LockoutMode, LockoutPolicy, Lockouts, Suspect};
+use crate::lockout::{LockoutMode, LockoutPolicy, Lockouts, Sharing, Suspect};
 use crate::user::UserContext;
 
 /// Verified passwords that are remembered. Each takes about 150 bytes.
@@ -76,6 +76,7 @@ struct Shared {
     admins: RwLock<HashMap<String, Arc<Account>>>,
     verified: Mutex<Verified>,
     lockouts: Mutex<Lockouts>,
+    sharing: OnceLock<Sharing>,
     key: [u8; 32],
 }
 
@@ -87,6 +88,7 @@ impl Authenticator {
             admins: RwLock::default(),
             verified: Mutex::new(Verified::new(REMEMBERED_MAX)),
             lockouts: Mutex::default(),
+            sharing: OnceLock::new(),
             key,
         };
         Authenticator { shared: Arc::new(shared) }
@@ -101,6 +103,17 @@ impl Authenticator {
         };
         let admins = admins.into_iter().map(account).collect();
         *self.shared.admins.write().unwrap_or_else(PoisonError::into_inner) = admins;
+    }
+
+    /// Has failures count on all servers of the same users. To be called once, before any login.
+    pub fn share_failures(&self, sharing: Sharing) {
+        // Nobody else does.
+        let _ = self.shared.sharing.set(sharing);
+    }
+
+    /// Counts a failure that another server tells of.
+    pub fn note_told(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
+        self.shared.lockouts().note(suspect, policy, now_ms);
     }
 
     /// Whether the server has an admin; without one everybody is an admin.
@@ -133,14 +146,14 @@ impl Authenticator {
     pub fn check(&self, login: Login, policy: &LoginPolicy) -> Result<Check, AuthError> {
         let Login { account, password, peer, now_ms } = login;
         let shared = &self.shared;
-        let suspect = Suspect::new(&shared.key, peer, account.name(), account.salt());
+        let suspect = shared.suspect(peer, account.name(), account.salt());
         shared.refuse_suspect(&suspect, &policy.lockout, now_ms)?;
         let known_as = fingerprint(&shared.key, &[account.name().as_bytes(), account.stored().as_bytes()]);
         let tried = fingerprint(&shared.key, &[b"password", &password]);
         match shared.verified().look_up(&known_as, &tried) {
             Known::Right => return Ok(Check::Right),
             Known::Wrong => {
-                shared.lockouts().note(&suspect, &policy.lockout, now_ms);
+                shared.note(&suspect, &policy.lockout, now_ms);
                 return Err(AuthError::Incorrect);
             }
             Known::Unknown => {}
@@ -161,11 +174,11 @@ impl Authenticator {
     /// The refusal of a login with a name that nobody has, counted like one with a wrong password.
     #[must_use]
     pub fn refuse_unknown(&self, name: &str, peer: IpAddr, now_ms: u64, policy: &LockoutPolicy) -> AuthError {
-        let suspect = Suspect::new(&self.shared.key, peer, name, "");
+        let suspect = self.shared.suspect(peer, name, "");
         if let Err(error) = self.shared.refuse_suspect(&suspect, policy, now_ms) {
             return error;
         }
-        self.shared.lockouts().note(&suspect, policy, now_ms);
+        self.shared.note(&suspect, policy, now_ms);
         AuthError::Incorrect
     }
 
@@ -206,6 +219,23 @@ impl Shared {
         self.lockouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn suspect(&self, peer: IpAddr, name: &str, salt: &str) -> Suspect {
+        match self.sharing.get() {
+            Some(sharing) => Suspect::new(&(sharing.secret)(), peer, name, salt),
+            None => Suspect::new(&self.key, peer, name, salt),
+        }
+    }
+
+    /// Counts a failure, here and elsewhere.
+    fn note(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
+        self.lockouts().note(suspect, policy, now_ms);
+        if policy.mode != LockoutMode::Off
+            && let Some(sharing) = self.sharing.get()
+        {
+            (sharing.tell)(suspect.clone());
+        }
+    }
+
     fn refuse_suspect(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) -> Result<(), AuthError> {
         if policy.mode == LockoutMode::Off || !self.lockouts().is_over(suspect, policy, now_ms) {
             return Ok(());
@@ -241,7 +271,7 @@ impl Job {
         self.shared.refuse_suspect(&self.suspect, &self.policy.lockout, self.now_ms)?;
         let hash = self.account.hash(&self.policy.iterations)?;
         if known == Known::Wrong || !hash.verify(&self.password) {
-            self.shared.lockouts().note(&self.suspect, &self.policy.lockout, self.now_ms);
+            self.shared.note(&self.suspect, &self.policy.lockout, self.now_ms);
             return Err(AuthError::Incorrect);
         }
         self.shared.verified().insert(self.known_as, self.tried);

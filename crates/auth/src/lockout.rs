@@ -1,8 +1,12 @@
 //! [`Lockouts`]: how often logins failed lately, so that guessing passwords ends soon. Counted for an address, a name and
 //! the salt of its password, as CouchDB does: a new password starts over, and nobody locks others out from elsewhere.
+//! Servers of the same users tell each other ([`Sharing`]), so that asking several of them gives nobody more tries.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
+
+use data_encoding::HEXLOWER;
 
 use crate::algorithm::Algorithm;
 
@@ -31,12 +35,26 @@ pub enum LockoutMode {
     Enforce,
 }
 
-/// The party that fails.
+/// The party that fails: who it is shows only to those who know the key. Displayed as hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Suspect([u8; 16]);
+pub struct Suspect([u8; 16]);
+
+/// The other servers of the same users, as one of them sees them.
+pub struct Sharing {
+    /// What all of them know and nobody else.
+    pub secret: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
+    /// Tells the others of a failed login. It must not block.
+    pub tell: Box<dyn Fn(Suspect) + Send + Sync>,
+}
 
 impl Suspect {
-    /// `key` is the process's own.
+    /// The one that was displayed so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Suspect> {
+        HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(Suspect)
+    }
+
+    /// `key` is of those who are to recognize it.
     pub(crate) fn new(key: &[u8], peer: IpAddr, name: &str, salt: &str) -> Suspect {
         let length = (name.len() as u64).to_be_bytes();
         let mac =
@@ -44,6 +62,12 @@ impl Suspect {
         let mut short = [0; 16];
         short.copy_from_slice(&mac[..16]);
         Suspect(short)
+    }
+}
+
+impl fmt::Display for Suspect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 

@@ -17,6 +17,7 @@ mod catch_up;
 mod connection;
 mod error;
 mod etag;
+mod failures;
 mod head;
 mod in_process;
 mod jsonp;

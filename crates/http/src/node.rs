@@ -23,6 +23,7 @@ use crate::authentication::{Authentication, Caller, Secrets};
 use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
 use crate::catch_up::CatchUp;
+use crate::failures::Failures;
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
 use crate::nodes::Nodes;
@@ -130,6 +131,7 @@ pub struct Node {
     requests: AtomicU64,
     pub(crate) catch_up: CatchUp,
     pub(crate) nodes: Nodes,
+    pub(crate) failures: Failures,
 }
 
 impl Node {
@@ -192,6 +194,10 @@ impl Node {
             entropy: Arc::clone(&entropy),
         }));
         let catch_up = CatchUp::new(catalog.engine(), &settings);
+        let failures = match catalog.engine().members().is_sole() {
+            true => Failures::of_one(),
+            false => Failures::of(&authenticator, &settings),
+        };
         let nodes = Nodes {
             engine: Arc::clone(catalog.engine()),
             own: identity.node.clone(),
@@ -229,6 +235,7 @@ impl Node {
             requests,
             catch_up,
             nodes,
+            failures,
         })
     }
 

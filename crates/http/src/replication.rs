@@ -16,6 +16,7 @@ use settee_replication::{
 use settee_settings::{Key, key::Number, replicator};
 use tokio::task::JoinHandle;
 
+use crate::failures::Failures;
 use crate::in_process::InProcess;
 use crate::node::Node;
 use crate::router::Router;
@@ -53,6 +54,7 @@ impl Replication {
         let ReplicationDependencies { network, hostname, port } = dependencies;
         // Nobody else sets these two.
         let _ = node.nodes.network.set(Arc::clone(&network));
+        Failures::begin(node);
         let ways = Ways { node: Arc::downgrade(node), router: Arc::new(routes::router(shutdown)), network };
         let replicator = Replicator::new(make_dependencies(node, ways, hostname, port));
         let _ = node.replicator.set(Arc::clone(&replicator));

@@ -95,6 +95,54 @@ fn too_many_failures_lock_out_here_but_not_elsewhere() {
     assert_eq!(unknown(2), AuthError::Incorrect);
 }
 
+/// Servers that tell each other of failures have one count, and those with another secret cannot even say whom they mean.
+#[test]
+fn failures_count_on_all_servers() {
+    type Told = Arc<std::sync::Mutex<Vec<Suspect>>>;
+    let server = |secret: &'static str| {
+        let (authenticator, told) = (authenticator(), Told::default());
+        let telling = Arc::clone(&told);
+        authenticator.share_failures(Sharing {
+            secret: Box::new(move || secret.into()),
+            tell: Box::new(move |suspect| telling.lock().unwrap().push(suspect)),
+        });
+        (authenticator, told)
+    };
+    let servers = [server("one"), server("one"), server("another")];
+    let tell = |from: usize, to: usize| {
+        for suspect in std::mem::take(&mut *servers[from].1.lock().unwrap()) {
+            let sent = suspect.to_string();
+            assert_eq!(Suspect::parse(&sent).as_ref(), Some(&suspect));
+            servers[to].0.note_told(&suspect, &POLICY.lockout, 0);
+        }
+    };
+    for broken in ["", "12", "zz", &"0".repeat(31), &"0".repeat(33)] {
+        assert_eq!(Suspect::parse(broken), None, "{broken}");
+    }
+    let refuse =
+        |server: usize| servers[server].0.refuse_unknown("nobody", Ipv4Addr::LOCALHOST.into(), 0, &POLICY.lockout);
+    for failure in 0..3 {
+        assert_eq!(refuse(0), AuthError::Incorrect, "{failure}");
+        tell(0, [1, 2, 1][failure]);
+    }
+    assert_eq!(refuse(0), AuthError::LockedOut);
+    assert_eq!([refuse(1), refuse(1)], [AuthError::Incorrect, AuthError::LockedOut]);
+    assert_eq!(
+        [refuse(2), refuse(2), refuse(2), refuse(2)].map(|error| error == AuthError::LockedOut),
+        [false, false, false, true]
+    );
+    // What was told is not told again, and the refusal of who is locked out is no failure.
+    assert_eq!(servers.each_ref().map(|(_, told)| told.lock().unwrap().len()), [0, 1, 3]);
+    let password = |server: usize, tried: &str| login(&servers[server].0, "admin", tried, 9, 0).1;
+    assert_eq!(password(0, "wrong"), Err(AuthError::Incorrect));
+    tell(0, 1);
+    assert_eq!(
+        [password(1, "wrong"), password(1, "wrong"), password(1, "secret")].map(Result::err),
+        [Some(AuthError::Incorrect), Some(AuthError::Incorrect), Some(AuthError::LockedOut)]
+    );
+    assert_eq!(password(2, "secret"), Ok(()));
+}
+
 #[test]
 fn the_party_ends_with_the_first_admin_even_a_damaged_one() {
     let authenticator = Authenticator::new([1; 32]);

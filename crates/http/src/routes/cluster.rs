@@ -1,10 +1,14 @@
 //! What clients ask of clusters. All nodes of one have the same store, so each holds everything.
 
 use hyper::StatusCode;
+use settee_auth::Suspect;
 use settee_database::Layout;
-use settee_model::json::{write_array, write_string};
+use settee_model::json::{Value, write_array, write_string};
 
+use crate::Error;
 use crate::bridge;
+use crate::failures::TOLD_MAX;
+use crate::nodes::is_node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
@@ -18,6 +22,21 @@ pub(super) async fn membership(request: Request) -> Answer {
     out.extend_from_slice(&nodes);
     out.push(b'}');
     Ok(respond::json(StatusCode::OK, out))
+}
+
+/// `POST /_node/_local/_failed_logins`, by which nodes tell each other; nobody else is let in.
+pub(super) async fn failed_logins(mut request: Request) -> Answer {
+    if !is_node(&request.user) {
+        return Err(Error::not_found("missing"));
+    }
+    let body = request.read_object().await?;
+    let node = &request.node;
+    let (policy, now_ms) = (node.authentication.policy(), (node.clock_ms)());
+    let told = body.value().get("failed").into_iter().flat_map(Value::elements).take(TOLD_MAX);
+    for suspect in told.filter_map(|text| Suspect::parse(&text.as_str()?)) {
+        node.authenticator.note_told(&suspect, &policy.login.lockout, now_ms);
+    }
+    Ok(respond::json(StatusCode::OK, br#"{"ok":true}"#.to_vec()))
 }
 
 /// `GET /{db}/_shards`

@@ -114,6 +114,7 @@ fn server_resources() -> Vec<Resource> {
         Resource::new("/_node/{node}/_system", "GET").get(Metrics, server::system),
         Resource::new("/_node/{node}/_versions", "GET").get(ServerAdmin, server::versions),
         Resource::new("/_node/{node}/_settings", "GET").get(ServerAdmin, config::known),
+        Resource::new("/_node/{node}/_failed_logins", "POST").post(ServerAdmin, cluster::failed_logins),
     ];
     resources.extend(operation_resources());
     resources.extend(reshard_resources());
