@@ -22,6 +22,9 @@ use crate::respond::{self, Answer};
 /// The time that another node has for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
+/// The time that it has for the end of what it is about.
+const PATIENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// The most bytes of an answer of another node.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -51,6 +54,14 @@ struct Question {
     target: String,
     headers: HeaderMap,
     body: Bytes,
+}
+
+impl Question {
+    /// A POST of JSON.
+    fn post(target: &str, body: Vec<u8>) -> Self {
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        Self { method: Method::POST, target: target.to_owned(), headers, body: body.into() }
+    }
 }
 
 impl Nodes {
@@ -115,9 +126,40 @@ impl Nodes {
 
     /// The same for a POST of JSON.
     pub(crate) async fn post_all(&self, target: &str, body: Vec<u8>, user: &UserContext) -> Vec<Bytes> {
-        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        let question = Question { method: Method::POST, target: target.to_owned(), headers, body: body.into() };
-        self.question_all(question, user).await
+        self.question_all(Question::post(target, body), user).await
+    }
+
+    /// The other node that answers a GET of `target` with success.
+    pub(crate) async fn who_knows(&self, target: &str) -> Option<Member> {
+        let mut asking = JoinSet::new();
+        for node in self.others() {
+            let question = Question {
+                method: Method::GET,
+                target: target.to_owned(),
+                headers: HeaderMap::new(),
+                body: Bytes::new(),
+            };
+            let asked = self.ask(&node, question);
+            asking.spawn(async move { matches!(asked.await, Ok((StatusCode::OK, ..))).then_some(node) });
+        }
+        while let Some(answered) = asking.join_next().await {
+            if let Ok(Some(node)) = answered {
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    /// The answer of another node to a POST of JSON, however long it takes; `None` if there is none, or 404.
+    pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
+        match self.exchange(node, Question::post(target, body), PATIENCE).await {
+            Ok((StatusCode::NOT_FOUND, ..)) => None,
+            Ok((status, _, body)) => Some((status, body)),
+            Err(why) => {
+                tracing::warn!(node = node.name, why, "a node does not answer");
+                None
+            }
+        }
     }
 
     async fn question_all(&self, question: Question, user: &UserContext) -> Vec<Bytes> {
@@ -141,23 +183,33 @@ impl Nodes {
         asking.join_all().await.into_iter().flatten().collect()
     }
 
-    /// Asks another node.
+    /// Asks another node for what it knows at once.
     fn ask(
         &self,
         node: &Member,
         question: Question,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
-        let request = self.request(node, question);
-        let exchange = async move {
+        let exchange = self.exchange(node, question, ANSWER_TIME);
+        async move {
+            let in_time = tokio::time::timeout(ANSWER_TIME, exchange).await;
+            in_time.unwrap_or_else(|_| Err("not in time".to_owned()))
+        }
+    }
+
+    /// Asks another node, which begins to answer within `time`.
+    fn exchange(
+        &self,
+        node: &Member,
+        question: Question,
+        time: Duration,
+    ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
+        let request = self.request(node, question, time);
+        async move {
             let (transport, request) = request?;
             let response = transport.call(request).await.map_err(|error| error.to_string())?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
             Ok((parts.status, parts.headers, body.to_bytes()))
-        };
-        async move {
-            let in_time = tokio::time::timeout(ANSWER_TIME, exchange).await;
-            in_time.unwrap_or_else(|_| Err("not in time".to_owned()))
         }
     }
 
@@ -165,16 +217,15 @@ impl Nodes {
         &self,
         node: &Member,
         question: Question,
+        time: Duration,
     ) -> Result<(Arc<dyn settee_replication::Transport>, http::Request<settee_replication::Body>), String> {
         let Question { method, target, headers, body } = question;
         let network = self.network.get().ok_or("this node has not begun yet")?;
         let secret = cluster::SECRET.text(self.settings.as_ref()).ok_or("there is no secret")?;
         let remote = remote(&node.address)?;
         let uri = format!("{}{target}", remote.url.trim_end_matches('/'));
-        let tuning = Tuning {
-            connection_timeout_ms: u64::try_from(ANSWER_TIME.as_millis()).unwrap_or(u64::MAX),
-            ..Tuning::default()
-        };
+        let tuning =
+            Tuning { connection_timeout_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), ..Tuning::default() };
         let transport = network.connect(&Endpoint::Remote(remote), &tuning).map_err(|error| error.to_string())?;
         let token = node_token(secret.as_bytes(), method.as_str(), &target, (self.clock_ms)() / 1000);
         let token = HeaderValue::try_from(token).map_err(|error| error.to_string())?;

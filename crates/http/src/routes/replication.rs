@@ -33,14 +33,37 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
     }
     check_query_params(body.value())?;
     let replicator = Arc::clone(request.node.replicator()?);
+    if is_node(&request.user)
+        && let Some(replicated) = elsewhere::answer(&replicator, body.value()).await
+    {
+        return Ok(answer(replicated?));
+    }
     let user = User { name: request.user.name.clone(), roles: Roles::Given(request.user.roles.clone()) };
-    let replicated = match replicator.replicate(body.value(), &user).await {
-        Err(ReplicateError::NotFound) if request.user.is_admin() => {
-            let id = replicator.cancels(body.value(), &user).await?;
-            return elsewhere::cancel(&request, id.as_deref()).await.ok_or_else(|| ReplicateError::NotFound.into());
+    let mut looks = 0;
+    loop {
+        match replicator.replicate(body.value(), &user).await {
+            Err(ReplicateError::NotFound) => {
+                let id = replicator.cancels(body.value(), &user).await?.ok_or(ReplicateError::NotFound)?;
+                return elsewhere::cancel(&request, &id).await.ok_or_else(|| ReplicateError::NotFound.into());
+            }
+            Ok(Replicated::Elsewhere(id)) => {
+                if let Some(told) = elsewhere::join(&request, &id).await {
+                    return Ok(told);
+                }
+                // It is over, or its server is, and the next one may have it soon.
+                looks += 1;
+                if looks > elsewhere::LOOKS {
+                    let reason = "another node has this replication and does not answer";
+                    return Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason));
+                }
+                tokio::time::sleep(elsewhere::LOOK_WAIT).await;
+            }
+            replicated => return Ok(answer(replicated?)),
         }
-        replicated => replicated?,
-    };
+    }
+}
+
+fn answer(replicated: Replicated) -> respond::Response {
     match replicated {
         Replicated::Completed(answer) => {
             let mut out = br#"{"ok":true"#.to_vec();
@@ -49,10 +72,10 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
                 out.push(b',');
             }
             out.extend_from_slice(&members[1..]);
-            Ok(respond::json(StatusCode::OK, out))
+            respond::json(StatusCode::OK, out)
         }
-        Replicated::Continuous(id) => Ok(respond::json(StatusCode::ACCEPTED, write_id(&id))),
-        Replicated::Cancelled(id) => Ok(respond::json(StatusCode::OK, write_id(&id))),
+        Replicated::Continuous(id) | Replicated::Elsewhere(id) => respond::json(StatusCode::ACCEPTED, write_id(&id)),
+        Replicated::Cancelled(id) => respond::json(StatusCode::OK, write_id(&id)),
     }
 }
 

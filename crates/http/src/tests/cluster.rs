@@ -12,6 +12,7 @@ use settee_storage::memory::MemoryEngine;
 use super::late::LateEngine;
 use super::live::TIMEOUT;
 use super::node::{Ask, Told, World};
+use crate::failures::Failures;
 use crate::{Replication, ReplicationDependencies, Shutdown};
 
 /// The servers, by the hosts of their addresses.
@@ -127,6 +128,36 @@ async fn nobody_waits_long_for_a_node_that_does_not_answer() {
     assert!(begun.elapsed().as_secs() <= 4, "{:?}", begun.elapsed());
 }
 
+/// Asking several nodes gives nobody more tries.
+#[tokio::test]
+async fn failed_logins_count_on_all_nodes() {
+    let team = Team::of(&["a", "b"]);
+    for world in &team.worlds {
+        world.set("chttpd_auth_lockout", "threshold", "4");
+        Failures::begin(&world.node);
+    }
+    let (a, b) = (&team.worlds[0], &team.worlds[1]);
+    let login = async |world: &World, name: &str, password: &str| {
+        world.ask(Ask::new("GET /_session").basic(name, password)).await.status
+    };
+    assert_eq!(login(b, "admin", "pw").await, 200);
+    for _ in 0..4 {
+        assert_eq!(login(a, "admin", "wrong").await, 401);
+    }
+    // A right password counts nothing.
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
+    while login(b, "admin", "pw").await == 200 {
+        assert!(tokio::time::Instant::now() < deadline, "it is told of them");
+    }
+    for world in [a, b] {
+        assert_eq!(login(world, "admin", "pw").await, 403);
+    }
+    // Only nodes tell of failures.
+    let ask = Ask::new("POST /_node/_local/_failed_logins").basic("admin", "pw").json(r#"{"failed":[]}"#);
+    let told = Team::of(&["c"]).worlds[0].ask(ask).await;
+    assert_eq!(told.line(), r#"404 {"error":"not_found","reason":"missing"}"#);
+}
+
 impl Team {
     /// Has all of them replicate what documents ask for.
     async fn replicate(&self) -> Vec<Replication> {
@@ -238,6 +269,52 @@ async fn replications_of_one_node_are_cancelled_through_another() {
         until(a, "/_scheduler/jobs", |told| told.body.starts_with(r#"{"total_rows":0,"#)).await;
         let again = b.ask(Ask::new("POST /_replicate").basic("admin", "pw").json(&cancel)).await;
         assert_eq!(again.status, 404, "{again:?}");
+    }
+    for replication in replications {
+        replication.stop().await;
+    }
+}
+
+/// Who asks a node for what another one carries out already is told what that one says.
+#[tokio::test]
+async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
+    let team = Team::of(&["a", "b"]);
+    let (a, b) = (&team.worlds[0], &team.worlds[1]);
+    let replications = team.replicate().await;
+    a.make_database("source");
+    a.admin("PUT /source/x", "{}").await;
+    a.make_database("t");
+    let one = |told: &Told| told.body.starts_with(r#"{"total_rows":1,"#);
+    let none = |told: &Told| told.body.starts_with(r#"{"total_rows":0,"#);
+    let continuous = r#"{"source":"source","target":"t","continuous":true}"#;
+    let begun = a.admin("POST /_replicate", continuous).await;
+    for world in [b, a, b] {
+        assert_eq!(world.admin("POST /_replicate", continuous).await.line(), begun.line());
+        assert_eq!(of_nodes(&until(world, "/_scheduler/jobs", one).await, ["a", "b"]), [1, 0]);
+    }
+    let cancel = continuous.replace('}', r#","cancel":true}"#);
+    assert_eq!(b.admin("POST /_replicate", &cancel).await.status, 200);
+    until(a, "/_scheduler/jobs", none).await;
+    // One whose source never answers, and that all wait for until it is cancelled.
+    let silent = r#"{"source":"http://silent/x","target":"t"}"#;
+    let ask = |world: &Arc<World>| {
+        let world = Arc::clone(world);
+        tokio::spawn(async move { world.ask(Ask::new("POST /_replicate").basic("admin", "pw").json(silent)).await })
+    };
+    let first = ask(b);
+    until(a, "/_scheduler/jobs", one).await;
+    let second = ask(a);
+    until(b, "/_node/_local/_prometheus", |told| told.body.contains("replicator_jobs_duplicate_adds_total 1\n")).await;
+    assert_eq!(of_nodes(&until(a, "/_scheduler/jobs", one).await, ["a", "b"]), [0, 1]);
+    let cancel = silent.replace('}', r#","cancel":true}"#);
+    assert_eq!(a.admin("POST /_replicate", &cancel).await.status, 200);
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!(second.line(), first.line());
+    assert_ne!(first.status, 200);
+    // One that is over is free at once.
+    for world in [a, b, a] {
+        let told = world.admin("POST /_replicate", r#"{"source":"source","target":"t"}"#).await;
+        assert!(told.line().starts_with(r#"200 {"ok":true,"#), "{told:?}");
     }
     for replication in replications {
         replication.stop().await;

@@ -91,9 +91,11 @@ impl Job {
         }
     }
 
-    /// `sender` will learn how the job ends.
-    pub(super) fn wait(&self, sender: oneshot::Sender<Ended>) {
+    /// Learns how the job ends.
+    pub(super) fn wait(&self) -> oneshot::Receiver<Ended> {
+        let (sender, ended) = oneshot::channel();
         self.waiting.lock().push(sender);
+        ended
     }
 
     /// Tells those who wait.

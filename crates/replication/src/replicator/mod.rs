@@ -76,6 +76,8 @@ pub enum Replicated {
     Continuous(String),
     /// It was stopped, under this id.
     Cancelled(String),
+    /// Another server carries it out, under this id: that one knows how it ends ([`Replicator::join`]).
+    Elsewhere(String),
 }
 
 /// Why a request to replicate was not carried out.
@@ -227,9 +229,10 @@ impl Replicator {
         user: &User,
     ) -> Result<Replicated, ReplicateError> {
         let key: Arc<str> = id.to_string().into();
-        let continuous = spec.continuous;
-        let (sender, ended) = oneshot::channel();
-        {
+        if !self.state.lock().jobs.contains_key(&key) && !self.claims(&key).await {
+            return Ok(Replicated::Elsewhere(key.to_string()));
+        }
+        let job = {
             let mut state = self.state.lock();
             let known = state.jobs.get(&key).cloned();
             if let Some(job) = &known {
@@ -237,25 +240,46 @@ impl Replicator {
             }
             // Who asks again for what goes on already waits for the same end.
             let same = known.filter(|job| job.spec == spec || !matches!(job.origin, Origin::Transient { .. }));
-            let job = match same {
+            match same {
                 Some(job) => {
                     self.counters().jobs_doubled.increment();
-                    job
+                    let ended = job.wait();
+                    (job, ended)
                 }
                 None => {
                     let origin = Origin::Transient { user: user.name.as_deref().map(Into::into) };
                     let job = Arc::new(Job::new(Arc::clone(&key), id, spec, origin, (self.dependencies.now_ms)()));
+                    let ended = job.wait();
                     self.put(&mut state, Arc::clone(&job));
-                    job
+                    (job, ended)
                 }
-            };
-            if !continuous {
-                job.wait(sender);
             }
+        };
+        Self::outcome(job).await
+    }
+
+    /// Waits for the end of a replication that goes on here, for a request to another server: as if it had been made here.
+    ///
+    /// # Errors
+    /// When it does not go on here, belongs to somebody else, or fails.
+    pub async fn join(&self, id: &str, user: &User) -> Result<Replicated, ReplicateError> {
+        let job = {
+            let state = self.state.lock();
+            let job = state.jobs.get(id).cloned().ok_or(ReplicateError::NotFound)?;
+            require_owner(&job, user)?;
+            let ended = job.wait();
+            (job, ended)
+        };
+        self.counters().jobs_doubled.increment();
+        Self::outcome(job).await
+    }
+
+    /// The answer to who asked for a job.
+    async fn outcome((job, ended): (Arc<Job>, oneshot::Receiver<Ended>)) -> Result<Replicated, ReplicateError> {
+        if job.spec.continuous {
+            return Ok(Replicated::Continuous(job.key.to_string()));
         }
-        if continuous {
-            return Ok(Replicated::Continuous(key.to_string()));
-        }
+        drop(job);
         match ended.await {
             Ok(Ended::Completed(answer)) => Ok(Replicated::Completed(answer)),
             Ok(Ended::Failed(failure)) => Err(failure.into()),
@@ -264,11 +288,15 @@ impl Replicator {
     }
 
     /// Ends a job, named with or without its extension.
-    fn cancel(&self, id: &str, user: &User) -> Result<Replicated, ReplicateError> {
+    ///
+    /// # Errors
+    /// When it is not there or belongs to somebody else.
+    pub fn cancel(self: &Arc<Self>, id: &str, user: &User) -> Result<Replicated, ReplicateError> {
         let mut state = self.state.lock();
         let job = state.find(id).ok_or(ReplicateError::NotFound)?;
         require_owner(&job, user)?;
         self.take_out(&mut state, &job.key);
+        self.give_back(&job);
         Ok(Replicated::Cancelled(job.key.to_string()))
     }
 
@@ -381,6 +409,7 @@ impl Replicator {
                 tracing::info!(id = &*job.key, "a replication is complete");
                 state.jobs.remove(&job.key);
                 self.counters().jobs_removed.increment();
+                self.give_back(job);
                 job.end(&Ended::Completed(answer));
                 self.document_completed(job);
                 let decisions = state.scheduler.completed(&job.key, now_ms);
@@ -397,6 +426,7 @@ impl Replicator {
         self.counters().jobs_crashed.increment();
         if matches!(job.origin, Origin::Transient { .. }) {
             state.jobs.remove(&job.key);
+            self.give_back(job);
             self.counters().jobs_removed.increment();
         }
         self.document_crashed(job, &reason);

@@ -1,5 +1,6 @@
 //! Which of several servers on the same databases carries out the replication of a document: all know of all documents, and one
-//! of them has the claim to each job. Jobs go to the server that is best for them, also when servers come and go.
+//! of them has the claim to each job. Jobs go to the server that is best for them, also when servers come and go. What a request asks for
+//! is carried out by the server that got it, unless another one has the claim already.
 //!
 //! A claim steers. Should two servers run the same job for a moment, each writes what the other does, and checkpoints conflict.
 
@@ -7,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Replicator;
+use super::{Job, Origin, Replicator};
 use crate::documents::Place;
 
 /// How often claims are looked at.
@@ -84,6 +85,30 @@ impl Replicator {
         claimed.await.unwrap_or_default()
     }
 
+    /// Whether this server carries out what was asked of it: no other one does.
+    pub(super) async fn claims(&self, job: &Arc<str>) -> bool {
+        let turns = Arc::clone(&self.dependencies.turns);
+        if turns.is_alone() {
+            return true;
+        }
+        let job = Arc::clone(job);
+        tokio::task::spawn_blocking(move || turns.claim(&job)).await.unwrap_or_default()
+    }
+
+    /// A job that was asked for is over: another server may begin it at once.
+    pub(super) fn give_back(self: &Arc<Self>, job: &Job) {
+        if self.dependencies.turns.is_alone() || !matches!(job.origin, Origin::Transient { .. }) {
+            return;
+        }
+        let (replicator, key) = (Arc::clone(self), Arc::clone(&job.key));
+        tokio::task::spawn_blocking(move || {
+            // It may have begun again.
+            if !replicator.state.lock().jobs.contains_key(&key) {
+                replicator.dependencies.turns.release(&key);
+            }
+        });
+    }
+
     /// Takes and hands over jobs as servers come and go, until the end.
     pub async fn take_turns(self: Arc<Self>) {
         let turns = Arc::clone(&self.dependencies.turns);
@@ -109,7 +134,13 @@ impl Replicator {
         for name in names.into_iter().flatten() {
             self.database_found(&name);
         }
-        let (own, elsewhere) = self.state.lock().documents.places();
+        let (own, elsewhere, asked) = {
+            let state = self.state.lock();
+            let asked = state.jobs().filter(|job| matches!(job.origin, Origin::Transient { .. }));
+            let asked: Vec<Arc<str>> = asked.map(|job| Arc::clone(&job.key)).collect();
+            let (own, elsewhere) = state.documents.places();
+            (own, elsewhere, asked)
+        };
         for place in elsewhere.iter().filter(|place| turns.is_preferred(&place.job)) {
             if self.takes(&place.job).await {
                 self.document_taken(place);
@@ -119,7 +150,7 @@ impl Replicator {
             tokio::spawn(Arc::clone(self).hand_over(place.clone()));
         }
         // What begins just now claims again when it needs to.
-        let needed: HashSet<&str> = own.iter().map(|place| &*place.job).collect();
+        let needed: HashSet<&str> = own.iter().map(|place| &*place.job).chain(asked.iter().map(|job| &**job)).collect();
         let unused: HashSet<String> = turns.held().into_iter().filter(|job| !needed.contains(&**job)).collect();
         let release: Vec<String> = unused.intersection(idle).cloned().collect();
         *idle = unused;

@@ -1,14 +1,17 @@
 //! Replications that other servers on the same store carry out: only those know how they do.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use settee_model::json::{Json, Value, write_string};
-use settee_replication::JobState;
+use settee_model::json::{Json, Value, write_array, write_string};
 use settee_replication::documents::{DocumentState, STATES};
+use settee_replication::{JobState, ReplicateError, Replicated, Replicator, Roles, User};
 
+use crate::nodes::is_node;
 use crate::request::Request;
 use crate::respond::{self, Response};
 
@@ -37,13 +40,54 @@ pub(super) async fn documents(request: &Request, database: &str) -> HashMap<Stri
     documents.into_iter().collect()
 }
 
-/// Cancels a transient replication that another server carries out.
-pub(super) async fn cancel(request: &Request, id: Option<&str>) -> Option<Response> {
-    let mut body = br#"{"cancel":true,"replication_id":"#.to_vec();
-    write_string(&mut body, id?);
+/// How often a replication is looked for that no server knows although one has it, and the time between two looks.
+pub(super) const LOOKS: u32 = 50;
+pub(super) const LOOK_WAIT: Duration = Duration::from_millis(200);
+
+/// What the server says that carries out a replication which was asked for here: how it ends, or that it goes on. `None` if none does.
+pub(super) async fn join(request: &Request, id: &str) -> Option<Response> {
+    ask(request, "join", id).await
+}
+
+/// Cancels a replication that another server carries out; `None` if none does.
+pub(super) async fn cancel(request: &Request, id: &str) -> Option<Response> {
+    ask(request, "end", id).await
+}
+
+async fn ask(request: &Request, what: &str, id: &str) -> Option<Response> {
+    let nodes = &request.node.nodes;
+    if is_node(&request.user) {
+        return None;
+    }
+    let known = format!("/_scheduler/jobs/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
+    let node = nodes.who_knows(&known).await?;
+    let mut body = format!("{{\"{what}\":").into_bytes();
+    write_string(&mut body, id);
+    if let Some(name) = &request.user.name {
+        body.extend_from_slice(br#","name":"#);
+        write_string(&mut body, name);
+    }
+    body.extend_from_slice(br#","roles":"#);
+    write_array(&mut body, &request.user.roles, |out, role| write_string(out, role));
     body.push(b'}');
-    let answers = request.node.nodes.post_all("/_replicate", body, &request.user).await;
-    answers.into_iter().next().map(|answer| respond::whole(StatusCode::OK, "application/json", answer))
+    let (status, answer) = nodes.post_to(&node, "/_replicate", body).await?;
+    Some(respond::whole(status, "application/json", answer))
+}
+
+/// What a node asks for with [`join`] or [`cancel`], on behalf of whom.
+pub(super) async fn answer(
+    replicator: &Arc<Replicator>,
+    body: Value<'_>,
+) -> Option<Result<Replicated, ReplicateError>> {
+    let text = |name| Some(body.get(name)?.as_str()?.into_owned());
+    let roles = body.get("roles").into_iter().flat_map(Value::elements);
+    let roles = roles.filter_map(|role| Some(role.as_str()?.into_owned())).collect();
+    let user = User { name: text("name"), roles: Roles::Given(roles) };
+    match (text("join"), text("end")) {
+        (Some(id), _) => Some(replicator.join(&id, &user).await),
+        (None, Some(id)) => Some(replicator.cancel(&id, &user)),
+        (None, None) => None,
+    }
 }
 
 /// What another server answers to the same request, if one knows.
