@@ -56,7 +56,6 @@ use clap::Parser as _;
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    memory::give_back_freed();
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {

@@ -19,7 +19,6 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::config::Configuration;
 use crate::indexing::Indexing;
-use crate::memory;
 use crate::names;
 
 #[cfg(test)]
@@ -30,9 +29,6 @@ const PURGES_MAX: u64 = 10_000;
 
 /// How often the engine looks after itself.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
-
-/// After so many times of that freed memory is returned to the system.
-const TRIM_EVERY: u32 = 2;
 
 /// Where databases, tasks and settings are found.
 pub(crate) struct Maintenance {
@@ -179,19 +175,10 @@ impl Threshold {
 /// Lets the engine look after itself, and tells when it begins and ceases to refuse writes.
 async fn tend_the_engine(maintenance: Arc<Maintenance>) {
     let mut told = maintenance.catalog.engine().check().err().map(|error| error.to_string());
-    let mut turn: u32 = 0;
     loop {
         tokio::time::sleep(TEND_INTERVAL).await;
-        turn = turn.wrapping_add(1);
         let engine = Arc::clone(maintenance.catalog.engine());
-        let tend = move || {
-            let found = engine.tend();
-            if turn.is_multiple_of(TRIM_EVERY) {
-                memory::trim();
-            }
-            found
-        };
-        let found = match spawn_blocking(tend).await {
+        let found = match spawn_blocking(move || engine.tend()).await {
             Ok(found) => found.err().map(|error| error.to_string()),
             Err(panic) => Some(panic.to_string()),
         };

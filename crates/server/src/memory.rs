@@ -1,10 +1,26 @@
 //! How much memory this process may use: what the machine has, or less if it runs in a control group with a limit. Only
-//! Linux tells. And that what was freed goes back: [`give_back_freed`].
+//! Linux tells. And the allocator, which gives back what was freed.
 
 use std::path::Path;
 
 use crate::config::Configuration;
 use settee_settings::chttpd;
+
+/// The allocator of everything, RocksDB included (`docs/adr/0066-jemalloc.md`).
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// How jemalloc is set up, which it reads at its first use: what was freed goes back to the system within a second or two, by
+/// threads of its own, so that an idle process does it as well.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "the name is what jemalloc looks for; nothing else has it")]
+#[unsafe(export_name = "malloc_conf")]
+static SETUP: Option<&'static std::ffi::c_char> = {
+    let text = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+    // SAFETY: a text is not empty: it has at least its end.
+    Some(unsafe { &*text.as_ptr() })
+};
 
 /// Where nothing is known.
 const UNKNOWN_BYTES: u64 = 1 << 30;
@@ -19,40 +35,6 @@ pub(crate) fn for_requests(configuration: &Configuration) -> usize {
     let bytes = chttpd::MAX_REQUEST_MEMORY.find(configuration).unwrap_or_else(quarter);
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
-
-/// Has the allocator of the C library return memory to the system. Left alone it has eight pools for each processor, and learns
-/// from large blocks to keep larger ones: after an attack by many clients 370 MB stayed where 50 were in use. What RocksDB
-/// allocates is meant as well, so another allocator for Rust alone would not do.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "there is no safe way to call it")]
-pub(crate) fn give_back_freed() {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let pools = i32::try_from(processors.max(2)).unwrap_or(i32::MAX);
-    // Blocks from the first size on have pages of their own; so much may be free at the end of a pool.
-    for (parameter, value) in
-        [(libc::M_MMAP_THRESHOLD, 1 << 20), (libc::M_TRIM_THRESHOLD, 4 << 20), (libc::M_ARENA_MAX, pools)]
-    {
-        // SAFETY: it takes two numbers and refuses those that it does not know; nothing else of the program runs yet.
-        unsafe { libc::mallopt(parameter, value) };
-    }
-}
-
-/// Other allocators return memory by themselves.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn give_back_freed() {}
-
-/// Returns what was freed between blocks that are in use, which [`give_back_freed`] does not: it has no effect but for what is
-/// at the end of a pool. Takes a moment, so call it now and then.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "there is no safe way to call it")]
-pub(crate) fn trim() {
-    // SAFETY: it may be called at any time from any thread.
-    unsafe { libc::malloc_trim(0) };
-}
-
-/// Other allocators return memory by themselves.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn trim() {}
 
 /// The memory in bytes, if a file that `read` knows tells it.
 fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use settee_database::{Database, Submitted, Tally, UpdateOutcome, Work};
+use settee_database::{Completion, Database, Submitted, Tally, UpdateOutcome, Work};
 use tokio::sync::oneshot;
 
 use crate::Error;
@@ -51,12 +51,8 @@ pub fn panicked(panic: &dyn Display) -> Error {
 /// # Errors
 /// When the engine failed.
 pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
-    let mut results = Vec::with_capacity(works.len());
-    for work in works {
-        results.push(submit(database, work));
-    }
     let mut outcomes = Vec::new();
-    for result in results {
+    for result in submit(database, works) {
         let result = result.await.map_err(|_| Error::Internal("the update was not completed"))?;
         outcomes.extend(result?);
     }
@@ -68,17 +64,23 @@ fn is_validated(work: &Work) -> bool {
     updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
 }
 
-/// Queues `work` and leads the queue if nobody does. The receiver gets the result.
-pub fn submit(database: &Arc<Database>, work: Work) -> oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>> {
-    assert!(is_validated(&work), "documents are written by `Writer::commit`, which has them validated");
-    let (sender, receiver) = oneshot::channel();
-    let done = Box::new(move |result| {
+/// The result of a work that is queued.
+pub type Submission = oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>>;
+
+/// Queues the works of one client, in order, and leads the queue if nobody does. The receivers get the results.
+pub fn submit(database: &Arc<Database>, works: Vec<Work>) -> Vec<Submission> {
+    assert!(works.iter().all(is_validated), "documents are written by `Writer::commit`, which has them validated");
+    let mut receivers = Vec::with_capacity(works.len());
+    let mut queued: Vec<(Work, Completion)> = Vec::with_capacity(works.len());
+    for work in works {
+        let (sender, receiver) = oneshot::channel();
         // Nobody listens when the client has gone; the work is done all the same.
-        let _ = sender.send(result);
-    });
-    if database.submit(work, done) == Submitted::Lead {
+        queued.push((work, Box::new(move |result| drop(sender.send(result)))));
+        receivers.push(receiver);
+    }
+    if database.submit_all(queued) == Submitted::Lead {
         let database = Arc::clone(database);
         tokio::task::spawn_blocking(move || database.lead());
     }
-    receiver
+    receivers
 }

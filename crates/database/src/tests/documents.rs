@@ -1,13 +1,14 @@
 //! What readers see of documents in cases that have gone wrong before, or easily could.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use settee_storage::counting::CountingEngine;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome};
 
 use super::{Random, audit, body, create, edit, memory, new, open, replicated, rev, save, write};
 use crate::update::Queue;
-use crate::{DatabaseError, Direction, DocUpdate, IdRange, Purge, UpdateOutcome, Work, keys};
+use crate::{Completion, DatabaseError, Direction, DocUpdate, IdRange, Purge, Submitted, UpdateOutcome, Work, keys};
 
 #[test]
 fn a_snapshot_that_is_far_behind_still_counts_right() {
@@ -190,7 +191,7 @@ fn a_commit_takes_so_many_updates_however_small_they_are() {
     // Also of those that come one by one.
     let queue = Queue::default();
     for update in updates() {
-        let _ = queue.push(Work::Documents(vec![update]), Box::new(|_| {}));
+        let _ = queue.push(vec![(Work::Documents(vec![update]), Box::new(|_| {}))]);
     }
     let mut taken = 0;
     while let Some(works) = queue.take(8 << 10) {
@@ -198,6 +199,33 @@ fn a_commit_takes_so_many_updates_however_small_they_are() {
         taken += works.len();
     }
     assert_eq!(taken, 10 * most);
+}
+
+#[test]
+fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered() {
+    const LIMIT_BYTES: usize = 8 << 10;
+    let queue = Queue::default();
+    let updates = (0..500).map(|number| new(&format!("{number:04}"), "{}")).collect();
+    let works = DocUpdate::into_works(updates);
+    let count = works.len();
+    assert!(count > 3);
+    let begun = Instant::now();
+    let queued = works.into_iter().map(|work| -> (Work, Completion) { (work, Box::new(|_| {})) }).collect();
+    assert_eq!(queue.push(queued), Submitted::Lead);
+    assert_eq!(queue.push(Vec::new()), Submitted::Queued);
+    // More could come, but there would be no room for it.
+    assert_eq!(queue.collect(count + 1, LIMIT_BYTES, Duration::from_secs(60)), count);
+    let mut last = Vec::new();
+    while let Some(works) = queue.take(LIMIT_BYTES) {
+        last.extend(works.iter().map(|work| work.is_last));
+    }
+    assert_eq!(last.iter().filter(|is_last| **is_last).count(), 1);
+    assert_eq!((last.len(), last.last()), (count, Some(&true)));
+    assert!(begun.elapsed() < Duration::from_secs(30), "it has waited");
+    // What was taken no longer counts as queued.
+    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))]);
+    assert_eq!(queue.collect(2, LIMIT_BYTES, Duration::ZERO), 1);
+    assert_eq!(queue.collect(2, 1, Duration::ZERO), 1);
 }
 
 #[test]

@@ -330,7 +330,12 @@ impl Work {
 impl Database {
     /// Queues `work`; `done` receives the result.
     pub fn submit(self: &Arc<Self>, work: Work, done: Completion) -> Submitted {
-        self.queue.push(work, done)
+        self.submit_all(vec![(work, done)])
+    }
+
+    /// Queues the works of one client, in order; each completion receives the result of its work.
+    pub fn submit_all(self: &Arc<Self>, works: Vec<(Work, Completion)>) -> Submitted {
+        self.queue.push(works)
     }
 
     /// Commits what is queued until nothing is left. Call it when [`Self::submit`] says so.
@@ -347,9 +352,9 @@ impl Database {
         let mut writer = self.writer.lock();
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
-            self.queue.collect(expected, window);
+            self.queue.collect(expected, COMMIT_BYTES, window);
             let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
-            let answered = works.len();
+            let answered = works.iter().filter(|work| work.is_last).count();
             let begun = Instant::now();
             lead.panicked = group::commit(self, &mut writer, works).and(lead.panicked);
             if is_over() {
@@ -357,7 +362,7 @@ impl Database {
                 return lead;
             }
             window = begun.elapsed().min(WINDOW_MAX);
-            expected = answered + self.queue.collect(0, Duration::ZERO);
+            expected = answered + self.queue.waiting();
         }
     }
 
