@@ -52,7 +52,7 @@ pub use read::{
 };
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
-pub use shared::SharedSettings;
+pub use shared::{SharedSettings, read_shared_settings};
 pub use update::{
     Completion, Compression, DocUpdate, EditMode, NewAttachment, NewAttachments, Precheck, Purge, Stage, Submitted,
     UpdateOutcome, Upload, Uploaded, Validated, ValidationBasis, Work, WorkResult,

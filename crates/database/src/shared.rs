@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use settee_storage::codec::{Reader, put_bytes, put_varint};
-use settee_storage::{Keyspace, Purpose};
+use settee_storage::{Keyspace, Purpose, Shard};
 
 use crate::catalog::Catalog;
 use crate::entry::CATALOG;
@@ -21,8 +21,7 @@ impl Catalog {
     /// # Errors
     /// When the engine failed.
     pub fn shared_settings(&self) -> Result<Option<SharedSettings>> {
-        let found = self.engine().snapshot(CATALOG)?.get(Keyspace::Catalog, keys::SETTINGS)?;
-        found.map(|bytes| decode(&bytes)).transpose()
+        read_shared_settings(|shard, space, key| Ok(self.engine().snapshot(shard)?.get(space, key)?))
     }
 
     /// Changes the settings in the store: `change` makes those that are to be of those that are, or nothing if they are to stay. No
@@ -64,6 +63,17 @@ impl Catalog {
             }
         }));
     }
+}
+
+/// The settings in a store of which single values can be had.
+///
+/// # Errors
+/// When `get` fails, or they are damaged.
+pub fn read_shared_settings<E: From<DatabaseError>>(
+    get: impl FnOnce(Shard, Keyspace, &[u8]) -> std::result::Result<Option<Vec<u8>>, E>,
+) -> std::result::Result<Option<SharedSettings>, E> {
+    let found = get(CATALOG, Keyspace::Catalog, keys::SETTINGS)?;
+    Ok(found.map(|bytes| decode(&bytes)).transpose()?)
 }
 
 fn encode(settings: &SharedSettings) -> Vec<u8> {

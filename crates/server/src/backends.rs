@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use settee_database::{SharedSettings, read_shared_settings};
 use settee_storage::{Engine, StorageError, durable};
 use settee_storage_postgres::PostgresEngine;
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
@@ -56,6 +57,11 @@ pub(crate) fn open_postgres(
     id: [u8; 16],
 ) -> anyhow::Result<Arc<dyn Engine>> {
     Ok(Arc::new(PostgresEngine::open(options, id)?))
+}
+
+/// The settings that nodes on a PostgreSQL share, if there are any; read without a trace.
+pub(crate) fn shared_settings(options: &settee_storage_postgres::Options) -> anyhow::Result<Option<SharedSettings>> {
+    read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::look_up(options, shard, space, key)?))
 }
 
 /// Opens it to read it, without a trace.

@@ -18,6 +18,7 @@ use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
 use crate::output::say;
 use crate::transfer::StorageArgs;
+use crate::{backends, storage};
 
 /// Settee: a CouchDB-compatible document database in one program.
 ///
@@ -217,6 +218,9 @@ enum ConfigCommand {
         /// The data directory
         #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
         data: PathBuf,
+        /// Where the data lie, if not in the data directory, as for `settee serve`: what several servers share is read there
+        #[arg(long, value_name = "URL")]
+        storage: Option<String>,
         #[command(flatten)]
         settings: SettingsArgs,
     },
@@ -230,7 +234,7 @@ enum ConfigCommand {
 impl ConfigArgs {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.command {
-            Some(ConfigCommand::Show { data, settings }) => show(data, settings),
+            Some(ConfigCommand::Show { data, storage, settings }) => show(data, storage.as_ref(), settings),
             Some(ConfigCommand::Check { file }) => check(file),
             None if self.defaults => {
                 say(&guide::render(&self.data));
@@ -249,8 +253,14 @@ impl ConfigArgs {
     }
 }
 
-fn show(data: &Path, settings: &SettingsArgs) -> anyhow::Result<ExitCode> {
+fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyhow::Result<ExitCode> {
     let mut overrides = environment::settings();
+    overrides.extend(storage.map(|url| Given {
+        section: "storage".to_owned(),
+        key: "url".to_owned(),
+        value: url.clone(),
+        place: "--storage".to_owned(),
+    }));
     overrides.extend(settings.given());
     let options = Options {
         data_dir: data.to_owned(),
@@ -260,12 +270,36 @@ fn show(data: &Path, settings: &SettingsArgs) -> anyhow::Result<ExitCode> {
         entropy: Arc::new(environment::random),
     };
     let configuration = Configuration::look(options)?;
+    let remarks = look_at_shared(&configuration, data)?;
+    for remark in &remarks {
+        say(&format!("; {remark}\n"));
+    }
     say(&configuration.show()?);
     let findings = configuration.findings()?;
     for finding in &findings {
         eprintln!("{finding}");
     }
     Ok(verdict(findings.iter().map(|finding| finding.severity)))
+}
+
+/// Has what nodes share count, if there are others and the store can be read. Answers what is to be said about it.
+fn look_at_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec<String>> {
+    let Some(options) = storage::chosen(configuration)? else {
+        let unknown = |place| {
+            format!("The data lie in PostgreSQL: {place}. What nodes on it share is shown with --storage URL only")
+        };
+        return Ok(storage::elsewhere(data).map(unknown).into_iter().collect());
+    };
+    match backends::shared_settings(&options) {
+        Ok(Some(stored)) => Ok(configuration.look_at_shared(stored)?),
+        Ok(None) => {
+            Ok(vec!["Nodes share nothing yet: the first one that starts puts its settings into the store".to_owned()])
+        }
+        Err(error) => {
+            let text = format!("{error:#}").replace('\n', " ");
+            Ok(vec![format!("What nodes share is not shown, and counts in the place of what follows: {text}")])
+        }
+    }
 }
 
 fn check(file: &Path) -> anyhow::Result<ExitCode> {

@@ -37,8 +37,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Members, Outcome, Result, Shard, ShardState, Snapshot,
-    StorageError, Version, members::NodeId,
+    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Result, Shard, ShardState,
+    Snapshot, StorageError, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -170,6 +170,18 @@ async fn provide(connector: &Connector, owner: Option<&str>) -> Result<Tables, O
     let options = connector.options();
     let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
     schema::provide(&client, options, owner).await
+}
+
+/// Reads the value of a key of few bytes, as somebody who only looks: no tables are made, and nobody is told.
+///
+/// # Errors
+/// When the database cannot be used.
+pub fn look_up(options: &Options, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
+    let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
+    block_on(connector.runtime(), async {
+        let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
+        schema::read(&client, options, (shard, space, key)).await
+    })
 }
 
 impl PostgresEngine {

@@ -1,10 +1,12 @@
 //! The tables: makes them, and finds out whether those that are there can be used.
 
+use settee_storage::{Keyspace, Shard};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
 use crate::OpenError;
 use crate::error::{Unreached, in_words};
+use crate::lease::number;
 use crate::options::Options;
 
 /// The version of the tables that this program makes and uses.
@@ -134,6 +136,23 @@ pub(crate) async fn mark(client: &Client, options: &Options) -> Result<(), OpenE
     client.batch_execute(&statement).await.map_err(|error| refused(&error, options))
 }
 
+/// A value, if the tables and it are there. Nothing is made or changed.
+pub(crate) async fn read(
+    client: &Client,
+    options: &Options,
+    (shard, space, key): (Shard, Keyspace, &[u8]),
+) -> Result<Option<Vec<u8>>, OpenError> {
+    let at = |error: Error| refused(&error, options);
+    if is_missing(client, options).await? {
+        return Ok(None);
+    }
+    check(client, options).await?;
+    let statement =
+        format!("SELECT value FROM {}.{} WHERE shard = $1 AND key = $2", options.schema, crate::sql::table(space));
+    let row = client.query_opt(&statement, &[&number(shard), &key]).await.map_err(at)?;
+    row.map(|row| row.try_get(0)).transpose().map_err(at)
+}
+
 async fn make(client: &Client, options: &Options, owner: Option<&str>) -> Result<(), OpenError> {
     let at = |error: Error| refused(&error, options);
     let row = client
@@ -164,10 +183,10 @@ fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
         statements += &format!("CREATE SCHEMA IF NOT EXISTS {schema};\n");
     }
     statements += &filled(&[TABLES, NODES], schema);
-    for space in settee_storage::Keyspace::ALL {
+    for space in Keyspace::ALL {
         let table = crate::sql::table(space);
         // Documents are changed where they lie, if there is room.
-        let options = if space == settee_storage::Keyspace::Documents { " WITH (fillfactor = 85)" } else { "" };
+        let options = if space == Keyspace::Documents { " WITH (fillfactor = 85)" } else { "" };
         statements += &format!(
             "CREATE TABLE {table} (shard bigint NOT NULL, key bytea NOT NULL, value bytea NOT NULL, \
              PRIMARY KEY (shard, key)){options};\n"
@@ -223,7 +242,7 @@ mod tests {
             assert!(!text.contains('{') && text.starts_with("BEGIN;") && text.ends_with("COMMIT;\n"), "{text}");
             assert_eq!(text.contains("lz4"), has_lz4);
             assert_eq!(text.contains("SET LOCAL ROLE \"some \"\"body\"\"\";"), owner.is_some(), "{text}");
-            assert_eq!(text.matches("CREATE TABLE kv_").count(), settee_storage::Keyspace::ALL.len());
+            assert_eq!(text.matches("CREATE TABLE kv_").count(), Keyspace::ALL.len());
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::uuids::random_hex;
 
 /// The settings in the store.
 pub(super) struct Shared {
-    catalog: Arc<Catalog>,
+    /// None for who only looks at what it had.
+    catalog: Option<Arc<Catalog>>,
     /// Another node has perhaps changed something since they were read.
     is_stale: Arc<AtomicBool>,
     known: Mutex<SharedSettings>,
@@ -33,13 +34,30 @@ impl Configuration {
         let stored =
             catalog.change_shared_settings(|found| found.is_none().then(|| first.clone()))?.unwrap_or_default();
         let remarks = remarks(&own, &stored);
-        let shared = Shared { catalog: Arc::clone(catalog), is_stale, known: Mutex::new(stored) };
+        let shared = Shared { catalog: Some(Arc::clone(catalog)), is_stale, known: Mutex::new(stored) };
         let is_new = self.shared.set(shared).is_ok();
         assert!(is_new, "settings are shared once");
         let loaded = self.load()?;
         self.install(loaded);
         drop(changing);
         Ok(remarks)
+    }
+
+    /// Takes what nodes share for what is in force, as it was read from their store by somebody who changes nothing. Answers what is set here and
+    /// does not count.
+    pub(crate) fn look_at_shared(&self, stored: SharedSettings) -> Result<Vec<String>, SettingsError> {
+        let remarks = remarks(&of_all(&self.sections()), &stored);
+        let shared = Shared { catalog: None, is_stale: Arc::default(), known: Mutex::new(stored) };
+        let is_new = self.shared.set(shared).is_ok();
+        assert!(is_new, "settings are shared once");
+        let loaded = self.load_as_it_is()?;
+        self.install(loaded);
+        Ok(remarks)
+    }
+
+    /// What is shared, of whoever shares.
+    pub(super) fn all_shared(&self) -> SharedSettings {
+        self.shared.get().map(|shared| shared.known().clone()).unwrap_or_default()
     }
 
     /// Takes the settings out of a store that this server has for itself, and that was shared before its data were moved: they go to
@@ -84,11 +102,12 @@ impl Configuration {
     /// Takes over what other nodes have changed, if anything.
     pub(super) fn follow(&self) -> Result<(), SettingsError> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
+        let Some(catalog) = &shared.catalog else { return Ok(()) };
         let _changing = self.changing();
         if !shared.is_stale.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        match shared.catalog.shared_settings() {
+        match catalog.shared_settings() {
             Ok(stored) => self.adopt(shared, &stored.unwrap_or_default()),
             Err(error) => {
                 shared.is_stale.store(true, Ordering::Release);
@@ -101,8 +120,9 @@ impl Configuration {
     /// Sets a value for all nodes, or removes it. The caller holds the lock of changes.
     pub(super) fn change_shared(&self, section: &str, key: &str, value: Option<&str>) -> Result<(), SettingsError> {
         let shared = self.shared.get().expect("asked for shared settings only");
+        let catalog = shared.catalog.as_ref().expect("who looks changes nothing");
         let mut refusal = Ok(());
-        let stored = shared.catalog.change_shared_settings(|found| {
+        let stored = catalog.change_shared_settings(|found| {
             let mut changed = found.cloned().unwrap_or_default();
             let name = (section.to_owned(), key.to_owned());
             match value {

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::check::{Finding, Severity};
+use super::check::{Finding, Place, Severity};
 use super::store::{Files, Presence};
 use super::{Configuration, SettingsError, load};
 use settee_settings::SETTINGS;
+
+/// The place of what is in the store.
+const SHARED: &str = "shared by all nodes";
 
 impl Configuration {
     /// All settings that are in force, as an INI file with the place of each.
@@ -19,6 +22,8 @@ impl Configuration {
                 None => drop(places.remove(&(section, key))),
             }
         }
+        places.retain(|(section, key), _| !self.is_shared(section, key));
+        places.extend(self.all_shared().into_keys().map(|name| (name, Place::Given(SHARED.to_owned()))));
         let mut names: Vec<(String, String)> =
             SETTINGS.iter().map(|s| (s.section.to_owned(), s.key.to_owned())).collect();
         names.extend(places.keys().cloned());

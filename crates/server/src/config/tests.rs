@@ -304,6 +304,30 @@ fn what_is_in_force_is_shown_with_its_place_and_without_secrets() {
 }
 
 #[test]
+fn what_nodes_share_is_shown_in_the_place_of_what_is_set() {
+    let directory = Directory::with("[log]\nlevel = debug\n[cors]\ncredentials = true\n[vendor]\nname = Own\n");
+    let configuration = directory.open_with(&[("cors", "max_age", "7")]).unwrap();
+    let stored = [("vendor", "name", "Us"), ("admins", "ann", "-pbkdf2-1,1,1"), ("cors", "max_age", "7")];
+    let stored = stored.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.to_owned()));
+    let remarks = configuration.look_at_shared(stored.into()).unwrap();
+    for (of, counts) in
+        [("[vendor] name", false), ("[cors] credentials", false), ("[cors] max_age", true), ("[log]", true)]
+    {
+        assert_eq!(remarks.iter().any(|remark| remark.starts_with(of)), !counts, "{of}: {remarks:?}");
+    }
+    let shown = configuration.show().unwrap();
+    for line in [
+        "name = Us ; shared by all nodes".to_owned(),
+        "ann = **** ; shared by all nodes".to_owned(),
+        "max_age = 7 ; shared by all nodes".to_owned(),
+        "credentials = false ; default".to_owned(),
+        format!("level = debug ; {}:6", directory.0.join("local.ini").display()),
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
+    }
+}
+
+#[test]
 fn values_in_force() {
     let directory = Directory::with(
         "[httpd]\nenable_cors = true\nport = 5986\n[couch_httpd_auth]\ntimeout = 30\n[chttpd]\n\

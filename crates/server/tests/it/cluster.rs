@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use settee_model::json::Value;
 
 use crate::scratch::Scratch;
-use crate::server::{Directory, Server, run, serve};
+use crate::server::{Directory, Server, program, run, serve};
 use crate::{Reply, save, wait_for};
 
 /// `name:password` of the administrator.
@@ -72,6 +72,22 @@ fn servers_on_one_store_are_one() {
         one.put(&format!("/_node/_local/_config/{path}"), &format!("\"{value}\"")).expect(200);
     }
     assert!(text(&two_.get("/")).contains("\"name\":\"Us\""));
+    let directory = two.directories[1].path();
+    let show = |url: &str| {
+        let command = &mut program(&["config", "show", "--set", "vendor/name=Own", "--storage", url, "--data"]);
+        String::from_utf8(run(command.arg(directory)).stdout).unwrap()
+    };
+    let shown = show(&two.url);
+    for line in
+        ["name = Us ; shared by all nodes", "bob = **** ; shared by all nodes", "bind_address = 127.0.0.1 ; default"]
+    {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
+    }
+    assert!(shown.contains("; [vendor] name is set here and does not count: "), "{shown}");
+    let shown = show("postgres://nobody@%2Fnowhere/d");
+    let unknown =
+        "; What nodes share is not shown, and counts in the place of what follows: PostgreSQL cannot be reached";
+    assert!(shown.starts_with(unknown) && shown.contains("\nname = Own ; "), "{shown}");
     let login = &mut two.servers[1].client();
     let session = login.post("/_session", r#"{"name":"bob","password":"geheim"}"#).expect(200);
     let cookie = session.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use settee_storage::{Durability, Engine, Shard};
-use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init};
+use settee_storage::{Durability, Engine, Keyspace, Shard};
+use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init, look_up};
 
 use crate::{id, open, options, server, step, steps};
 
@@ -21,6 +21,24 @@ fn tables_are_made_once() {
     step(&engine, Shard(1), 0, Durability::Synced);
     assert_eq!(init(&options(&url), None), Ok(Tables::Found), "beside a server");
     assert_eq!(steps(&engine, Shard(1)), 1);
+}
+
+/// Who only looks makes nothing and is nobody.
+#[test]
+fn a_value_is_looked_up_without_a_trace() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let look = |key: u64| look_up(&options(&url), Shard(1), Keyspace::Bodies, &key.to_be_bytes());
+    assert_eq!(look(1), Ok(None));
+    assert_eq!(init(&options(&url), None), Ok(Tables::Made));
+    assert_eq!(look(1), Ok(None));
+    assert_eq!(server.run(&format!("SELECT count(*) FROM {schema}.nodes")), "0");
+    let engine = open(&url);
+    step(&engine, Shard(1), 0, Durability::Synced);
+    assert_eq!([look(1), look(2)], [Ok(Some(vec![1])), Ok(None)]);
+    server.run(&format!("UPDATE {schema}.settee_schema SET version = {}", VERSION + 1));
+    assert!(matches!(look(1), Err(OpenError::OtherVersion { .. })));
 }
 
 #[test]
