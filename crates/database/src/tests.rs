@@ -23,16 +23,12 @@ use std::sync::Arc;
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher, Revisions};
 use settee_storage::Engine;
-use settee_storage::memory::MemoryEngine;
+pub(crate) use settee_storage_testing::{Store, engine};
 
 use crate::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, ReadView, Stored, UpdateOutcome, Work};
 
 pub(crate) use audit::audit;
 pub(crate) use settee_model::testing::Random;
-
-pub(crate) fn memory() -> Arc<dyn Engine> {
-    Arc::new(MemoryEngine::new())
-}
 
 /// Opens the catalog as a process does that has just started.
 pub(crate) fn open(engine: &Arc<dyn Engine>) -> Catalog {
@@ -43,9 +39,9 @@ pub(crate) fn create(catalog: &Catalog, name: &str) -> Arc<Database> {
     catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 }).unwrap()
 }
 
-/// A new database in memory.
+/// A new database.
 pub(crate) fn database() -> Arc<Database> {
-    create(&open(&memory()), "db")
+    create(&open(&engine()), "db")
 }
 
 pub(crate) fn rev(text: &str) -> Rev {

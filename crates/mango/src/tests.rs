@@ -17,7 +17,7 @@ use settee_design::{Language, Limits};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
 use settee_search::{Caches, Searches};
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 use settee_views::{Settings, Views};
 
 use crate::index::edit::{self, NewIndex};
@@ -63,7 +63,7 @@ impl Place {
     }
 
     fn with(layout: Layout) -> Self {
-        let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 7).unwrap());
+        let catalog = Arc::new(Catalog::open(engine(), 7).unwrap());
         let options = DatabaseOptions { created_ms: 0, instance: 1, layout, q: 1 };
         let database = catalog.create("db", options).unwrap();
         let language: Arc<dyn Language> = Arc::new(MangoLanguage);

@@ -149,13 +149,13 @@ impl Drop for Watch {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use settee_storage::memory::MemoryEngine;
+    use settee_storage_testing::Store;
 
     use super::*;
 
     #[test]
     fn one_process_builds_and_numbers_of_another_claim_are_others() {
-        let engine = MemoryEngine::new();
-        let engines: [Arc<dyn Engine>; 2] = [Arc::new(engine.user()), Arc::new(engine)];
+        let engines = Store::new().two();
         let [one, other] =
             engines.each_ref().map(|engine| move |shard| Claimed::try_new(engine, Shard(shard)).unwrap());
         let mut least = 0;
@@ -166,14 +166,15 @@ mod tests {
             assert!(claimed.first_number() >= least);
             least = claimed.first_number() + 1000;
         }
-        assert!(Claimed::try_new(&engines[0], Shard(9)).unwrap().unwrap().first_number() == 0);
+        // Where nobody has claimed anything, numbers are what they were before there were claims.
+        let new: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+        assert_eq!(Claimed::try_new(&new, Shard(9)).unwrap().unwrap().first_number(), 0);
     }
 
     #[test]
     fn who_waits_hears_of_commits_and_of_silence() {
-        let engine = MemoryEngine::new();
-        let (other, claims) = (engine.user(), Claims::default());
-        let mut watch = claims.watch(&engine, Shard(7));
+        let ([engine, other], claims) = (Store::new().two(), Claims::default());
+        let mut watch = claims.watch(&*engine, Shard(7));
         watch.wait();
         watch.wait();
         assert_eq!(watch.patience, 4 * PATIENCE);

@@ -120,13 +120,13 @@ impl From<Abandoned> for ViewError {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use settee_storage::memory::MemoryEngine;
+    use settee_storage_testing::engine;
 
     use super::*;
     use crate::index::Tokens;
 
     fn handle() -> Arc<Handle> {
-        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(1), Arc::new(Tokens::new(0)), Arc::default());
+        let store = IndexStore::new(engine(), Shard(1), Arc::new(Tokens::new(0)), Arc::default());
         Arc::new(Handle::new(store))
     }
 

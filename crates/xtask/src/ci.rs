@@ -1,9 +1,10 @@
 //! The gate ([`everything`]) and its steps one by one. All calls of cargo use the release profile, so
 //! that RocksDB's C++ is compiled once for programs, tests, lints and documentation.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::attack;
 use crate::build::{self, BUILD, finish, logged};
@@ -11,6 +12,7 @@ use crate::chaos;
 use crate::clients;
 use crate::conformance;
 use crate::console;
+use crate::on_postgres;
 use crate::process;
 use crate::readme;
 use crate::tally::Tally;
@@ -37,6 +39,7 @@ pub(crate) fn everything(workspace: &Workspace) -> bool {
     gate.step("lint", || logged(workspace, "lint", CLIPPY));
     if gate.step("compile tests", || build_tests(workspace)) {
         gate.step("test", || run_tests(workspace));
+        gate.step("test on PostgreSQL", || on_postgres::run(workspace));
     }
     gate.step("docs", || document(workspace));
     if gate.step("build", || build::build(workspace)) {
@@ -70,12 +73,13 @@ pub(crate) fn docs(workspace: &Workspace) -> Result<bool> {
 }
 
 pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
-    let mut command = workspace.cargo(TEST);
-    let names_package = |argument: &String| argument.starts_with("-p") || argument.starts_with("--package");
-    if !arguments.iter().any(names_package) {
-        command.arg("--workspace");
+    if let [option, storage, rest @ ..] = arguments
+        && option == "--storage"
+    {
+        ensure!(storage == "postgres", "--storage takes postgres");
+        return Ok(on_postgres::command(workspace, rest)?.closing_line());
     }
-    process::run_shown(command.args(CHECKED).args(arguments))
+    process::run_shown(&mut checked_tests(workspace, arguments))
 }
 
 pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
@@ -96,28 +100,36 @@ fn doc_command(workspace: &Workspace) -> std::process::Command {
     command
 }
 
-/// All tests, with [`CHECKED`].
-fn checked_tests(workspace: &Workspace) -> std::process::Command {
+/// Tests, with [`CHECKED`]: all, unless the arguments name packages.
+pub(crate) fn checked_tests(workspace: &Workspace, arguments: &[String]) -> std::process::Command {
     let mut command = workspace.cargo(TEST);
-    command.arg("--workspace").args(CHECKED);
+    let names_package = |argument: &String| argument.starts_with("-p") || argument.starts_with("--package");
+    if !arguments.iter().any(names_package) {
+        command.arg("--workspace");
+    }
+    command.args(CHECKED).args(arguments);
     command
 }
 
 fn build_tests(workspace: &Workspace) -> Result<Tally> {
-    finish(checked_tests(workspace).arg("--no-run"), &workspace.log("compile-tests")?)
+    finish(checked_tests(workspace, &[]).arg("--no-run"), &workspace.log("compile-tests")?)
 }
 
 fn run_tests(workspace: &Workspace) -> Result<Tally> {
-    let log = workspace.log("test")?;
-    let succeeded = process::run_logged(&mut checked_tests(workspace), &log)?;
-    let output = process::read_lossy(&log);
+    run_counted(&mut checked_tests(workspace, &[]), &workspace.log("test")?)
+}
+
+/// Runs test programs, counts their tests, and shows those that failed.
+pub(crate) fn run_counted(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
+    let succeeded = process::run_logged(command, log)?;
+    let output = process::read_lossy(log);
     let mut tally = count_tests(&output);
     if succeeded {
         return Ok(tally);
     }
     let failures = failures(&output);
     if failures.is_empty() {
-        process::show_tail(&log);
+        process::show_tail(log);
     } else {
         println!("{failures}");
         println!("    the whole output: {}", log.display());

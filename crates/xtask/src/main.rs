@@ -13,6 +13,7 @@ mod conformance;
 mod console;
 mod dist;
 mod json;
+mod on_postgres;
 mod process;
 mod readme;
 mod run;
@@ -38,6 +39,8 @@ cargo xtask COMMAND
   ci            fmt, tidy, lint, test, docs, conformance, clients, console and readme: what must hold
                 before a merge
   test          the Rust tests; further arguments go to `cargo test`
+                  --storage postgres  those that are of no engine, on a PostgreSQL that is started for them; -p NAME
+                                for one crate, and further arguments after -- go to the test programs
   lint          clippy and tidy
   tidy          crate edges, names that a crate must not use, file heads and lengths
   fmt           formats the code

@@ -11,7 +11,7 @@ use settee_storage::faulty::{FaultyEngine, SyncFault, WriteFault};
 use settee_storage::{Engine, Keyspace, StorageError};
 
 use super::audit::entries;
-use super::{Random, audit, create, database, document, edit, memory, new, open, save, saved, write};
+use super::{Random, audit, create, database, document, edit, engine, new, open, save, saved, write};
 use crate::attachment::{Attachment, ContentEncoding, Form};
 use crate::tasks::Tasks;
 use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
@@ -135,9 +135,10 @@ fn bytes_are_stored_once_and_go_with_the_last_revision() {
     save(&database, edit("b", Some(&b), true, "{}"));
     assert_eq!(counts(&database), (25, 1, 0), "an old revision has them");
     let view = database.read().unwrap();
+    let read = attachments(&view, "b", &b);
     compact(&database);
     assert_eq!(counts(&database), (0, 0, 0));
-    assert_eq!(bytes(&view, &attachments(&view, "b", &b)[0], Form::Stored), large, "a reader keeps what it saw");
+    assert_eq!(bytes(&view, &read[0], Form::Stored), large, "a reader keeps what it saw");
     audit(&database.read().unwrap());
 }
 
@@ -193,7 +194,7 @@ fn a_deleted_document_comes_back_with_an_attachment() {
 
 #[test]
 fn uploads_that_nobody_wants_are_removed() {
-    let engine = memory();
+    let engine = engine();
     let database = create(&open(&engine), "db");
     let mut upload = Upload::new(&database, Compression::None);
     upload.write(&[1; 5000]).unwrap();
@@ -296,7 +297,7 @@ fn random_update(
 #[test]
 fn random_edits_agree_with_a_model() {
     let mut random = Random::new();
-    let engine = memory();
+    let engine = engine();
     let mut database = create(&open(&engine), "db");
     let mut model = Model::default();
     for step in 0..300 {
@@ -409,7 +410,7 @@ fn attachments_count_among_sizes_and_garbage() {
 
 #[test]
 fn attachments_of_an_edit_are_looked_up_together() {
-    let engine = Arc::new(CountingEngine::new(memory()));
+    let engine = Arc::new(CountingEngine::new(engine()));
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
     let list = |from: u8| {
         let short = (0..10).map(|n| binary(&database, &format!("short{n}"), &[from, n]));
@@ -442,7 +443,7 @@ fn attachments_of_an_edit_are_looked_up_together() {
 
 #[test]
 fn long_attachments_go_in_pieces() {
-    let engine = memory();
+    let engine = engine();
     let database = create(&open(&engine), "db");
     let rev = save(&database, with("doc", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
     save(&database, edit("doc", Some(&rev), false, "{}"));

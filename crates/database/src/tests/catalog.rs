@@ -8,7 +8,7 @@ use std::thread;
 use settee_storage::faulty::{FaultyEngine, WriteFault};
 use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Shard, StorageError};
 
-use super::{audit, create, ids, memory, new, open, save, write};
+use super::{audit, create, engine, ids, new, open, save, write};
 use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Submitted, Work, validate_name};
 
 const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
@@ -90,13 +90,13 @@ fn names() {
         let rule = "Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are \
                     allowed. Must begin with a letter.";
         assert_eq!(error.to_string(), format!("Name: '{name}'. {rule}"));
-        let catalog = open(&memory());
+        let catalog = open(&engine());
         assert!(matches!(catalog.create(name, OPTIONS), Err(DatabaseError::IllegalName(_))));
     }
     validate_name(&"a".repeat(238)).unwrap();
     for long in [239, 4001] {
         let name = "a".repeat(long);
-        let error = open(&memory()).create(&name, OPTIONS).unwrap_err();
+        let error = open(&engine()).create(&name, OPTIONS).unwrap_err();
         assert_eq!(error.to_string(), format!("At least one path segment of `{name}` is too long."));
     }
     validate_name(&["a".repeat(238), "b".repeat(238), "c".repeat(238)].join("/")).unwrap();
@@ -107,7 +107,7 @@ fn names() {
 
 #[test]
 fn the_number_of_shards_that_was_asked_for_is_remembered() {
-    let engine = memory();
+    let engine = engine();
     let q_of = |catalog: &Catalog, name: &str| catalog.database(name).unwrap().q();
     let catalog = open(&engine);
     for (name, q) in [("one", 1), ("eight", 8), ("many", u32::MAX)] {
@@ -118,7 +118,7 @@ fn the_number_of_shards_that_was_asked_for_is_remembered() {
 
 #[test]
 fn many_databases() {
-    let engine = memory();
+    let engine = engine();
     let catalog = open(&engine);
     let mut names: Vec<String> = (0..300).map(|number| format!("db{number}/x")).collect();
     for name in &names {
@@ -143,7 +143,7 @@ fn many_databases() {
 
 #[test]
 fn a_database_exists_once() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     assert!(matches!(catalog.database("db"), Err(DatabaseError::NotFound)));
     assert!(matches!(catalog.delete("db"), Err(DatabaseError::NotFound)));
     create(&catalog, "db");
@@ -155,11 +155,12 @@ fn a_database_exists_once() {
 
 #[test]
 fn a_database_made_again_is_empty_and_elsewhere() {
-    let engine = memory();
+    let engine = engine();
     let catalog = open(&engine);
     let old = create(&catalog, "db");
     save(&old, new("a", "{}"));
     let kept = old.read().unwrap();
+    assert_eq!(kept.update_seq().unwrap(), 1, "a snapshot begins with its first read");
     catalog.delete("db").unwrap();
     assert_eq!(entries_of(engine.as_ref(), old.shard()), 0);
     let database = create(&catalog, "db");
@@ -177,7 +178,7 @@ fn a_database_made_again_is_empty_and_elsewhere() {
 
 #[test]
 fn owned_shards_go_with_their_database() {
-    let engine = memory();
+    let engine = engine();
     let catalog = open(&engine);
     let database = create(&catalog, "db");
     let other = create(&catalog, "other");
@@ -230,7 +231,7 @@ fn interrupted_deletions_are_finished() {
 
 #[test]
 fn deleting_beside_writers_and_readers() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     for _ in 0..20 {
         let database = create(&catalog, "db");
         let begun = AtomicBool::new(false);
@@ -288,7 +289,7 @@ fn write_on(database: &Arc<crate::Database>, left: usize, ended: mpsc::Sender<cr
 
 #[test]
 fn a_busy_queue_does_not_hold_up_the_deletion() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     let database = create(&catalog, "db");
     let (sender, ended) = mpsc::channel();
     assert_eq!(write_on(&database, 20_000, sender), Submitted::Lead);
@@ -304,7 +305,7 @@ fn a_busy_queue_does_not_hold_up_the_deletion() {
 
 #[test]
 fn creating_and_deleting_at_the_same_time() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     let created: Vec<usize> = thread::scope(|scope| {
         let work = || {
             let mut created = 0;
@@ -334,7 +335,7 @@ fn creating_and_deleting_at_the_same_time() {
 
 #[test]
 fn settings_are_kept() {
-    let engine = memory();
+    let engine = engine();
     let database = create(&open(&engine), "db");
     assert_eq!(database.revs_limit().unwrap(), 1000);
     assert_eq!(database.security().unwrap(), None);
@@ -370,7 +371,7 @@ fn attached_records() {
 
 #[test]
 fn databases_that_nobody_holds_are_closed_beyond_the_limit_the_least_recently_used_first() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     catalog.set_max_open(8);
     let name = |number: usize| format!("d{number:02}");
     let held: Vec<_> = (0..3).map(|number| create(&catalog, &name(number))).collect();
@@ -399,7 +400,7 @@ fn databases_that_nobody_holds_are_closed_beyond_the_limit_the_least_recently_us
 
 #[test]
 fn databases_are_opened_closed_written_and_deleted_at_the_same_time() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     catalog.set_max_open(2);
     let name = |number: usize| format!("d{number}");
     (0..6).for_each(|number| drop(create(&catalog, &name(number))));

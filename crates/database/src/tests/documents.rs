@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use settee_storage::counting::CountingEngine;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome};
 
-use super::{Random, audit, body, create, edit, memory, new, open, replicated, rev, save, write};
+use super::{Random, audit, body, create, edit, engine, new, open, replicated, rev, save, write};
 use crate::update::Queue;
 use crate::{Completion, DatabaseError, Direction, DocUpdate, IdRange, Purge, Submitted, UpdateOutcome, Work, keys};
 
@@ -16,6 +16,7 @@ fn a_snapshot_that_is_far_behind_still_counts_right() {
     let live: Vec<String> = (0..50).map(|number| format!("{number:03}")).collect();
     write(&database, live.iter().map(|id| new(id, "{}")).collect());
     let view = database.read().unwrap();
+    assert_eq!(view.update_seq().unwrap(), 50, "a snapshot begins with its first read");
     for id in ["a", "b", "c"] {
         save(&database, new(id, "{}"));
         let rev = view.head("007").unwrap().unwrap().rev;
@@ -286,7 +287,7 @@ fn a_revision_of_a_document_that_is_not_there_is_a_conflict_in_every_edit() {
 
 #[test]
 fn a_document_with_many_conflicts_is_stored_in_short_values() {
-    let engine = Arc::new(CountingEngine::new(memory()));
+    let engine = Arc::new(CountingEngine::new(engine()));
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
     let conflicts = |from: u32| {
         (from..from + 200)

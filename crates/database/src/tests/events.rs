@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{create, ids, memory, new, open, save};
+use super::{create, engine, ids, new, open, save};
 use crate::{Catalog, Direction, GLOBAL_CHANGES, Happened};
 
 fn watch(catalog: &Catalog) -> Arc<AtomicUsize> {
@@ -29,7 +29,7 @@ fn kept(catalog: &Catalog) -> Vec<String> {
 
 #[test]
 fn many_updates_are_one_event_and_wake_once() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     let early = create(&catalog, "early");
     save(&early, new("1", "{}"));
     assert_eq!(catalog.activity().take(), [], "nobody asked yet");
@@ -60,7 +60,7 @@ fn many_updates_are_one_event_and_wake_once() {
 
 #[test]
 fn events_are_kept_where_the_last_of_their_kind_happened() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     watch(&catalog);
     let events = [("a", Happened::Created), ("a", Happened::Updated), ("b:c", Happened::Deleted)];
     let events = |range: std::ops::Range<usize>| {

@@ -10,7 +10,7 @@ use settee_model::Rev;
 use settee_storage::faulty::{FaultyEngine, WriteFault};
 use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Snapshot, StorageError, Version};
 
-use super::{audit, create, edit, ids, memory, new, open, save, saved, write};
+use super::{audit, create, edit, engine, ids, new, open, save, saved, write};
 use crate::{Catalog, Database, DatabaseError, DatabaseOptions, Result, UpdateOutcome, Work};
 
 const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
@@ -146,7 +146,7 @@ struct Nodes {
 
 impl Nodes {
     fn new() -> Self {
-        let engine = memory();
+        let engine = engine();
         let script = Interposed::new(Arc::clone(&engine));
         let first = open(&(Arc::clone(&script) as Arc<dyn Engine>));
         Self { script, first, second: open(&engine) }
@@ -209,7 +209,7 @@ fn every_write_can_fail_or_lose_its_answer() {
 
 #[test]
 fn two_nodes_write_to_one_database() {
-    let engine = memory();
+    let engine = engine();
     let first = create(&open(&engine), "db");
     let second = open(&engine).database("db").unwrap();
     let work = |node: &Arc<Database>, writer: usize| {
@@ -367,7 +367,9 @@ fn a_bucket_is_not_divided_by_what_another_node_wrote() {
     let view = Arc::new(Mutex::new(None));
     let (node, note) = (Arc::clone(&here), Arc::clone(&view));
     let act: Act = Box::new(move |_| {
-        *note.lock() = Some(node.read().unwrap());
+        let view = node.read().unwrap();
+        assert_eq!(view.update_seq().unwrap(), 42, "a snapshot begins with its first read");
+        *note.lock() = Some(view);
         write(&there, (0..5).map(|number| new(&format!("1/{number}"), "{}")).collect());
     });
     nodes.script.on_snapshot(1, OnSnapshot::After(act));

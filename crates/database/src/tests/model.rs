@@ -7,7 +7,7 @@ use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher, revision_hash};
 use settee_storage::Engine;
 
-use super::{Random, audit, body, create, edit, memory, open, replicated, rev, write};
+use super::{Random, audit, body, create, edit, engine, open, replicated, rev, write};
 use crate::{Database, Direction, DocUpdate, EditMode, IdRange, Leaves, ReadView, Stored, UpdateOutcome, Work};
 
 mod forgetting;
@@ -413,7 +413,7 @@ fn check(random: &mut Random, database: &Arc<Database>, model: &mut Model) {
 fn random_operations_agree_with_a_model() {
     let mut random = Random::new();
     for _ in 0..3 {
-        let engine: Arc<dyn Engine> = memory();
+        let engine: Arc<dyn Engine> = engine();
         let mut database = create(&open(&engine), "db");
         let mut model = Model::new();
         for round in 0..120 {

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{Random, edit, memory, new, open, rev, save};
+use super::{Random, edit, engine, new, open, rev, save};
 use crate::{Database, DatabaseOptions, Layout, PartitionInfo, Purge, UpdateOutcome, Work};
 
 fn partitioned() -> Arc<Database> {
     let options = DatabaseOptions { created_ms: 7, instance: 9, layout: Layout::Partitioned, q: 1 };
-    open(&memory()).create("db", options).unwrap()
+    open(&engine()).create("db", options).unwrap()
 }
 
 #[test]
 fn the_layout_is_kept() {
-    let engine = memory();
+    let engine = engine();
     for (name, layout) in [("whole", Layout::Whole), ("parted", Layout::Partitioned)] {
         open(&engine).create(name, DatabaseOptions { created_ms: 7, instance: 9, layout, q: 1 }).unwrap();
         let database = open(&engine).database(name).unwrap();

@@ -6,10 +6,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use settee_model::json::Json;
-use settee_storage::memory::MemoryEngine;
-use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace};
+use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 
-use super::{audit, create, edit, ids, new, open, save, write};
+use super::{Store, audit, create, edit, ids, new, open, save, write};
 use crate::tasks::Tasks;
 use crate::{
     Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, UpdateOutcome, Upload,
@@ -21,9 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The catalogs of two processes.
 fn processes() -> [Catalog; 2] {
-    let engine = MemoryEngine::new();
-    let engines: [Arc<dyn Engine>; 2] = [Arc::new(engine.user()), Arc::new(engine)];
-    engines.each_ref().map(open)
+    Store::new().two().each_ref().map(open)
+}
+
+/// A database, as the next request uses it: after the process has heard of everything.
+fn next(catalog: &Catalog, name: &str) -> Arc<Database> {
+    catalog.engine().catch_up().unwrap();
+    catalog.database(name).unwrap()
 }
 
 #[test]
@@ -31,7 +34,7 @@ fn a_database_that_was_made_again_elsewhere_is_another_one() {
     let [ours, theirs] = processes();
     save(&create(&theirs, "db"), new("first", "{}"));
     for round in 0..50 {
-        let before = ours.database("db").unwrap();
+        let before = next(&ours, "db");
         theirs.delete("db").unwrap();
         if round % 2 == 0 {
             ours.engine().catch_up().unwrap();
@@ -39,14 +42,13 @@ fn a_database_that_was_made_again_elsewhere_is_another_one() {
         }
         let id = format!("{round}");
         save(&create(&theirs, "db"), new(&id, "{}"));
-        ours.engine().catch_up().unwrap();
-        assert_eq!(ids(&ours.database("db").unwrap().read().unwrap()), [id]);
+        assert_eq!(ids(&next(&ours, "db").read().unwrap()), [id]);
         assert!(before.is_closed() && before.read().is_err());
     }
     // The name of one that has not changed is looked up once for all that happened to others.
-    let database = ours.database("db").unwrap();
+    let database = next(&ours, "db");
     create(&theirs, "other");
-    assert!(Arc::ptr_eq(&ours.database("db").unwrap(), &database));
+    assert!(Arc::ptr_eq(&next(&ours, "db"), &database));
     assert_eq!(ours.names().unwrap(), ["db", "other"]);
 }
 
@@ -54,7 +56,7 @@ fn a_database_that_was_made_again_elsewhere_is_another_one() {
 fn a_database_that_was_never_written_takes_no_writes_when_it_was_deleted_elsewhere() {
     let [ours, theirs] = processes();
     create(&theirs, "db");
-    let database = ours.database("db").unwrap();
+    let database = next(&ours, "db");
     theirs.delete("db").unwrap();
     let written = database.update(Work::Documents(vec![new("a", "{}")]));
     assert!(matches!(written, Err(DatabaseError::NotFound)), "{written:?}");
@@ -64,20 +66,21 @@ fn a_database_that_was_never_written_takes_no_writes_when_it_was_deleted_elsewhe
 fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
     let [ours, theirs] = processes();
     let written = create(&theirs, "db");
-    let kept = ours.database("db").unwrap();
+    let kept = next(&ours, "db");
     let made = || *kept.of_designs("the last", |view| Ok::<_, DatabaseError>((view.design_seq()?, 8))).unwrap();
     assert_eq!(made(), 0);
     for round in 1..50 {
         let heard = kept.version_heard();
         let security = Json::parse(format!(r#"{{"admins":{{"names":["{round}"]}}}}"#).as_bytes()).unwrap();
         written.update(Work::SetSecurity(security.clone())).unwrap();
+        ours.engine().catch_up().unwrap();
         assert!(kept.version_heard() > heard);
         // Nobody has to wait for what this process commits.
         let writing = kept.writer.lock();
-        let used = ours.database("db").unwrap();
+        let used = next(&ours, "db");
         assert_eq!(used.security().unwrap().unwrap().as_bytes(), security.as_bytes());
         save(&written, new(&format!("_design/{round}"), "{}"));
-        let used = ours.database("db").unwrap();
+        let used = next(&ours, "db");
         assert_eq!((used.design_seq(), made()), (round, round));
         drop(writing);
     }
@@ -86,13 +89,13 @@ fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
 #[test]
 fn what_another_process_set_is_not_undone_by_what_is_known_here() {
     let [ours, theirs] = processes();
-    let (written, kept) = (create(&theirs, "db"), ours.database("db").unwrap());
+    let (written, kept) = (create(&theirs, "db"), next(&ours, "db"));
     let security = |name: &str| Json::parse(format!(r#"{{"name":"{name}"}}"#).as_bytes()).unwrap();
     kept.update(Work::SetSecurity(security("old"))).unwrap();
     written.update(Work::SetSecurity(security("new"))).unwrap();
     save(&kept, new("a", "{}"));
     for catalog in [&ours, &theirs] {
-        let known = catalog.database("db").unwrap().security().unwrap().unwrap();
+        let known = next(catalog, "db").security().unwrap().unwrap();
         assert_eq!(known.as_bytes(), security("new").as_bytes());
     }
 }
@@ -100,7 +103,7 @@ fn what_another_process_set_is_not_undone_by_what_is_known_here() {
 #[test]
 fn a_record_is_replaced_only_as_its_author_knows_it() {
     let [ours, theirs] = processes();
-    let (here, there) = (create(&ours, "db"), theirs.database("db").unwrap());
+    let (here, there) = (create(&ours, "db"), next(&theirs, "db"));
     let record = |value: &str| Some(value.as_bytes().to_vec());
     let replace = |before: Option<&str>, value: Option<&str>| Work::Replace {
         key: b"x".to_vec(),
@@ -118,17 +121,17 @@ fn a_record_is_replaced_only_as_its_author_knows_it() {
     assert!(here.attached_elsewhere() > elsewhere);
     let elsewhere = here.attached_elsewhere();
     save(&there, new("a", "{}"));
-    ours.database("db").unwrap();
+    next(&ours, "db");
     assert_eq!(here.attached_elsewhere(), elsewhere, "documents are no records");
     there.update(Work::Attach { key: b"x".to_vec(), value: None }).unwrap();
-    ours.database("db").unwrap();
+    next(&ours, "db");
     assert!(here.attached_elsewhere() > elsewhere);
 }
 
 #[test]
 fn ranks_are_known_of_what_another_process_committed() {
     let [ours, theirs] = processes();
-    let (written, read) = (create(&theirs, "db"), ours.database("db").unwrap());
+    let (written, read) = (create(&theirs, "db"), next(&ours, "db"));
     for round in 0..30 {
         let updates = (0..10).map(|number| new(&format!("{number}/{round:02}"), "{}")).collect();
         write(&written, updates);
@@ -153,7 +156,7 @@ fn events_of_databases_that_others_write_reach_who_waits_here() {
     for catalog in [&ours, &theirs] {
         catalog.activity().watch(|| {});
     }
-    let events = ours.database(GLOBAL_CHANGES).unwrap();
+    let events = next(&ours, GLOBAL_CHANGES);
     let (sender, heard) = mpsc::channel();
     let _subscription = events.subscribe(move |event| sender.send(event).unwrap());
     save(&create(&theirs, "db"), new("a", "{}"));
@@ -162,7 +165,7 @@ fn events_of_databases_that_others_write_reach_who_waits_here() {
     theirs.keep_events(&happened).unwrap();
     while heard.recv_timeout(PATIENCE).unwrap() != Event::Committed(3) {}
     assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);
-    ours.database("db").unwrap();
+    next(&ours, "db");
     assert_eq!(ours.activity().take(), [], "what others do they keep themselves");
 }
 
@@ -179,15 +182,15 @@ fn stored_uploads(database: &Database) -> usize {
 
 #[test]
 fn uploads_of_a_live_process_go_on_when_another_one_starts() {
-    let engine = MemoryEngine::new();
-    let (others, uploads) = (engine.user(), open(&(Arc::new(engine) as Arc<dyn Engine>)));
+    let store = Store::new();
+    let uploads = open(&store.process());
     uploads.engine().members().announce("one", "").unwrap();
     let database = create(&uploads, "db");
     let mut upload = Upload::new(&database, Compression::None);
     upload.write(LONG).unwrap();
     let stored = stored_uploads(&database);
     assert!(stored > 0);
-    let starts = || open(&(Arc::new(others.user()) as Arc<dyn Engine>));
+    let starts = || open(&store.process());
     let started = starts().database("db").unwrap();
     started.compact(&Tasks::new(|| 0), &mut || ControlFlow::Continue(())).unwrap();
     assert_eq!(stored_uploads(&database), stored);
@@ -202,8 +205,8 @@ fn uploads_of_a_live_process_go_on_when_another_one_starts() {
     // A process that has been there all the time removes what the dead have left with its next compaction.
     let (living, dead) = (starts(), starts());
     dead.engine().members().announce("dead", "").unwrap();
-    let living = living.database("db").unwrap();
-    let mut upload = Upload::new(&dead.database("db").unwrap(), Compression::None);
+    let living = next(&living, "db");
+    let mut upload = Upload::new(&next(&dead, "db"), Compression::None);
     upload.write(LONG).unwrap();
     let mut own = Upload::new(&living, Compression::None);
     own.write(LONG).unwrap();
@@ -217,7 +220,7 @@ fn uploads_of_a_live_process_go_on_when_another_one_starts() {
 #[test]
 fn one_process_compacts_and_one_drops_a_shard() {
     let [ours, theirs] = processes();
-    let (here, there) = (create(&ours, "db"), theirs.database("db").unwrap());
+    let (here, there) = (create(&ours, "db"), next(&theirs, "db"));
     let rev = save(&here, new("a", "{}"));
     save(&here, edit("a", Some(&rev), false, r#"{"n":1}"#));
     let tasks = Tasks::new(|| 0);

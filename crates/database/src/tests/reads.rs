@@ -93,7 +93,7 @@ fn reading_together_ends_when_nothing_more_is_wanted() {
 #[test]
 fn what_is_read_ahead_is_what_is_read_alone() {
     let mut random = Random::new();
-    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let engine = Arc::new(CountingEngine::new(super::engine()));
     let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
     let database = super::create(&catalog, "db");
     let ids: Vec<String> = (0..30).map(|number| format!("d{number}")).collect();
@@ -135,7 +135,7 @@ fn what_is_read_ahead_is_what_is_read_alone() {
 
 #[test]
 fn documents_that_were_read_ahead_cost_no_calls() {
-    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let engine = Arc::new(CountingEngine::new(super::engine()));
     let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
     let database = super::create(&catalog, "db");
     for id in ["a", "b"] {
@@ -155,7 +155,7 @@ fn documents_that_were_read_ahead_cost_no_calls() {
 
 #[test]
 fn what_is_made_of_design_documents_is_kept_until_one_changes() {
-    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let engine = Arc::new(CountingEngine::new(super::engine()));
     let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
     let database = super::create(&catalog, "db");
     let made = |name: &str, bytes: usize| {
@@ -186,7 +186,7 @@ fn what_is_made_of_design_documents_is_kept_until_one_changes() {
 /// Each batch of a request for thousands of conflicts of one document once read and decoded all of them again.
 #[test]
 fn a_long_document_is_read_once_however_often_it_is_named() {
-    let engine = Arc::new(CountingEngine::new(super::memory()));
+    let engine = Arc::new(CountingEngine::new(super::engine()));
     let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
     let database = super::create(&catalog, "db");
     for hash in 0..30 {

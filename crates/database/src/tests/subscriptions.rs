@@ -4,10 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use settee_model::json::Json;
-use settee_storage::Engine;
-use settee_storage::memory::MemoryEngine;
 
-use super::{create, edit, ids, memory, new, open, save, write};
+use super::{Store, create, edit, engine, ids, new, open, save, write};
 use crate::{Database, DatabaseError, Event, Subscription, Work};
 
 /// How long news may take.
@@ -78,7 +76,7 @@ fn what_is_told_can_be_read() {
 
 #[test]
 fn subscribers_hear_of_the_deletion() {
-    let catalog = open(&memory());
+    let catalog = open(&engine());
     let database = create(&catalog, "db");
     let other = create(&catalog, "other");
     let (_one, heard) = listen(&database);
@@ -93,9 +91,7 @@ fn subscribers_hear_of_the_deletion() {
 
 #[test]
 fn what_another_process_commits_is_told() {
-    let engine = MemoryEngine::new();
-    let engines: [Arc<dyn Engine>; 2] = [Arc::new(engine.user()), Arc::new(engine)];
-    let [ours, theirs] = engines.each_ref().map(open);
+    let [ours, theirs] = Store::new().two().each_ref().map(open);
     let written = create(&theirs, "db");
     let read = ours.database("db").unwrap();
     let (sender, events) = mpsc::channel();

@@ -90,6 +90,12 @@ impl Scratch {
         Some(Self { directory, child, schemas: AtomicU32::new(0) })
     }
 
+    /// The URL of its database, for who chooses schemas.
+    pub fn url_of_server(&self) -> String {
+        let host = self.directory.display().to_string().replace('/', "%2F");
+        format!("postgres://settee@{host}/postgres")
+    }
+
     /// The URL of a schema that nobody used before.
     pub fn url(&self) -> String {
         let schema = format!("t{}", self.schemas.fetch_add(1, Ordering::Relaxed));

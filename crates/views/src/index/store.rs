@@ -297,7 +297,7 @@ impl Committer for IndexWriter<'_> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use settee_storage::memory::MemoryEngine;
+    use settee_storage_testing::{Store, engine};
 
     use super::*;
     use crate::tree::{Child, Root};
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_build_wrote_is_cleared_away() {
-        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
+        let store = IndexStore::new(engine(), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
         let Opened { meta, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!(meta, Meta::new());
         write_nodes(&mut writer, 1..30);
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn two_writers_are_told_apart() {
-        let store = IndexStore::new(Arc::new(MemoryEngine::new()), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
+        let store = IndexStore::new(engine(), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
         let Opened { writer: mut first, .. } = store.open(0).unwrap().unwrap();
         let Opened { writer: mut second, .. } = store.open(0).unwrap().unwrap();
         write_nodes(&mut first, 1..2);
@@ -365,9 +365,9 @@ mod tests {
 
     #[test]
     fn nodes_of_another_claim_have_other_numbers() {
-        let (engine, shard) = (MemoryEngine::new(), Shard(5));
-        let store = |engine| IndexStore::new(Arc::new(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
-        let (late, next) = (store(engine.user()), store(engine));
+        let store = |engine, seed| IndexStore::new(engine, Shard(5), Arc::new(Tokens::new(seed)), Arc::default());
+        let [late, next] = Store::new().two();
+        let (late, next) = (store(late, 1 << 32), store(next, 2 << 32));
         let Opened { meta, mut writer, .. } = late.open(0).unwrap().unwrap();
         let first = meta.next_node;
         writer.publish(Batch::new(), &Meta { next_node: first, ..Meta::new() }).unwrap();

@@ -1,11 +1,10 @@
 //! Who builds what, who waits, and what becomes of failures.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use settee_design::RunError;
-use settee_storage::Engine;
-use settee_storage::memory::MemoryEngine;
+use settee_storage::{Shard, StorageError};
+use settee_storage_testing::engine;
 
 use super::host::TestHost;
 use super::random::{VIEWS, change};
@@ -16,7 +15,7 @@ use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery
 use settee_model::testing::Random;
 
 fn host(documents: u64) -> TestHost {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     change(&host, &mut Random::of(9), documents, 500);
     host
 }
@@ -58,7 +57,7 @@ fn a_new_reduce_function_needs_no_map() {
 
 #[test]
 fn exceptions_are_logged_and_leave_out_the_document() {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     host.put("a", Some("\"t\":1"));
     host.put("b", Some(""));
     let (log, lines) = kept_log();
@@ -133,7 +132,7 @@ fn cleanup_keeps_what_is_needed() {
 
 #[test]
 fn cleanup_beside_queries_changes_no_answer() {
-    let engine = Arc::new(MemoryEngine::new());
+    let engine = engine();
     let host = TestHost::new(engine.clone());
     change(&host, &mut Random::of(8), 300, 500);
     let core = core(settings(2, 1 << 20));
@@ -150,8 +149,10 @@ fn cleanup_beside_queries_changes_no_answer() {
     });
     core.collect(&host, &[], 0).unwrap();
     assert_eq!(host.index_count(), 0);
-    let entries = engine.statistics().iter().find(|(name, _)| *name == "entries").map(|(_, count)| *count);
-    assert_eq!(entries, Some(0), "no index was built where nobody finds it");
+    let shards = host.shards_given_out();
+    let is_dropped = |shard| matches!(engine.snapshot(shard).unwrap().state(), Err(StorageError::Dropped));
+    let left: Vec<Shard> = shards.filter(|shard| !is_dropped(*shard)).collect();
+    assert_eq!(left, [], "no index was built where nobody finds it");
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn a_receiver_may_hang_up_at_any_row() {
 /// every document comes after the one before it in the scan that emits for the other index, or is less than that.
 #[test]
 fn indexes_of_one_pass_see_different_documents() {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     for (id, member) in [("9", "a"), ("1", "b"), ("3", "a"), ("2", "b"), ("4", "a")] {
         host.put(id, Some(&format!("\"{member}\":7")));
     }
@@ -226,7 +227,7 @@ fn indexes_of_one_pass_see_different_documents() {
 /// touch all leaves.
 #[test]
 fn long_rows_are_sorted_and_applied_bit_by_bit() {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     let put = |round: usize| {
         for number in 0..40 {
             let long = |n: usize| format!("\"{}{n}\"", "x".repeat(700 + (n * 37 + round * 11) % 500));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::host::TestHost;
 use super::random::{VIEWS, change, compare};
@@ -18,7 +18,7 @@ use crate::testing::CountedRules;
 use settee_model::testing::Random;
 
 fn host(documents: u64) -> Arc<TestHost> {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     change(&host, &mut Random::of(9), documents, documents);
     Arc::new(host)
 }

@@ -6,8 +6,8 @@ use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Work};
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevisionHasher};
-use settee_storage::memory::MemoryEngine;
 use settee_storage::{Engine, Shard};
+use settee_storage_testing::engine;
 
 use super::{Rows, ddoc, settings};
 use crate::query::ViewQuery;
@@ -43,7 +43,7 @@ fn ids(views: &Views, database: &Arc<Database>, design: &settee_design::DesignDo
 
 #[test]
 fn indexes_follow_a_database_and_go_with_it() {
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let engine: Arc<dyn Engine> = engine();
     let (catalog, views_now) = views(Arc::clone(&engine));
     let database = catalog
         .create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole, q: 1 })
@@ -77,7 +77,7 @@ fn indexes_follow_a_database_and_go_with_it() {
 
 #[test]
 fn purges_of_a_real_database_reach_its_indexes() {
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let engine: Arc<dyn Engine> = engine();
     let (catalog, views) = views(engine);
     let options = DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole, q: 1 };
     let database = catalog.create("db", options).unwrap();
@@ -109,7 +109,7 @@ fn purges_of_a_real_database_reach_its_indexes() {
 /// Clients that ask for a compaction wait until this says that it is over, and look at the sizes then.
 #[test]
 fn a_compaction_runs_from_when_it_is_asked_for() {
-    let (catalog, views) = views(Arc::new(MemoryEngine::new()));
+    let (catalog, views) = views(engine());
     let options = DatabaseOptions { created_ms: 0, instance: 1, layout: settee_database::Layout::Whole, q: 1 };
     let (database, views) = (catalog.create("db", options).unwrap(), Arc::new(views));
     let (design, mut other) = (Arc::new(ddoc(r#""v": {"map": "value k v"}"#)), ddoc(r#""v": {"map": "value k v"}"#));

@@ -37,6 +37,9 @@ impl Documents {
     }
 }
 
+/// The shard of the first index.
+const FIRST_SHARD: u64 = 100;
+
 pub(super) struct TestHost {
     engine: Arc<dyn Engine>,
     pub(super) documents: Mutex<Arc<Documents>>,
@@ -52,7 +55,7 @@ impl TestHost {
     }
 
     pub(super) fn with_layout(engine: Arc<dyn Engine>, layout: Layout) -> Self {
-        let next_shard = AtomicU64::new(100);
+        let next_shard = AtomicU64::new(FIRST_SHARD);
         Self {
             engine,
             documents: Mutex::default(),
@@ -124,6 +127,11 @@ impl TestHost {
 
     pub(super) fn index_count(&self) -> usize {
         self.indexes.lock().len()
+    }
+
+    /// Those of all indexes that there have ever been.
+    pub(super) fn shards_given_out(&self) -> impl Iterator<Item = Shard> {
+        (FIRST_SHARD..self.next_shard.load(Ordering::Relaxed)).map(Shard)
     }
 
     pub(super) fn index_shards(&self) -> Vec<Shard> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use settee_database::Layout;
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::host::TestHost;
 use super::random::{NAMES, VIEWS, change_ids, compare_one, id, query};
@@ -17,7 +17,7 @@ use settee_model::testing::Random;
 const PARTITIONS: [&str; 8] = ["a", "aa", "a\0", "a\0\0", "ab", "b", "\u{10ffff}", "nobody"];
 
 fn host() -> TestHost {
-    TestHost::with_layout(Arc::new(MemoryEngine::new()), Layout::Partitioned)
+    TestHost::with_layout(engine(), Layout::Partitioned)
 }
 
 fn pick<'a>(random: &mut Random, among: &[&'a str]) -> &'a str {
@@ -55,7 +55,7 @@ fn the_partition_must_be_named_where_there_are_some_and_nowhere_else() {
     let mut global = ddoc(VIEWS);
     global.partitioned = Some(false);
     let partitioned = ddoc(VIEWS);
-    let (host, whole) = (host(), TestHost::new(Arc::new(MemoryEngine::new())));
+    let (host, whole) = (host(), TestHost::new(engine()));
     host.put("a:1", Some("\"k\":1,\"v\":1"));
     host.put("b:1", Some("\"k\":2,\"v\":2"));
     let of = |partition: Option<&str>| ViewQuery { partition: partition.map(str::to_owned), ..ViewQuery::default() };

@@ -10,7 +10,7 @@ use settee_design::{DesignDocument, Language, Swap};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
 use settee_storage::Engine;
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::Store;
 
 use super::{Rows, ddoc, settings};
 use crate::Views;
@@ -28,8 +28,7 @@ struct Process {
 }
 
 impl Process {
-    fn new(engine: MemoryEngine, seed: u64) -> Self {
-        let engine: Arc<dyn Engine> = Arc::new(engine);
+    fn new(engine: Arc<dyn Engine>, seed: u64) -> Self {
         let catalog = Arc::new(Catalog::open(engine, seed << 32).unwrap());
         let language = CountedRules::default();
         let shared: Arc<dyn Language> = Arc::new(language.clone());
@@ -39,7 +38,9 @@ impl Process {
         Self { catalog, views, language }
     }
 
+    /// The database as the next request uses it.
     fn database(&self) -> Arc<Database> {
+        self.catalog.engine().catch_up().unwrap();
         self.catalog.database("db").unwrap()
     }
 
@@ -82,15 +83,21 @@ impl Process {
         self.views.core().claims.waits()
     }
 
+    /// Is taken for dead.
     fn leave(&self) {
         self.catalog.engine().members().leave().unwrap();
+    }
+
+    /// Is heard of again.
+    fn come_back(&self) {
+        self.catalog.engine().members().announce("back", "").unwrap();
     }
 }
 
 /// Two processes on a database with some documents.
 fn processes(documents: usize) -> [Process; 2] {
-    let engine = MemoryEngine::new();
-    let [one, other] = [Process::new(engine.user(), 1), Process::new(engine, 2)];
+    let [one, other] = Store::new().two();
+    let [one, other] = [Process::new(one, 1), Process::new(other, 2)];
     one.catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1, layout: Layout::Whole, q: 1 }).unwrap();
     write(&one, 0..documents, "1");
     [one, other]
@@ -170,6 +177,7 @@ fn who_waits_takes_the_place_of_a_process_that_dies() {
         // It was only slow, and does no harm.
         write(&other, 3000..3100, "2");
         assert_eq!(other.count(&design()), (3100, "3100".to_owned()));
+        one.come_back();
         go_on.send(()).unwrap();
         let (rows, counted) = late.join().unwrap();
         assert!(rows >= 3000 && counted == rows.to_string(), "{rows} {counted}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::host::TestHost;
 use super::random::{NAMES, VIEWS, change, compare, id};
@@ -21,7 +21,7 @@ fn purge(host: &TestHost, random: &mut Random, count: u64, space: u64) {
 fn check(seed: u64) {
     println!("seed {seed}");
     let mut random = Random::of(seed);
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     let ddoc = ddoc(VIEWS);
     let mut core_now = core(settings(2, 100_000));
     for _ in 0..15 {
@@ -46,7 +46,7 @@ fn check(seed: u64) {
     }
     core_now.update(&host, &ddoc, Urgency::Client).unwrap();
     assert_eq!(core_now.info(&host, &ddoc).unwrap().purge_seq, host.documents.lock().purged());
-    let rebuilt = TestHost::new(Arc::new(MemoryEngine::new()));
+    let rebuilt = TestHost::new(engine());
     *rebuilt.documents.lock() = Arc::clone(&host.documents.lock());
     let fresh = core(settings(1, 1 << 20));
     for name in NAMES {
@@ -64,7 +64,7 @@ fn an_index_after_purges_is_one_that_was_built_after_them() {
 #[test]
 fn more_purges_than_one_batch_or_round() {
     let mut random = Random::of(5);
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     let ddoc = ddoc(VIEWS);
     let core = core(settings(2, 1 << 20));
     change(&host, &mut random, 30_000, 40_000);

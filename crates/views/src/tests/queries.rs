@@ -1,9 +1,7 @@
 //! Recorded examples: the documents and answers of CouchDB's scenarios `views` and `reduces`.
 
-use std::sync::Arc;
-
 use settee_model::json::Json;
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::host::TestHost;
 use super::{Rows, ask, core, ddoc, settings};
@@ -26,7 +24,7 @@ const PEOPLE: [(&str, &str); 6] = [
 ];
 
 fn people() -> (Core, TestHost) {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     PEOPLE.iter().for_each(|(id, body)| host.put(id, Some(body)));
     (core(settings(1, 1 << 20)), host)
 }

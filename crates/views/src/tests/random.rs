@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settee_design::DesignDocument;
 use settee_model::json::Json;
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::host::{Documents, TestHost};
 use super::{ask, core, ddoc, model, settings};
@@ -150,7 +150,7 @@ pub(super) fn compare_one(
 fn check(seed: u64, threads: usize, memory_bytes: usize) {
     println!("seed {seed}");
     let mut random = Random::of(seed);
-    let engine = Arc::new(MemoryEngine::new());
+    let engine = engine();
     let host = TestHost::new(engine);
     let ddoc = ddoc(VIEWS);
     let mut core_now = core(settings(threads, memory_bytes));
@@ -177,7 +177,7 @@ fn answers_do_not_depend_on_threads_and_spilling() {
 #[test]
 fn an_index_that_is_far_behind_is_loaded_anew() {
     let mut random = Random::of(77);
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     let ddoc = ddoc(VIEWS);
     let core = core(settings(2, 100_000));
     for count in [300, 9_000, 200, 12_000, 1] {
@@ -189,7 +189,7 @@ fn an_index_that_is_far_behind_is_loaded_anew() {
 #[test]
 fn the_old_index_answers_until_it_is_brought_up_to_date() {
     let mut random = Random::of(3);
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     let ddoc = ddoc(VIEWS);
     let core = core(settings(1, 1 << 20));
     let with = |update| ViewQuery { update, ..ViewQuery::default() };

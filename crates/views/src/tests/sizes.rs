@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settee_storage::Engine;
 use settee_storage::counting::{CountingEngine, Largest};
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::crashes::check_stored;
 use super::host::TestHost;
@@ -20,7 +20,7 @@ const VALUE_BYTES: usize = 700;
 
 #[test]
 fn commits_do_not_grow_with_the_index() {
-    let counting = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
+    let counting = Arc::new(CountingEngine::new(engine()));
     let engine: Arc<dyn Engine> = Arc::clone(&counting) as Arc<dyn Engine>;
     let host = TestHost::new(Arc::clone(&engine));
     let ddoc = ddoc(r#""each": {"map": "each list", "reduce": "_count"}"#);
@@ -59,7 +59,7 @@ fn commits_do_not_grow_with_the_index() {
 
 #[test]
 fn long_rows_are_stored_in_short_values() {
-    let counting = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
+    let counting = Arc::new(CountingEngine::new(engine()));
     let engine: Arc<dyn Engine> = Arc::clone(&counting) as Arc<dyn Engine>;
     let host = TestHost::new(Arc::clone(&engine));
     let ddoc = ddoc(r#""plain": {"map": "value k v", "reduce": "_count"}, "each": {"map": "each list"}"#);

@@ -1,9 +1,7 @@
 //! `"swap":"online"`: the old view answers until the new one is ready.
 
-use std::sync::Arc;
-
 use settee_design::{DesignDocument, RunError, Swap};
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::host::TestHost;
 use super::random::change;
@@ -19,7 +17,7 @@ fn online(views: &str) -> DesignDocument {
 }
 
 fn host() -> TestHost {
-    let host = TestHost::new(Arc::new(MemoryEngine::new()));
+    let host = TestHost::new(engine());
     change(&host, &mut Random::of(5), 300, 200);
     host
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use settee_storage::memory::MemoryEngine;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Snapshot};
+use settee_storage_testing::engine;
 
 use super::aggregates::rebuild;
 use super::apply::{Change, apply};
@@ -25,17 +25,20 @@ use settee_model::testing::Random;
 const SHARD: Shard = Shard(7);
 
 struct Store {
-    engine: MemoryEngine,
+    engine: Shared,
     cache: NodeCache,
     next_node: u64,
     root: Option<Root>,
     aggregates: Vec<Aggregate>,
 }
 
-impl Committer for MemoryEngine {
+/// The engine, as the tree commits to it.
+struct Shared(Arc<dyn Engine>);
+
+impl Committer for Shared {
     fn commit(&mut self, batch: Batch) -> Result<()> {
-        let version = self.snapshot(SHARD)?.state()?.version;
-        let outcome = Engine::commit(self, SHARD, version, CommitToken(0), batch, Durability::Buffered)?;
+        let version = self.0.snapshot(SHARD)?.state()?.version;
+        let outcome = self.0.commit(SHARD, version, CommitToken(0), batch, Durability::Buffered)?;
         assert!(matches!(outcome, Outcome::Committed(_)));
         Ok(())
     }
@@ -44,7 +47,7 @@ impl Committer for MemoryEngine {
 impl Store {
     fn new(reduces: &[&str]) -> Self {
         Self {
-            engine: MemoryEngine::new(),
+            engine: Shared(engine()),
             cache: NodeCache::default(),
             next_node: 1,
             root: None,
@@ -67,7 +70,7 @@ impl Store {
             changes.iter().map(|(row_key, row)| Change { row_key, row: row.as_ref().map(lend) }).collect();
         let mut left = &changes[..];
         loop {
-            let snapshot = self.engine.snapshot(SHARD).unwrap();
+            let snapshot = self.engine.0.snapshot(SHARD).unwrap();
             let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
             let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
             let applied = apply(tree, self.root.as_ref(), left, &mut self.aggregates, &mut nodes).unwrap();
@@ -91,7 +94,7 @@ impl Store {
     fn rebuild(&mut self, reduces: &[&str], known: &[Option<usize>]) {
         let Some(root) = self.root.clone() else { return };
         self.aggregates = aggregates(reduces);
-        let snapshot = self.engine.snapshot(SHARD).unwrap();
+        let snapshot = self.engine.0.snapshot(SHARD).unwrap();
         let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
         let mut nodes = NodeWriter::new(&mut self.engine, self.next_node);
         let rebuilt = rebuild(tree, &root, &mut self.aggregates, known, &mut nodes).unwrap();
@@ -101,7 +104,7 @@ impl Store {
 
     /// Checks the tree, that it has just these rows, and that no node is left over.
     fn check(&mut self, model: &BTreeMap<Vec<u8>, OwnedRow>) {
-        let snapshot = self.engine.snapshot(SHARD).unwrap();
+        let snapshot = self.engine.0.snapshot(SHARD).unwrap();
         let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
         let (rows, mut nodes) = check(tree, self.root.as_ref(), &mut self.aggregates);
         assert!(rows.iter().eq(model.values()));
@@ -110,7 +113,7 @@ impl Store {
     }
 
     fn with_tree<T>(&self, read: impl FnOnce(TreeReader<'_>, &Root) -> T) -> Option<T> {
-        let snapshot = self.engine.snapshot(SHARD).unwrap();
+        let snapshot = self.engine.0.snapshot(SHARD).unwrap();
         let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
         self.root.as_ref().map(|root| read(tree, root))
     }

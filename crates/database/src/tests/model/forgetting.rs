@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::tasks::Tasks;
-use crate::tests::{create, memory, new, open, save};
+use crate::tests::{create, engine, new, open, save};
 use crate::{Compaction, Garbage, Purge};
 
 impl ModelDoc {
@@ -115,7 +115,7 @@ pub(super) fn check_purges(view: &ReadView, model: &Model) {
 
 #[test]
 fn compaction_beside_writers_loses_nothing() {
-    let engine = memory();
+    let engine = engine();
     let database = create(&open(&engine), "db");
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

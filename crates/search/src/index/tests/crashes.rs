@@ -2,6 +2,7 @@
 
 use settee_storage::StorageError;
 use settee_storage::faulty::{FaultyEngine, WriteFault};
+use settee_storage_testing::engine;
 
 use super::*;
 
@@ -102,7 +103,7 @@ fn failed_writes_leave_the_last_commit() {
 
 #[test]
 fn two_writers_are_told_apart() {
-    let engine: Arc<dyn Engine> = Arc::new(settee_storage::memory::MemoryEngine::new());
+    let engine: Arc<dyn Engine> = engine();
     let [index, other] = [(); 2].map(|()| index_on(Arc::clone(&engine), definition("standard", &[])));
     let mut first = index.writer(0).unwrap().unwrap();
     let mut second = other.writer(0).unwrap().unwrap();
@@ -115,7 +116,7 @@ fn two_writers_are_told_apart() {
 
 #[test]
 fn dropped_and_foreign_shards_are_not_written() {
-    let engine = Arc::new(settee_storage::memory::MemoryEngine::new());
+    let engine = engine();
     let index = index_on(Arc::clone(&engine) as Arc<dyn Engine>, definition("standard", &[]));
     write(&index, &[("a", vec![text("default", "x")])]);
     engine.drop_shard(SHARD).unwrap();

@@ -10,7 +10,7 @@ mod vectors;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::CommitToken;
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 
 use super::*;
 use crate::analysis::Analyzer;
@@ -37,7 +37,7 @@ pub(super) fn verified(index: &Index) -> Result<()> {
 }
 
 pub(super) fn new_index(definition: Definition) -> Index {
-    index_on(Arc::new(MemoryEngine::new()), definition)
+    index_on(engine(), definition)
 }
 
 fn field(name: &str, value: FieldValue) -> Field {

@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use settee_storage::Shard;
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::engine;
 use settee_views::{BuildStatus, Urgency, ViewError};
 
 use super::*;
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::indexes::SearchError;
 
 fn world() -> (World, Arc<Database>) {
-    let world = World::over(Arc::new(MemoryEngine::new()));
+    let world = World::over(engine());
     let database = world.create(Layout::Whole);
     (world, database)
 }
@@ -78,7 +78,7 @@ fn purges_reach_an_index() {
 
 #[test]
 fn partitions_are_searched_apart() {
-    let world = World::over(Arc::new(MemoryEngine::new()));
+    let world = World::over(engine());
     let database = world.create(Layout::Partitioned);
     let design = design("f");
     for id in ["a:1", "a:2", "b:1"] {

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 
-use settee_storage::memory::MemoryEngine;
+use settee_storage_testing::Store;
 use settee_views::{Urgency, ViewError};
 
 use super::*;
@@ -11,8 +11,7 @@ use crate::indexes::SearchError;
 
 /// Two processes on a database with documents.
 fn worlds(documents: usize) -> [World; 2] {
-    let engine = MemoryEngine::new();
-    let worlds = [World::over(Arc::new(engine.user())), World::over(Arc::new(engine))];
+    let worlds = Store::new().two().map(World::over);
     let database = worlds[0].create(Layout::Whole);
     write_some(&database, 0..documents);
     worlds
@@ -24,9 +23,15 @@ fn write_some(database: &Arc<Database>, numbers: std::ops::Range<usize>) {
     }
 }
 
+/// The database as the next request uses it.
+fn database(world: &World) -> Arc<Database> {
+    world.catalog.engine().catch_up().unwrap();
+    world.catalog.database("db").unwrap()
+}
+
 /// How many documents are found.
 fn count(world: &World) -> u64 {
-    let database = world.catalog.database("db").unwrap();
+    let database = database(world);
     world.search(&database, &design("f"), Query::term("default", "fox")).unwrap().total_hits
 }
 
@@ -54,7 +59,7 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
         thread::scope(|scope| {
             let builds = scope.spawn(|| count(one));
             is_held.recv().unwrap();
-            let database = other.catalog.database("db").unwrap();
+            let database = database(other);
             let background = other.searches.update(&database, &design("f"), Urgency::Background);
             assert!(matches!(background, Err(SearchError::Build(ViewError::Stopped))), "{background:?}");
             assert_eq!(other.searches.cleanup(&database, &[], 0).unwrap(), 0, "it is being built");
@@ -62,6 +67,7 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
             if dies {
                 one.catalog.engine().members().leave().unwrap();
                 assert_eq!(waits.join().unwrap(), documents);
+                one.catalog.engine().members().announce("back", "").unwrap();
                 go_on.send(()).unwrap();
             } else {
                 go_on.send(()).unwrap();
@@ -70,13 +76,13 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
             }
             assert_eq!(builds.join().unwrap(), documents);
         });
-        write_some(&one.catalog.database("db").unwrap(), 60..if dies { 60 } else { 90 });
+        write_some(&database(one), 60..if dies { 60 } else { 90 });
     }
     // In turn, with files that were read before.
     for round in 0..10 {
         let (writes, reads) = if round % 2 == 0 { (one, other) } else { (other, one) };
         let first = 100 + 10 * round;
-        write_some(&writes.catalog.database("db").unwrap(), first..first + 10);
+        write_some(&database(writes), first..first + 10);
         assert_eq!((count(reads), count(writes)), (100 + 10 * round as u64, 100 + 10 * round as u64));
     }
 }
@@ -86,12 +92,12 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     let [one, other] = worlds(20);
     for _ in 0..5 {
         assert_eq!((count(&one), count(&other)), (20, 20));
-        let database = one.catalog.database("db").unwrap();
-        assert_eq!(one.searches.cleanup(&database, &[], 0).unwrap(), 1);
+        let here = database(&one);
+        assert_eq!(one.searches.cleanup(&here, &[], 0).unwrap(), 1);
         assert_eq!(count(&one), 20);
-        let database = other.catalog.database("db").unwrap();
-        let found = other.searches.open(&database, &design("f"), SearchKind::Nouveau, "i", Freshness::Any).unwrap();
+        let there = database(&other);
+        let found = other.searches.open(&there, &design("f"), SearchKind::Nouveau, "i", Freshness::Any).unwrap();
         assert_eq!(found.search(&Request::new(Query::All)).unwrap().total_hits, 20);
-        assert_eq!(other.searches.cleanup(&database, &[], 0).unwrap(), 1);
+        assert_eq!(other.searches.cleanup(&there, &[], 0).unwrap(), 1);
     }
 }

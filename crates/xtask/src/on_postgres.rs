@@ -1,0 +1,93 @@
+//! The tests of the layers above `storage`, on a PostgreSQL that is started for them.
+//!
+//! They are the test programs that run in memory otherwise. Each store of a test is a schema there (the crate `storage-testing`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::build::finish;
+use crate::ci::{checked_tests, run_counted};
+use crate::process;
+use crate::scratch::Scratch;
+use crate::tally::Tally;
+use crate::workspace::Workspace;
+
+/// The crates whose tests ask `storage-testing` for a store.
+const CRATES: [&str; 5] = ["storage-testing", "database", "views", "search", "mango"];
+
+/// Where that looks for a PostgreSQL.
+const VARIABLE: &str = "SETTEE_TEST_STORAGE";
+
+/// Tests wait for PostgreSQL most of the time, so more of them run than there are processors.
+const THREADS: &str = "--test-threads=6";
+
+/// All of them, where there is a PostgreSQL.
+pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
+    if !Scratch::is_there() {
+        println!("    there is no PostgreSQL here (the Debian package postgresql): nothing was tested");
+        return Ok(Tally::default());
+    }
+    command(workspace, &[])
+}
+
+/// Those of the packages that the arguments name, or all. What stands behind `--` is for the test programs.
+pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tally> {
+    let split = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let (of_cargo, of_tests) = arguments.split_at(split);
+    let log = workspace.log("compile-tests-on-postgres")?;
+    let built = finish(checked_tests(workspace, of_cargo).arg("--no-run"), &log)?;
+    if !built.holds() {
+        return Ok(built);
+    }
+    let programs = programs(&process::read_lossy(&log));
+    ensure!(!programs.is_empty(), "none of these packages has tests that are of no engine: {}", CRATES.join(", "));
+    let postgres = Scratch::start("").context("the Debian package postgresql is missing")?;
+    let mut tally = Tally::default();
+    for (name, program) in programs {
+        let folder = workspace.root.join("crates").join(name);
+        let mut command = Command::new(workspace.root.join(program));
+        command.env(VARIABLE, postgres.url_of_server()).env("CARGO_MANIFEST_DIR", &folder).current_dir(&folder);
+        command.arg(THREADS).args(of_tests.iter().skip(1));
+        let log = workspace.log(&format!("test-{name}-on-postgres"))?;
+        let found = run_counted(&mut command, &log)?;
+        println!("    {name}: {} passed, {} failed", found.passed, found.failed);
+        tally += found;
+    }
+    Ok(tally)
+}
+
+/// The test programs of [`CRATES`] that cargo tells of, in the order of the crates.
+fn programs(output: &str) -> Vec<(&'static str, PathBuf)> {
+    let told = output.lines().filter_map(|line| {
+        let path = line.trim().strip_prefix("Executable unittests src/lib.rs (")?.strip_suffix(')')?;
+        let (name, _) = Path::new(path).file_name()?.to_str()?.rsplit_once('-')?;
+        Some((name.strip_prefix("settee_")?.replace('_', "-"), PathBuf::from(path)))
+    });
+    let told: Vec<(String, PathBuf)> = told.collect();
+    let of = |name: &'static str| told.iter().find(|(found, _)| found == name).map(|(_, path)| (name, path.clone()));
+    CRATES.into_iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_what_cargo_says() {
+        let output = "   Compiling settee-views v0.1.0 (/x/crates/views)
+    Finished `release` profile [optimized] target(s) in 2m 47s
+  Executable unittests src/lib.rs (target/release/deps/settee_views-d14510378f7e0b3a)
+  Executable unittests src/lib.rs (/else/release/deps/settee_storage_testing-4288b6b45bd837bb)
+  Executable unittests src/lib.rs (target/release/deps/settee_model-4288b6b45bd837bb)
+  Executable tests/it/main.rs (target/release/deps/it-4288b6b45bd837bb)
+";
+        let found = programs(output);
+        let expected = [
+            ("storage-testing", "/else/release/deps/settee_storage_testing-4288b6b45bd837bb"),
+            ("views", "target/release/deps/settee_views-d14510378f7e0b3a"),
+        ];
+        assert_eq!(found, expected.map(|(name, path)| (name, PathBuf::from(path))));
+    }
+}
