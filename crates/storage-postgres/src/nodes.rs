@@ -251,6 +251,16 @@ impl Nodes {
             .await
     }
 
+    async fn is_heard_of(&self, node: NodeId) -> Result<bool> {
+        self.writers
+            .repeatedly(async |link| {
+                let statement = link.statement(Sql::Nodes(OfNodes::IsHeardOf)).await?;
+                let id = node.0.to_be_bytes().to_vec();
+                Ok(link.client.query_one(&statement, &[&id]).await?.try_get(0)?)
+            })
+            .await
+    }
+
     /// Removes what is long over.
     async fn sweep(&self) -> Result<()> {
         self.writers
@@ -346,6 +356,10 @@ impl Members for Nodes {
 
     fn live(&self) -> Vec<Node> {
         self.state.lock().live.clone()
+    }
+
+    fn is_gone(&self, node: NodeId) -> Result<bool> {
+        block_on(self.runtime(), self.is_heard_of(node)).map(|is_heard_of| !is_heard_of)
     }
 
     fn claim(&self, key: &str) -> Result<Option<Claim>> {

@@ -27,6 +27,8 @@ pub(crate) enum OfNodes {
     Announce,
     /// Removes a node.
     Leave,
+    /// Whether a node is there that may have claims.
+    IsHeardOf,
     /// Claims a piece of work.
     Claim,
     /// Gives it back.
@@ -75,6 +77,9 @@ impl OfNodes {
                 )
             }
             Self::Leave => "DELETE FROM nodes WHERE id = $1",
+            Self::IsHeardOf => {
+                concat!("SELECT EXISTS (SELECT FROM nodes AS other WHERE other.id = $1 AND ", is_alive!(), ")")
+            }
             // The look before spares the row that a live node has.
             Self::Claim => {
                 concat!(

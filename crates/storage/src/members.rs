@@ -56,6 +56,13 @@ pub trait Members: Send + Sync {
     /// The nodes that were heard of lately, this one included once it is announced, by their names. Costs nothing: it is as new as the last heartbeat.
     fn live(&self) -> Vec<Node>;
 
+    /// Whether a process is gone: it has left, or was not heard of for so long that others may take what it had claimed. Asks the store, so
+    /// that this is right also of one that has just begun, which [`Self::live`] may not know, and of one without a name.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    fn is_gone(&self, node: NodeId) -> Result<bool>;
+
     /// Claims a piece of work; `None` while another live node has it. A claim that this node has is answered again: that a process does
     /// its work once is up to the process.
     ///
@@ -114,6 +121,10 @@ impl Members for Sole {
 
     fn live(&self) -> Vec<Node> {
         Vec::new()
+    }
+
+    fn is_gone(&self, node: NodeId) -> Result<bool> {
+        Ok(node != self.this())
     }
 
     fn claim(&self, key: &str) -> Result<Option<Claim>> {

@@ -3,6 +3,8 @@
 //! Few bytes stay in memory and are written together with their revision. More are written in chunks meanwhile, each
 //! some of them with a commit that does not wait for the disk: the commit of the revision does that for all.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -294,16 +296,22 @@ impl Database {
     /// nobody does, because who uploads holds the database, and that was just opened.
     pub(crate) fn collect_uploads(self: &Arc<Self>, marks: &Page, own: Own) -> Result<()> {
         let members = self.engine().members();
-        let (this, live) = (members.this(), members.live());
         // What has no owner was given up.
         let owner = |mark: &[u8]| mark.try_into().map(u128::from_be_bytes).map(NodeId).ok();
-        let goes_on = |owner: NodeId| match owner == this {
-            true => own == Own::GoOn,
-            false => live.iter().any(|node| node.id == owner),
-        };
-        let left = marks.rows.iter().filter(|(_, mark)| !owner(mark).is_some_and(goes_on));
-        let left = left.map(|(key, _)| keys::decode_sequence(&key[keys::UPLOAD.len()..]));
-        let left = left.collect::<Result<Vec<u64>>>()?;
+        let mut over = HashMap::from([(members.this(), own == Own::Over)]);
+        let mut left = Vec::new();
+        for (key, mark) in &marks.rows {
+            let is_over = match owner(mark) {
+                None => true,
+                Some(owner) => match over.entry(owner) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(unknown) => *unknown.insert(members.is_gone(owner)?),
+                },
+            };
+            if is_over {
+                left.push(keys::decode_sequence(&key[keys::UPLOAD.len()..])?);
+            }
+        }
         self.given_up.lock().extend(left);
         // A database that cannot be written can still be read.
         while !self.given_up.lock().is_empty() && self.update(Work::Documents(Vec::new())).is_ok() {}

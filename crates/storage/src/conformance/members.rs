@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::OpenTwice;
 use crate::Engine;
-use crate::members::{Claim, Node};
+use crate::members::{Claim, Node, NodeId};
 
 /// The time after which a process that is gone must be noticed.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,6 +37,9 @@ pub fn names_are_of_one_node(open: OpenTwice<'_>) {
     let [one, other] = [&*engines[0], &*engines[1]];
     assert_ne!(one.members().this(), other.members().this(), "the ids of two processes");
     assert_eq!(names(one), Vec::<String>::new(), "members that were not announced");
+    let is_gone = |node| other.members().is_gone(node).expect("the engine can be read");
+    assert!(!is_gone(one.members().this()) && !is_gone(other.members().this()), "nodes without a name");
+    assert!(is_gone(NodeId(u128::MAX)), "a node that never was");
     one.members().announce("b", "http://b").expect("the name is free");
     assert_eq!(names(one), ["b"], "a node that was announced");
     until("the other one sees it", || (names(other) == ["b"]).then_some(()));
@@ -49,7 +52,9 @@ pub fn names_are_of_one_node(open: OpenTwice<'_>) {
         let wanted = [(other.members().this(), "http://a".to_owned()), (one.members().this(), "http://b".to_owned())];
         assert_eq!(live.iter().map(seen).collect::<Vec<_>>(), wanted);
     }
+    assert!(!is_gone(one.members().this()), "a node with a name");
     one.members().leave().expect("the engine can be written");
+    assert!(is_gone(one.members().this()), "a node that has left is gone at once");
     until("one has left", || (names(other) == ["a"]).then_some(()));
     assert!(!names(one).contains(&"b".to_owned()), "a node that has left");
     other.members().announce("b", "http://b").expect("the name is free again");
@@ -117,9 +122,11 @@ pub fn what_the_dead_claimed_is_taken_over(open: OpenTwice<'_>) {
     let before = claim(&*dying, "work").expect("it is free");
     let kept = claim(&*living, "other work").expect("it is free");
     assert_eq!(claim(&*living, "work"), None);
+    let dead = dying.members().this();
     drop(dying);
     until("it is seen to be dead", || (names(&*living) == ["living"]).then_some(()));
     let after = until("its work is taken over", || claim(&*living, "work"));
+    assert!(living.members().is_gone(dead).expect("the engine can be read"), "whose claims were taken");
     assert!(after.epoch > before.epoch, "{after:?} after {before:?}");
     assert!(living.members().holds(&kept), "the claim of one who lives");
 }

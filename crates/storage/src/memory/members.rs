@@ -1,6 +1,6 @@
 //! The processes of a memory engine: its users. They notice at once when one of them ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use super::MemoryEngine;
@@ -11,6 +11,7 @@ use crate::{Result, StorageError};
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     announced: BTreeMap<u64, Node>,
+    ended: BTreeSet<u64>,
     /// The users that have them, if any does, with the epochs of the last claims.
     claims: BTreeMap<String, (Option<u64>, u64)>,
 }
@@ -18,6 +19,7 @@ pub(super) struct Processes {
 impl Processes {
     pub(super) fn end(&mut self, user: u64) {
         self.announced.remove(&user);
+        self.ended.insert(user);
         for (holder, _) in self.claims.values_mut().filter(|(holder, _)| *holder == Some(user)) {
             *holder = None;
         }
@@ -40,6 +42,7 @@ impl Members for MemoryEngine {
             return Err(StorageError::Io(format!("another node is called {name}")));
         }
         let node = Node { id: self.this(), name: name.to_owned(), address: address.to_owned(), started_ms: 0 };
+        processes.ended.remove(&self.user);
         processes.announced.insert(self.user, node);
         Ok(())
     }
@@ -53,6 +56,12 @@ impl Members for MemoryEngine {
         let mut live: Vec<Node> = self.store.processes.lock().announced.values().cloned().collect();
         live.sort_by(|one, other| one.name.cmp(&other.name));
         live
+    }
+
+    fn is_gone(&self, node: NodeId) -> Result<bool> {
+        let users = self.store.users.load(Ordering::Relaxed);
+        let is_there = |user: u64| user <= users && !self.store.processes.lock().ended.contains(&user);
+        Ok(!u64::try_from(node.0).is_ok_and(is_there))
     }
 
     fn claim(&self, key: &str) -> Result<Option<Claim>> {
