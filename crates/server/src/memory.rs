@@ -12,12 +12,13 @@ use settee_settings::chttpd;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// How jemalloc is set up, which it reads at its first use: what was freed goes back to the system within a second or two, by
-/// threads of its own, so that an idle process does it as well.
+/// threads of its own, so that an idle process does it as well. One arena for each processor in place of four takes half the memory
+/// when many threads allocate, and is as fast.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "the name is what jemalloc looks for; nothing else has it")]
 #[unsafe(export_name = "malloc_conf")]
 static SETUP: Option<&'static std::ffi::c_char> = {
-    let text = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+    let text = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas_ratio:1";
     // SAFETY: a text is not empty: it has at least its end.
     Some(unsafe { &*text.as_ptr() })
 };
