@@ -343,6 +343,11 @@ impl Database {
         Subscription { database: Arc::clone(self), id }
     }
 
+    /// Whether anybody waits for commits.
+    pub(crate) fn has_subscribers(&self) -> bool {
+        !self.listeners.lock().is_empty()
+    }
+
     /// A name for a commit that no other commit to this shard has.
     pub(crate) fn next_token(&self) -> CommitToken {
         CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed)))

@@ -3,7 +3,7 @@
 //!
 //! The engine's thread only notes which version of which shard it has heard of. Who uses a database looks again if there is
 //! something that nobody has looked at, so after [`Engine::catch_up`] nothing is older than that. A
-//! thread that lives for as long as there is anything does the same for feeds, which wait: many commits in between are one look. Writers
+//! thread that lives for as long as there is anything does the same for databases with subscribers, such as feeds, which wait: many commits in between are one look. Writers
 //! need none of this, because their commits conflict.
 
 use std::collections::{HashMap, HashSet};
@@ -15,9 +15,9 @@ use std::thread;
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{Engine, Shard, Version};
 
-use crate::DatabaseError;
 use crate::entry::CATALOG;
 use crate::open::OpenDatabases;
+use crate::{Database, DatabaseError};
 
 /// The newest versions of shards that other processes are known to have committed: of the catalog, and of open databases.
 #[derive(Debug, Default)]
@@ -140,7 +140,9 @@ impl News {
                 return;
             };
             drop(state);
-            for database in open.all().into_iter().filter(|database| shards.contains(&database.shard())) {
+            // Where nobody waits, who uses the database looks.
+            let followed = |database: &Arc<Database>| shards.contains(&database.shard()) && database.has_subscribers();
+            for database in open.all().into_iter().filter(followed) {
                 if let Err(DatabaseError::NotFound) = database.look() {
                     open.remove_this(&database);
                     database.close();
