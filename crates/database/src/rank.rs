@@ -11,7 +11,7 @@ use std::sync::Arc;
 use settee_storage::codec::{Reader, put_bytes, put_varint};
 use settee_storage::{ShardState, Version};
 
-use crate::{DatabaseError, Result};
+use crate::{DatabaseError, Result, keys};
 
 pub(crate) mod table;
 #[cfg(test)]
@@ -113,6 +113,28 @@ impl Ranks {
         self.seqs.replay(&mut reader)?;
         self.state.version = Version(version);
         Ok(())
+    }
+
+    /// Applies the log records of all commits after version `known` up to `state`, and tells their numbers. `None` if these are not all of
+    /// them, as when one has stored the whole tables; they are of no use then.
+    pub(crate) fn replay_all(
+        &mut self,
+        known: u64,
+        state: ShardState,
+        records: &[(Vec<u8>, Vec<u8>)],
+    ) -> Option<Vec<u64>> {
+        let wanted = known + 1..=state.version.0;
+        if wanted.clone().count() != records.len() {
+            return None;
+        }
+        for (version, (key, record)) in wanted.clone().zip(records) {
+            let logged = keys::decode_sequence(key.get(keys::RANK_LOG.len()..)?).ok()?;
+            if logged != version || self.replay(logged, record).is_err() {
+                return None;
+            }
+        }
+        self.state = state;
+        Some(wanted.collect())
     }
 
     /// Forgets the changes that were stored.

@@ -1,7 +1,8 @@
 //! Commits: one transaction, sent as a whole in one trip, that begins with the fence of its shard.
 //!
 //! A commit whose connection is lost is made again with the same token. If the first one did happen, or happens while that
-//! runs, the fence refuses the second one, and the token tells whose commit is there.
+//! runs, the fence refuses the second one, and the token tells whose commit is there. Who has lined up (the module `line`) commits in the
+//! transaction in which it waited.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -53,16 +54,22 @@ pub(crate) struct Piece<'a> {
     values: Vec<Cow<'a, [u8]>>,
 }
 
-/// Makes a commit.
+/// Makes a commit, in the transaction of a turn if there is one.
 ///
 /// # Errors
 /// When it did not happen, for another reason than a conflict.
-pub(crate) async fn commit(pool: &Arc<Pool>, fence: Fence<'_>, batch: &Batch) -> Result<Outcome> {
+pub(crate) async fn commit(
+    pool: &Arc<Pool>,
+    mut turn: Option<Leased>,
+    fence: Fence<'_>,
+    batch: &Batch,
+) -> Result<Outcome> {
     let pieces = pieces(batch);
     let is_one_trip = batch.size_bytes() <= TRIP_BYTES;
     let (begun, mut tries, mut is_unknown) = (Instant::now(), 0, false);
     loop {
-        let leased = match pool.take().await {
+        let taken = if let Some(held) = turn.take() { Ok(held) } else { pool.take().await };
+        let leased = match taken {
             Ok(leased) => leased,
             Err(_) if is_unknown && begun.elapsed() < PATIENCE => {
                 tokio::time::sleep(PATIENCE_STEP).await;
@@ -98,10 +105,12 @@ async fn attempt(leased: &Leased, fence: Fence<'_>, pieces: &[Piece<'_>], is_one
     // Before the transaction: what is sent in one trip may not wait for anything.
     let guard = link.statement(Sql::Fence).await?;
     let statements = link.statements(pieces.iter().map(|piece| piece.sql)).await?;
-    leased.set_in_transaction(true);
-    let begin = match fence.durability {
-        Durability::Synced => "BEGIN",
-        Durability::Buffered => "BEGIN; SET LOCAL synchronous_commit TO off",
+    let begin = match (fence.durability, leased.set_in_transaction(true)) {
+        (Durability::Synced, false) => "BEGIN",
+        (Durability::Buffered, false) => "BEGIN; SET LOCAL synchronous_commit TO off",
+        // Who has lined up has begun.
+        (Durability::Synced, true) => "",
+        (Durability::Buffered, true) => "SET LOCAL synchronous_commit TO off",
     };
     let begun: Request<'_> = Box::pin(link.client.batch_execute(begin));
     let guarded: Request<'_> = Box::pin(guarded(link, &guard, fence));

@@ -30,6 +30,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
 /// What a trip asks for; each is answered by rows.
 pub(crate) enum Ask<'a> {
+    Token(Version),
     Get(Keyspace, Cow<'a, [u8]>),
     MultiGet(Keyspace, Vec<Cow<'a, [u8]>>),
     Page(Keyspace, Direction, Bounds, i64),
@@ -158,6 +159,10 @@ impl Lease {
         Box::pin(async move {
             let shard: &(dyn ToSql + Sync) = &self.shard;
             match ask {
+                Ask::Token(Version(version)) => {
+                    let version = i64::try_from(*version).unwrap_or(i64::MAX);
+                    link.client.query(statement, &[shard, &version]).await
+                }
                 Ask::Get(_, key) => link.client.query(statement, &[shard, key]).await,
                 Ask::MultiGet(_, keys) => link.client.query(statement, &[shard, keys]).await,
                 Ask::Page(_, _, Bounds { start, end: Some(end) }, rows) => {
@@ -184,6 +189,7 @@ type Request<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send +
 impl Ask<'_> {
     fn sql(&self) -> Sql {
         match self {
+            Self::Token(_) => Sql::Token,
             Self::Get(space, _) => Sql::Get(*space),
             Self::MultiGet(space, _) => Sql::MultiGet(*space),
             Self::Page(space, direction, Bounds { end: Some(_), .. }, _) => Sql::Page(*space, *direction, Limit::End),

@@ -16,6 +16,7 @@ mod error;
 mod follow;
 mod keys;
 mod lease;
+mod line;
 mod nodes;
 mod nodes_sql;
 mod notification;
@@ -38,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use settee_storage::{
     Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Result, Shard, ShardState,
-    Snapshot, StorageError, Version, members::NodeId,
+    Snapshot, StorageError, Turn, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -49,6 +50,7 @@ use connect::Connector;
 use error::Failure;
 use follow::Follower;
 use lease::number;
+use line::Line;
 use nodes::Nodes;
 pub use options::{CONNECTIONS, CONNECTIONS_MIN, Options};
 use pool::Pool;
@@ -147,6 +149,7 @@ pub struct PostgresEngine {
     writers: Arc<Pool>,
     follower: Arc<Follower>,
     nodes: Arc<Nodes>,
+    line: Arc<Line>,
     /// By which this process knows its commits.
     node: i64,
     sizes: Sizes,
@@ -212,6 +215,7 @@ impl PostgresEngine {
             let nodes = Nodes::begin(NodeId(number), beats, Arc::clone(&writers)).await.map_err(failed)?;
             Ok((follower, nodes))
         })?;
+        let line = Line::new(&writers, options);
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
         runtime.spawn(follow::follow(Arc::downgrade(&follower), connector.heard()));
@@ -223,6 +227,7 @@ impl PostgresEngine {
             writers,
             follower,
             nodes,
+            line,
             node,
             sizes: Sizes::default(),
             dropped,
@@ -275,7 +280,7 @@ impl Engine for PostgresEngine {
     ) -> Result<Outcome> {
         batch.check()?;
         let fence = Fence { shard, expected, token, head: batch.head(), node: self.node, durability };
-        let outcome = block_on(self.handle(), commit::commit(&self.writers, fence, &batch))?;
+        let outcome = block_on(self.handle(), commit::commit(&self.writers, self.line.take(shard), fence, &batch))?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
         counter.fetch_add(1, Ordering::Relaxed);
         if !matches!(outcome, Outcome::Conflict(_)) {
@@ -284,6 +289,10 @@ impl Engine for PostgresEngine {
         self.written.fetch_add(batch.size_bytes() as u64, Ordering::Relaxed);
         self.sizes.add(shard, batch.size_bytes());
         Ok(outcome)
+    }
+
+    fn line_up(&self, shard: Shard) -> Turn {
+        block_on(self.handle(), Line::up(&self.line, &self.writers, shard))
     }
 
     fn check(&self) -> Result<()> {

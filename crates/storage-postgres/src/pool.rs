@@ -77,9 +77,9 @@ impl Leased {
         !self.is_broken.load(Ordering::Relaxed) && !self.link().client.is_closed()
     }
 
-    /// A transaction was begun on it, or ended.
-    pub(crate) fn set_in_transaction(&self, is_it: bool) {
-        self.is_in_transaction.store(is_it, Ordering::Relaxed);
+    /// A transaction was begun on it, or ended. Tells whether there was one.
+    pub(crate) fn set_in_transaction(&self, is_it: bool) -> bool {
+        self.is_in_transaction.swap(is_it, Ordering::Relaxed)
     }
 }
 
@@ -116,6 +116,11 @@ impl Pool {
 
     pub(crate) fn connector(&self) -> &Connector {
         &self.connector
+    }
+
+    /// How many connections there may be.
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     /// Why the last attempt to connect failed, if it did.

@@ -43,10 +43,15 @@ impl PostgresSnapshot {
             replies.push(match *request {
                 Request::State => Reply::State(self.last()?.state),
                 Request::Head => Reply::Value(self.last()?.head.clone()),
+                Request::Token(_) => Reply::Value(match answers.next().unwrap_or_default().first() {
+                    Some(row) => Some(bytes(row, 0)?.to_vec()),
+                    None => None,
+                }),
                 Request::Get(_, key) => Reply::Value(match answers.next().unwrap_or_default().first() {
                     Some(row) => Some(value(key, row, 0)?),
                     None => None,
                 }),
+                Request::MultiGet(_, []) => Reply::Values(Vec::new()),
                 Request::MultiGet(_, keys) => Reply::Values(values(keys, &answers.next().unwrap_or_default())?),
                 Request::Page(page) => {
                     let bounds = Bounds::of(page.range);
@@ -75,7 +80,8 @@ impl PostgresSnapshot {
 
 fn ask<'a>(request: &Request<'a>) -> Option<Ask<'a>> {
     match *request {
-        Request::State | Request::Head => None,
+        Request::State | Request::Head | Request::MultiGet(_, []) => None,
+        Request::Token(version) => Some(Ask::Token(version)),
         Request::Get(space, key) => Some(Ask::Get(space, stored(key))),
         Request::MultiGet(space, keys) => Some(Ask::MultiGet(space, keys.iter().map(|key| stored(key)).collect())),
         Request::Page(page) => {

@@ -139,6 +139,11 @@ impl Snapshot for RocksSnapshot {
         let reply = |request: &Request<'_>| match *request {
             Request::State => Ok(Reply::State(self.stored()?.state)),
             Request::Head => Ok(Reply::Value(self.stored()?.head)),
+            // Nobody else writes, and so nobody asks.
+            Request::Token(version) => {
+                let state = self.stored()?.state;
+                Ok(Reply::Value((state.version == version).then(|| state.token.0.to_be_bytes().to_vec())))
+            }
             Request::Get(space, key) => self.get(space, key).map(Reply::Value),
             Request::MultiGet(space, keys) => self.multi_get(space, keys).map(Reply::Values),
             Request::Page(page) => Page::scan(self, page).map(Reply::Page),

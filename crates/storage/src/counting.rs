@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Version,
+    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
 };
 
 /// The rows of a first page, if the caller expects no more.
@@ -152,6 +152,10 @@ impl Engine for CountingEngine {
         self.meter.call(&self.meter.commits);
         self.meter.measure(&batch);
         self.engine.commit(shard, expected, token, batch, durability)
+    }
+
+    fn line_up(&self, shard: Shard) -> Turn {
+        self.engine.line_up(shard)
     }
 
     fn check(&self) -> Result<()> {

@@ -202,6 +202,30 @@ pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 /// Hears of commits: the shard, and the version that it has at least.
 pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 
+/// A turn to write, for as long as it lives.
+#[derive(Default)]
+#[must_use]
+pub struct Turn(Option<Box<dyn Send>>);
+
+impl Turn {
+    /// A turn that ends when `held` is dropped.
+    pub fn of(held: impl Send + 'static) -> Self {
+        Self(Some(Box::new(held)))
+    }
+
+    /// Whether others wait for its end.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Turn").field(&self.is_held()).finish()
+    }
+}
+
 /// A store of ordered keys. All methods may be called from any thread and may block.
 pub trait Engine: Send + Sync + 'static {
     /// A view of `shard` as it is now, unchanged by later commits. Engines may begin it with its first read.
@@ -224,6 +248,14 @@ pub trait Engine: Send + Sync + 'static {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome>;
+
+    /// Waits for a turn to write to `shard` behind other processes that wait for theirs, so that their commits do not conflict. It ends with the next
+    /// commit to the shard, or when what is returned is dropped. Nobody has to line up, and who would wait for long goes on without: it is
+    /// for speed alone, where several processes write to one shard. Others have nobody to wait for.
+    fn line_up(&self, shard: Shard) -> Turn {
+        let _ = shard;
+        Turn::default()
+    }
 
     /// Whether the engine takes commits of any purpose.
     ///

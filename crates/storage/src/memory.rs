@@ -10,7 +10,7 @@ mod members;
 mod tests;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,6 +24,9 @@ use crate::{
     Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
+
+/// So many commits of a shard are remembered.
+const RECENT: usize = 16;
 
 /// An engine that keeps everything in memory. It stands for one process, which is dead when it is dropped; [`Self::user`] makes another one.
 #[derive(Default)]
@@ -53,6 +56,8 @@ struct Contents {
     state: ShardState,
     is_dropped: bool,
     head: Option<Vec<u8>>,
+    /// The last commits.
+    recent: VecDeque<ShardState>,
     spaces: [Tree; Keyspace::ALL.len()],
 }
 
@@ -164,6 +169,10 @@ impl Shards {
     fn apply(&mut self, shard: Shard, state: ShardState, batch: &Batch) {
         let contents = Arc::make_mut(self.contents.entry(shard).or_default());
         contents.state = state;
+        contents.recent.push_back(state);
+        if contents.recent.len() > RECENT {
+            contents.recent.pop_front();
+        }
         if let Some(head) = batch.head() {
             contents.head = Some(head.to_vec());
         }
@@ -263,6 +272,10 @@ impl Engine for MemoryEngine {
 }
 
 impl Contents {
+    fn token(&self, version: Version) -> Option<CommitToken> {
+        self.recent.iter().find(|state| state.version == version).map(|state| state.token)
+    }
+
     fn check(&self) -> Result<()> {
         if self.is_dropped { Err(StorageError::Dropped) } else { Ok(()) }
     }
@@ -275,6 +288,9 @@ impl Snapshot for Contents {
         let reply = |request: &Request<'_>| match *request {
             Request::State => Ok(Reply::State(self.state)),
             Request::Head => Ok(Reply::Value(self.head.clone())),
+            Request::Token(version) => {
+                Ok(Reply::Value(self.token(version).map(|token| token.0.to_be_bytes().to_vec())))
+            }
             Request::Get(space, key) => Ok(Reply::Value(value(space, key))),
             Request::MultiGet(space, keys) => Ok(Reply::Values(keys.iter().map(|key| value(space, key)).collect())),
             Request::Page(page) => Page::scan(self, page).map(Reply::Page),

@@ -1,6 +1,6 @@
 //! [`Request`] and [`Reply`]: what one trip to the engine asks for and brings back.
 
-use crate::{Direction, Expect, KeyRange, Keyspace, Result, ShardState, Snapshot, StorageError};
+use crate::{Direction, Expect, KeyRange, Keyspace, Result, ShardState, Snapshot, StorageError, Version};
 
 /// A part of a [`Snapshot::read`].
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +9,9 @@ pub enum Request<'a> {
     State,
     /// The head of the shard.
     Head,
+    /// The token of an earlier commit of the shard, as bytes, if the engine still knows it: whoever knew the shard at that version finds out whether
+    /// what came since stands on what it knows.
+    Token(Version),
     /// The value of a key.
     Get(Keyspace, &'a [u8]),
     /// The values of several keys.
@@ -35,7 +38,7 @@ pub struct PageRange<'a> {
 pub enum Reply {
     /// To [`Request::State`].
     State(ShardState),
-    /// To [`Request::Get`] and [`Request::Head`].
+    /// To [`Request::Get`], [`Request::Head`] and [`Request::Token`].
     Value(Option<Vec<u8>>),
     /// To [`Request::MultiGet`], in the order of the keys.
     Values(Vec<Option<Vec<u8>>>),
@@ -79,7 +82,7 @@ impl Reply {
         if let Self::State(state) = self { Ok(state) } else { Err(mismatch()) }
     }
 
-    /// The reply to [`Request::Get`] or [`Request::Head`].
+    /// The reply to [`Request::Get`], [`Request::Head`] or [`Request::Token`].
     ///
     /// # Errors
     /// When it is another one, which no engine may answer.

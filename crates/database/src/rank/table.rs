@@ -60,7 +60,8 @@ pub(crate) fn log(end: &[u8]) -> PageRange<'_> {
     log_from(keys::RANK_LOG, end)
 }
 
-fn log_from<'a>(start: &'a [u8], end: &'a [u8]) -> PageRange<'a> {
+/// Log records from a key on; `end` is the end of all of them.
+pub(crate) fn log_from<'a>(start: &'a [u8], end: &'a [u8]) -> PageRange<'a> {
     let range = KeyRange { start: Some(start), end: Some(end) };
     PageRange { space: Keyspace::Catalog, range, direction: Direction::Forward, rows: LOADED_RECORDS }
 }

@@ -6,10 +6,12 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use settee_model::json::Json;
-use settee_storage::{Direction, Expect, KeyRange, Keyspace};
+use settee_storage::memory::MemoryEngine;
+use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::{Store, audit, create, edit, ids, new, open, save, write};
 use crate::tasks::Tasks;
+use crate::update::{Writer, load_writer};
 use crate::{
     Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, UpdateOutcome, Upload,
     Work,
@@ -147,6 +149,67 @@ fn ranks_are_known_of_what_another_process_committed() {
     save(&written, edit("here", Some(&rev), true, "{}"));
     audit(&read.read().unwrap());
     audit(&written.read().unwrap());
+}
+
+/// A writer is what it would be, had it read everything.
+fn check_writer(writer: &Writer, snapshot: &dyn Snapshot) {
+    let loaded = load_writer(snapshot).unwrap();
+    let seen = |writer: &Writer| {
+        let mut ranks = Vec::new();
+        writer.ranks.encode(&mut ranks);
+        let security = writer.security.as_ref().map(|security| security.as_bytes().to_vec());
+        (writer.state, writer.meta, ranks, writer.revs_limit, security, writer.rank_log.clone(), writer.rank_pieces)
+    };
+    assert_eq!(seen(writer), seen(&loaded));
+}
+
+#[test]
+fn a_writer_follows_what_others_commit() {
+    let [ours, theirs] = processes();
+    let databases = [create(&ours, "db"), theirs.database("db").unwrap()];
+    for round in 0..80_u64 {
+        let (writes, follows) = (&databases[(round % 2) as usize], &databases[(round / 3 % 2) as usize]);
+        for number in 0..=round % 3 {
+            let id = format!("{}", (round * 7919 + number) % 1000);
+            let rev = save(writes, new(&format!("{id}-{round}"), "{}"));
+            if number == 1 {
+                save(writes, edit(&format!("{id}-{round}"), Some(&rev), round % 4 == 0, "{}"));
+            }
+        }
+        match round % 10 {
+            3 => drop(writes.update(Work::SetRevsLimit(round + 1)).unwrap()),
+            7 => drop(writes.update(Work::SetSecurity(Json::parse(b"{\"a\":1}").unwrap())).unwrap()),
+            _ => {}
+        }
+        save(follows, new(&format!("follows-{round}"), "{}"));
+        let (writer, snapshot) = (follows.writer.lock(), follows.engine().snapshot(follows.shard()).unwrap());
+        // What has just been divided is stored with the next commit.
+        if !writer.ranks.reshaped() {
+            check_writer(&writer, snapshot.as_ref());
+        }
+        drop(writer);
+        audit(&follows.read().unwrap());
+    }
+}
+
+#[test]
+fn a_writer_does_not_go_on_from_what_was_lost() {
+    let engine = Arc::new(MemoryEngine::new());
+    let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
+    save(&database, new("both", "{}"));
+    // As a server that has lost its last commits, and on which somebody else has gone on.
+    let other: Arc<dyn Engine> = Arc::new(engine.fork());
+    let elsewhere = open(&other).database("db").unwrap();
+    save(&database, new("lost", "{}"));
+    for id in ["other", "others", "more"] {
+        save(&elsewhere, new(id, "{}"));
+    }
+    let snapshot = other.snapshot(elsewhere.shard()).unwrap();
+    let mut writer = database.writer.lock();
+    assert_eq!(writer.state.version.0 + 2, snapshot.state().unwrap().version.0);
+    writer.follow(snapshot.as_ref(), snapshot.state().unwrap(), Vec::new()).unwrap();
+    check_writer(&writer, snapshot.as_ref());
+    assert_eq!(writer.meta.doc_count, 4);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use settee_model::rev_tree::{Grown, Known, Revisions};
 use settee_model::{Rev, RevHash, RevisionHasher, partition};
 use settee_storage::codec::put_varint;
 use settee_storage::{
-    Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, StorageError,
+    Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, StorageError, Turn,
     Version,
 };
 
@@ -23,7 +23,7 @@ use super::contents::{ContentBytes, Contents, Named, ReadContext, discard};
 use super::queue::Pending;
 use super::touched::{Attached, Documents, Settled, Touched};
 use super::validation::{Acceptance, acceptance};
-use super::writer::{Writer, load_writer};
+use super::writer::{CROWD, News, Writer};
 use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
@@ -38,9 +38,14 @@ use crate::{DatabaseError, Event, Result, keys, pieces, rank};
 /// After so many log records of ranks the whole tables are stored.
 const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
 
-/// Commits `works` and answers each of them. A panic of one completion does not keep the others from their
+/// Commits `works` in `turn` and answers each of them. A panic of one completion does not keep the others from their
 /// answers; the last one is returned.
-pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, mut works: Vec<Pending>) -> thread::Result<()> {
+pub(super) fn commit(
+    database: &Arc<Database>,
+    writer: &mut Writer,
+    turn: Turn,
+    mut works: Vec<Pending>,
+) -> thread::Result<()> {
     let mut refused = Vec::new();
     if let Err(error) = database.engine().check() {
         // Where there is no room to grow, what makes room must not wait in one commit with what does not.
@@ -48,7 +53,7 @@ pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, mut works: V
         refused = works.extract_if(.., grows).map(|item| (item.done, Err(error.clone().into()))).collect();
     }
     let (works, completions): (Vec<Work>, Vec<_>) = works.into_iter().map(|item| (item.work, item.done)).unzip();
-    let committed = catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, &works)));
+    let committed = catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, turn, &works)));
     let (results, mut panicked) = match committed {
         Ok(Ok(outcomes)) => {
             database.counters().committed(&works, &outcomes);
@@ -68,14 +73,25 @@ pub(super) fn commit(database: &Arc<Database>, writer: &mut Writer, mut works: V
 const INTERRUPTIONS_MAX: u32 = 1500;
 const INTERRUPTION: Duration = Duration::from_millis(20);
 
-fn commit_until_done(database: &Arc<Database>, writer: &mut Writer, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
+/// `turn` ends with the first commit.
+fn commit_until_done(
+    database: &Arc<Database>,
+    writer: &mut Writer,
+    mut turn: Turn,
+    works: &[Work],
+) -> Result<Vec<Vec<UpdateOutcome>>> {
     let mut attempt = Attempt::new(database.next_token());
     let mut outcomes = Vec::new();
     let mut left = INTERRUPTIONS_MAX;
     loop {
         match try_commit(database, writer, works, &mut attempt, &mut outcomes) {
             Ok(true) => return Ok(outcomes),
-            Ok(false) => {}
+            Ok(false) => {
+                // Somebody else was faster, and may be again: wait for those who write.
+                writer.crowd = CROWD;
+                drop(std::mem::take(&mut turn));
+                turn = database.engine().line_up(database.shard());
+            }
             Err(DatabaseError::Storage(StorageError::Interrupted(_))) if left > 0 => {
                 left -= 1;
                 thread::park_timeout(INTERRUPTION);
@@ -99,10 +115,15 @@ fn try_commit(
         return Err(DatabaseError::NotFound);
     }
     let snapshot = engine.snapshot(shard)?;
-    let (state, documents, contents) = Documents::read(snapshot.as_ref(), works, Named::by(database, works))?;
+    // Where several processes write, what others have committed comes along.
+    let news = News::after(writer.state);
+    let requests = news.requests();
+    let besides = if writer.crowd > 0 { &requests[..] } else { &[] };
+    let named = Named::by(database, works);
+    let (state, documents, contents, besides) = Documents::read(snapshot.as_ref(), works, named, besides)?;
     if state != writer.state {
         // Another node has committed to the shard, or an earlier try has arrived.
-        *writer = load_writer(snapshot.as_ref())?;
+        writer.follow(snapshot.as_ref(), state, besides)?;
         database.know(Source::Anywhere, state.version, &writer.meta, writer.security.clone());
     }
     if attempt.happened(state)? {
@@ -355,9 +376,11 @@ impl<'a> Group<'a> {
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
         let (revs_limit, security) = (self.revs_limit, self.security.take());
         self.database.know(Source::Here, state.version, &self.meta, security.clone());
+        let crowd = self.writer.crowd.saturating_sub(1);
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
-        *self.writer = Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness };
+        *self.writer =
+            Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd };
         // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
         self.divide_buckets().ok();
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
-use settee_storage::Purpose;
+use settee_storage::{Purpose, Turn};
 
 pub use contents::Stage;
 pub(crate) use fullness::Fullness;
@@ -352,11 +352,19 @@ impl Database {
         let mut writer = self.writer.lock();
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
-            self.queue.collect(expected, COMMIT_BYTES, window);
+            // Who waits for a turn meets those whom it would wait for here.
+            let turn = match writer.crowd {
+                0 => {
+                    self.queue.collect(expected, COMMIT_BYTES, window);
+                    Turn::default()
+                }
+                _ if self.queue.waiting() == 0 => Turn::default(),
+                _ => self.engine().line_up(self.shard()),
+            };
             let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.iter().filter(|work| work.is_last).count();
             let begun = Instant::now();
-            lead.panicked = group::commit(self, &mut writer, works).and(lead.panicked);
+            lead.panicked = group::commit(self, &mut writer, turn, works).and(lead.panicked);
             if is_over() {
                 lead.is_left = !self.queue.end_lead();
                 return lead;

@@ -57,13 +57,14 @@ pub(super) struct Documents<'a> {
 pub(super) type Attached = HashMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl<'a> Documents<'a> {
-    /// Reads every document that `works` touch, the entries of attachments that they name, and the state of the shard, in
-    /// one trip.
+    /// Reads every document that `works` touch, the entries of attachments that they name, the state of the shard, and what is asked
+    /// for besides, in one trip.
     pub(super) fn read(
         snapshot: &dyn Snapshot,
         works: &'a [Work],
         named: Named,
-    ) -> Result<(ShardState, Self, Contents)> {
+        besides: &[Request<'_>],
+    ) -> Result<(ShardState, Self, Contents, Vec<Reply>)> {
         let mut ids: Vec<&str> = Vec::new();
         for work in works {
             match work {
@@ -95,10 +96,11 @@ impl<'a> Documents<'a> {
             Request::MultiGet(Keyspace::Catalog, &replaced_keys),
         ];
         let wanted = if replaced.is_empty() { &requests[..3] } else { &requests };
-        let mut replies = snapshot.read(wanted)?.into_iter();
+        let mut replies = snapshot.read(&[wanted, besides].concat())?.into_iter();
         let mut reply = || replies.next().ok_or(CORRUPT);
         let (state, records, attachments): (Reply, Reply, Reply) = (reply()?, reply()?, reply()?);
         let found = if replaced.is_empty() { Vec::new() } else { reply()?.into_values()? };
+        let besides: Vec<Reply> = replies.collect();
         let name = |key: Vec<u8>| key[keys::ATTACHED.len()..].to_vec();
         let attached = replaced.into_iter().map(name).zip(found).collect();
         for (id, stored) in id_keys.iter().zip(records.into_values()?) {
@@ -114,7 +116,7 @@ impl<'a> Documents<'a> {
             return Err(CORRUPT);
         }
         let contents = Contents::new(named, attachments.into_values()?);
-        Ok((state.into_state()?, Self { ids, touched, next: 0, attached }, contents))
+        Ok((state.into_state()?, Self { ids, touched, next: 0, attached }, contents, besides))
     }
 
     /// A document of the works that were read.

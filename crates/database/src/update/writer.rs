@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use settee_model::json::Json;
-use settee_storage::{Direction, KeyRange, Keyspace, Page, PageRange, Request, ShardState, Snapshot};
+use settee_storage::{Direction, KeyRange, Keyspace, Page, PageRange, Reply, Request, ShardState, Snapshot, Version};
 
 use super::Fullness;
 use crate::meta::{Meta, decode_revs_limit};
@@ -23,6 +23,72 @@ pub(crate) struct Writer {
     /// The number of pieces of these tables.
     pub(crate) rank_pieces: usize,
     pub(crate) fullness: Fullness,
+    /// The commits for which this process still lines up: others have been faster than one of its own not long ago.
+    pub(crate) crowd: u32,
+}
+
+/// The commits for which a process lines up after another one was faster. What comes of it when the other one has gone is a wait
+/// for nobody.
+pub(super) const CROWD: u32 = 64;
+
+/// What the commits after one have changed of a writer.
+pub(super) struct News {
+    version: Version,
+    /// The log records of ranks, from one to the end of all.
+    log: [Vec<u8>; 2],
+}
+
+impl News {
+    pub(super) fn after(state: ShardState) -> Self {
+        let first = keys::prefixed(keys::RANK_LOG, &keys::sequence(state.version.0 + 1));
+        Self { version: state.version, log: [first, keys::after_prefix(keys::RANK_LOG)] }
+    }
+
+    pub(super) fn requests(&self) -> [Request<'_>; 4] {
+        let [first, end] = &self.log;
+        [
+            Request::Token(self.version),
+            Request::Head,
+            Request::MultiGet(Keyspace::Catalog, &[keys::REVS_LIMIT, keys::SECURITY]),
+            Request::Page(rank::table::log_from(first, end)),
+        ]
+    }
+}
+
+impl Writer {
+    /// Brings this to what is committed, after others have committed, or a commit whose outcome was not known has happened. `read` are the
+    /// replies to what [`News`] asks for, if they were asked for.
+    pub(crate) fn follow(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<()> {
+        if !self.replay(snapshot, state, read)? {
+            *self = Self { crowd: self.crowd, ..load_writer(snapshot)? };
+        }
+        Ok(())
+    }
+
+    /// Applies what the commits since have changed. `false` if that does not tell enough.
+    fn replay(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<bool> {
+        let known = self.state.version.0;
+        if state.version.0 <= known || self.ranks.reshaped() {
+            return Ok(false);
+        }
+        let news = News::after(self.state);
+        let read = if read.is_empty() { snapshot.read(&news.requests())? } else { read };
+        let [token, head, records, log]: [_; 4] = read.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
+        let [revs_limit, security] = records;
+        let (token, head, log) = (token.into_value()?, head.into_value()?, log.into_page()?);
+        // What is known here may have been lost with a server's memory, and others have gone on from before it.
+        let is_linear = token.is_some_and(|token| token == self.state.token.0.to_be_bytes());
+        let (Some(head), true, true) = (head, is_linear, log.is_last) else { return Ok(false) };
+        let mut ranks = Ranks::clone(&self.ranks);
+        let Some(numbers) = ranks.replay_all(known, state, &log.rows) else { return Ok(false) };
+        self.meta = Meta::of_records(Some(head), None)?;
+        self.revs_limit = decode_revs_limit(revs_limit)?;
+        self.security = security.map(Json::trusted);
+        self.rank_log.extend(numbers);
+        (self.state, self.ranks, self.fullness) = (state, Arc::new(ranks), Fullness::default());
+        Ok(true)
+    }
 }
 
 /// More unfinished uploads than there are.
@@ -54,7 +120,7 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
     let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
-    let writer = Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness };
+    let writer = Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd: 0 };
     Ok((writer, uploads.into_page()?))
 }
 

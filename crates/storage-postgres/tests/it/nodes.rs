@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use settee_storage::{Durability, Engine, Shard, Version};
+use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Version};
 use settee_storage_postgres::PostgresEngine;
 
 use crate::proxy::Proxy;
@@ -70,6 +70,53 @@ fn transactions_that_run_for_long_hide_nothing() {
         reader.catch_up().unwrap();
         assert_eq!(heard.lock().get(&Shard(77)), Some(&Version(1)));
     });
+}
+
+/// Turns end with a commit, with their owner, and for nobody later than half a second.
+#[test]
+fn who_lines_up_writes_after_who_was_first() {
+    const SHARD: Shard = Shard(5);
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let (first, second) = (open(&url), open(&url));
+    let waiting = || {
+        let count = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        until("somebody waits", || server.run(count) == "1");
+    };
+    let version = |engine: &PostgresEngine| engine.snapshot(SHARD).unwrap().state().unwrap().version;
+    let turn = first.line_up(SHARD);
+    assert!(turn.is_held());
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let turn = second.line_up(SHARD);
+            (turn.is_held(), version(&second))
+        });
+        waiting();
+        step(&first, SHARD, 0, Durability::Synced);
+        assert_eq!(other.join().unwrap(), (true, Version(1)));
+    });
+    // A turn that was not used, and one whose commit is not synced.
+    drop((turn, second.line_up(SHARD)));
+    let turn = first.line_up(SHARD);
+    step(&first, SHARD, 1, Durability::Buffered);
+    assert!(turn.is_held() && second.line_up(SHARD).is_held());
+    // Whoever waits for long goes on without, and so may be faster.
+    let turn = first.line_up(SHARD);
+    let begun = Instant::now();
+    assert!(!second.line_up(SHARD).is_held());
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    step(&second, SHARD, 2, Durability::Synced);
+    let late = first.commit(SHARD, Version(2), CommitToken(9), Batch::new(), Durability::Synced).unwrap();
+    assert_eq!(late, Outcome::Conflict(Version(3)));
+    drop(turn);
+    // Nobody waits for others elsewhere, nor for the dead.
+    let turn = first.line_up(SHARD);
+    assert!(second.line_up(Shard(6)).is_held());
+    server.run("SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted");
+    assert!(second.line_up(SHARD).is_held());
+    step(&first, SHARD, 3, Durability::Synced);
+    drop(turn);
+    assert_eq!(version(&second), Version(4));
 }
 
 /// Polls whose connections are cut, at each byte of the answers.
