@@ -162,6 +162,12 @@ impl Instance {
         self.directory.join("data")
     }
 
+    /// Its processes, as they are now.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        let child = self.child.as_ref().map(Child::id);
+        child.into_iter().chain(child.into_iter().flat_map(children)).collect()
+    }
+
     /// Where files for its programs can be put.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory

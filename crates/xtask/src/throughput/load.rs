@@ -80,8 +80,11 @@ impl Spread {
 
 /// What came of it.
 pub(super) struct Measured {
+    /// While it was measured.
     documents: u64,
-    pub(super) seconds: f64,
+    /// From the beginning.
+    pub(super) written: u64,
+    seconds: f64,
     /// Of each request, in milliseconds, ascending.
     pub(super) latencies: Vec<f64>,
 }
@@ -122,7 +125,7 @@ pub(super) fn run(nodes: &Nodes, kind: Kind, spread: Spread, length: Duration) -
     ensure!(there == written, "wrong answer: {there} documents are there, {written} were acknowledged");
     latencies.sort_by(f64::total_cmp);
     let documents = latencies.len() as u64 * if kind == Kind::Bulk { BATCH } else { 1 };
-    Ok(Measured { documents, seconds: length.as_secs_f64(), latencies })
+    Ok(Measured { documents, written, seconds: length.as_secs_f64(), latencies })
 }
 
 /// Makes a request over a connection of its own.

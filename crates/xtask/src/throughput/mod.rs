@@ -21,7 +21,7 @@ use crate::workspace::Workspace;
 
 use load::{Kind, Spread};
 use report::{Asked, Report, Row};
-use stage::Stage;
+use stage::{Stage, Used};
 
 /// What can be measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,16 +132,28 @@ fn loads(
     let nodes = stage.nodes(count, network)?;
     for spread in Spread::ALL.into_iter().filter(|spread| count > 1 || *spread != Spread::Apart) {
         stage.rest()?;
-        let before = stage::conflicts(&nodes)?;
+        let before = stage.used(&nodes)?;
         let measured = load::run(&nodes, kind, spread, Duration::from_secs(options.seconds))?;
-        let after = stage::conflicts(&nodes)?;
+        let after = stage.used(&nodes)?;
         let name = format!("{}, {}", kind.name(), spread.name());
-        let [commits, conflicts] = [after[0] - before[0], after[1] - before[1]];
         let row = Row::new(name, count, network, measured.per_second(), "documents/s").times(&measured.latencies);
-        let notes = format!("{:.0} commits/s, {conflicts} conflicts", commits as f64 / measured.seconds);
-        report.add(row.asked(kind.asked()).note(notes));
+        report.add(row.asked(kind.asked()).note(notes(before, after, measured.written)));
     }
     Ok(())
+}
+
+/// What so many documents took, those of the warm-up among them.
+fn notes(before: Used, after: Used, documents: u64) -> String {
+    let documents = documents.max(1) as f64;
+    let each = |place: usize| (after.processors[place] - before.processors[place]) * 1e6 / documents;
+    let [commits, conflicts] = [0, 1].map(|place| after.commits[place] - before.commits[place]);
+    format!(
+        "{:.1} documents a commit, {conflicts} conflicts; processors: nodes {:.0}, PostgreSQL {:.0} us a document; {} MB a node",
+        documents / commits.max(1) as f64,
+        each(0),
+        each(1),
+        after.memory >> 20
+    )
 }
 
 impl Kind {
@@ -156,6 +168,15 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_document_took_is_told() {
+        let before = Used { processors: [1.0, 2.0], memory: 1 << 20, commits: [10, 1] };
+        let after = Used { processors: [1.5, 4.0], memory: 3 << 20, commits: [30, 4] };
+        let wanted =
+            "5.0 documents a commit, 3 conflicts; processors: nodes 5000, PostgreSQL 20000 us a document; 3 MB a node";
+        assert_eq!(notes(before, after, 100), wanted);
+    }
 
     #[test]
     fn options_choose_parts_and_sizes() {

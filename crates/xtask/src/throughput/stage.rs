@@ -1,6 +1,7 @@
 //! [`Stage`]: a PostgreSQL that keeps what it acknowledges, the network before it, and nodes on it.
 
 use std::cell::Cell;
+use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::attack::client::{Connection, split};
 use crate::cluster::postgres::Instance;
 use crate::cluster::{Link, Nodes};
+use crate::server::Server;
 use crate::workspace::Workspace;
 
 /// Beside those of [`Instance`]: as on a machine that does nothing else, and without checkpoints at random moments.
@@ -66,13 +68,48 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// What nodes and PostgreSQL have used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Used {
+    /// Seconds of processors: of all nodes, and of PostgreSQL.
+    pub(super) processors: [f64; 2],
+    /// The most memory that a node has had, in bytes.
+    pub(super) memory: u64,
+    /// Commits that nodes have made, and those that gave way to others.
+    pub(super) commits: [u64; 2],
+}
+
+impl Stage<'_> {
+    pub(super) fn used(&self, nodes: &Nodes) -> Result<Used> {
+        let ids: Vec<u32> = nodes.servers.iter().map(Server::pid).collect();
+        let seconds = |ids: &[u32]| ids.iter().filter_map(|id| processor_seconds(*id)).sum();
+        let memory = ids.iter().filter_map(|id| peak_memory(*id)).max().unwrap_or_default();
+        let processors = [seconds(&ids), seconds(&self.postgres.processes())];
+        Ok(Used { processors, memory, commits: commits(nodes)? })
+    }
+}
+
+/// As Linux counts them, in hundredths.
+fn processor_seconds(id: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let ticks: [f64; 2] = [fields.next()?.parse().ok()?, fields.next()?.parse().ok()?];
+    Some((ticks[0] + ticks[1]) / 100.0)
+}
+
+fn peak_memory(id: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
 /// Where nodes listen, and the header that lets in.
 pub(super) fn addresses(nodes: &Nodes) -> Result<Vec<(SocketAddr, String)>> {
     nodes.servers.iter().map(|server| split(&server.url())).collect()
 }
 
 /// The commits that nodes have made, and those that gave way to others.
-pub(super) fn conflicts(nodes: &Nodes) -> Result<[u64; 2]> {
+fn commits(nodes: &Nodes) -> Result<[u64; 2]> {
     let mut sums = [0, 0];
     for (address, who) in addresses(nodes)? {
         let line = "GET /_node/_local/_prometheus";
