@@ -6,12 +6,13 @@ use super::*;
 
 /// A tree in which every rule holds.
 fn sound() -> Tree {
-    let rows: [(&str, &[&str]); 23] = [
+    let rows: [(&str, &[&str]); 24] = [
         ("model", &[]),
         ("wire", &[]),
         ("storage", &[]),
         ("storage-rocksdb", &["storage"]),
         ("storage-postgres", &["storage"]),
+        ("storage-testing", &["storage", "storage-postgres"]),
         ("auth", &["model"]),
         ("console", &[]),
         ("design", &["model"]),
