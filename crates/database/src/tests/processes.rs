@@ -54,6 +54,23 @@ fn a_database_that_was_made_again_elsewhere_is_another_one() {
     assert_eq!(ours.names().unwrap(), ["db", "other"]);
 }
 
+/// The name decides, and not whether the entries are gone: who deletes a database may die before it has dropped the shard.
+#[test]
+fn a_database_that_was_deleted_elsewhere_is_gone_before_its_shard_is() {
+    let store = Store::new();
+    let [ours, theirs, drops] = [(); 3].map(|()| open(&store.process()));
+    let database = create(&theirs, "db");
+    save(&database, new("first", "{}"));
+    assert_eq!(ids(&next(&ours, "db").read().unwrap()), ["first"]);
+    let claim = drops.engine().members().claim(&format!("drop/{}", database.shard().0)).unwrap();
+    theirs.delete("db").unwrap();
+    assert!(claim.is_some() && ours.engine().snapshot(database.shard()).unwrap().state().is_ok(), "it is still there");
+    ours.engine().catch_up().unwrap();
+    assert!(matches!(ours.database("db"), Err(DatabaseError::NotFound)));
+    save(&create(&theirs, "db"), new("second", "{}"));
+    assert_eq!(ids(&next(&ours, "db").read().unwrap()), ["second"]);
+}
+
 #[test]
 fn a_database_that_was_never_written_takes_no_writes_when_it_was_deleted_elsewhere() {
     let [ours, theirs] = processes();
