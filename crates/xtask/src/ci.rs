@@ -1,7 +1,6 @@
 //! The gate ([`everything`]) and its steps one by one. All calls of cargo use the release profile, so
 //! that RocksDB's C++ is compiled once for programs, tests, lints and documentation.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -15,6 +14,7 @@ use crate::console;
 use crate::on_postgres;
 use crate::process;
 use crate::readme;
+use crate::suite;
 use crate::tally::Tally;
 use crate::tidy;
 use crate::workspace::Workspace;
@@ -116,67 +116,12 @@ fn build_tests(workspace: &Workspace) -> Result<Tally> {
 }
 
 fn run_tests(workspace: &Workspace) -> Result<Tally> {
-    run_counted(&mut checked_tests(workspace, &[]), &workspace.log("test")?)
-}
-
-/// Runs test programs, counts their tests, and shows those that failed.
-pub(crate) fn run_counted(command: &mut std::process::Command, log: &Path) -> Result<Tally> {
-    let succeeded = process::run_logged(command, log)?;
-    let output = process::read_lossy(log);
-    let mut tally = count_tests(&output);
-    if succeeded {
-        return Ok(tally);
-    }
-    let failures = failures(&output);
-    if failures.is_empty() {
-        process::show_tail(log);
-    } else {
-        println!("{failures}");
-        println!("    the whole output: {}", log.display());
-    }
-    if tally.holds() {
-        // A test program that was killed reports no failed test of its own.
-        tally += Tally::one(false);
-    }
-    Ok(tally)
-}
-
-/// Adds up the `test result:` lines of test programs.
-fn count_tests(output: &str) -> Tally {
-    let mut tally = Tally::default();
-    for line in output.lines() {
-        let Some(result) = line.strip_prefix("test result: ") else {
-            continue;
-        };
-        let count = |word: &str| -> u64 {
-            let mut words = result.split([' ', ';', '.']).filter(|part| !part.is_empty()).peekable();
-            while let Some(number) = words.next() {
-                if words.peek() == Some(&word) {
-                    return number.parse().unwrap_or(0);
-                }
-            }
-            0
-        };
-        tally += Tally { passed: count("passed"), failed: count("failed") };
-    }
-    tally
-}
-
-/// What test programs printed about their failed tests.
-fn failures(output: &str) -> String {
-    let mut inside = false;
-    let mut shown = Vec::new();
-    for line in output.lines() {
-        if line == "failures:" {
-            inside = true;
-        } else if line.starts_with("test result:") {
-            inside = false;
-        }
-        if inside {
-            shown.push(format!("    {line}"));
-        }
-    }
-    shown.join("\n")
+    let command = |of_tests: &[&str]| {
+        let mut command = checked_tests(workspace, &[]);
+        command.arg("--").args(of_tests);
+        command
+    };
+    suite::run(command, &workspace.log("test")?)
 }
 
 /// Steps that have run, for the table at the end.
@@ -194,14 +139,15 @@ impl Gate {
             Ok(tally) => tally,
             Err(error) => {
                 println!("    {error:#}");
-                Tally::one(false)
+                Tally { remarks: vec![format!("{name}: {error:#}")], ..Tally::one(false) }
             }
         };
         let elapsed = started.elapsed();
-        let verdict = if tally.holds() { "ok" } else { "FAILED" };
+        let holds = tally.holds();
+        let verdict = if holds { "ok" } else { "FAILED" };
         println!("{name} {verdict} ({:.1} s)", elapsed.as_secs_f64());
         self.steps.push((name.to_owned(), tally, elapsed));
-        tally.holds()
+        holds
     }
 
     /// Prints the table and the closing line; false if something failed.
@@ -210,7 +156,10 @@ impl Gate {
         println!("\n{:<14} {:>8} {:>8} {:>9}", "step", "passed", "failed", "seconds");
         for (name, tally, elapsed) in &self.steps {
             println!("{name:<14} {:>8} {:>8} {:>9.1}", tally.passed, tally.failed, elapsed.as_secs_f64());
-            sum += *tally;
+            sum += tally.clone();
+        }
+        for remark in &sum.remarks {
+            println!("{remark}");
         }
         sum.closing_line()
     }
@@ -219,36 +168,6 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const OUTPUT: &str = "\
-running 3 tests
-test a ... ok
-test b ... FAILED
-
-failures:
-
----- b stdout ----
-assertion failed
-
-test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-     Running unittests src/main.rs
-test result: ok. 40 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.25s
-";
-
-    #[test]
-    fn test_results_are_added_up() {
-        assert_eq!(count_tests(OUTPUT), Tally { passed: 42, failed: 1 });
-        assert_eq!(count_tests("error: could not compile"), Tally::default());
-    }
-
-    #[test]
-    fn only_failures_are_shown() {
-        let shown = failures(OUTPUT);
-        assert!(
-            shown.contains("assertion failed") && !shown.contains("test a") && !shown.contains("result"),
-            "{shown}"
-        );
-    }
 
     #[test]
     fn a_step_that_cannot_run_fails_the_gate() {

@@ -75,7 +75,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
             "    clients are not tested: their languages are missing{}",
             if required { "" } else { " (a failure where CI=true)" }
         );
-        return Ok(Tally { passed: 0, failed: u64::from(required) });
+        return Ok(Tally::of(0, u64::from(required)));
     }
     for suite in &SUITES {
         suite.install(workspace)?;
@@ -198,7 +198,7 @@ pub(crate) fn count_node(output: &str) -> Tally {
         });
         numbers.next_back().unwrap_or(0)
     };
-    Tally { passed: count("pass "), failed: count("fail ") + count("cancelled ") }
+    Tally::of(count("pass "), count("fail ") + count("cancelled "))
 }
 
 fn pip_install(place: &Place) -> Result<Vec<Command>> {
@@ -247,7 +247,7 @@ fn count_python(output: &str) -> Tally {
             }
         }
     }
-    Tally { passed: u64::saturating_sub(total, failed + skipped), failed }
+    Tally::of(u64::saturating_sub(total, failed + skipped), failed)
 }
 
 /// `text` from its first line that begins with `start`.
@@ -291,13 +291,13 @@ FAILED (failures=1, errors=2, skipped=1, expected failures=3, unexpected success
 
     #[test]
     fn results_of_node_are_counted() {
-        assert_eq!(count_node(NODE), Tally { passed: 6, failed: 3 });
+        assert_eq!(count_node(NODE), Tally::of(6, 3));
         assert_eq!(count_node("Error: Cannot find module"), Tally::default());
     }
 
     #[test]
     fn results_of_python_are_counted() {
-        assert_eq!(count_python(PYTHON), Tally { passed: 5, failed: 4 });
+        assert_eq!(count_python(PYTHON), Tally::of(5, 4));
         let cases = [
             ("Ran 3 tests in 0.1s\n\nOK\n", 3),
             ("Ran 3 tests in 0.1s\n\nOK (expected failures=1)\n", 3),
@@ -305,7 +305,7 @@ FAILED (failures=1, errors=2, skipped=1, expected failures=3, unexpected success
             ("No module named couchdb\n", 0),
         ];
         for (output, passed) in cases {
-            assert_eq!(count_python(output), Tally { passed, failed: 0 }, "{output}");
+            assert_eq!(count_python(output), Tally::of(passed, 0), "{output}");
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
             "    the console is not tested: Node.js or Chromium is missing{}",
             if required { "" } else { " (a failure where CI=true)" }
         );
-        return Ok(Tally { passed: 0, failed: u64::from(required) });
+        return Ok(Tally::of(0, u64::from(required)));
     }
     let place = workspace.packages("console");
     install(workspace, &place)?;
@@ -153,7 +153,7 @@ fn count_vitest(output: &str) -> Tally {
         let at = words.iter().position(|each| *each == word)?;
         words.get(at.checked_sub(1)?)?.parse::<u64>().ok()
     };
-    Tally { passed: count("passed").unwrap_or(0), failed: count("failed").unwrap_or(0) }
+    Tally::of(count("passed").unwrap_or(0), count("failed").unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn unit_tests_are_counted() {
         let check =
-            |output: &str, passed, failed| assert_eq!(count_vitest(output), Tally { passed, failed }, "{output}");
+            |output: &str, passed, failed| assert_eq!(count_vitest(output), Tally::of(passed, failed), "{output}");
         check(" Test Files  3 passed (3)\n      Tests  41 passed (41)\n", 41, 0);
         check("      Tests  2 failed | 41 passed (43)\n", 41, 2);
         check("src/a.ts: error", 0, 0);

@@ -23,6 +23,7 @@ mod s3;
 mod scratch;
 mod server;
 mod setup;
+mod suite;
 mod tally;
 mod throughput;
 mod tidy;

@@ -8,9 +8,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::build::finish;
-use crate::ci::{checked_tests, run_counted};
+use crate::ci::checked_tests;
 use crate::process;
 use crate::scratch::Scratch;
+use crate::suite;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -47,11 +48,15 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tal
     let mut tally = Tally::default();
     for (name, program) in programs {
         let folder = workspace.root.join("crates").join(name);
-        let mut command = Command::new(workspace.root.join(program));
-        command.env(VARIABLE, postgres.url_of_server()).env("CARGO_MANIFEST_DIR", &folder).current_dir(&folder);
-        command.arg(THREADS).args(of_tests.iter().skip(1));
+        let program = workspace.root.join(program);
+        let command = |of_suite: &[&str]| {
+            let mut command = Command::new(&program);
+            command.env(VARIABLE, postgres.url_of_server()).env("CARGO_MANIFEST_DIR", &folder).current_dir(&folder);
+            command.arg(THREADS).args(of_tests.iter().skip(1)).args(of_suite);
+            command
+        };
         let log = workspace.log(&format!("test-{name}-on-postgres"))?;
-        let found = run_counted(&mut command, &log)?;
+        let found = suite::run(command, &log)?;
         println!("    {name}: {} passed, {} failed", found.passed, found.failed);
         tally += found;
     }

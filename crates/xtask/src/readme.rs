@@ -221,9 +221,9 @@ curl http://127.0.0.1:5984/
     #[test]
     fn outputs_are_compared_chunk_by_chunk() -> Result<()> {
         let found = chunks("page", PAGE)?;
-        assert_eq!(compare("page", &found, "a b\n\u{1e}1\n2\n\u{1e}{}\u{1e}"), Tally { passed: 2, failed: 0 });
-        assert_eq!(compare("page", &found, "a b\n\u{1e}1\n3\n\u{1e}{}\u{1e}"), Tally { passed: 1, failed: 1 });
-        assert_eq!(compare("page", &found, "a"), Tally { passed: 0, failed: 2 });
+        assert_eq!(compare("page", &found, "a b\n\u{1e}1\n2\n\u{1e}{}\u{1e}"), Tally::of(2, 0));
+        assert_eq!(compare("page", &found, "a b\n\u{1e}1\n3\n\u{1e}{}\u{1e}"), Tally::of(1, 1));
+        assert_eq!(compare("page", &found, "a"), Tally::of(0, 2));
         Ok(())
     }
 
@@ -231,10 +231,7 @@ curl http://127.0.0.1:5984/
     fn the_session_runs_as_one_script() -> Result<()> {
         let found = chunks("page", PAGE)?;
         let output = Command::new("bash").args(["-c", &script(&found[..2])]).output()?;
-        assert_eq!(
-            compare("page", &found[..2], &String::from_utf8_lossy(&output.stdout)),
-            Tally { passed: 2, failed: 0 }
-        );
+        assert_eq!(compare("page", &found[..2], &String::from_utf8_lossy(&output.stdout)), Tally::of(2, 0));
         Ok(())
     }
 

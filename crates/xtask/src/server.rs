@@ -250,7 +250,7 @@ impl Drop for Server {
 
 /// What a stop counts for: nothing unless it went wrong.
 pub(crate) fn stopped_tally(stopped: &Result<()>) -> Tally {
-    Tally { passed: 0, failed: u64::from(stopped.is_err()) }
+    Tally::of(0, u64::from(stopped.is_err()))
 }
 
 /// A port that nobody listens on at this moment.

@@ -2,25 +2,31 @@
 
 use std::ops::AddAssign;
 
-/// The number of checks that passed and failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The number of checks that passed and failed, and what a reader of the closing lines should know of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
+    /// Names of failed checks with their reasons, for the end of the gate's output: often nothing else of it is kept.
+    pub(crate) remarks: Vec<String>,
 }
 
 impl Tally {
-    /// One check.
-    pub(crate) fn one(passed: bool) -> Self {
-        Self { passed: u64::from(passed), failed: u64::from(!passed) }
+    pub(crate) fn of(passed: u64, failed: u64) -> Self {
+        Self { passed, failed, remarks: Vec::new() }
     }
 
-    pub(crate) fn holds(self) -> bool {
+    /// One check.
+    pub(crate) fn one(passed: bool) -> Self {
+        Self::of(u64::from(passed), u64::from(!passed))
+    }
+
+    pub(crate) fn holds(&self) -> bool {
         self.failed == 0
     }
 
     /// Prints the closing line of a command; false if something failed.
-    pub(crate) fn closing_line(self) -> bool {
+    pub(crate) fn closing_line(&self) -> bool {
         println!("{} passed, {} failed", self.passed, self.failed);
         self.holds()
     }
@@ -30,5 +36,6 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.remarks.extend(other.remarks);
     }
 }

@@ -135,7 +135,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         violations.iter().take(20).for_each(|violation| println!("      {violation}"));
         println!("    the logs of the nodes: {}", world.nodes.servers[0].log().display());
     }
-    Ok(Tally { passed: written.counts.acknowledged, failed: violations.len() as u64 })
+    Ok(Tally::of(written.counts.acknowledged, violations.len() as u64))
 }
 
 /// Makes the databases, the views and the replication.
