@@ -46,7 +46,7 @@ use client::{Client, Reply};
 use settee_model::json::{Json, Value};
 
 /// The time that anything may take before a test gives up.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Asks again until `ready` answers something.
 #[track_caller]
