@@ -59,6 +59,12 @@ const LANGUAGE_NEEDS: &[Need] = &[
 const STORAGE_NEEDS: &[Need] =
     &[Need { package: "postgresql", why: "holds data for the tests of storage-postgres", present: postgresql }];
 
+/// The proxies of docs/operation/cluster.md that are small. Without them the tests of these say so and are left out.
+const PROXY_NEEDS: &[Need] = &[
+    Need { package: "nginx-light", why: "spreads requests over nodes in a test", present: || daemon("nginx") },
+    Need { package: "haproxy", why: "spreads requests over nodes in a test", present: || daemon("haproxy") },
+];
+
 /// False if something is missing that could not be installed.
 pub(crate) fn command() -> Result<bool> {
     let provided = provide(NEEDS)? && all(NODE_NEEDS)?;
@@ -67,6 +73,11 @@ pub(crate) fn command() -> Result<bool> {
     }
     if !provide(STORAGE_NEEDS)? {
         println!("setup: without it, the tests on PostgreSQL are left out");
+    }
+    // Where packages start the services that they bring, nobody is to find a web server on port 80 after this.
+    let starts_services = Path::new("/run/systemd/system").exists();
+    if !starts_services && !provide(PROXY_NEEDS)? {
+        println!("setup: without these, the tests of their configurations are left out");
     }
     Ok(provided)
 }
@@ -130,6 +141,11 @@ fn node() -> bool {
     let version = String::from_utf8_lossy(&output.stdout);
     let mut numbers = version.trim_start_matches('v').split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     (numbers.next(), numbers.next()) >= (Some(20), Some(19))
+}
+
+/// A program that may lie where only root looks.
+fn daemon(name: &str) -> bool {
+    process::exists(name) || Path::new("/usr/sbin").join(name).is_file()
 }
 
 /// The programs of a server, which tests start themselves.

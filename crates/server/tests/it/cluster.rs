@@ -13,14 +13,14 @@ use crate::server::{Directory, Server, program, run, serve};
 use crate::{Reply, save, wait_for};
 
 /// `name:password` of the administrator.
-const ADMIN: &str = "Basic YW5uOnB3";
+pub(crate) const ADMIN: &str = "Basic YW5uOnB3";
 
 fn text(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
 /// A server on the PostgreSQL that is called so.
-fn node(directory: &Directory, url: &str, name: &str) -> Command {
+pub(crate) fn node(directory: &Directory, url: &str, name: &str) -> Command {
     let mut command = serve(directory);
     command.args(["--storage", url, "--node-name", name]).env("COUCHDB_USER", "ann").env("COUCHDB_PASSWORD", "pw");
     command

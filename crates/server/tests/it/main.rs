@@ -25,6 +25,7 @@ mod postgres;
 #[cfg(target_os = "linux")]
 mod power;
 mod protocol;
+mod proxies;
 mod query_servers;
 mod replication;
 #[path = "../../../storage-postgres/tests/it/scratch.rs"]

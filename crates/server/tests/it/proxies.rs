@@ -1,0 +1,337 @@
+//! What docs/operation/cluster.md and packaging/cluster.yaml offer, started: three nodes behind each of the proxies that this machine has,
+//! and a node as a container begins it.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::cluster::{ADMIN, node};
+use crate::scratch::Scratch;
+use crate::server::{Directory, Server, program, run};
+use crate::{Client, TIMEOUT, save, wait_for};
+
+const MANUAL: &str = include_str!("../../../../docs/operation/cluster.md");
+const CLUSTER: &str = include_str!("../../../../packaging/cluster.yaml");
+const IMAGE: &str = include_str!("../../../../packaging/Dockerfile");
+
+const NAMES: [&str; 3] = ["one@here", "two@here", "three@here"];
+
+/// A proxy, and how its part of the manual becomes a configuration of its own.
+struct Kind {
+    program: &'static str,
+    /// The line of the manual before its configuration begins so.
+    title: &'static str,
+    /// What says where it listens, and the same for `{port}` of this machine.
+    listens: [&'static str; 2],
+    /// What comes before and after the manual's part. `{dir}` is a directory.
+    around: [&'static str; 2],
+    arguments: &'static [&'static str],
+    /// Whether it asks for `/_up`.
+    checks: bool,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        program: "nginx",
+        title: "For nginx",
+        listens: ["listen 443 ssl;", "listen 127.0.0.1:{port};"],
+        around: [
+            "daemon off; master_process off; user root; pid {dir}/pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\n\
+             client_body_temp_path {dir}/1; proxy_temp_path {dir}/2; fastcgi_temp_path {dir}/3; uwsgi_temp_path {dir}/4;\n\
+             scgi_temp_path {dir}/5;\n",
+            "}\n",
+        ],
+        arguments: &["-e", "stderr", "-c"],
+        checks: false,
+    },
+    Kind {
+        program: "haproxy",
+        title: "For HAProxy",
+        listens: ["bind :5984", "bind 127.0.0.1:{port}"],
+        around: ["", ""],
+        arguments: &["-db", "-f"],
+        checks: true,
+    },
+    Kind {
+        program: "caddy",
+        title: "It spreads requests",
+        listens: ["couch.example.org {", "http://:{port} {\n bind 127.0.0.1"],
+        around: ["{\n admin off\n}\n", ""],
+        arguments: &["run", "--adapter", "caddyfile", "--config"],
+        checks: true,
+    },
+];
+
+/// Where a program is, if it is installed.
+fn installed(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The part of the manual that is a configuration.
+fn of_manual(title: &str) -> &'static str {
+    let (_, rest) = MANUAL.split_once(&format!("\n{title}")).or_else(|| MANUAL.split_once(title)).unwrap();
+    let (_, rest) = rest.split_once("\n```").unwrap();
+    let (_, rest) = rest.split_once('\n').unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+/// The text with something else in the place of what must be there.
+#[track_caller]
+fn replaced(text: &str, what: &str, by: &str) -> String {
+    assert!(text.contains(what), "{what} is not in {text}");
+    text.replace(what, by)
+}
+
+/// A proxy that runs. It is killed when it is dropped.
+struct Proxy {
+    address: SocketAddr,
+    child: Child,
+    _directory: Directory,
+}
+
+impl Proxy {
+    fn start(kind: &Kind, file: PathBuf, nodes: &[Server]) -> Self {
+        let directory = Directory::new();
+        // Nobody else takes a port that was just given up: they are given out one after the other.
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
+        let [listens, instead] = kind.listens;
+        let mut text =
+            replaced(of_manual(kind.title), listens, &instead.replace("{port}", &address.port().to_string()));
+        for (number, node) in (1..).zip(nodes) {
+            text = replaced(&text, &format!("node{number}:5984"), &node.address.to_string());
+        }
+        let [before, after] = kind.around;
+        let text = format!("{before}{text}{after}").replace("{dir}", &directory.path().display().to_string());
+        let configuration = directory.path().join("configuration");
+        fs::write(&configuration, text).unwrap();
+        let log = fs::File::create(directory.path().join("log")).unwrap();
+        let mut command = Command::new(file);
+        command.args(kind.arguments).arg(&configuration).env("HOME", directory.path()).stdin(Stdio::null());
+        let mut child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        wait_for("the proxy", || {
+            let log = || fs::read_to_string(directory.path().join("log")).unwrap();
+            assert!(child.try_wait().unwrap().is_none(), "{} ended: {}", kind.program, log());
+            TcpStream::connect(address).ok()
+        });
+        Self { address, child, _directory: directory }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(self.address).with(ADMIN)
+    }
+
+    /// The name of a node that answers.
+    fn who(&self) -> String {
+        let reply = self.client().get("/_node/_local/_config/cluster/node").expect(200);
+        reply.text().trim().trim_matches('"').to_owned()
+    }
+
+    /// The nodes that answer 30 requests.
+    fn all(&self) -> Vec<String> {
+        let mut names: Vec<String> = (0..30).map(|_| self.who()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn sorted(names: &[&str]) -> Vec<String> {
+    let mut names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Starts the nodes, and one proxy after the other before them.
+fn behind_each_proxy(test: impl Fn(&Kind, &Proxy, &mut Vec<Server>, &str)) {
+    for kind in &KINDS {
+        let Some(file) = installed(kind.program) else {
+            println!("there is no {} here: the test of its configuration is left out", kind.program);
+            continue;
+        };
+        let Some(postgres) = Scratch::start("") else { return };
+        let (directories, url) = (NAMES.map(|_| Directory::new()), postgres.url());
+        let servers = directories.iter().zip(NAMES);
+        let mut servers: Vec<Server> =
+            servers.map(|(directory, name)| Server::start_as(directory, &mut node(directory, &url, name))).collect();
+        let proxy = Proxy::start(kind, file, &servers);
+        test(kind, &proxy, &mut servers, kind.program);
+    }
+}
+
+#[test]
+fn requests_go_to_all_nodes_whole_and_unbuffered() {
+    behind_each_proxy(|kind, proxy, servers, name| {
+        assert_eq!(proxy.all(), sorted(&NAMES), "{name}");
+        let client = &mut proxy.client();
+        client.put("/db", "").expect(201);
+        // A path arrives as it was sent, and so does the name of the host.
+        let reply = client.put("/db/a%2Fb%20%2B", "{}").expect(201);
+        assert_eq!(reply.header("location"), Some("http://settee.test/db/a%2Fb%20%2B"), "{name}");
+        assert!(client.get("/db/a%2Fb%20%2B").expect(200).text().starts_with(r#"{"_id":"a/b +","#), "{name}");
+        // What is written while a feed waits comes at once: the feed does not end before.
+        let mut feed = proxy.client();
+        feed.send("GET", "/db/_changes?feed=continuous&since=now&heartbeat=1000", &[], b"").unwrap();
+        assert_eq!(feed.reply_head().unwrap().status, 200);
+        for number in 0..5 {
+            save(client, &format!("/db/change{number}"), "{}");
+            let line = feed.chunks_until("}\n");
+            assert!(line.contains(&format!("\"change{number}\"")), "{name}: {line}");
+        }
+        // Longer than any buffer.
+        let bytes: Vec<u8> = (0..20 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let kind_of_bytes = [("Content-Type", "application/octet-stream")];
+        client.request("PUT", "/db/long/bytes", &kind_of_bytes, &bytes).unwrap().expect(201);
+        assert!(client.get("/db/long/bytes").expect(200).body == bytes, "{name}");
+        if kind.checks {
+            let mode = "/_node/_local/_config/couchdb/maintenance_mode";
+            servers[1].client().with(ADMIN).put(mode, "\"true\"").expect(200);
+            wait_for("the proxy to notice", || (proxy.all() == sorted(&[NAMES[0], NAMES[2]])).then_some(()));
+            servers[1].client().with(ADMIN).put(mode, "\"false\"").expect(200);
+            wait_for("the proxy to notice", || (proxy.all() == sorted(&NAMES)).then_some(()));
+        }
+    });
+}
+
+/// Writes through the proxy, and once more what was not answered, or by an error of a server. How long it took at most.
+fn write_twice(proxy: &Proxy, writer: usize, is_over: &AtomicBool, saved: &AtomicU64) -> Duration {
+    let (mut connection, mut longest, begun) = (None, Duration::ZERO, Instant::now());
+    for number in 0.. {
+        // Nobody waits for ever for a test that failed.
+        if is_over.load(Ordering::Relaxed) || begun.elapsed() > 2 * TIMEOUT {
+            break;
+        }
+        let path = format!("/db/{writer}-{number}");
+        let mut put = || {
+            let mut client = connection.take().unwrap_or_else(|| proxy.client());
+            let begun = Instant::now();
+            let answer = client.request("PUT", &path, &[], b"{}");
+            longest = longest.max(begun.elapsed());
+            let status = answer.ok().map(|reply| reply.status).filter(|status| *status < 500);
+            connection = status.is_some().then_some(client);
+            status
+        };
+        match put() {
+            // It may have been written before, by a try of the proxy's or of ours.
+            Some(status) => assert!(matches!(status, 201 | 409), "{path}: {status}"),
+            None => assert!(matches!(put(), Some(201 | 409)), "{path}"),
+        }
+        saved.fetch_add(1, Ordering::Relaxed);
+    }
+    longest
+}
+
+#[test]
+fn a_killed_node_loses_no_request_that_is_made_again_once() {
+    behind_each_proxy(|_, proxy, servers, name| {
+        proxy.client().put("/db", "").expect(201);
+        let (is_over, saved) = (AtomicBool::new(false), AtomicU64::new(0));
+        let longest = std::thread::scope(|scope| {
+            let writers = [0, 1, 2, 3].map(|number| {
+                let (is_over, saved) = (&is_over, &saved);
+                scope.spawn(move || write_twice(proxy, number, is_over, saved))
+            });
+            let more = |count: u64| {
+                let before = saved.load(Ordering::Relaxed);
+                wait_for("writes", || (saved.load(Ordering::Relaxed) >= before + count).then_some(()));
+            };
+            more(100);
+            servers.remove(0).kill();
+            more(400);
+            is_over.store(true, Ordering::Relaxed);
+            writers.map(|writer| writer.join().unwrap()).into_iter().max().unwrap()
+        });
+        println!("{name}: {} writes, the longest took {longest:?}", saved.load(Ordering::Relaxed));
+        let count = format!("\"doc_count\":{},", saved.into_inner());
+        let info = proxy.client().get("/db").expect(200).text();
+        assert!(info.contains(&count), "{name}: {count}: {info}");
+        assert_eq!(proxy.all(), sorted(&NAMES[1..]), "{name}");
+    });
+}
+
+/// The value of a variable of a compose file, with what stands in it as a default.
+fn value(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("${") else { return text.to_owned() };
+    let (variable, after) = rest.split_once('}').unwrap();
+    let default = variable.split_once(":-").map_or("pw", |(_, default)| default);
+    format!("{before}{default}{after}")
+}
+
+/// The arguments that a line `CMD ["…", …]` of the image's description has, of the one that begins so.
+fn arguments(line: &str) -> Vec<&'static str> {
+    let line = IMAGE.lines().find(|found| found.starts_with(line)).unwrap();
+    let list = line.split_once("CMD [").unwrap().1.trim_end_matches(']');
+    list.split(", ").map(|argument| argument.trim_matches('"')).collect()
+}
+
+/// The first node as its container starts it, on a PostgreSQL with the settings of the primary, and what looks after its health.
+#[test]
+fn a_container_finds_what_it_is_started_with() {
+    let primary = CLUSTER.split_once("      postgres ").unwrap().1.split_once("    environment:").unwrap().0;
+    let Some(postgres) = Scratch::start(&primary.split_whitespace().collect::<Vec<_>>().join(" ")) else { return };
+    assert_eq!(postgres.run("SHOW max_connections"), "250");
+    let (node, _) = CLUSTER.split_once("  node2:").unwrap();
+    let lines = node.lines().filter_map(|line| line.trim().split_once(": "));
+    let is_variable = |name: &str| name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let mut variables: Vec<(String, String)> =
+        lines.filter(|(name, _)| is_variable(name)).map(|(name, text)| (name.to_owned(), value(text))).collect();
+    let image = IMAGE.lines().find_map(|line| line.strip_prefix("ENV SETTEE_DATA=/data ")).unwrap();
+    let of_image = image.split_whitespace().filter_map(|variable| variable.split_once('='));
+    variables.extend(of_image.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let directory = Directory::new();
+    for (name, value) in &mut variables {
+        match name.as_str() {
+            "SETTEE_STORAGE" => {
+                assert!(settee_storage_postgres::Options::parse(value).is_ok(), "{value}");
+                *value = postgres.url();
+            }
+            "SETTEE_CHTTPD__BIND_ADDRESS" => *value = replaced(value, "0.0.0.0", "127.0.0.1"),
+            _ => {}
+        }
+    }
+    variables.push(("SETTEE_CHTTPD__PORT".to_owned(), "0".to_owned()));
+    variables.push(("SETTEE_DATA".to_owned(), directory.path().display().to_string()));
+    let of_image = |line: &str| {
+        let (settee, rest) = arguments(line).split_first().map(|(name, rest)| (*name, rest.to_vec())).unwrap();
+        assert_eq!(settee, "settee");
+        let mut command = program(&rest);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        command
+    };
+    let server = Server::start_as(&directory, &mut of_image("CMD"));
+    assert!(server.greeting.contains("This is node settee@node1, alone so far"), "{}", server.greeting);
+    let client = &mut server.client().with("Basic YWRtaW46cHc=");
+    client.get("/_all_dbs").expect(200);
+    let address = client.get("/_node/_local/_config/cluster/address").expect(200).text();
+    assert_eq!(address, "\"http://node1:5984/\"\n");
+    let looked = run(&mut of_image("HEALTHCHECK"));
+    assert!(looked.status.success(), "{}", String::from_utf8_lossy(&looked.stdout));
+    // Each variable sets something, and none of them what there is not.
+    let mut command = program(&["config", "show"]);
+    let shown = run(command.envs(variables.iter().map(|(name, value)| (name, value))));
+    let remarks = String::from_utf8(shown.stderr).unwrap();
+    assert!(shown.status.success() && !remarks.contains("SETTEE_"), "{remarks}");
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for (name, _) in variables.iter().filter(|(name, _)| name.contains("__")) {
+        assert!(shown.lines().any(|line| line.ends_with(&format!("; {name}"))), "{name} is not in {shown}");
+    }
+}
+
+#[test]
+fn the_proxy_of_containers_is_that_of_the_manual() {
+    let trimmed = |text: &str| text.lines().map(str::trim).map(str::to_owned).collect::<Vec<_>>();
+    let (_, rest) = CLUSTER.split_once("      :5984 {\n").unwrap();
+    let (block, _) = rest.split_once("  # ").unwrap();
+    assert_eq!(trimmed(block), trimmed(of_manual("It spreads requests").trim_start_matches("couch.example.org {\n")));
+}
