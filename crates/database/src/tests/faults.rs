@@ -7,10 +7,11 @@ use std::thread;
 
 use parking_lot::Mutex;
 use settee_model::Rev;
+use settee_model::json::Json;
 use settee_storage::faulty::{FaultyEngine, WriteFault};
 use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Snapshot, StorageError, Version};
 
-use super::{audit, create, edit, engine, ids, new, open, save, saved, write};
+use super::{Store, audit, create, edit, engine, ids, new, open, save, saved, write};
 use crate::{Catalog, Database, DatabaseError, DatabaseOptions, Result, UpdateOutcome, Work};
 
 const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
@@ -31,6 +32,8 @@ enum OnCommit {
 enum OnSnapshot {
     Pass,
     After(Act),
+    /// It is there, then something else happens before anything but its state is read.
+    Before(Act),
     Fail,
 }
 
@@ -71,6 +74,13 @@ impl Engine for Interposed {
         match next {
             Some(OnSnapshot::Fail) => return Err(StorageError::Io("unreadable".to_owned())),
             Some(OnSnapshot::After(act)) => act(self),
+            Some(OnSnapshot::Before(act)) => {
+                let snapshot = self.inner.snapshot(shard)?;
+                // It begins with its first read.
+                snapshot.state()?;
+                act(self);
+                return Ok(snapshot);
+            }
             Some(OnSnapshot::Pass) | None => {}
         }
         self.inner.snapshot(shard)
@@ -128,6 +138,14 @@ impl Engine for Interposed {
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         self.inner.statistics()
+    }
+
+    fn subscribe(&self, listener: settee_storage::CommitListener) {
+        self.inner.subscribe(listener);
+    }
+
+    fn catch_up(&self) -> settee_storage::Result<()> {
+        self.inner.catch_up()
     }
 }
 
@@ -462,4 +480,37 @@ fn a_database_that_another_node_deleted_takes_no_writes() {
     let never = create(&nodes.first, "never");
     nodes.second.delete("never").unwrap();
     assert!(matches!(update(&never, new("b", "{}")), Err(DatabaseError::NotFound)));
+}
+
+/// Who looks at what another process has done may be slower than this process with what it does itself.
+#[test]
+fn what_was_read_before_a_commit_does_not_replace_what_is_known_since() {
+    let [ours, theirs] = Store::new().two();
+    let script = Interposed::new(ours);
+    let catalog = open(&(Arc::clone(&script) as Arc<dyn Engine>));
+    let (here, there) = (create(&catalog, "db"), open(&theirs));
+    let there = there.database("db").unwrap();
+    let set = |name: &str| Work::SetSecurity(Json::parse(format!(r#"{{"name":"{name}"}}"#).as_bytes()).unwrap());
+    let known = || here.security().unwrap().unwrap().as_bytes().to_vec();
+    let elsewhere = here.attached_elsewhere();
+    there.update(set("theirs")).unwrap();
+    let (own, newer) = (Arc::clone(&here), set("ours"));
+    script.on_snapshot(
+        0,
+        OnSnapshot::Before(Box::new(move |_| {
+            own.update(newer).unwrap();
+            save(&own, new("_design/d", "{}"));
+            own.update(Work::Attach { key: b"x".to_vec(), value: Some(b"1".to_vec()) }).unwrap();
+        })),
+    );
+    catalog.engine().catch_up().unwrap();
+    let used = catalog.database("db").unwrap();
+    assert!(Arc::ptr_eq(&used, &here) && script.snapshots.lock().is_empty(), "it was looked at");
+    assert_eq!((known(), here.design_seq()), (br#"{"name":"ours"}"#.to_vec(), 1));
+    assert_eq!(here.attached_elsewhere(), elsewhere, "nobody else has attached anything");
+    // What is newer counts.
+    there.update(set("newer")).unwrap();
+    catalog.engine().catch_up().unwrap();
+    catalog.database("db").unwrap();
+    assert_eq!(known(), br#"{"name":"newer"}"#);
 }
