@@ -1,6 +1,7 @@
 //! Several processes have the same indexes: one of them builds, the others wait for it or take its place, and what somebody says to
 //! builds counts everywhere.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -17,7 +18,7 @@ use crate::Views;
 use crate::control::BuildStatus;
 use crate::error::{Result, ViewError};
 use crate::pace::Urgency;
-use crate::query::{Reduce, Update, ViewQuery};
+use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 use crate::testing::CountedRules;
 
 /// A process.
@@ -149,13 +150,15 @@ fn the_background_leaves_an_index_to_who_builds_it() {
     let [one, other] = processes(500);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
+        // Dropped when this fails, so that the build ends.
+        let tell = go_on;
         let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
         is_held.recv().unwrap();
         let left = other.views.update(&other.database(), &design(), Urgency::Background);
         assert!(matches!(left, Err(ViewError::Stopped)), "{left:?}");
         // An administrator's word counts for who builds.
         assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 0, "it is being built");
-        go_on.send(()).unwrap();
+        tell.send(()).unwrap();
         builds.join().unwrap().unwrap();
     });
     assert_eq!(other.status(&design()), BuildStatus::Current);
@@ -237,6 +240,46 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     let engine = one.catalog.engine();
     let used = (2..200).filter(|&shard| engine.approximate_size(settee_storage::Shard(shard)) > 0).count();
     assert_eq!(used, 0, "nothing is left of them");
+}
+
+/// Rows, with something else that happens after the first one.
+struct Meanwhile<F> {
+    rows: Rows,
+    act: Option<F>,
+}
+
+impl<F: FnOnce()> RowSink for Meanwhile<F> {
+    fn header(&mut self, header: Header) -> ControlFlow<()> {
+        self.rows.header(header)
+    }
+
+    fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
+        if let Some(act) = self.act.take() {
+            act();
+        }
+        self.rows.map_row(row)
+    }
+
+    fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
+        self.rows.reduce_row(row)
+    }
+}
+
+#[test]
+fn who_reads_an_index_that_another_process_removes_reads_all_of_it() {
+    let [one, other] = processes(2000);
+    let query = ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() };
+    for _ in 0..3 {
+        let whole = one.ask(&design(), &query).unwrap().map;
+        other.count(&design());
+        let remove = || assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
+        let mut read = Meanwhile { rows: Rows::default(), act: Some(remove) };
+        let _ = other.views.query(&other.database(), &design(), "v", &query, &mut read).unwrap();
+        assert!(read.act.is_none());
+        assert_eq!(read.rows.map, whole);
+        // What is there again is another one, and nothing of the old one is taken for a part of it.
+        assert_eq!(other.count(&design()), (2000, "2000".to_owned()));
+    }
 }
 
 #[test]

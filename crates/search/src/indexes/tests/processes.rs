@@ -4,10 +4,11 @@ use std::sync::mpsc;
 use std::thread;
 
 use settee_storage_testing::Store;
-use settee_views::{Urgency, ViewError};
+use settee_views::{BuildStatus, Urgency, ViewError};
 
 use super::*;
 use crate::indexes::SearchError;
+use crate::indexes::definition::SearchIndex;
 
 /// Two processes on a database with documents.
 fn worlds(documents: usize) -> [World; 2] {
@@ -57,6 +58,8 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
         let documents = if dies { 90 } else { 60 };
         let (is_held, go_on) = hold(one);
         thread::scope(|scope| {
+            // Dropped when this fails, so that the build ends.
+            let tell = go_on;
             let builds = scope.spawn(|| count(one));
             is_held.recv().unwrap();
             let database = database(other);
@@ -68,9 +71,9 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
                 one.catalog.engine().members().leave().unwrap();
                 assert_eq!(waits.join().unwrap(), documents);
                 one.catalog.engine().members().announce("back", "").unwrap();
-                go_on.send(()).unwrap();
+                tell.send(()).unwrap();
             } else {
-                go_on.send(()).unwrap();
+                tell.send(()).unwrap();
                 assert_eq!(waits.join().unwrap(), documents);
                 assert_eq!(other.mapped(), 0);
             }
@@ -100,4 +103,31 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
         assert_eq!(found.search(&Request::new(Query::All)).unwrap().total_hits, 20);
         assert_eq!(other.searches.cleanup(&there, &[], 0).unwrap(), 1);
     }
+}
+
+/// Who builds an index may find that it has to begin anew, in another shard.
+#[test]
+fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
+    let [one, other] = worlds(40);
+    let signature = SearchIndex::all(&design("f"))[0].signature;
+    let (is_held, go_on) = hold(&one);
+    thread::scope(|scope| {
+        let tell = go_on;
+        let builds = scope.spawn(|| count(&one));
+        is_held.recv().unwrap();
+        let waits = scope.spawn(|| count(&other));
+        let there = database(&other);
+        while other.searches.build_state(&there, &design("f")).unwrap().status != BuildStatus::Building {
+            thread::yield_now();
+        }
+        let here = database(&one);
+        let records = one.searches.records(&here);
+        let shard = records.find(signature).unwrap().unwrap();
+        records.replace(signature, shard).unwrap();
+        assert_ne!(records.find(signature).unwrap(), Some(shard));
+        assert_eq!(waits.join().unwrap(), 40);
+        tell.send(()).unwrap();
+        assert_eq!(builds.join().unwrap(), 40);
+    });
+    assert_eq!((count(&one), count(&other)), (40, 40));
 }
