@@ -124,6 +124,13 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
+    /// Who asked for the replication.
+    pub(crate) fn user_mut(&mut self) -> &mut User {
+        match self {
+            Self::Remote(Remote { user, .. }) | Self::Local(Local { user, .. }) => user,
+        }
+    }
+
     /// Takes the `source` or `target` of a replication: a URL, a bare name, or an object with `url`, `headers` and `auth`.
     ///
     /// # Errors

@@ -56,6 +56,21 @@ pub struct Spec {
     pub tuning: Tuning,
 }
 
+impl Spec {
+    /// Whether the same is to be done, whoever asked for it.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.of_nobody() == other.of_nobody()
+    }
+
+    fn of_nobody(&self) -> Self {
+        let mut spec = Self { user: User::default(), ..self.clone() };
+        for endpoint in [&mut spec.source, &mut spec.target] {
+            *endpoint.user_mut() = User::default();
+        }
+        spec
+    }
+}
+
 /// Which documents are replicated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Filter {

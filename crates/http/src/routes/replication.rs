@@ -47,7 +47,7 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
                 return elsewhere::cancel(&request, &id).await.ok_or_else(|| ReplicateError::NotFound.into());
             }
             Ok(Replicated::Elsewhere(id)) => {
-                if let Some(told) = elsewhere::join(&request, &id).await {
+                if let Some(told) = elsewhere::join(&request, &id, body.value()).await {
                     return Ok(told);
                 }
                 // It is over, or its server is, and the next one may have it soon.

@@ -321,6 +321,67 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     }
 }
 
+/// Which node is asked makes no difference: a replication is that of who asked for it and of administrators; and asked for with other options
+/// that its id has nothing of it begins anew, where it is.
+#[tokio::test]
+async fn a_replication_is_its_owners_on_all_nodes() {
+    let team = Team::of(&["a", "b"]);
+    let (a, b) = (&team.worlds[0], &team.worlds[1]);
+    let replications = team.replicate().await;
+    for name in ["ann", "bob"] {
+        let document = format!(r#"{{"name":"{name}","type":"user","roles":[],"password":"pw"}}"#);
+        a.admin(&format!("PUT /_users/org.couchdb.user:{name}"), &document).await;
+    }
+    for name in ["source", "t"] {
+        a.make_database(name);
+        a.admin(&format!("PUT /{name}/_security"), "{}").await;
+    }
+    let asks = async |world: &World, name: &str, body: &str| {
+        world.ask(Ask::new("POST /_replicate").basic(name, "pw").json(body)).await.line()
+    };
+    let continuous = r#"{"source":"source","target":"t","continuous":true}"#;
+    let with = |more: &str| continuous.replace('}', &format!(",{more}}}"));
+    let begun = asks(a, "ann", continuous).await;
+    let id = begun.split(r#""_local_id":""#).nth(1).unwrap().split('"').next().unwrap();
+    let not_yours = r#"401 {"error":"unauthorized","reason":"You are not a server admin."}"#;
+    let cancel = [with(r#""cancel":true"#), format!(r#"{{"cancel":true,"replication_id":"{id}"}}"#)];
+    for world in [b, a] {
+        for body in cancel.each_ref().map(String::as_str).into_iter().chain([continuous]) {
+            assert_eq!(asks(world, "bob", body).await, not_yours, "{body}");
+        }
+        for path in ["jobs", "docs", &format!("jobs/{id}")] {
+            let told = world.ask(Ask::new(&format!("GET /_scheduler/{path}")).basic("bob", "pw")).await;
+            assert!(matches!(told.status.as_u16(), 401 | 403) && !told.body.contains(id), "{told:?}");
+        }
+        for name in ["ann", "admin"] {
+            assert_eq!(asks(world, name, continuous).await, begun);
+        }
+    }
+    let counts = async |adds: u64, duplicates: u64| {
+        let told = a.admin("GET /_node/_local/_prometheus", "").await;
+        for (what, count) in [("adds", adds), ("duplicate_adds", duplicates)] {
+            let line = format!("replicator_jobs_{what}_total {count}\n");
+            assert!(told.body.contains(&line), "{line}{}", told.body);
+        }
+    };
+    counts(1, 4).await;
+    for world in [b, a, b] {
+        assert_eq!(asks(world, "ann", &with(r#""worker_processes":2"#)).await, begun);
+    }
+    counts(2, 6).await;
+    let told = until(b, "/_scheduler/jobs", |told| told.body.starts_with(r#"{"total_rows":1,"#)).await;
+    assert_eq!(of_nodes(&told, ["a", "b"]), [1, 0]);
+    assert!(asks(b, "ann", &cancel[0]).await.starts_with("200 "));
+    for world in [b, a] {
+        for body in &cancel {
+            assert!(asks(world, "bob", body).await.starts_with("404 "), "{body}");
+        }
+    }
+    for replication in replications {
+        replication.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn databases_of_replications_that_others_make_are_followed() {
     let team = Team::of(&["a", "b"]);

@@ -76,7 +76,7 @@ pub enum Replicated {
     Continuous(String),
     /// It was stopped, under this id.
     Cancelled(String),
-    /// Another server carries it out, under this id: that one knows how it ends ([`Replicator::join`]).
+    /// Another server carries it out, under this id: that one knows how it ends, and is to be asked for it.
     Elsewhere(String),
 }
 
@@ -238,8 +238,8 @@ impl Replicator {
             if let Some(job) = &known {
                 require_owner(job, user)?;
             }
-            // Who asks again for what goes on already waits for the same end.
-            let same = known.filter(|job| job.spec == spec || !matches!(job.origin, Origin::Transient { .. }));
+            // Who asks again for what goes on already waits for the same end, whoever that is.
+            let same = known.filter(|job| job.spec.is_like(&spec) || !matches!(job.origin, Origin::Transient { .. }));
             match same {
                 Some(job) => {
                     self.counters().jobs_doubled.increment();
@@ -255,22 +255,6 @@ impl Replicator {
                 }
             }
         };
-        Self::outcome(job).await
-    }
-
-    /// Waits for the end of a replication that goes on here, for a request to another server: as if it had been made here.
-    ///
-    /// # Errors
-    /// When it does not go on here, belongs to somebody else, or fails.
-    pub async fn join(&self, id: &str, user: &User) -> Result<Replicated, ReplicateError> {
-        let job = {
-            let state = self.state.lock();
-            let job = state.jobs.get(id).cloned().ok_or(ReplicateError::NotFound)?;
-            require_owner(&job, user)?;
-            let ended = job.wait();
-            (job, ended)
-        };
-        self.counters().jobs_doubled.increment();
         Self::outcome(job).await
     }
 

@@ -44,17 +44,20 @@ pub(super) async fn documents(request: &Request, database: &str) -> HashMap<Stri
 pub(super) const LOOKS: u32 = 50;
 pub(super) const LOOK_WAIT: Duration = Duration::from_millis(200);
 
-/// What the server says that carries out a replication which was asked for here: how it ends, or that it goes on. `None` if none does.
-pub(super) async fn join(request: &Request, id: &str) -> Option<Response> {
-    ask(request, "join", id).await
+/// What the server says that carries out a replication when it is asked for it as `body` asks here: how it ends, or that it goes on. `None` if none
+/// does.
+pub(super) async fn join(request: &Request, id: &str, body: Value<'_>) -> Option<Response> {
+    ask(request, id, "join", body.raw()).await
 }
 
 /// Cancels a replication that another server carries out; `None` if none does.
 pub(super) async fn cancel(request: &Request, id: &str) -> Option<Response> {
-    ask(request, "end", id).await
+    let mut text = Vec::new();
+    write_string(&mut text, id);
+    ask(request, id, "end", &text).await
 }
 
-async fn ask(request: &Request, what: &str, id: &str) -> Option<Response> {
+async fn ask(request: &Request, id: &str, what: &str, value: &[u8]) -> Option<Response> {
     let nodes = &request.node.nodes;
     if is_node(&request.user) {
         return None;
@@ -62,7 +65,7 @@ async fn ask(request: &Request, what: &str, id: &str) -> Option<Response> {
     let known = format!("/_scheduler/jobs/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
     let node = nodes.who_knows(&known).await?;
     let mut body = format!("{{\"{what}\":").into_bytes();
-    write_string(&mut body, id);
+    body.extend_from_slice(value);
     if let Some(name) = &request.user.name {
         body.extend_from_slice(br#","name":"#);
         write_string(&mut body, name);
@@ -83,11 +86,14 @@ pub(super) async fn answer(
     let roles = body.get("roles").into_iter().flat_map(Value::elements);
     let roles = roles.filter_map(|role| Some(role.as_str()?.into_owned())).collect();
     let user = User { name: text("name"), roles: Roles::Given(roles) };
-    match (text("join"), text("end")) {
-        (Some(id), _) => Some(replicator.join(&id, &user).await),
-        (None, Some(id)) => Some(replicator.cancel(&id, &user)),
-        (None, None) => None,
+    if let Some(id) = text("end") {
+        return Some(replicator.cancel(&id, &user));
     }
+    Some(match replicator.replicate(body.get("join")?, &user).await {
+        // Who asks looks again.
+        Ok(Replicated::Elsewhere(_)) => Err(ReplicateError::NotFound),
+        replicated => replicated,
+    })
 }
 
 /// What another server answers to the same request, if one knows.
