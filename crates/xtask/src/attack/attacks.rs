@@ -160,7 +160,6 @@ impl Attack {
         let one = || {
             let target = Arc::clone(target);
             thread::spawn(move || {
-                leave_the_processors();
                 while !target.is_over() {
                     (self.act)(&target);
                 }
@@ -168,16 +167,6 @@ impl Attack {
         };
         (0..self.threads).map(|_| one()).collect()
     }
-}
-
-/// How much those who attack give way: they use what the server and its other client leave of the processors.
-const NICENESS: i32 = 10;
-
-/// Real attackers bring processors of their own. With a hundred threads on two of them, the other client would wait for them instead
-/// of for the server.
-fn leave_the_processors() {
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
 }
 
 /// More than there may be, all without a request; and clients that come later.
