@@ -178,6 +178,13 @@ impl Catalog {
         self.open_entry(name, &entry.ok_or(DatabaseError::NotFound)?, version)
     }
 
+    /// Whether [`Self::database`] has nothing to read, and so nothing to wait for.
+    #[must_use]
+    pub fn is_at_hand(&self, name: &str) -> bool {
+        let is_current = |database: &Arc<Database>| self.heard.catalog() <= database.named_at() && !database.is_stale();
+        self.open.get(name).as_ref().is_some_and(is_current)
+    }
+
     /// Looks at what another process may have made of an open database. `false` if that has deleted it.
     fn refresh(&self, database: &Database) -> Result<bool> {
         if self.heard.catalog() > database.named_at() {

@@ -3,7 +3,6 @@
 
 pub(crate) mod permits;
 pub(crate) mod pipe;
-pub(crate) mod threads;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use settee_service::threads::run;
+use settee_service::threads::{self, run};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,6 +24,10 @@ use crate::respond::{self, Aborted, Answer};
 
 /// A streamed answer is sent in pieces of about this size; an answer that is smaller goes out whole.
 const PIECE_BYTES: usize = 32 << 10;
+
+/// What is read at once of more bytes is long work: in a list of large documents the first of them comes before anything was
+/// sent.
+const LONG_BYTES: usize = 128 << 10;
 
 /// The number of pieces that may wait for a slow reader.
 const PIECES_WAITING: usize = 4;
@@ -148,9 +151,12 @@ impl Output {
         &mut self.buffer
     }
 
-    /// Takes the memory for much text before it is written, or waits for it. Fails if there is none: then nothing more
-    /// should be written.
+    /// Takes the memory for much text before it is written, or waits for it, and gives way to short work. Fails if there is
+    /// none: then nothing more should be written.
     pub(crate) fn expect(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes >= LONG_BYTES {
+            threads::give_way();
+        }
         if bytes >= PIECE_BYTES {
             self.expected.push(Handle::current().block_on(self.account.hold(bytes))?);
         }

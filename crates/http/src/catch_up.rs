@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use settee_database::Engine;
+use settee_service::threads;
 use settee_settings::Settings;
 use tokio::sync::oneshot;
 
@@ -66,7 +67,7 @@ impl CatchUp {
         };
         if begins {
             let shared = Arc::clone(shared);
-            tokio::task::spawn_blocking(move || shared.run());
+            threads::begin(move || shared.run());
         }
         match tokio::time::timeout(WAIT_MAX, done).await {
             Ok(Ok(outcome)) => outcome,

@@ -44,6 +44,7 @@ mod server;
 mod shutdown;
 mod slots;
 mod stages;
+mod strangers;
 mod stream;
 mod target;
 #[cfg(test)]

@@ -259,6 +259,7 @@ impl Router {
         body: Option<Unread>,
     ) -> Answer {
         let place = self.place(head.uri.path(), node.policy().plus)?;
+        get_ready(node, &place.captures).await;
         let found = match place.resource {
             Some(resource) => {
                 let method = resource.method(&head.method);
@@ -359,6 +360,17 @@ async fn pass_on(other: &Member, mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let asked = (&request.head.method, &request.head.uri);
     request.node.nodes.pass_on(other, asked, &request.headers, body).await
+}
+
+/// Has the database that a path names opened, or looked at after others have changed it, where that takes reading: a store that is slow or
+/// away keeps no thread of the runtime, which serves everybody. Whether it is there is found out by what follows.
+async fn get_ready(node: &Arc<Node>, captures: &Captures) {
+    let name = captures.get("db");
+    if name.is_empty() || node.catalog.is_at_hand(name) {
+        return;
+    }
+    let (node, name) = (Arc::clone(node), name.to_owned());
+    let _ = bridge::blocking(move || Ok(drop(node.database(&name)?))).await;
 }
 
 /// The database that a path names, if it names one, has to be there.

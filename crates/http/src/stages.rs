@@ -22,6 +22,7 @@ use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::slots::Ending;
+use crate::strangers::Turns;
 use crate::{Error, jsonp, target};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -36,13 +37,15 @@ pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,
     version: HeaderValue,
+    /// Requests without a user.
+    strangers: Turns,
 }
 
 impl Service {
     /// Serves requests to `node`.
     pub(crate) fn new(node: Arc<Node>, router: Arc<Router>) -> Arc<Self> {
         let version = version_header(&node);
-        Arc::new(Self { node, router, version })
+        Arc::new(Self { node, router, version, strangers: Turns::new() })
     }
 
     pub(crate) fn settings(&self) -> &dyn Settings {
@@ -152,7 +155,9 @@ impl Service {
         if head.method == Method::HEAD {
             head.method = Method::GET;
         }
-        self.router.dispatch(&self.node, head, headers, found.user, Some(Unread::Incoming(body))).await
+        let is_stranger = matches!(Share::of_user(&found.user), Share::Anonymous);
+        let served = self.router.dispatch(&self.node, head, headers, found.user, Some(Unread::Incoming(body)));
+        if is_stranger { self.strangers.wait_and(served).await } else { served.await }
     }
 
     /// Refuses the request if its client makes too many and this is how clients are told apart.

@@ -1,12 +1,23 @@
-//! From asynchronous callers to the synchronous core: the way to threads that may block.
+//! From asynchronous callers to the synchronous core: the way to threads that may block ([`run`]), and threads for those who
+//! wait for clients ([`Threads`]).
+
+mod pool;
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use settee_database::{Completion, Database, Submitted, Tally, UpdateOutcome, Work};
 use tokio::sync::oneshot;
 
 use crate::Error;
+
+pub use pool::{GiveWay, Running, Threads, give_way};
+
+/// Work that waits for disks and other processes, never for clients, on this many threads: more than any machine has use for, and few
+/// enough for any.
+const SHORT_WORK_MAX: usize = 512;
+
+static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most(SHORT_WORK_MAX));
 
 tokio::task_local! {
     /// What is read for the request of this task.
@@ -36,7 +47,18 @@ where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    tokio::task::spawn_blocking(tallied(work)).await.unwrap_or_else(|panic| Err(panicked(&panic).into()))
+    SHORT_WORK.spawn(tallied(work)).end().await?
+}
+
+/// Runs `work` on a thread that may block. Nobody waits for it.
+pub fn begin(work: impl FnOnce() + Send + 'static) {
+    drop(SHORT_WORK.spawn(work));
+}
+
+/// How many threads are at work for [`run`] and [`begin`].
+#[must_use]
+pub fn busy() -> usize {
+    SHORT_WORK.busy()
 }
 
 /// The error of work that panicked. The cause is logged.
@@ -80,7 +102,7 @@ pub fn submit(database: &Arc<Database>, works: Vec<Work>) -> Vec<Submission> {
     }
     if database.submit_all(queued) == Submitted::Lead {
         let database = Arc::clone(database);
-        tokio::task::spawn_blocking(move || database.lead());
+        begin(move || database.lead());
     }
     receivers
 }

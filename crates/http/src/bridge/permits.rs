@@ -14,14 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_service::threads::tallied;
+use settee_service::threads::{GiveWay, Running, Threads, tallied};
 use settee_service::{Owner, Permit, Permits};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
-use super::threads::{GiveWay, Running, Threads};
 use crate::budget::{Account, Share};
 
 /// The time that a client may do nothing while others wait for its permit. Most slow lines take a piece in less: the
@@ -121,7 +120,7 @@ impl ClientThreads {
     fn with_timeout(permits: &PermitCounts, contended_after: Duration, give_way: &GiveWay) -> Arc<Self> {
         let PermitCounts { answers, lists, uploads } = *permits;
         Arc::new(Self {
-            threads: Threads::new(Arc::clone(give_way)),
+            threads: Threads::that_give_way(Arc::clone(give_way)),
             answers: Shared::new(answers, contended_after),
             lists: Semaphore::new(lists, contended_after),
             uploads: Shared::new(uploads, contended_after),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use settee_service::threads::give_way;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::permits::ClientPermit;
-use super::threads::give_way;
 use crate::budget::Account;
 use crate::respond::Aborted;
 

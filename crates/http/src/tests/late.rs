@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use settee_storage::members::Members;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{
@@ -19,7 +20,13 @@ pub(crate) struct LateEngine {
     listeners: Mutex<Vec<CommitListener>>,
     trips: AtomicU64,
     is_cut: AtomicBool,
+    /// Whether reads wait.
+    is_held: Mutex<bool>,
+    let_go: Condvar,
 }
+
+/// The time for which a read waits that nobody lets go.
+const HELD_MAX: Duration = Duration::from_secs(20);
 
 impl LateEngine {
     /// Another user of `store`.
@@ -34,6 +41,8 @@ impl LateEngine {
             listeners: Mutex::default(),
             trips: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
+            is_held: Mutex::new(false),
+            let_go: Condvar::new(),
         })
     }
 
@@ -46,10 +55,21 @@ impl LateEngine {
     pub(crate) fn cut(&self, is_cut: bool) {
         self.is_cut.store(is_cut, Ordering::Relaxed);
     }
+
+    /// Reads wait from now on, or go on. One that nobody lets go fails after a while.
+    pub(crate) fn hold(&self, is_held: bool) {
+        *self.is_held.lock() = is_held;
+        self.let_go.notify_all();
+    }
 }
 
 impl Engine for LateEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
+        let mut is_held = self.is_held.lock();
+        if self.let_go.wait_while_for(&mut is_held, |is_held| *is_held, HELD_MAX).timed_out() {
+            return Err(StorageError::Io("nobody let it go".to_owned()));
+        }
+        drop(is_held);
         self.store.snapshot(shard)
     }
 

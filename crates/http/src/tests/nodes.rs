@@ -68,6 +68,32 @@ async fn a_store_that_cannot_be_asked_is_told_at_once() {
     assert_eq!(world.ask(Ask::new("GET /_up")).await.line(), r#"200 {"status":"ok","seeds":{}}"#);
 }
 
+/// Everything here is done by one thread but what may block: it would stand still with the request that waits.
+#[tokio::test]
+async fn a_request_that_waits_for_the_store_keeps_nobody_else_waiting() {
+    let engine = MemoryEngine::new();
+    let writing = World::on(LateEngine::on(&engine));
+    let late = LateEngine::on(&engine);
+    let reading = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
+    writing.make_database("_users");
+    writing.make_database("db");
+    reading.admin("GET /db", "").await;
+    // A database that others have written to, and one that is not open yet.
+    writing.admin("PUT /db/a", "{}").await;
+    writing.make_database("other");
+    for name in ["db", "other"] {
+        late.hold(true);
+        let others = async {
+            let told = reading.ask(Ask::new("GET /")).await;
+            late.hold(false);
+            told
+        };
+        let asked = format!("GET /{name}");
+        let (told, other) = tokio::join!(reading.ask(Ask::new(&asked).basic("admin", "pw")), others);
+        assert_eq!((told.status.as_u16(), other.status.as_u16()), (200, 200), "{name}: {}", told.line());
+    }
+}
+
 #[test]
 fn who_shares_nothing_asks_nothing() {
     let engine: Arc<dyn settee_database::Engine> = Arc::new(settee_storage::faulty::FaultyEngine::new());

@@ -1,8 +1,8 @@
 //! A slow reader never delays writers or other readers.
 
-use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
+use settee_service::threads;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -10,10 +10,11 @@ use tokio::task::JoinSet;
 use crate::budget::{Account, Share};
 use crate::tests::live::{Live, TIMEOUT, until};
 
-/// Threads for everything that does not wait for a client, and several times as many readers. Each takes two files of this
-/// process, and some systems allow a thousand.
-const THREADS: usize = 64;
+/// Each takes two files of this process, and some systems allow a thousand.
 const READERS: usize = 300;
+
+/// Those who want large documents.
+const LARGE: usize = 40;
 
 /// One request, while all others wait for their clients. Far more than it needs.
 const PROMPT: Duration = Duration::from_secs(20);
@@ -50,17 +51,8 @@ async fn within(what: &str, limit: Duration, work: impl Future<Output = ()>) {
 
 /// Streamed answers once held one thread each of those that commits need as well: about five hundred clients that did not
 /// read stopped all writes.
-#[test]
-fn hundreds_of_clients_that_never_read_hold_up_nobody() {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).max_blocking_threads(THREADS).enable_all().build().unwrap();
-    // After a failure its threads may wait for ever, and its end for them.
-    let runtime = ManuallyDrop::new(runtime);
-    runtime.block_on(hold_up_nobody());
-    ManuallyDrop::into_inner(runtime).shutdown_background();
-}
-
-async fn hold_up_nobody() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_clients_that_never_read_hold_up_nobody() {
     let server = Live::start(&[]).await;
     load(&server).await;
     let mut readers = Vec::new();
@@ -68,6 +60,8 @@ async fn hold_up_nobody() {
         let path = ["/db/_all_docs?include_docs=true", "/db/_changes?include_docs=true"][count % 2];
         readers.push(ask(&server, path).await);
     }
+    // Other tests have some.
+    until("they keep no threads for short work", || threads::busy() < READERS / 2).await;
     for round in 0..5 {
         within("a write", PROMPT, async {
             let saved = server.request(&format!("PUT /db/new-{round}"), "{}").await;
@@ -100,16 +94,8 @@ async fn hold_up_nobody() {
 }
 
 /// Large documents once waited for memory on the threads that short reads and commits need.
-#[test]
-fn nobody_stands_behind_large_documents_that_wait_for_memory() {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).max_blocking_threads(2).enable_all().build().unwrap();
-    let runtime = ManuallyDrop::new(runtime);
-    runtime.block_on(wait_for_memory());
-    ManuallyDrop::into_inner(runtime).shutdown_background();
-}
-
-async fn wait_for_memory() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
     let server = Live::start(&[]).await;
     load(&server).await;
     assert_eq!(server.request("PUT /db/small", "{}").await.status, 201);
@@ -122,12 +108,13 @@ async fn wait_for_memory() {
     })
     .await;
     let mut readers = JoinSet::new();
-    for _ in 0..40 {
+    for _ in 0..LARGE {
         let mut client = server.client().await;
         readers.spawn(async move { client.request("GET /db/0-0", &[], "").await.status });
     }
     // They wait for a second, and not all of them need come at once.
     until("large documents wait", || server.node.free_answers() <= 1024 - 5).await;
+    until("they keep no threads for short work", || threads::busy() < LARGE / 2).await;
     within("a short read", PROMPT, async {
         assert_eq!(server.request("GET /db/small", "").await.status, 200);
     })

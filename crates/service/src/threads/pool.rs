@@ -1,0 +1,325 @@
+//! [`Threads`]: threads for work that may block, wait for clients, or take long.
+//!
+//! The one that was idle last is taken first, so that those which a burst has left behind end soon: taken in turns, a request
+//! now and then would keep hundreds of them, each with a stack and a share of the allocator's memory.
+//!
+//! Work that turns out to be long gives way to short work ([`give_way`]). The system lets nobody take that back, so the thread
+//! ends with it.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
+
+use super::panicked;
+use crate::Error;
+
+/// How long a thread waits for more to do.
+const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// What makes the calling thread give way to others.
+pub type GiveWay = Arc<dyn Fn() + Send + Sync>;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+thread_local! {
+    /// There until it is used. Threads of others have none.
+    static GIVE_WAY: RefCell<Option<GiveWay>> = const { RefCell::new(None) };
+}
+
+/// Lets short work go first from now on, if the calling thread is one of [`Threads`] that do so. Call it when work turns out to be
+/// long. Threads and processes that it starts from then on give way as well.
+pub fn give_way() {
+    if let Some(give_way) = GIVE_WAY.take() {
+        give_way();
+    }
+}
+
+/// The threads.
+pub struct Threads(Arc<Shared>);
+
+/// Work on a thread.
+pub struct Running<T>(oneshot::Receiver<thread::Result<T>>);
+
+struct Shared {
+    give_way: Option<GiveWay>,
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Those without work; the one that has had some last is the last.
+    idle: Vec<Arc<Seat>>,
+    /// All threads.
+    threads: usize,
+    /// Work for which there was no idle thread.
+    waiting: VecDeque<Job>,
+}
+
+/// Where a thread waits.
+#[derive(Default)]
+struct Seat {
+    job: Mutex<Option<Job>>,
+    came: Condvar,
+}
+
+impl Threads {
+    /// Threads that give way in this manner. How many there are is up to callers.
+    #[must_use]
+    pub fn that_give_way(give_way: GiveWay) -> Self {
+        Self::new(usize::MAX, Some(give_way))
+    }
+
+    /// So many threads at most, none of which gives way. What is beyond them waits.
+    pub(super) fn at_most(most: usize) -> Self {
+        Self::new(most, None)
+    }
+
+    fn new(most: usize, give_way: Option<GiveWay>) -> Self {
+        Self(Arc::new(Shared { give_way, most, state: Mutex::default() }))
+    }
+
+    /// Runs `work`. What it spawns belongs to the runtime of the caller.
+    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
+        let caller = Handle::current();
+        let (sender, receiver) = oneshot::channel();
+        let inside = caller.clone();
+        let job: Job = Box::new(move || {
+            let _caller = inside.enter();
+            // Nobody listens when the client has gone; the work is done all the same.
+            let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
+        });
+        // The clock of a test jumps ahead when its runtime has nothing to do, so it must know of the thread.
+        if caller.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            drop(caller.spawn_blocking(job));
+        } else {
+            self.0.run(job);
+        }
+        Running(receiver)
+    }
+
+    /// How many threads have something to do.
+    pub(super) fn busy(&self) -> usize {
+        let state = self.0.state.lock();
+        state.threads - state.idle.len()
+    }
+}
+
+impl<T> Running<T> {
+    /// Waits for the end of the work.
+    ///
+    /// # Errors
+    /// It panicked, or there was no thread for it.
+    pub async fn end(self) -> Result<T, Error> {
+        match self.0.await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(panic)) => Err(panicked(&text(panic.as_ref()))),
+            Err(_) => Err(panicked(&"there was no thread for it")),
+        }
+    }
+}
+
+impl Shared {
+    fn run(self: &Arc<Self>, job: Job) {
+        let mut state = self.state.lock();
+        if let Some(seat) = state.idle.pop() {
+            drop(state);
+            *seat.job.lock() = Some(job);
+            seat.came.notify_one();
+            return;
+        }
+        state.waiting.push_back(job);
+        if state.threads < self.most {
+            state.threads += 1;
+            drop(state);
+            self.begin();
+        }
+    }
+
+    /// Begins a thread that is counted already.
+    fn begin(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        let name = if self.give_way.is_some() { "settee-client" } else { "settee-short" };
+        if thread::Builder::new().name(name.to_owned()).spawn(move || shared.work()).is_err() {
+            let mut state = self.state.lock();
+            state.threads -= 1;
+            // Those that are there come to it. If there are none, whoever waits for the result hears it when the work is dropped.
+            let lost = if state.threads == 0 { std::mem::take(&mut state.waiting) } else { VecDeque::new() };
+            drop(state);
+            drop(lost);
+        }
+    }
+
+    /// The life of a thread.
+    fn work(self: &Arc<Self>) {
+        GIVE_WAY.set(self.give_way.clone());
+        let seat = Arc::new(Seat::default());
+        while let Some(job) = self.next(&seat) {
+            job();
+            if self.give_way.is_some() && GIVE_WAY.with_borrow(Option::is_none) {
+                return self.end();
+            }
+        }
+    }
+
+    /// More to do, or nothing for a while: then this thread does not count any more.
+    fn next(&self, seat: &Arc<Seat>) -> Option<Job> {
+        let mut state = self.state.lock();
+        if let Some(job) = state.waiting.pop_front() {
+            return Some(job);
+        }
+        state.idle.push(Arc::clone(seat));
+        drop(state);
+        let mut job = seat.job.lock();
+        let is_late = seat.came.wait_while_for(&mut job, |job| job.is_none(), IDLE_TIME).timed_out();
+        if is_late && job.is_none() {
+            drop(job);
+            let mut state = self.state.lock();
+            if let Some(place) = state.idle.iter().position(|other| Arc::ptr_eq(other, seat)) {
+                state.idle.remove(place);
+                state.threads -= 1;
+                return None;
+            }
+            drop(state);
+            // Somebody has taken it in this moment, and is about to bring work.
+            job = seat.job.lock();
+            seat.came.wait_while(&mut job, |job| job.is_none());
+        }
+        job.take()
+    }
+
+    /// Ends a thread. There is another one for work that waits.
+    fn end(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        if state.waiting.is_empty() {
+            state.threads -= 1;
+        } else {
+            drop(state);
+            self.begin();
+        }
+    }
+}
+
+/// What a panic says.
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::thread::ThreadId;
+
+    use super::*;
+
+    fn threads() -> (Threads, Arc<AtomicUsize>) {
+        let gave_way = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&gave_way);
+        (
+            Threads::that_give_way(Arc::new(move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            })),
+            gave_way,
+        )
+    }
+
+    async fn id(threads: &Threads) -> ThreadId {
+        threads.spawn(|| thread::current().id()).end().await.unwrap()
+    }
+
+    /// Waits until so many threads have nothing to do.
+    fn settle(threads: &Threads, idle: usize) {
+        while threads.0.state.lock().idle.len() != idle {
+            thread::yield_now();
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn the_thread_that_was_idle_last_is_taken_first() {
+        let (threads, _) = threads();
+        let (release, wait): (Vec<_>, Vec<_>) = (0..5).map(|_| mpsc::channel::<()>()).unzip();
+        let running: Vec<_> = wait.into_iter().map(|wait| threads.spawn(move || wait.recv().is_err())).collect();
+        drop(release);
+        for running in running {
+            running.end().await.unwrap();
+        }
+        settle(&threads, 5);
+        let mut seen = HashSet::new();
+        for _ in 0..20 {
+            seen.insert(id(&threads).await);
+            settle(&threads, 5);
+        }
+        assert_eq!(seen.len(), 1, "the other four can end");
+        // They do, while requests come all the time.
+        while threads.0.state.lock().idle.len() > 1 {
+            id(&threads).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_thread_that_gave_way_ends_with_its_work() {
+        let (threads, gave_way) = threads();
+        let long = || {
+            give_way();
+            give_way();
+            thread::current().id()
+        };
+        let first = threads.spawn(long).end().await.unwrap();
+        let second = threads.spawn(long).end().await.unwrap();
+        assert!(first != second && gave_way.load(Ordering::Relaxed) == 2, "once each");
+        assert!(threads.0.state.lock().idle.is_empty());
+        give_way();
+        assert_eq!(gave_way.load(Ordering::Relaxed), 2, "a thread of others is left alone");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_panic_is_an_error_and_the_thread_goes_on() {
+        let (threads, _) = threads();
+        assert!(threads.spawn(|| panic!("on purpose")).end().await.is_err());
+        settle(&threads, 1);
+        id(&threads).await;
+        settle(&threads, 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_is_beyond_the_threads_waits_for_its_turn() {
+        let threads = Threads::at_most(2);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (release, wait): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
+        let hanging: Vec<_> = wait.into_iter().map(|wait| threads.spawn(move || wait.recv().is_err())).collect();
+        let noting = |number: usize| {
+            let order = Arc::clone(&order);
+            move || order.lock().push(number)
+        };
+        let waiting: Vec<_> = (0..20).map(|number| threads.spawn(noting(number))).collect();
+        assert!(threads.busy() == 2 && order.lock().is_empty());
+        let mut release = release.into_iter();
+        drop(release.next());
+        for running in waiting {
+            running.end().await.unwrap();
+        }
+        assert_eq!(*order.lock(), (0..20).collect::<Vec<_>>());
+        drop(release);
+        for running in hanging {
+            assert!(running.end().await.unwrap());
+        }
+        // Both end some time, and others come after them.
+        while threads.0.state.lock().threads > 0 {
+            thread::yield_now();
+        }
+        id(&threads).await;
+        assert!(threads.busy() <= 1);
+    }
+}
