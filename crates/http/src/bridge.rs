@@ -25,8 +25,8 @@ use crate::respond::{self, Aborted, Answer};
 /// A streamed answer is sent in pieces of about this size; an answer that is smaller goes out whole.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// What is read at once of more bytes is long work: in a list of large documents the first of them comes before anything was
-/// sent.
+/// An answer of more bytes is long work, and so is one that reads as many at once: in a list of large documents the first of
+/// them comes before anything was sent.
 const LONG_BYTES: usize = 128 << 10;
 
 /// The number of pieces that may wait for a slow reader.

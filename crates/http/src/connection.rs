@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use settee_settings::{Key, Settings, chttpd, key::Number};
@@ -40,10 +40,6 @@ const ROOM_HEADERS: usize = 8;
 
 /// The bytes of a request's body that may be buffered unread, for each stream and for all of a connection.
 const H2_WINDOW_BYTES: u32 = 1 << 20;
-
-/// The requests of an HTTP/2 connection that are worked on before their answers begin; the others wait, so that a hundred of one
-/// client are no more to the others than a few connections of HTTP/1.1. Answers on their way, such as feeds, do not count.
-const H2_BEGINNING_MAX: usize = 16;
 
 /// The bytes of an answer that may be buffered unsent, for each stream.
 const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
@@ -238,14 +234,14 @@ where
     let last_ms = Arc::new(AtomicU64::new(0));
     let noted_ms = Arc::clone(&last_ms);
     let own = Arc::clone(ending);
-    let begins = Arc::new(Semaphore::new(H2_BEGINNING_MAX));
+    let begins = Arc::new(service.beginnings().of_connection());
     let serve = service_fn(move |request: Request<Incoming>| {
         noted_ms.store(since_begun(), Ordering::Relaxed);
-        let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&own)));
-        let begins = Arc::clone(&begins);
+        let (service, own, begins) = (Arc::clone(&service), Arc::clone(&own), Arc::clone(&begins));
         async move {
-            let _begins = begins.acquire().await;
-            Ok::<_, Infallible>(answer.await)
+            let begin = begins.begin().await;
+            // In a box, so that those that wait have no room for what is made of them.
+            Ok::<_, Infallible>(begin.of(Box::pin(service.answer(request, peer, own))).await)
         }
     });
     let mut builder = http2::Builder::new(TokioExecutor::new());

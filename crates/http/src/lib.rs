@@ -9,6 +9,7 @@ mod accept;
 mod attachments;
 mod auth_policy;
 mod authentication;
+mod beginning;
 mod body;
 mod bridge;
 mod browser;
@@ -44,7 +45,6 @@ mod server;
 mod shutdown;
 mod slots;
 mod stages;
-mod strangers;
 mod stream;
 mod target;
 #[cfg(test)]

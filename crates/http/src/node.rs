@@ -10,6 +10,7 @@ use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_replication::Replicator;
 use settee_search::Searches;
+use settee_service::threads::GiveWay;
 use settee_service::{
     Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Programs, Users, UsersDependencies, Writer,
 };
@@ -53,7 +54,7 @@ pub struct Platform {
     /// The number of threads that hash passwords.
     pub hash_threads: usize,
     /// Makes the calling thread give way to others: called on these threads, and on those whose work for a client is long.
-    pub give_way: Arc<dyn Fn() + Send + Sync>,
+    pub give_way: GiveWay,
     /// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file.
     /// The error is for the log.
     pub read_keys: KeyReader,
@@ -64,7 +65,7 @@ pub struct Platform {
 impl Default for Platform {
     fn default() -> Self {
         let read_keys: KeyReader = Arc::new(|_| Box::pin(async { Err("no keys can be read here".to_owned()) }));
-        Self { hash_threads: 1, give_way: Arc::new(|| {}), read_keys, request_memory_bytes: 256 << 20 }
+        Self { hash_threads: 1, give_way: Arc::new(|_| {}), read_keys, request_memory_bytes: 256 << 20 }
     }
 }
 

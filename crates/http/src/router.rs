@@ -362,8 +362,8 @@ async fn pass_on(other: &Member, mut request: Request) -> Answer {
     request.node.nodes.pass_on(other, asked, &request.headers, body).await
 }
 
-/// Has the database that a path names opened, or looked at after others have changed it, where that takes reading: a store that is slow or
-/// away keeps no thread of the runtime, which serves everybody. Whether it is there is found out by what follows.
+/// Has the database that a path names opened, or looked at after others have changed it, where that takes reading: a store that
+/// is slow or away keeps no thread of the runtime, which serves everybody. Whether it is there is found out by what follows.
 async fn get_ready(node: &Arc<Node>, captures: &Captures) {
     let name = captures.get("db");
     if name.is_empty() || node.catalog.is_at_hand(name) {

@@ -9,6 +9,7 @@ use settee_service::threads;
 use settee_settings::Settings;
 
 use crate::authentication::{self, Caller};
+use crate::beginning::Beginnings;
 use crate::body::inbound::Inbound;
 use crate::browser::{self, Viewer};
 use crate::budget::{Account, Share};
@@ -22,7 +23,6 @@ use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::slots::Ending;
-use crate::strangers::Turns;
 use crate::{Error, jsonp, target};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -37,19 +37,23 @@ pub(crate) struct Service {
     node: Arc<Node>,
     router: Arc<Router>,
     version: HeaderValue,
-    /// Requests without a user.
-    strangers: Turns,
+    beginnings: Beginnings,
 }
 
 impl Service {
     /// Serves requests to `node`.
     pub(crate) fn new(node: Arc<Node>, router: Arc<Router>) -> Arc<Self> {
         let version = version_header(&node);
-        Arc::new(Self { node, router, version, strangers: Turns::new() })
+        Arc::new(Self { node, router, version, beginnings: Beginnings::new() })
     }
 
     pub(crate) fn settings(&self) -> &dyn Settings {
         self.node.settings.as_ref()
+    }
+
+    /// What requests of HTTP/2 wait for.
+    pub(crate) fn beginnings(&self) -> &Beginnings {
+        &self.beginnings
     }
 
     pub(crate) async fn answer(
@@ -155,9 +159,7 @@ impl Service {
         if head.method == Method::HEAD {
             head.method = Method::GET;
         }
-        let is_stranger = matches!(Share::of_user(&found.user), Share::Anonymous);
-        let served = self.router.dispatch(&self.node, head, headers, found.user, Some(Unread::Incoming(body)));
-        if is_stranger { self.strangers.wait_and(served).await } else { served.await }
+        self.router.dispatch(&self.node, head, headers, found.user, Some(Unread::Incoming(body))).await
     }
 
     /// Refuses the request if its client makes too many and this is how clients are told apart.

@@ -32,6 +32,7 @@ use settee_storage::memory::MemoryEngine;
 use crate::Error;
 use crate::budget::{Account, Budget, Share};
 use crate::params::Query;
+use settee_service::threads::GiveWay;
 
 /// The instance of the [`database`].
 pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;
@@ -72,6 +73,6 @@ pub(crate) fn account() -> Arc<Account> {
 }
 
 /// What threads do to give way where nobody minds.
-pub(crate) fn nothing() -> Arc<dyn Fn() + Send + Sync> {
-    Arc::new(|| {})
+pub(crate) fn nothing() -> GiveWay {
+    Arc::new(|_| {})
 }

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::threads::GiveWay;
 
 /// The most that wait for a thread.
 const WAITING_MAX: usize = 1024;
@@ -41,14 +42,14 @@ struct Queue {
 }
 
 impl Hashers {
-    /// Starts `threads` threads, each of which calls `begin` first.
+    /// Starts `threads` threads, which give way in this manner.
     #[must_use]
-    pub fn start(threads: usize, begin: &Arc<dyn Fn() + Send + Sync>) -> Self {
+    pub fn start(threads: usize, give_way: &GiveWay) -> Self {
         let shared = Arc::<Shared>::default();
         for _ in 0..threads.max(1) {
-            let (shared, begin) = (Arc::clone(&shared), Arc::clone(begin));
+            let (shared, give_way) = (Arc::clone(&shared), Arc::clone(give_way));
             let run = move || {
-                begin();
+                give_way(0);
                 while let Some(work) = shared.next() {
                     work();
                 }
@@ -143,8 +144,8 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::sync::mpsc;
 
-    fn idle() -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(|| {})
+    fn idle() -> GiveWay {
+        Arc::new(|_| {})
     }
 
     fn peer(number: u32) -> Option<IpAddr> {

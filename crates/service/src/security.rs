@@ -59,17 +59,21 @@ impl Security {
         Ok(Self(json))
     }
 
-    /// The security object that is in force for a database. Reads it, so it belongs on a thread that may block.
+    /// The security object that is in force for a database. It is in memory, and looked through as a whole.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// When the database was deleted.
     pub fn of(database: &Arc<Database>) -> Result<Self, Error> {
-        let malformed = |error| {
+        Ok(Self::in_force(database, security(database)?))
+    }
+
+    /// The one that such an object of a database stands for.
+    pub(crate) fn in_force(database: &Arc<Database>, object: Json) -> Self {
+        Self::parse(object).unwrap_or_else(|error| {
             tracing::error!(database = database.name(), reason = %error,
                 "the security object makes no sense: only server administrators may use the database until it is set anew");
             Self::closed()
-        };
-        Ok(Self::parse(security(database)?).unwrap_or_else(malformed))
+        })
     }
 
     fn closed() -> Self {
@@ -100,15 +104,15 @@ impl Security {
 /// The security object of a database as clients and functions see it: as it was set, or closed to all but administrators.
 ///
 /// # Errors
-/// When the engine failed.
+/// When the database was deleted.
 pub fn security(database: &Arc<Database>) -> Result<Json, Error> {
     Ok(database.security()?.unwrap_or_else(|| Security::closed().into_json()))
 }
 
-/// Whether `user` is an administrator of `database`. Reads it, so it belongs on a thread that may block.
+/// Whether `user` is an administrator of `database`.
 ///
 /// # Errors
-/// When the engine failed.
+/// When the database was deleted.
 pub fn administers(database: &Arc<Database>, user: &UserContext) -> Result<bool, Error> {
     Ok(user.is_admin() || Security::of(database)?.names_admin(user))
 }

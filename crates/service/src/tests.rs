@@ -13,6 +13,7 @@ use settee_storage::memory::MemoryEngine;
 
 use settee_settings::{Persist, Settings, SettingsError};
 
+use crate::threads::GiveWay;
 use crate::{Error, Hashers, Programs, Users, UsersDependencies, Writer};
 
 /// Settings in memory.
@@ -70,7 +71,7 @@ pub(crate) fn services(languages: Vec<Arc<dyn Language>>) -> Services {
     let settings: Arc<dyn Settings> = Arc::new(Values::default());
     let find = move |name: &str| languages.iter().find(|language| language.name() == name).cloned();
     let programs = Arc::new(Programs::new(Arc::new(find), settings.as_ref()));
-    let idle: Arc<dyn Fn() + Send + Sync> = Arc::new(|| {});
+    let idle: GiveWay = Arc::new(|_| {});
     let users = Users::new(UsersDependencies {
         catalog: Arc::clone(&catalog),
         settings,

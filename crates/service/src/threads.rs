@@ -13,11 +13,11 @@ use crate::Error;
 
 pub use pool::{GiveWay, Running, Threads, give_way};
 
-/// Work that waits for disks and other processes, never for clients, on this many threads: more than any machine has use for, and few
-/// enough for any.
+/// Work that waits for disks and other processes, never for clients, on this many threads: more than any machine has use for,
+/// and few enough for any.
 const SHORT_WORK_MAX: usize = 512;
 
-static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most(SHORT_WORK_MAX));
+static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee-short", SHORT_WORK_MAX));
 
 tokio::task_local! {
     /// What is read for the request of this task.

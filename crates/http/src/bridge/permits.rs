@@ -30,6 +30,8 @@ const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 /// The threads, and who may have one.
 pub(crate) struct ClientThreads {
     threads: Threads,
+    /// Those of strangers. A burst of theirs needs new ones, and nobody else stands behind these.
+    strangers: Threads,
     answers: Shared,
     lists: Arc<Semaphore>,
     uploads: Shared,
@@ -120,7 +122,8 @@ impl ClientThreads {
     fn with_timeout(permits: &PermitCounts, contended_after: Duration, give_way: &GiveWay) -> Arc<Self> {
         let PermitCounts { answers, lists, uploads } = *permits;
         Arc::new(Self {
-            threads: Threads::that_give_way(Arc::clone(give_way)),
+            threads: Threads::that_give_way("settee-client", Arc::clone(give_way)),
+            strangers: Threads::that_give_way("settee-stranger", Arc::clone(give_way)),
             answers: Shared::new(answers, contended_after),
             lists: Semaphore::new(lists, contended_after),
             uploads: Shared::new(uploads, contended_after),
@@ -183,7 +186,11 @@ impl Admission {
 
     /// Runs `work`, for which a [`ClientPermit`] is held, on a thread. What it spawns belongs to the runtime of the caller.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
-        self.threads.threads.spawn(tallied(work))
+        let threads = match self.account.share() {
+            Share::Anonymous => &self.threads.strangers,
+            Share::User | Share::Admin => &self.threads.threads,
+        };
+        threads.spawn(tallied(work))
     }
 }
 

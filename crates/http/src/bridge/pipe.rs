@@ -10,12 +10,10 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use super::LONG_BYTES;
 use super::permits::ClientPermit;
 use crate::budget::Account;
 use crate::respond::Aborted;
-
-/// An answer with more than this is a long one.
-const LONG_BYTES: usize = 128 << 10;
 
 /// The other end of a pipe.
 pub(crate) type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;

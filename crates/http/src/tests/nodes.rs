@@ -7,6 +7,26 @@ use settee_storage::memory::MemoryEngine;
 use super::late::LateEngine;
 use super::node::{Ask, World};
 
+/// A server that writes to `db`, and one that reads what it wrote.
+struct Pair {
+    writing: World,
+    reading: World,
+    /// The store as the reading one sees it.
+    late: Arc<LateEngine>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let store = MemoryEngine::new();
+        let [own, late] = [0, 1].map(|_| LateEngine::on(&store));
+        let writing = World::on(own);
+        let reading = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
+        writing.make_database("_users");
+        writing.make_database("db");
+        Self { writing, reading, late }
+    }
+}
+
 #[tokio::test]
 async fn feeds_that_wait_hear_of_writes_through_another_server() {
     let engine = MemoryEngine::new();
@@ -26,12 +46,7 @@ async fn feeds_that_wait_hear_of_writes_through_another_server() {
 
 #[tokio::test]
 async fn each_request_catches_up_with_what_others_committed() {
-    let engine = MemoryEngine::new();
-    let writing = World::on(LateEngine::on(&engine));
-    let late = LateEngine::on(&engine);
-    let reading = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
-    writing.make_database("_users");
-    writing.make_database("db");
+    let Pair { writing, reading, late } = Pair::new();
     for number in 0..3 {
         let trips = late.trips();
         writing.admin(&format!("PUT /db/d{number}"), "{}").await;
@@ -71,12 +86,7 @@ async fn a_store_that_cannot_be_asked_is_told_at_once() {
 /// Everything here is done by one thread but what may block: it would stand still with the request that waits.
 #[tokio::test]
 async fn a_request_that_waits_for_the_store_keeps_nobody_else_waiting() {
-    let engine = MemoryEngine::new();
-    let writing = World::on(LateEngine::on(&engine));
-    let late = LateEngine::on(&engine);
-    let reading = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
-    writing.make_database("_users");
-    writing.make_database("db");
+    let Pair { writing, reading, late } = Pair::new();
     reading.admin("GET /db", "").await;
     // A database that others have written to, and one that is not open yet.
     writing.admin("PUT /db/a", "{}").await;

@@ -5,16 +5,21 @@
 //!
 //! Work that turns out to be long gives way to short work ([`give_way`]). The system lets nobody take that back, so the thread
 //! ends with it.
+//!
+//! Threads are begun by another one, which does nothing else: whoever begins a thread waits for the lock of the address space,
+//! and may stand behind a thread that gives way and holds it. A few are begun at a time: most short work of a burst is done
+//! before its thread would be there.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
@@ -24,21 +29,27 @@ use crate::Error;
 /// How long a thread waits for more to do.
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// What makes the calling thread give way to others.
-pub type GiveWay = Arc<dyn Fn() + Send + Sync>;
+/// So many threads are begun at a time, and then none for a moment: a thousand are there within a quarter of a second.
+const BEGUN_TOGETHER: usize = 4;
+const BETWEEN: Duration = Duration::from_millis(1);
+
+/// What makes the calling thread give way to others. It is told how many more have done so and are at work.
+pub type GiveWay = Arc<dyn Fn(usize) + Send + Sync>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     /// There until it is used. Threads of others have none.
-    static GIVE_WAY: RefCell<Option<GiveWay>> = const { RefCell::new(None) };
+    static GIVE_WAY: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
 /// Lets short work go first from now on, if the calling thread is one of [`Threads`] that do so. Call it when work turns out to be
 /// long. Threads and processes that it starts from then on give way as well.
 pub fn give_way() {
-    if let Some(give_way) = GIVE_WAY.take() {
-        give_way();
+    if let Some(threads) = GIVE_WAY.take()
+        && let Some(give_way) = &threads.give_way
+    {
+        give_way(threads.giving_way.fetch_add(1, Ordering::Relaxed));
     }
 }
 
@@ -49,9 +60,15 @@ pub struct Threads(Arc<Shared>);
 pub struct Running<T>(oneshot::Receiver<thread::Result<T>>);
 
 struct Shared {
+    /// What the system calls each thread.
+    name: &'static str,
     give_way: Option<GiveWay>,
+    /// How many threads have given way, and are not over.
+    giving_way: AtomicUsize,
     most: usize,
     state: Mutex<State>,
+    /// Wakes the thread that begins others.
+    orders: mpsc::Sender<()>,
 }
 
 #[derive(Default)]
@@ -62,6 +79,8 @@ struct State {
     threads: usize,
     /// Work for which there was no idle thread.
     waiting: VecDeque<Job>,
+    /// Whether threads are being begun.
+    is_growing: bool,
 }
 
 /// Where a thread waits.
@@ -72,19 +91,25 @@ struct Seat {
 }
 
 impl Threads {
-    /// Threads that give way in this manner. How many there are is up to callers.
+    /// Threads of this name that give way in this manner. How many there are is up to callers.
     #[must_use]
-    pub fn that_give_way(give_way: GiveWay) -> Self {
-        Self::new(usize::MAX, Some(give_way))
+    pub fn that_give_way(name: &'static str, give_way: GiveWay) -> Self {
+        Self::new(name, usize::MAX, Some(give_way))
     }
 
     /// So many threads at most, none of which gives way. What is beyond them waits.
-    pub(super) fn at_most(most: usize) -> Self {
-        Self::new(most, None)
+    pub(super) fn at_most(name: &'static str, most: usize) -> Self {
+        Self::new(name, most, None)
     }
 
-    fn new(most: usize, give_way: Option<GiveWay>) -> Self {
-        Self(Arc::new(Shared { give_way, most, state: Mutex::default() }))
+    fn new(name: &'static str, most: usize, give_way: Option<GiveWay>) -> Self {
+        let (orders, ordered) = mpsc::channel();
+        let shared =
+            Arc::new(Shared { name, give_way, giving_way: AtomicUsize::new(0), most, state: Mutex::default(), orders });
+        let pool = Arc::downgrade(&shared);
+        let starter = thread::Builder::new().name(format!("{name}-0"));
+        starter.spawn(move || grow_on_order(&ordered, &pool)).expect("the system has threads when the server starts");
+        Self(shared)
     }
 
     /// Runs `work`. What it spawns belongs to the runtime of the caller.
@@ -137,18 +162,37 @@ impl Shared {
             return;
         }
         state.waiting.push_back(job);
-        if state.threads < self.most {
-            state.threads += 1;
+        self.grow(state);
+    }
+
+    /// Has threads begun for what waits, if there may be more.
+    fn grow(&self, mut state: MutexGuard<'_, State>) {
+        if !state.is_growing && state.threads < self.most {
+            state.is_growing = true;
             drop(state);
+            // Whoever begins threads is there for as long as the pool is.
+            let _ = self.orders.send(());
+        }
+    }
+
+    /// Begins a few threads. Whether it makes sense to look again.
+    fn begin_some(self: &Arc<Self>) -> bool {
+        let mut state = self.state.lock();
+        let count = state.waiting.len().min(self.most - state.threads).min(BEGUN_TOGETHER);
+        state.threads += count;
+        state.is_growing = count > 0;
+        drop(state);
+        for _ in 0..count {
             self.begin();
         }
+        count > 0
     }
 
     /// Begins a thread that is counted already.
     fn begin(self: &Arc<Self>) {
         let shared = Arc::clone(self);
-        let name = if self.give_way.is_some() { "settee-client" } else { "settee-short" };
-        if thread::Builder::new().name(name.to_owned()).spawn(move || shared.work()).is_err() {
+        let thread = thread::Builder::new().name(self.name.to_owned());
+        if thread.spawn(move || shared.work()).is_err() {
             let mut state = self.state.lock();
             state.threads -= 1;
             // Those that are there come to it. If there are none, whoever waits for the result hears it when the work is dropped.
@@ -160,11 +204,12 @@ impl Shared {
 
     /// The life of a thread.
     fn work(self: &Arc<Self>) {
-        GIVE_WAY.set(self.give_way.clone());
+        GIVE_WAY.set(Some(Arc::clone(self)));
         let seat = Arc::new(Seat::default());
         while let Some(job) = self.next(&seat) {
             job();
             if self.give_way.is_some() && GIVE_WAY.with_borrow(Option::is_none) {
+                self.giving_way.fetch_sub(1, Ordering::Relaxed);
                 return self.end();
             }
         }
@@ -197,13 +242,20 @@ impl Shared {
     }
 
     /// Ends a thread. There is another one for work that waits.
-    fn end(self: &Arc<Self>) {
+    fn end(&self) {
         let mut state = self.state.lock();
-        if state.waiting.is_empty() {
-            state.threads -= 1;
-        } else {
-            drop(state);
-            self.begin();
+        state.threads -= 1;
+        if !state.waiting.is_empty() {
+            self.grow(state);
+        }
+    }
+}
+
+/// Begins the threads of a pool, until it has gone.
+fn grow_on_order(ordered: &mpsc::Receiver<()>, pool: &Weak<Shared>) {
+    while ordered.recv().is_ok() {
+        while pool.upgrade().is_some_and(|pool| pool.begin_some()) {
+            thread::sleep(BETWEEN);
         }
     }
 }
@@ -218,8 +270,6 @@ fn text(panic: &(dyn Any + Send)) -> String {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
     use std::thread::ThreadId;
 
     use super::*;
@@ -228,9 +278,12 @@ mod tests {
         let gave_way = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&gave_way);
         (
-            Threads::that_give_way(Arc::new(move || {
-                counter.fetch_add(1, Ordering::Relaxed);
-            })),
+            Threads::that_give_way(
+                "test",
+                Arc::new(move |others| {
+                    counter.fetch_add(1 + 100 * others, Ordering::Relaxed);
+                }),
+            ),
             gave_way,
         )
     }
@@ -246,11 +299,19 @@ mod tests {
         }
     }
 
+    /// Waits until each piece of work has a thread.
+    fn all_at_work(threads: &Threads) {
+        while !threads.0.state.lock().waiting.is_empty() {
+            thread::yield_now();
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn the_thread_that_was_idle_last_is_taken_first() {
         let (threads, _) = threads();
         let (release, wait): (Vec<_>, Vec<_>) = (0..5).map(|_| mpsc::channel::<()>()).unzip();
         let running: Vec<_> = wait.into_iter().map(|wait| threads.spawn(move || wait.recv().is_err())).collect();
+        all_at_work(&threads);
         drop(release);
         for running in running {
             running.end().await.unwrap();
@@ -285,6 +346,55 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn those_who_give_way_are_counted() {
+        let (threads, told) = threads();
+        let (release, wait): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel::<()>()).unzip();
+        let hang = |wait: mpsc::Receiver<()>| {
+            move || {
+                give_way();
+                wait.recv().is_err()
+            }
+        };
+        let running: Vec<_> = wait.into_iter().map(|wait| threads.spawn(hang(wait))).collect();
+        while threads.0.giving_way.load(Ordering::Relaxed) < 3 {
+            thread::yield_now();
+        }
+        drop(release);
+        for running in running {
+            assert!(running.end().await.unwrap());
+        }
+        while threads.0.giving_way.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(told.load(Ordering::Relaxed), 303, "none, one and two others");
+    }
+
+    /// A burst of short work has few threads: most of it is done before there could be more. What hangs gets all that it needs.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn threads_come_a_few_at_a_time() {
+        let (threads, _) = threads();
+        let (release, wait): (Vec<_>, Vec<_>) = (0..50).map(|_| mpsc::channel::<()>()).unzip();
+        let hanging: Vec<_> = wait.into_iter().map(|wait| threads.spawn(move || wait.recv().is_err())).collect();
+        all_at_work(&threads);
+        drop(release);
+        for running in hanging {
+            assert!(running.end().await.unwrap());
+        }
+        while threads.0.state.lock().threads > 0 {
+            thread::yield_now();
+        }
+        // The thread that begins others finds a few to begin, whatever waits.
+        let mut state = threads.0.state.lock();
+        state.is_growing = true;
+        state.waiting.extend((0..50).map(|_| Box::new(|| ()) as Job));
+        drop(state);
+        assert!(threads.0.begin_some());
+        all_at_work(&threads);
+        assert!(threads.0.state.lock().threads <= BEGUN_TOGETHER);
+        assert!(!threads.0.begin_some(), "nothing waits any more");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_panic_is_an_error_and_the_thread_goes_on() {
         let (threads, _) = threads();
         assert!(threads.spawn(|| panic!("on purpose")).end().await.is_err());
@@ -295,10 +405,11 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn what_is_beyond_the_threads_waits_for_its_turn() {
-        let threads = Threads::at_most(2);
+        let threads = Threads::at_most("test", 2);
         let order = Arc::new(Mutex::new(Vec::new()));
         let (release, wait): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
         let hanging: Vec<_> = wait.into_iter().map(|wait| threads.spawn(move || wait.recv().is_err())).collect();
+        all_at_work(&threads);
         let noting = |number: usize| {
             let order = Arc::clone(&order);
             move || order.lock().push(number)
