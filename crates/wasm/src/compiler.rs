@@ -6,6 +6,7 @@
 //! [`engine`](crate::engine).
 
 use std::io::{self, Read, Write};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
@@ -27,7 +28,7 @@ const CODE_BYTES_MAX: usize = 64 << 20;
 /// The longest reason that is shown.
 const REASON_BYTES_MAX: usize = 4 << 10;
 
-/// Modules that are compiled at a time: each takes a processor and memory. Others wait.
+/// The most modules that are compiled at a time: each takes a processor, of which half stay for requests, and memory. Others wait.
 const RUNNING_MAX: usize = 2;
 
 /// Modules that wait at a time, each on a thread that others may need.
@@ -51,6 +52,7 @@ impl CompilerCommand {
 
 pub(crate) struct Compiler {
     command: CompilerCommand,
+    running_max: usize,
     queue: Mutex<Queue>,
     ended: Condvar,
 }
@@ -69,7 +71,9 @@ type Written = io::Result<(Vec<u8>, Vec<u8>)>;
 
 impl Compiler {
     pub(crate) fn new(command: CompilerCommand) -> Self {
-        Self { command, queue: Mutex::default(), ended: Condvar::new() }
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let running_max = (processors / 2).clamp(1, RUNNING_MAX);
+        Self { command, running_max, queue: Mutex::default(), ended: Condvar::new() }
     }
 
     /// The machine code of a module.
@@ -97,13 +101,13 @@ impl Compiler {
 
     fn take_turn(&self) -> Result<Turn<'_>, CompileError> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.running >= RUNNING_MAX {
+        if queue.running >= self.running_max {
             if queue.waiting >= WAITING_MAX {
                 let reason = "too many WebAssembly modules are compiled at the same time".to_owned();
                 return Err(CompileError::Unavailable(reason));
             }
             queue.waiting += 1;
-            let is_full = |queue: &mut Queue| queue.running >= RUNNING_MAX;
+            let is_full = |queue: &mut Queue| queue.running >= self.running_max;
             queue = self.ended.wait_while(queue, is_full).unwrap_or_else(PoisonError::into_inner);
             queue.waiting -= 1;
         }
