@@ -14,7 +14,7 @@ use crate::json::{member, texts};
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// No request to a node that lives waits longer because another one has died.
+/// No request to a node that lives waits longer because another one has died or hears nothing.
 const WAIT_MAX_MS: u64 = 2000;
 
 /// And for so long after that it is looked at.
@@ -194,10 +194,11 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     }
 }
 
-/// The longest wait for a node that lived, while or shortly after another one died and nothing else happened, and those that were too long.
+/// The longest wait for a node that lived, whatever it answered, while or shortly after another one died or heard nothing and nothing else happened; and
+/// those that were too long.
 pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
     let (mut longest, mut too_long) = (0, Vec::new());
-    for timing in shared.timings().into_iter().filter(|timing| timing.status != 0 && timing.took_ms > SHORT_MS) {
+    for timing in shared.timings().into_iter().filter(|timing| timing.took_ms > SHORT_MS) {
         let ended_ms = timing.begun_ms + timing.took_ms;
         let overlaps = |past: &&Past| timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
         let mut causes = pasts.iter().filter(overlaps).peekable();

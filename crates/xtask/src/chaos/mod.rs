@@ -1,4 +1,4 @@
-//! Nodes, a PostgreSQL and its standby are killed, restarted, promoted and cut off while clients write, read and follow; in the end
+//! Nodes, a PostgreSQL and its standby are killed, restarted, promoted, cut off and left in silence while clients write, read and follow; in the end
 //! everything that was acknowledged must be there, once, and everything derived from it be right.
 
 mod check;
@@ -164,7 +164,7 @@ fn suffer(world: &mut World, options: &Options, seed: u64, shared: &Shared) -> R
     // Something to lose.
     thread::sleep(Duration::from_secs(2));
     // In a short time it is not left to chance.
-    let mut first = vec![Fault::KillPrimary, Fault::KillNode];
+    let mut first = vec![Fault::Silence, Fault::KillPrimary, Fault::KillNode];
     while begun.elapsed() < length {
         let chosen = Fault::choose(&mut random, options.is_long);
         let fault = first.pop().unwrap_or(chosen);
@@ -218,7 +218,7 @@ fn tell(shared: &Shared, pasts: &[Past], written: &Written, followers: &[Followe
     let failed = |is_it: fn(u16) -> bool| timings.iter().filter(|timing| is_it(timing.status)).count();
     println!(
         "    {} requests: p50 {} ms, p99 {} ms, p99.9 {} ms, longest {} ms; {} without an answer, {} answered 5xx; \
-         longest wait while nothing but another node was dead: {longest_wait_ms} ms",
+         longest wait while nothing but another node was dead or cut off: {longest_wait_ms} ms",
         timings.len(),
         part(500),
         part(990),

@@ -31,9 +31,11 @@ pub(super) enum Fault {
     Cut,
     /// The network between them is slow for a while.
     Delay,
+    /// The network between a node and the primary swallows everything for a while, and then it goes on, or has forgotten its connections.
+    Silence,
 }
 
-/// What happens how often, of a hundred.
+/// What happens how often, in proportion.
 const LONG: &[(Fault, u64)] = &[
     (Fault::KillNode, 34),
     (Fault::StopNode, 8),
@@ -42,11 +44,18 @@ const LONG: &[(Fault, u64)] = &[
     (Fault::Promote, 10),
     (Fault::Cut, 14),
     (Fault::Delay, 10),
+    (Fault::Silence, 14),
 ];
 
 /// The same without a standby.
-const SHORT: &[(Fault, u64)] =
-    &[(Fault::KillNode, 60), (Fault::StopNode, 10), (Fault::KillPrimary, 10), (Fault::Cut, 15), (Fault::Delay, 5)];
+const SHORT: &[(Fault, u64)] = &[
+    (Fault::KillNode, 50),
+    (Fault::StopNode, 10),
+    (Fault::KillPrimary, 10),
+    (Fault::Cut, 10),
+    (Fault::Delay, 5),
+    (Fault::Silence, 15),
+];
 
 /// A fault, from its beginning until everything was as before.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +68,16 @@ pub(super) struct Past {
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 7] =
-        [Self::KillNode, Self::StopNode, Self::KillPrimary, Self::KillStandby, Self::Promote, Self::Cut, Self::Delay];
+    pub(super) const ALL: [Self; 8] = [
+        Self::KillNode,
+        Self::StopNode,
+        Self::KillPrimary,
+        Self::KillStandby,
+        Self::Promote,
+        Self::Cut,
+        Self::Delay,
+        Self::Silence,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -71,12 +88,13 @@ impl Fault {
             Self::Promote => "standbys promoted",
             Self::Cut => "networks cut",
             Self::Delay => "networks slow",
+            Self::Silence => "networks silent",
         }
     }
 
     /// Whether it concerns nothing but a node.
     pub(super) fn is_of_node(self) -> bool {
-        matches!(self, Self::KillNode | Self::StopNode)
+        matches!(self, Self::KillNode | Self::StopNode | Self::Silence)
     }
 
     /// One of those that may happen.
@@ -97,28 +115,29 @@ pub(super) struct World {
     pub(super) nodes: Nodes,
     primary: Instance,
     standby: Option<Instance>,
-    /// To the first instance and to the second, whichever of them is the primary.
-    links: Vec<Link>,
+    /// Of each node, to the first instance and to the second, whichever of them is the primary.
+    links: Vec<Vec<Link>>,
 }
 
 impl World {
     pub(super) fn start(workspace: &Workspace, has_standby: bool) -> Result<Self> {
         let mut primary = Instance::new("one")?;
         primary.begin()?;
-        let mut links = vec![Link::to(primary.port())?];
+        let mut ports = vec![primary.port()];
         let standby = match has_standby {
             false => None,
             true => {
                 let mut standby = Instance::new("two")?;
                 standby.follow(&primary)?;
                 primary.be_synchronous()?;
-                links.push(Link::to(standby.port())?);
+                ports.push(standby.port());
                 Some(standby)
             }
         };
-        let hosts: Vec<String> = links.iter().map(|link| format!("127.0.0.1:{}", link.port())).collect();
-        let storage = format!("postgres://settee@{}/postgres?sslmode=disable", hosts.join(","));
-        let nodes = Nodes::start(workspace, "chaos", &storage, NODES, &[])?;
+        let of_node = |_| ports.iter().map(|port| Link::to(*port)).collect();
+        let links: Vec<Vec<Link>> = (0..NODES).map(of_node).collect::<Result<_>>()?;
+        let storages: Vec<String> = links.iter().map(|links| url(links)).collect();
+        let nodes = Nodes::start(workspace, "chaos", &storages, &[])?;
         Ok(Self { nodes, primary, standby, links })
     }
 
@@ -159,18 +178,24 @@ impl World {
                 }
             }
             Fault::Promote => self.promote()?,
-            Fault::Cut => self.links.iter().for_each(Link::cut),
+            Fault::Cut => self.links.iter().flatten().for_each(Link::cut),
             Fault::Delay => {
                 self.delay(1 + random.below(30));
                 thread::sleep(pause);
                 self.delay(0);
+            }
+            Fault::Silence => {
+                let end = if random.below(2) == 0 { Link::speak } else { Link::speak_anew };
+                self.links[node].iter().for_each(Link::fall_silent);
+                thread::sleep(2 * pause);
+                self.links[node].iter().for_each(end);
             }
         }
         Ok(Past { fault, node, begun_ms, ended_ms: shared.now_ms() })
     }
 
     fn delay(&self, delay_ms: u64) {
-        self.links.iter().for_each(|link| link.delay(Duration::from_millis(delay_ms)));
+        self.links.iter().flatten().for_each(|link| link.delay(Duration::from_millis(delay_ms)));
     }
 
     /// Waits until the standby, if there is one, has what the primary has: until then nothing is acknowledged.
@@ -204,6 +229,12 @@ impl World {
     pub(super) fn primary(&self) -> &'static str {
         self.primary.name()
     }
+}
+
+/// The store by way of these.
+fn url(links: &[Link]) -> String {
+    let hosts: Vec<String> = links.iter().map(|link| format!("127.0.0.1:{}", link.port())).collect();
+    format!("postgres://settee@{}/postgres?sslmode=disable", hosts.join(","))
 }
 
 #[cfg(test)]

@@ -67,16 +67,10 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts so many, one after the other, and a proxy.
-    pub(crate) fn start(
-        workspace: &Workspace,
-        purpose: &str,
-        storage: &str,
-        count: usize,
-        further: &[&str],
-    ) -> Result<Self> {
+    /// Starts one for each way to the store, one after the other, and a proxy.
+    pub(crate) fn start(workspace: &Workspace, purpose: &str, storages: &[String], further: &[&str]) -> Result<Self> {
         let mut servers = Vec::new();
-        for number in 1..=count {
+        for (number, storage) in (1..).zip(storages) {
             let port = free_port()?;
             let settings = settings(storage, number, port);
             let settings: Vec<&str> = settings.iter().map(String::as_str).chain(further.iter().copied()).collect();

@@ -128,7 +128,7 @@ impl Servers {
         let plain = start("conformance-plain", Some("dreyfus/enable=false"))?;
         let (url, main) = match &postgres {
             Some(postgres) if options.nodes > 1 => {
-                let nodes = Nodes::start(workspace, "conformance", &postgres.url(), options.nodes, &[])?;
+                let nodes = Nodes::start(workspace, "conformance", &vec![postgres.url(); options.nodes], &[])?;
                 (nodes.url(), nodes.servers)
             }
             _ => {

@@ -59,7 +59,7 @@ impl<'a> Stage<'a> {
     pub(super) fn join(&self, count: usize, network: Duration) -> Result<Nodes> {
         let (port, schema) = (self.port(network), self.schemas.get());
         let storage = format!("postgres://settee@127.0.0.1:{port}/postgres?sslmode=disable&schema=b{schema}");
-        Nodes::start(self.workspace, "throughput", &storage, count, &[])
+        Nodes::start(self.workspace, "throughput", &vec![storage; count], &[])
     }
 
     /// Ends what is left to be done of what came before.
