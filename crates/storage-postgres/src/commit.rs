@@ -22,14 +22,15 @@ use crate::lease::{Last, number};
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
-/// Statements have so many rows and bytes at most: a message to PostgreSQL has a gigabyte.
+/// Statements have so many rows and bytes at most: a message to PostgreSQL has a gigabyte, and must arrive in the time after which it ends the
+/// transactions of writers of which it hears nothing.
 const PIECE_ROWS: usize = 5_000;
-const PIECE_BYTES: usize = 8 << 20;
+const PIECE_BYTES: usize = 2 << 20;
 
 /// Commits of more bytes are sent piece by piece, so that they are not in memory twice.
 const TRIP_BYTES: usize = 64 << 20;
 
-/// How long a commit is tried of which nobody knows whether it happened.
+/// How long a commit is tried of which nobody knows whether it happened, unless there is silence.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_STEP: Duration = Duration::from_millis(50);
 
@@ -71,7 +72,7 @@ pub(crate) async fn commit(
         let taken = if let Some(held) = turn.take() { Ok(held) } else { pool.take().await };
         let leased = match taken {
             Ok(leased) => leased,
-            Err(_) if is_unknown && begun.elapsed() < PATIENCE => {
+            Err(_) if is_unknown && begun.elapsed() < PATIENCE && !pool.connector().is_silent() => {
                 tokio::time::sleep(PATIENCE_STEP).await;
                 continue;
             }

@@ -17,6 +17,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 use crate::error::Unreached;
 use crate::notification::is_news;
 use crate::options::Options;
+use crate::silence::Silence;
 use crate::sql::Sql;
 use crate::tls::Tls;
 
@@ -36,6 +37,9 @@ const GREETING: Duration = Duration::from_secs(5);
 
 /// A host that does not answer for so long is not waited for alone: the others are asked as well.
 const ALONE: Duration = Duration::from_millis(400);
+
+/// The same for one that has been silent before.
+const ALONE_SILENT: Duration = Duration::from_millis(100);
 
 /// A connection.
 pub(crate) struct Link {
@@ -98,6 +102,7 @@ pub(crate) struct Connector {
     host: AtomicUsize,
     /// The connections that were made, with the places of their hosts.
     made: Mutex<Vec<(usize, AbortHandle)>>,
+    silence: Silence,
     /// By which this process knows its notifications.
     node: i64,
     heard: Arc<Notify>,
@@ -114,7 +119,8 @@ impl Connector {
         let threads = threads.map_err(|error| format!("no threads: {error}"))?;
         let (hosts, runtime) = (options.hosts(), threads.handle().clone());
         let (host, heard, made) = (AtomicUsize::new(0), Arc::new(Notify::new()), Mutex::default());
-        Ok(Self { options, hosts, host, made, node, heard, tls, runtime, threads: Some(threads) })
+        let silence = Silence::default();
+        Ok(Self { options, hosts, host, made, silence, node, heard, tls, runtime, threads: Some(threads) })
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -130,27 +136,68 @@ impl Connector {
         Arc::clone(&self.heard)
     }
 
-    /// A connection that uses the tables, with `settings` of its own.
+    /// A connection that uses the tables, with `settings` of its own. Nobody waits for one in silence.
     pub(crate) async fn connect(&self, settings: &str) -> Result<Link, Unreached> {
-        let Connected { client, host, task } = self.connect_to_any().await?;
+        tokio::select! {
+            biased;
+            () = self.silence.begun() => Err(Unreached::Swallowed),
+            link = self.link(settings) => link,
+        }
+    }
+
+    async fn link(&self, settings: &str) -> Result<Link, Unreached> {
+        let Connected { client, host, task } = self.connect_to_any(ALONE).await?;
         let schema = &self.options.schema;
-        client.batch_execute(&format!("{SETTINGS} SET search_path = {schema}; {settings}")).await?;
+        let statements = format!("{SETTINGS} SET search_path = {schema}; {settings}");
+        let set = tokio::time::timeout(GREETING, client.batch_execute(&statements)).await;
+        set.map_err(|_| Unreached::Silent(GREETING))??;
         Ok(Link { client, statements: Mutex::default(), host, task })
     }
 
     /// A connection as the server makes it.
     pub(crate) async fn connect_plain(&self) -> Result<Client, Unreached> {
-        Ok(self.connect_to_any().await?.client)
+        Ok(self.connect_to_any(ALONE).await?.client)
     }
 
-    /// Looks for the server anew, because it is silent. If it is another host now, all that wait for the one before get an error, and try
-    /// again there: nothing else tells them soon that a machine is gone without a word.
-    pub(crate) async fn look_elsewhere(&self) {
-        if self.hosts.len() > 1
-            && let Ok(connected) = self.connect_to_any().await
-        {
-            self.keep_to(connected.host);
+    /// Whether nothing is answered.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silence.is_on()
+    }
+
+    /// Gives everything up that waits for the server, and whatever is wanted of it from now on: who asks elsewhere is served sooner.
+    pub(crate) fn fall_silent(&self) {
+        self.silence.begin();
+        self.end_all();
+    }
+
+    /// Waits for the end of a silence: somebody answers, if only with an error.
+    pub(crate) async fn listen(&self) {
+        if self.is_silent() {
+            drop(self.connect_to_any(ALONE_SILENT).await);
+            self.silence.end();
         }
+    }
+
+    /// Looks for the server anew, because it does not answer over the connection with this name. If it is another host now, all that wait for the one
+    /// before get an error, and try again there: nothing else tells them soon that a machine is gone without a word. So they do if it is
+    /// the same one and knows of nothing that it was asked: connections are lost then. Returns where it is merely slow.
+    pub(crate) async fn look_around(&self, name: &str) -> Result<(), Unreached> {
+        let before = self.host.load(Ordering::Relaxed);
+        let Connected { client, host, .. } = self.connect_to_any(ALONE_SILENT).await?;
+        if host != before {
+            self.keep_to(host);
+            return Ok(());
+        }
+        let busy = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND state = 'active')";
+        if !client.query_one(busy, &[&name]).await?.try_get(0)? {
+            self.end_all();
+        }
+        Ok(())
+    }
+
+    /// Ends all connections; what waits for them gets an error.
+    fn end_all(&self) {
+        self.made.lock().drain(..).for_each(|(_, task)| task.abort());
     }
 
     /// Ends the connections to all other hosts.
@@ -163,8 +210,8 @@ impl Connector {
         });
     }
 
-    /// Connects to the host that was there last, or else to the first other one that takes writes.
-    async fn connect_to_any(&self) -> Result<Connected, Unreached> {
+    /// Connects to the host that was there last, or else to the first other one that takes writes. They are asked after a time.
+    async fn connect_to_any(&self, alone: Duration) -> Result<Connected, Unreached> {
         let last = self.host.load(Ordering::Relaxed);
         let failed = Notify::new();
         let at_last: Attempt<'_> = Box::pin(async {
@@ -179,7 +226,7 @@ impl Connector {
             let at = (last + step) % self.hosts.len();
             let failed = &failed;
             Box::pin(async move {
-                let _ = tokio::time::timeout(ALONE, failed.notified()).await;
+                let _ = tokio::time::timeout(alone, failed.notified()).await;
                 self.connect_to(at).await
             })
         });

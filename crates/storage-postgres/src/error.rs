@@ -23,6 +23,9 @@ pub(crate) enum Unreached {
     /// A host that takes connections says nothing.
     #[error("no answer for {} s", .0.as_secs())]
     Silent(Duration),
+    /// Nobody tries while heartbeats are not answered.
+    #[error("it does not answer, or what is sent to it is lost on the way")]
+    Swallowed,
 }
 
 /// Why a statement failed.

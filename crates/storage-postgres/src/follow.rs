@@ -30,9 +30,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Between two notifications of one process: each wakes all others.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// A poll takes less than a thousandth of that. After it the connection is taken for lost: requests wait for polls, and the end of a machine is noticed
-/// later where it is left to TCP.
-const LIMIT: Duration = Duration::from_secs(4);
+/// A poll takes less than a hundredth of that. After it the connection is taken for lost: requests wait for polls, and less than two seconds if
+/// nothing but this connection is gone.
+const LIMIT: Duration = Duration::from_millis(1500);
 
 /// A poll whose connection is lost is made again so often.
 const TRIES: u32 = 3;
@@ -230,7 +230,7 @@ impl Follower {
         if session.held.as_ref().is_none_or(|held| !held.is_usable()) {
             session.held = None;
             let held = self.pool.take().await.map_err(Failure::Refused)?;
-            listen(&held).await;
+            let _ = tokio::time::timeout(LIMIT, listen(&held)).await.inspect_err(|_| held.set_broken());
             // Numbers of transactions that a server had not written down when it failed are given out again.
             session.shown = self.recent.lock().settled();
             session.is_new = true;

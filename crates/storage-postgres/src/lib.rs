@@ -25,6 +25,7 @@ mod page;
 mod pool;
 mod restore;
 mod schema;
+mod silence;
 mod size;
 mod snapshot;
 mod sql;
@@ -68,8 +69,8 @@ const OWN: usize = 2;
 /// A transaction that does nothing for so long is ended by the server. That of a reader whose client is slow is given up long before.
 const IDLE_READER: Duration = Duration::from_secs(600);
 
-/// A writer sends all it has at once. If its machine is gone in the middle, nobody waits longer for its shard.
-const IDLE_WRITER: Duration = Duration::from_secs(2);
+/// A writer sends all it has at once. If its machine or the way from it is gone in the middle, nobody waits longer for its shard.
+const IDLE_WRITER: Duration = Duration::from_secs(1);
 
 /// Why a database cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,7 +17,7 @@ use crate::lease::number;
 use crate::options::Options;
 use crate::pool::{Leased, Pool};
 
-/// Who waits for longer goes on without a turn. A process that stands still for two seconds loses its own.
+/// Who waits for longer goes on without a turn. A process that stands still for a second loses its own.
 const WAIT_MS: u32 = 500;
 
 /// The turns of this process.

@@ -27,14 +27,22 @@ use crate::block::block_on;
 use crate::connect::Link;
 use crate::error::Failure;
 use crate::nodes_sql::OfNodes;
-use crate::pool::Pool;
+use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
 /// Between two heartbeats.
 const BEAT: Duration = Duration::from_millis(500);
 
 /// When a heartbeat takes so long, the server is looked for among all hosts.
-const SILENCE: Duration = Duration::from_millis(800);
+const SILENCE: Duration = Duration::from_millis(400);
+
+/// Who does not find it in that time takes everything that is sent to it for lost. A new connection is made within milliseconds where the server is
+/// merely slow with what it writes. Requests that come at any time since the last answered heartbeat wait for [`BEAT`] and these two: that is to be less
+/// than two seconds.
+const LOOK: Duration = Duration::from_millis(700);
+
+/// The same once there is silence.
+const LISTEN: Duration = Duration::from_secs(1);
 
 /// The connection of a heartbeat that takes so long is taken for lost: the next one goes to whoever is the server then.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -80,6 +88,8 @@ struct State {
     /// The number of connections that they took, and the last one.
     connections: u64,
     connection: Option<AbortHandle>,
+    /// Whether the server is looked for.
+    is_in_doubt: bool,
     /// Goes up whenever claims are lost.
     life: u64,
     /// Their epochs.
@@ -96,7 +106,7 @@ struct Answer {
 impl State {
     fn is_heard_of(&self) -> bool {
         let is_connected = self.connection.as_ref().is_some_and(|connection| !connection.is_finished());
-        let limit = if is_connected { LOST } else { PARTED };
+        let limit = if is_connected && !self.is_in_doubt { LOST } else { PARTED };
         self.beaten.is_some_and(|beaten| beaten.elapsed() < limit)
     }
 
@@ -126,55 +136,71 @@ impl Nodes {
         if self.state.lock().has_left {
             return Ok(());
         }
-        let leased = self.beats.take().await?;
-        let [_, _, connections, _] = self.beats.counts();
+        let listening = tokio::time::timeout(LISTEN, self.beats.connector().listen()).await;
+        listening.map_err(|_| silent().into_error())?;
+        let mut held = None;
         let answer = async {
-            let sent = Instant::now();
-            let mut answer = self.try_beat(leased.link()).await?;
-            let (is_late, before) = {
-                let state = self.state.lock();
-                let limit = if state.connections == connections { LOST } else { PARTED };
-                let own = state.beaten.is_none_or(|beaten| sent.saturating_duration_since(beaten) >= limit);
-                (own || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
-            };
-            if is_late {
-                self.begin_anew(leased.link()).await?;
-                answer = self.try_beat(leased.link()).await?;
-            }
-            let mut state = self.state.lock();
-            if before != connections {
-                // Whoever was the server before is it no more.
-                self.beats.connector().keep_to(leased.link().host());
-                state.connections = connections;
-                state.connection = Some(leased.link().task().clone());
-                state.takes_over = None;
-            }
-            state.beaten = Some(sent);
-            // Another server may know of earlier heartbeats only, of this node and of others. Who has just begun does not know of another server: if that was
-            // replaced a moment ago as well, some work is done twice.
-            state.takes_over.get_or_insert(if before == 0 { sent } else { sent + EXPIRY });
-            state.live = answer.live;
-            Ok(())
+            let leased: &Leased = held.insert(self.beats.take().await.map_err(Failure::Refused)?);
+            self.beat_over(leased).await
         };
-        let silent = |_| Err(Failure::Lost("PostgreSQL does not answer".to_owned()));
-        let answer = tokio::time::timeout(LIMIT, self.watched(answer)).await.unwrap_or_else(silent);
+        let answer = tokio::time::timeout(LIMIT, self.watched(answer)).await.unwrap_or_else(|_| Err(silent()));
+        self.state.lock().is_in_doubt = false;
         answer.map_err(|failure| {
-            leased.set_broken();
+            held.iter().for_each(Leased::set_broken);
             failure.into_error()
         })
     }
 
-    /// Looks for another server when there is no answer for a while. If there is one, the connection ends.
+    async fn beat_over(&self, leased: &Leased) -> Result<(), Failure> {
+        let [_, _, connections, _] = self.beats.counts();
+        let sent = Instant::now();
+        let mut answer = self.try_beat(leased.link()).await?;
+        let (is_late, before) = {
+            let state = self.state.lock();
+            let limit = if state.connections == connections { LOST } else { PARTED };
+            let own = state.beaten.is_none_or(|beaten| sent.saturating_duration_since(beaten) >= limit);
+            (own || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
+        };
+        if is_late {
+            self.begin_anew(leased.link()).await?;
+            answer = self.try_beat(leased.link()).await?;
+        }
+        let mut state = self.state.lock();
+        if before != connections {
+            // Whoever was the server before is it no more.
+            self.beats.connector().keep_to(leased.link().host());
+            state.connections = connections;
+            state.connection = Some(leased.link().task().clone());
+            state.takes_over = None;
+        }
+        state.beaten = Some(sent);
+        // Another server may know of earlier heartbeats only, of this node and of others. Who has just begun does not know of another server: if that was
+        // replaced a moment ago as well, some work is done twice.
+        state.takes_over.get_or_insert(if before == 0 { sent } else { sent + EXPIRY });
+        state.live = answer.live;
+        Ok(())
+    }
+
+    /// Looks for the server when there is no answer for a while. If it is another one, or knows of no question, the connection ends. If there is
+    /// none, everything is given up.
     async fn watched(&self, answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
         let mut answer = std::pin::pin!(answer);
         if let Ok(answer) = tokio::time::timeout(SILENCE, &mut answer).await {
             return answer;
         }
+        self.state.lock().is_in_doubt = true;
+        let connector = self.beats.connector();
+        let name = name_of(self.id);
         let looking = async {
-            self.beats.connector().look_elsewhere().await;
+            // An error is an answer.
+            if tokio::time::timeout(LOOK, connector.look_around(&name)).await.is_err() {
+                connector.fall_silent();
+            }
+            self.state.lock().is_in_doubt = false;
             std::future::pending().await
         };
         tokio::select! {
+            biased;
             answer = answer => answer,
             answer = looking => answer,
         }
@@ -274,13 +300,25 @@ impl Nodes {
     }
 }
 
-/// What connections for heartbeats begin with: the name by which others find that this process lives. Whether a heartbeat lasts does not matter, and a
-/// standby that is slow must not delay it. And a machine that is gone without a word is to have no connection two seconds later.
+/// What a heartbeat without an answer means.
+fn silent() -> Failure {
+    Failure::Lost("PostgreSQL does not answer".to_owned())
+}
+
+/// The name of connections for heartbeats, by which others find that a process lives.
+fn name_of(id: NodeId) -> String {
+    format!("settee node {:032x}", id.0)
+}
+
+/// What connections for heartbeats begin with. Whether a heartbeat lasts does not matter, and a standby that is slow must not delay it. And who
+/// sends none, because its machine or the way from it is gone without a word, is to have no connection when claims are looked at 1.5 s later: PostgreSQL
+/// ends it where it knows how (14 and later), without counting the time for which it is itself slow; else TCP does so a little later.
 pub(crate) fn settings(id: NodeId) -> String {
     format!(
-        "SET application_name = 'settee node {:032x}'; SET synchronous_commit = off; \
-         SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 1",
-        id.0
+        "SET application_name = '{}'; SET synchronous_commit = off; \
+         SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 1; \
+         SELECT set_config(name, '1400', false) FROM pg_settings WHERE name = 'idle_session_timeout'",
+        name_of(id)
     )
 }
 
@@ -303,8 +341,9 @@ pub(crate) async fn keep(nodes: Weak<Nodes>) {
         // The engine ends when nobody else has it.
         let Some(nodes) = nodes.upgrade() else { return };
         beats = beats.wrapping_add(1);
-        // Whoever has a claim finds that it is lost after an error; and what is over can be removed later.
-        if nodes.beat().await.is_ok() && beats % SWEEP == 1 {
+        // A connection that was lost is replaced at once. Whoever has a claim finds that it is lost after an error; and what is over can be removed later.
+        let is_heard = nodes.beat().await.is_ok() || nodes.beat().await.is_ok();
+        if is_heard && beats % SWEEP == 1 {
             let _ = nodes.sweep().await;
         }
     }

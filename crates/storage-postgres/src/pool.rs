@@ -213,7 +213,8 @@ impl Pool {
 
     fn note(&self, error: &Unreached, begun: Instant) -> Result<()> {
         let mut fault = self.fault.lock();
-        if begun.elapsed() < PATIENCE && fault.is_none() {
+        let is_final = matches!(error, Unreached::Swallowed) || fault.is_some();
+        if begun.elapsed() < PATIENCE && !is_final {
             return Ok(());
         }
         let error = StorageError::Io(format!("PostgreSQL cannot be reached: {error}"));

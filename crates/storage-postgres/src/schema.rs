@@ -210,7 +210,9 @@ fn filled(texts: &[&str], schema: &str) -> String {
 pub(crate) fn unreached(error: &Unreached, options: &Options) -> OpenError {
     match error {
         Unreached::Failed(error) => refused(error, options),
-        Unreached::Silent(_) => OpenError::Unreachable { place: options.place(), text: error.to_string() },
+        Unreached::Silent(_) | Unreached::Swallowed => {
+            OpenError::Unreachable { place: options.place(), text: error.to_string() }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ mod proxy;
 mod schema;
 #[expect(dead_code, unreachable_pub, reason = "other crates include it, and use more of it")]
 mod scratch;
-
+mod silence;
 mod tls;
 
 use std::sync::atomic::{AtomicU64, Ordering};

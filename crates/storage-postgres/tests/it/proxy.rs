@@ -1,4 +1,4 @@
-//! [`Proxy`]: a way to the server that can be cut after so many bytes, and stalled.
+//! [`Proxy`]: a way to the server that can be cut after so many bytes, stalled, and made to forget its connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -24,17 +24,43 @@ struct Down {
     clients: Mutex<Vec<TcpStream>>,
 }
 
-/// Whether requests are kept.
+/// What is kept, and who is forgotten.
 #[derive(Default)]
 struct Gate {
-    is_closed: Mutex<bool>,
+    state: Mutex<State>,
     opened: Condvar,
 }
 
+#[derive(Default)]
+struct State {
+    /// Requests, and answers.
+    is_closed: [bool; 2],
+    /// How often connections were forgotten.
+    forgotten: u64,
+}
+
+/// The way of bytes.
+#[derive(Clone, Copy)]
+enum Way {
+    Request,
+    Answer,
+}
+
 impl Gate {
-    fn pass(&self) {
-        let closed = self.is_closed.lock().unwrap();
-        drop(self.opened.wait_while(closed, |is_closed| *is_closed).unwrap());
+    fn forgotten(&self) -> u64 {
+        self.state.lock().unwrap().forgotten
+    }
+
+    /// Waits until the way is open. False: a connection that was made when so many were forgotten is one of those by now.
+    fn pass(&self, way: Way, forgotten: u64) -> bool {
+        let state = self.state.lock().unwrap();
+        let state = self.opened.wait_while(state, |state| state.is_closed[way as usize]).unwrap();
+        state.forgotten == forgotten
+    }
+
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+        self.opened.notify_all();
     }
 }
 
@@ -74,8 +100,17 @@ impl Proxy {
 
     /// Keeps all requests, or lets them go on.
     pub(crate) fn stall(&self, is_closed: bool) {
-        *self.gate.is_closed.lock().unwrap() = is_closed;
-        self.gate.opened.notify_all();
+        self.gate.set(|state| state.is_closed[Way::Request as usize] = is_closed);
+    }
+
+    /// Keeps all answers, or lets them go on.
+    pub(crate) fn keep_answers(&self, is_closed: bool) {
+        self.gate.set(|state| state.is_closed[Way::Answer as usize] = is_closed);
+    }
+
+    /// Passes nothing on any more by the connections that there are, and tells neither side.
+    pub(crate) fn forget(&self) {
+        self.gate.set(|state| state.forgotten += 1);
     }
 
     /// Cuts a connection after so many bytes of answers.
@@ -91,21 +126,34 @@ impl Proxy {
 
 fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<Gate>) {
     let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    let (forgotten, keeper) = (gate.forgotten(), Arc::clone(&gate));
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = from_client.read(&mut buffer) {
-            gate.pass();
+            if !keeper.pass(Way::Request, forgotten) {
+                while matches!(from_client.read(&mut buffer), Ok(1..)) {}
+                // Its end is not told either.
+                std::mem::forget(to_server);
+                return;
+            }
             if to_server.write_all(&buffer[..count]).is_err() {
                 break;
             }
         }
-        // Requests that were sent are done, also if nobody hears of it.
-        let _ = to_server.shutdown(Shutdown::Write);
+        if keeper.pass(Way::Request, forgotten) {
+            // Requests that were sent are done, also if nobody hears of it.
+            let _ = to_server.shutdown(Shutdown::Write);
+        } else {
+            std::mem::forget(to_server);
+        }
     });
     thread::spawn(move || {
         let (mut server, mut client) = (server, client);
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = server.read(&mut buffer) {
+            if !gate.pass(Way::Answer, forgotten) {
+                return;
+            }
             let before = left.load(Ordering::SeqCst);
             let count_signed = i64::try_from(count).unwrap();
             if before >= 0 && left.fetch_sub(count_signed, Ordering::SeqCst) < count_signed {

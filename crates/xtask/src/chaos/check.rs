@@ -14,7 +14,7 @@ use crate::json::{member, texts};
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// No request to a node that lives waits longer because another one has died or hears nothing.
+/// No request to a node that lives waits longer because another one has died, or because it hears nothing of PostgreSQL.
 const WAIT_MAX_MS: u64 = 2000;
 
 /// And for so long after that it is looked at.
@@ -194,8 +194,8 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     }
 }
 
-/// The longest wait for a node that lived, whatever it answered, while or shortly after another one died or heard nothing and nothing else happened; and
-/// those that were too long.
+/// The longest wait for a node that lived, whatever it answered, while or shortly after another one died, or any heard nothing of PostgreSQL, and nothing
+/// else happened; and those that were too long.
 pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
     let (mut longest, mut too_long) = (0, Vec::new());
     for timing in shared.timings().into_iter().filter(|timing| timing.took_ms > SHORT_MS) {
@@ -203,8 +203,7 @@ pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
         let overlaps = |past: &&Past| timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
         let mut causes = pasts.iter().filter(overlaps).peekable();
         let Some(cause) = causes.peek().copied() else { continue };
-        // A node that has just been started may still be busy with that.
-        if causes.any(|past| !past.fault.is_of_node() || past.node == timing.node) {
+        if causes.any(|past| past.excuses(timing.node)) {
             continue;
         }
         longest = longest.max(timing.took_ms);

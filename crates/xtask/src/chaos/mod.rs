@@ -218,7 +218,7 @@ fn tell(shared: &Shared, pasts: &[Past], written: &Written, followers: &[Followe
     let failed = |is_it: fn(u16) -> bool| timings.iter().filter(|timing| is_it(timing.status)).count();
     println!(
         "    {} requests: p50 {} ms, p99 {} ms, p99.9 {} ms, longest {} ms; {} without an answer, {} answered 5xx; \
-         longest wait while nothing but another node was dead or cut off: {longest_wait_ms} ms",
+         longest wait while nothing but another node was dead, or any in silence: {longest_wait_ms} ms",
         timings.len(),
         part(500),
         part(990),

@@ -67,6 +67,17 @@ pub(super) struct Past {
     pub(super) ended_ms: u64,
 }
 
+impl Past {
+    /// Whether requests to this node may wait for longer because of it. A node that has just been started may still be busy with that.
+    pub(super) fn excuses(&self, node: usize) -> bool {
+        match self.fault {
+            Fault::Silence => false,
+            Fault::KillNode | Fault::StopNode => self.node == node,
+            Fault::KillPrimary | Fault::KillStandby | Fault::Promote | Fault::Cut | Fault::Delay => true,
+        }
+    }
+}
+
 impl Fault {
     pub(super) const ALL: [Self; 8] = [
         Self::KillNode,
@@ -90,11 +101,6 @@ impl Fault {
             Self::Delay => "networks slow",
             Self::Silence => "networks silent",
         }
-    }
-
-    /// Whether it concerns nothing but a node.
-    pub(super) fn is_of_node(self) -> bool {
-        matches!(self, Self::KillNode | Self::StopNode | Self::Silence)
     }
 
     /// One of those that may happen.

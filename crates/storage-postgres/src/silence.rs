@@ -1,0 +1,69 @@
+//! [`Silence`]: whether PostgreSQL, or the way to it, takes everything and answers nothing. Heartbeats find that and its end (the module
+//! `nodes`); everybody else is told at once instead of waiting for TCP.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// What is known.
+#[derive(Default)]
+pub(crate) struct Silence {
+    is_on: AtomicBool,
+    began: Notify,
+}
+
+impl Silence {
+    pub(crate) fn begin(&self) {
+        self.is_on.store(true, Ordering::SeqCst);
+        self.began.notify_waiters();
+    }
+
+    pub(crate) fn end(&self) {
+        self.is_on.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::SeqCst)
+    }
+
+    /// Waits until there is silence.
+    pub(crate) async fn begun(&self) {
+        let mut began = std::pin::pin!(self.began.notified());
+        // From here on it hears of a beginning.
+        began.as_mut().enable();
+        if !self.is_on() {
+            began.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{begin, block_on};
+
+    #[test]
+    fn who_waits_is_told_once_it_begins_and_while_it_lasts() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("threads");
+        let silence = Silence::default();
+        let mut is_told = false;
+        begin(async {
+            silence.begun().await;
+            is_told = true;
+        });
+        assert!(!is_told && !silence.is_on());
+        block_on(runtime.handle(), async {
+            let mut waiting = std::pin::pin!(silence.begun());
+            tokio::select! {
+                biased;
+                () = &mut waiting => panic!("nothing has begun"),
+                () = std::future::ready(()) => {}
+            }
+            silence.begin();
+            waiting.await;
+            silence.begun().await;
+        });
+        silence.end();
+        assert!(!silence.is_on());
+    }
+}

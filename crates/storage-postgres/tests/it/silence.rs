@@ -1,0 +1,195 @@
+//! A way to the server that takes everything and answers nothing.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use settee_storage::{Durability, Engine, Keyspace, Outcome, Result, Shard, Version};
+use settee_storage_postgres::PostgresEngine;
+
+use crate::nodes::until;
+use crate::proxy::Proxy;
+use crate::{numbered, open, server, step, steps, token};
+
+/// Nobody waits longer because of it.
+const LIMIT: Duration = Duration::from_secs(2);
+
+const SHARD: Shard = Shard(1);
+
+fn through(proxy: &Proxy, schema_of: &str) -> String {
+    let schema = schema_of.rsplit('=').next().unwrap();
+    format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port)
+}
+
+fn commit(engine: &PostgresEngine, number: u64) -> Result<Outcome> {
+    engine.commit(SHARD, Version(number), token(number + 1), numbered(number + 1), Durability::Synced)
+}
+
+/// Many connections that were used and are idle, as many for each purpose as `count`.
+fn fill(engine: &PostgresEngine, count: u64) {
+    let snapshots: Vec<_> = (0..count).map(|_| engine.snapshot(SHARD).unwrap()).collect();
+    assert!(snapshots.iter().all(|snapshot| snapshot.state().is_ok()));
+    let turns: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard))).collect();
+    assert!(turns.iter().all(settee_storage::Turn::is_held));
+}
+
+/// Does whatever a request may do, each on a thread of its own, after something has happened, and returns what became of a commit. Nobody waits
+/// for long.
+fn all_after(happening: impl FnOnce(), engine: &PostgresEngine, number: u64, may_fail: bool) -> Result<Outcome> {
+    // Of a shard that does not change. It has a connection.
+    let held = engine.snapshot(Shard(3)).unwrap();
+    let is_open = held.state().is_ok();
+    assert!(may_fail || is_open);
+    happening();
+    let begun = Instant::now();
+    let told = |what: &str, result: Result<()>| {
+        let took = begun.elapsed();
+        println!("{what} took {took:?}: {result:?}");
+        assert!(took < LIMIT, "{what} took {took:?}");
+        assert!(may_fail || result.is_ok(), "{what}: {result:?}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| told("news", engine.catch_up()));
+        scope.spawn(|| told("an old snapshot", held.get(Keyspace::Bodies, b"key").map(drop)));
+        scope.spawn(|| told("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
+        scope.spawn(|| told("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
+        scope.spawn(|| {
+            drop(engine.line_up(Shard(2)));
+            told("a turn", Ok(()));
+        });
+        let committing = scope.spawn(|| {
+            let outcome = commit(engine, number);
+            told("a commit", outcome.clone().map(drop));
+            outcome
+        });
+        committing.join().unwrap()
+    })
+}
+
+fn is_unknown(outcome: &Result<Outcome>) -> bool {
+    matches!(outcome, Err(_) | Ok(Outcome::Unknown))
+}
+
+/// Whatever became of a commit, it is there once when it is asked for again.
+fn settle(engine: &PostgresEngine, number: u64) {
+    until("it answers again", || engine.catch_up().is_ok());
+    until("it commits again", || matches!(commit(engine, number), Ok(Outcome::Committed(_))));
+    assert_eq!(steps(engine, SHARD), number + 1);
+}
+
+#[test]
+fn nobody_waits_for_a_silent_server() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let engine = open(&through(&proxy, &server.url()));
+    for round in 0..4 {
+        step(&engine, SHARD, 2 * round, Durability::Synced);
+        fill(&engine, 3);
+        let fall_silent = || {
+            proxy.stall(true);
+            proxy.keep_answers(true);
+        };
+        let outcome = all_after(fall_silent, &engine, 2 * round + 1, true);
+        assert!(is_unknown(&outcome), "{outcome:?}");
+        // Now it is known.
+        let outcome = all_after(|| {}, &engine, 2 * round + 1, true);
+        assert!(is_unknown(&outcome), "{outcome:?}");
+        engine.check().unwrap_err();
+        proxy.stall(false);
+        proxy.keep_answers(false);
+        settle(&engine, 2 * round + 1);
+    }
+}
+
+/// A commit that has happened, of which only the answer is lost.
+#[test]
+fn what_was_done_in_silence_is_done_once() {
+    const ROUNDS: u64 = 4;
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let (engine, witness) = (open(&through(&proxy, &url)), open(&url));
+    let mut happened = 0;
+    for round in 0..ROUNDS {
+        step(&engine, SHARD, 2 * round, Durability::Synced);
+        proxy.keep_answers(true);
+        let begun = Instant::now();
+        let outcome = commit(&engine, 2 * round + 1);
+        assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+        assert!(is_unknown(&outcome), "{outcome:?}");
+        happened += steps(&witness, SHARD) - (2 * round + 1);
+        proxy.keep_answers(false);
+        settle(&engine, 2 * round + 1);
+    }
+    // All but those that got a connection without statements.
+    println!("{happened} of {ROUNDS} have happened");
+    assert!(happened > 0);
+}
+
+/// All connections are lost without a word, and new ones can be made: nothing fails.
+#[test]
+fn forgotten_connections_are_replaced() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let engine = open(&through(&proxy, &server.url()));
+    let claim = engine.members().claim("work").unwrap().unwrap();
+    for round in 0..4 {
+        fill(&engine, 3);
+        let outcome = all_after(|| proxy.forget(), &engine, round, false).unwrap();
+        assert_eq!(outcome, Outcome::Committed(Version(round + 1)));
+        assert_eq!(steps(&engine, SHARD), round + 1);
+        until("it is heard of again, and its claim was never lost", || engine.members().holds(&claim));
+    }
+}
+
+/// A transaction of which nothing more is heard ends.
+#[test]
+fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let engine = open(&url);
+    step(&engine, SHARD, 0, Durability::Synced);
+    let proxy = Proxy::start(server.socket());
+    let far = open(&through(&proxy, &url));
+    let turn = far.line_up(SHARD);
+    assert!(turn.is_held());
+    proxy.forget();
+    let begun = Instant::now();
+    drop(engine.line_up(SHARD));
+    step(&engine, SHARD, 1, Durability::Synced);
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    let idle = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%settee {schema}''%'"
+    );
+    until("its transaction is over", || server.run(&idle) == "0");
+    println!("it was over after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+}
+
+/// A server that cannot write heartbeats for a while and does everything else is not given up, nor are claims.
+#[test]
+fn a_slow_server_is_waited_for() {
+    const SLOW: Duration = Duration::from_secs(2);
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let engine = open(&url);
+    let claim = engine.members().claim("work").unwrap().unwrap();
+    fill(&engine, 3);
+    step(&engine, SHARD, 0, Durability::Synced);
+    let made = || engine.statistics().into_iter().find(|(name, _)| *name == "connections_made").unwrap().1;
+    let before = made();
+    let slow = format!("BEGIN; LOCK TABLE {schema}.nodes; SELECT pg_sleep({}); COMMIT", SLOW.as_secs());
+    thread::scope(|scope| {
+        let slowing = scope.spawn(|| server.try_run(&slow).unwrap());
+        let mut number = 1;
+        while !slowing.is_finished() {
+            step(&engine, SHARD, number, Durability::Synced);
+            engine.catch_up().unwrap();
+            number += 1;
+        }
+        println!("{number} commits meanwhile");
+    });
+    assert_eq!(made(), before, "all connections are the same");
+    until("heartbeats are answered", || engine.members().holds(&claim));
+}
