@@ -11,6 +11,7 @@ use settee_database::{Catalog, Database};
 use settee_replication::Replicator;
 use settee_search::Searches;
 use settee_service::threads::GiveWay;
+use settee_service::threads::SlowLane;
 use settee_service::{
     Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Programs, Users, UsersDependencies, Writer,
 };
@@ -51,9 +52,10 @@ pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 
 /// The platform that requests run on: threads, memory, the files and servers that hold keys.
 pub struct Platform {
-    /// The number of threads that hash passwords.
-    pub hash_threads: usize,
-    /// Makes the calling thread give way to others: called on these threads, and on those whose work for a client is long.
+    /// How many processors there are. Half as many threads hash passwords.
+    pub processors: usize,
+    /// Makes the calling thread give way to others: called on those that hash passwords, on those that are there for large bodies,
+    /// and on those whose work for a client turns out to be long.
     pub give_way: GiveWay,
     /// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file.
     /// The error is for the log.
@@ -65,7 +67,7 @@ pub struct Platform {
 impl Default for Platform {
     fn default() -> Self {
         let read_keys: KeyReader = Arc::new(|_| Box::pin(async { Err("no keys can be read here".to_owned()) }));
-        Self { hash_threads: 1, give_way: Arc::new(|_| {}), read_keys, request_memory_bytes: 256 << 20 }
+        Self { processors: 1, give_way: Arc::new(|_| {}), read_keys, request_memory_bytes: 256 << 20 }
     }
 }
 
@@ -121,6 +123,8 @@ pub struct Node {
     pub(crate) making_secret: Mutex<()>,
     pub(crate) authentication: Authentication,
     client_threads: Arc<ClientThreads>,
+    /// Where requests are served that have much to do.
+    pub(crate) slow_lane: SlowLane,
     pub(crate) budget: Arc<Budget>,
     policy: Derived<Policy>,
     pub(crate) rates: Rates,
@@ -145,8 +149,9 @@ impl Node {
         let started_ms = clock_ms();
         let programs = Arc::new(Programs::new(languages, settings.as_ref()));
         let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()), &platform.give_way);
+        let slow_lane = SlowLane::new(platform.processors, &platform.give_way);
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
-        let hashers = Arc::new(Hashers::start(platform.hash_threads, &platform.give_way));
+        let hashers = Arc::new(Hashers::start(platform.processors.div_ceil(2), &platform.give_way));
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
         let entropy: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(entropy);
         let counting = Arc::clone(&metrics);
@@ -226,6 +231,7 @@ impl Node {
             making_secret: Mutex::default(),
             authentication,
             client_threads,
+            slow_lane,
             budget: Budget::new(platform.request_memory_bytes),
             policy: Derived::default(),
             rates: Rates::default(),

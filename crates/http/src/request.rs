@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Body as _;
+use hyper::body::{Body as _, SizeHint};
 use hyper::{HeaderMap, header};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
@@ -22,6 +22,10 @@ use crate::node::Node;
 use crate::params::Query;
 use crate::path::Captures;
 use crate::router::{Router, Takes};
+
+/// Requests with more are served where they do not keep others waiting. Replicators and clients send batches of about a megabyte
+/// at most.
+const LARGE_BODY_BYTES: u64 = 1 << 20;
 
 /// The body of a request while nobody has read it.
 pub(crate) enum Unread {
@@ -99,6 +103,17 @@ impl Request {
         body::json(bytes).await
     }
 
+    /// Whether there may be much to do for its body, as far as one can tell before it has come.
+    pub(crate) fn may_be_large(&self) -> bool {
+        let size = match &self.body {
+            Some(Unread::Incoming(body)) => body.size_hint(),
+            Some(Unread::Known(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            // This process sends no large ones to itself.
+            Some(Unread::Streamed(_)) | None => SizeHint::with_exact(0),
+        };
+        may_be_large(size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
+    }
+
     /// The way of an answer that may be long.
     pub(crate) fn outward(&self) -> Admission {
         self.node.outward(&self.head.account)
@@ -143,7 +158,32 @@ impl Request {
     }
 }
 
+/// Whether a body of so many bytes, if that is known, may be a large one. What is packed can be a thousand times as large.
+fn may_be_large(bytes: Option<u64>, is_packed: bool) -> bool {
+    bytes.is_none_or(|bytes| bytes > LARGE_BODY_BYTES || (is_packed && bytes > 0))
+}
+
 /// The address of `path` as a client that sent these headers would write it.
 pub(crate) fn absolute(node: &Node, head: &RequestHead, headers: &HeaderMap, path: &str) -> String {
     format!("{}{path}", node.policy().forwarded.origin(headers, head.scheme))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_that_may_be_large() {
+        for (bytes, is_packed, expected) in [
+            (Some(0), false, false),
+            (Some(0), true, false),
+            (Some(1), false, false),
+            (Some(1), true, true),
+            (Some(LARGE_BODY_BYTES), false, false),
+            (Some(LARGE_BODY_BYTES + 1), false, true),
+            (None, false, true),
+        ] {
+            assert_eq!(may_be_large(bytes, is_packed), expected, "{bytes:?}, packed: {is_packed}");
+        }
+    }
 }

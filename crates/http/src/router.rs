@@ -313,6 +313,7 @@ impl Router {
         let request = Request { node: Arc::clone(&node), router, head, headers, query, user, captures, body, takes };
         let answer = match other {
             Some(other) => pass_on(&other, request).await,
+            None if request.may_be_large() => node.slow_lane.serve(handler(request)).await?,
             None => handler(request).await,
         };
         match redactor {

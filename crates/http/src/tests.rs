@@ -9,6 +9,7 @@ mod documents;
 mod engine_calls;
 mod first_fault;
 mod headers;
+mod large_bodies;
 mod late;
 mod lists;
 pub(crate) mod live;

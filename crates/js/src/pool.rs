@@ -86,7 +86,9 @@ struct SpawnOrder {
 
 impl Pool {
     pub(crate) fn new(command: WorkerCommand, settings: PoolSettings) -> Arc<Self> {
-        Arc::new(Self { command, settings, idle: Mutex::default(), spawner: Mutex::default() })
+        // Now: threads and processes inherit the priority of who starts them, and a caller may have a low one.
+        let spawner = Mutex::new(start_spawner().ok());
+        Arc::new(Self { command, settings, idle: Mutex::default(), spawner })
     }
 
     /// Borrows an idle worker, or starts one.

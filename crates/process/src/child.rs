@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use settee_model::json::{self, Kind, Value};
 
 use crate::settings::{Log, Settings};
+use crate::starter;
 
 /// The size that the system is asked for each pipe; the default of Linux is a sixteenth of it.
 const PIPE_BYTES: usize = 1 << 20;
@@ -131,7 +132,8 @@ impl Process {
         log: &Log,
     ) -> Result<Self, Failure> {
         let failed = |error| Failure::Start { language: Arc::clone(language), error };
-        let mut child = Command::new("/bin/sh")
+        let mut shell = Command::new("/bin/sh");
+        shell
             .arg("-c")
             // The shell takes the command line apart, as it does for CouchDB, and makes way for the server.
             .arg(format!("exec {command}"))
@@ -141,9 +143,8 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // With a group of its own it is killed together with what it started.
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
+            .process_group(0);
+        let mut child = starter::start(shell).map_err(failed)?;
         let (Some(stdin), Some(stdout), stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) else {
             return Err(failed(io::Error::other("no pipes")));
         };

@@ -29,6 +29,7 @@ mod python;
 mod reduce;
 mod settings;
 mod shared;
+mod starter;
 
 pub use language::QueryServer;
 pub use settings::{Log, ReduceLimit, Settings};

@@ -9,6 +9,7 @@ use settee_design::{MapSource, Shares};
 
 use crate::child::{Failure, Process};
 use crate::settings::{Log, Settings};
+use crate::starter;
 
 /// The longest time that somebody waits for others to end.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -65,6 +66,7 @@ pub(crate) struct Lease {
 
 impl Pool {
     pub(crate) fn new(language: Arc<str>, command: String, settings: Arc<Settings>, log: Log) -> Arc<Self> {
+        starter::get_ready();
         let shares = || Shares::new(settings.process_limit);
         let state = Mutex::new(State { idle: Vec::new(), calls: shares(), lists: shares() });
         Arc::new(Self { language, command, settings, log, state, freed: Condvar::new() })

@@ -105,7 +105,7 @@ pub(crate) fn platform(configuration: &Configuration) -> anyhow::Result<Platform
         bytes = request_memory_bytes,
         "memory for bodies and answers in flight: [chttpd] max_request_memory"
     );
-    Ok(Platform { hash_threads: processors.div_ceil(2), give_way, read_keys: keys::reader()?, request_memory_bytes })
+    Ok(Platform { processors, give_way, read_keys: keys::reader()?, request_memory_bytes })
 }
 
 fn views(

@@ -1,6 +1,7 @@
-//! From asynchronous callers to the synchronous core: the way to threads that may block ([`run`]), and threads for those who
-//! wait for clients ([`Threads`]).
+//! From asynchronous callers to the synchronous core: the way to threads that may block ([`run`]), threads for those who wait for
+//! clients ([`Threads`]), and both kinds for requests that have much to do ([`SlowLane`]).
 
+mod lane;
 mod pool;
 
 use std::fmt::Display;
@@ -11,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
+pub use lane::SlowLane;
 pub use pool::{GiveWay, Running, Threads, give_way};
 
 /// Work that waits for disks and other processes, never for clients, on this many threads: more than any machine has use for,
@@ -22,6 +24,9 @@ static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee
 tokio::task_local! {
     /// What is read for the request of this task.
     static TALLY: Arc<Tally>;
+
+    /// The threads of a task that has others than most.
+    static THREADS: Arc<Threads>;
 }
 
 /// Answers a request; what [`run`] and [`tallied`] read for it is counted in `tally`.
@@ -47,7 +52,12 @@ where
     T: Send + 'static,
     E: From<Error> + Send + 'static,
 {
-    SHORT_WORK.spawn(tallied(work)).end().await?
+    let work = tallied(work);
+    let running = match THREADS.try_with(Arc::clone) {
+        Ok(threads) => threads.spawn(work),
+        Err(_) => SHORT_WORK.spawn(work),
+    };
+    running.end().await?
 }
 
 /// Runs `work` on a thread that may block. Nobody waits for it.

@@ -184,8 +184,9 @@ fn database(options: &Options, buffers: &WriteBufferManager) -> rocksdb::Options
 
 fn keyspace(space: Keyspace, options: &Options, cache: &Cache) -> rocksdb::Options {
     match space {
-        Keyspace::Catalog => column(options, &table(cache, 4 * KIB)),
-        Keyspace::Documents | Keyspace::Local | Keyspace::IndexEntries => looked_up(options, cache),
+        Keyspace::Catalog => with_large_values(column(options, &table(cache, 4 * KIB)), options),
+        Keyspace::Documents => with_large_values(looked_up(options, cache), options),
+        Keyspace::Local | Keyspace::IndexEntries => looked_up(options, cache),
         Keyspace::Sequence => sequence(options, cache),
         Keyspace::IndexNodes => index_nodes(options, cache),
         Keyspace::Bodies => bodies(options, cache),
@@ -240,6 +241,13 @@ fn looked_up(options: &Options, cache: &Cache) -> rocksdb::Options {
     // The same for the memtable, which is otherwise searched through a long list for every new id.
     column.set_memtable_whole_key_filtering(true);
     column.set_memtable_prefix_bloom_ratio(0.02);
+    column
+}
+
+/// Keyspaces of the revisions of documents. Those of a document with thousands of conflicts stay outside of the block cache: a few
+/// of them would fill what thousands of others need.
+fn with_large_values(mut column: rocksdb::Options, options: &Options) -> rocksdb::Options {
+    blobs(&mut column, options, 32 * KIB);
     column
 }
 

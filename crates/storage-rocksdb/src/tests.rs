@@ -67,6 +67,36 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
     }
 }
 
+/// A few documents with thousands of conflicts would take the cache from all others.
+#[test]
+fn long_lists_of_revisions_are_read_past_the_cache() {
+    for (value_bytes, is_cached) in [(64 << 10, false), (4 << 10, true)] {
+        let directory = tempfile::tempdir().unwrap();
+        let engine = RocksEngine::open(directory.path(), &Options::default()).unwrap();
+        let mut random = Generator::new(1);
+        let keys: Vec<[u8; 8]> = (0..(8 * MIB / value_bytes as u64)).map(u64::to_be_bytes).collect();
+        for space in [Keyspace::Documents, Keyspace::Catalog] {
+            let mut batch = Batch::new();
+            for key in &keys {
+                batch.put(space, key, &random.bytes(value_bytes));
+            }
+            let shard = Shard(space as u64 + 1);
+            let outcome = engine.commit(shard, Version(0), CommitToken(1), batch, Durability::Buffered).unwrap();
+            assert_eq!(outcome, Outcome::Committed(Version(1)));
+        }
+        settle(&engine);
+        let before = statistic(&engine, "block_cache_bytes");
+        for space in [Keyspace::Documents, Keyspace::Catalog] {
+            let snapshot = engine.snapshot(Shard(space as u64 + 1)).unwrap();
+            for key in &keys {
+                assert_eq!(snapshot.get(space, key).unwrap().unwrap().len(), value_bytes);
+            }
+        }
+        let read = statistic(&engine, "block_cache_bytes") - before;
+        assert_eq!(read > 8 * MIB, is_cached, "{read} bytes for values of {value_bytes}");
+    }
+}
+
 /// Compactions of databases are judged by the size that is told afterwards.
 #[test]
 fn a_shard_is_smaller_once_it_was_reclaimed() {

@@ -169,29 +169,30 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::made_of(Arc::new(MemoryEngine::new()), Platform::default().read_keys)
+        Self::within(Platform::default())
     }
 
     /// A server on `engine`.
     pub(crate) fn on(engine: Arc<dyn Engine>) -> Self {
-        Self::made_of(engine, Platform::default().read_keys)
+        Self::called("node", engine)
     }
 
     /// A server on `engine` that is called so.
     pub(crate) fn called(name: &str, engine: Arc<dyn Engine>) -> Self {
-        Self::made(engine, Platform::default().read_keys, name)
+        Self::made(engine, Platform::default(), name)
     }
 
     /// A server that reads the keys of identity providers so.
     pub(crate) fn with_keys(read_keys: KeyReader) -> Self {
-        Self::made_of(Arc::new(MemoryEngine::new()), read_keys)
+        Self::within(Platform { read_keys, ..Platform::default() })
     }
 
-    fn made_of(engine: Arc<dyn Engine>, read_keys: KeyReader) -> Self {
-        Self::made(engine, read_keys, "node")
+    /// A server that has these threads and keys.
+    pub(crate) fn within(platform: Platform) -> Self {
+        Self::made(Arc::new(MemoryEngine::new()), platform, "node")
     }
 
-    fn made(engine: Arc<dyn Engine>, read_keys: KeyReader, name: &str) -> Self {
+    fn made(engine: Arc<dyn Engine>, platform: Platform, name: &str) -> Self {
         let (settings, now_ms) = (Arc::new(Values::default()), Arc::new(AtomicU64::new(1_700_000_000_000)));
         settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
         let clock = Arc::clone(&now_ms);
@@ -204,7 +205,7 @@ impl World {
             identity: crate::Identity { node: name.to_owned(), ..of_engine.identity },
             settings: Arc::clone(&settings) as Arc<dyn Settings>,
             clock_ms: Box::new(move || clock.load(Ordering::Relaxed)),
-            platform: Platform { read_keys, ..Platform::default() },
+            platform,
             ..of_engine
         };
         let authenticator = parts.authenticator.clone();

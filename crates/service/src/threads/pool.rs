@@ -4,7 +4,7 @@
 //! now and then would keep hundreds of them, each with a stack and a share of the allocator's memory.
 //!
 //! Work that turns out to be long gives way to short work ([`give_way`]). The system lets nobody take that back, so the thread
-//! ends with it.
+//! ends with it. Threads that are there for long work give way from the beginning, and stay.
 //!
 //! Threads are begun by another one, which does nothing else: whoever begins a thread waits for the lock of the address space,
 //! and may stand behind a thread that gives way and holds it. A few are begun at a time: most short work of a burst is done
@@ -47,10 +47,18 @@ thread_local! {
 /// long. Threads and processes that it starts from then on give way as well.
 pub fn give_way() {
     if let Some(threads) = GIVE_WAY.take()
-        && let Some(give_way) = &threads.give_way
+        && let Manner::WhenLong(give_way) = &threads.manner
     {
         give_way(threads.giving_way.fetch_add(1, Ordering::Relaxed));
     }
+}
+
+/// When threads give way.
+enum Manner {
+    Never,
+    /// When work says that it is long.
+    WhenLong(GiveWay),
+    Always(GiveWay),
 }
 
 /// The threads.
@@ -62,7 +70,7 @@ pub struct Running<T>(oneshot::Receiver<thread::Result<T>>);
 struct Shared {
     /// What the system calls each thread.
     name: &'static str,
-    give_way: Option<GiveWay>,
+    manner: Manner,
     /// How many threads have given way, and are not over.
     giving_way: AtomicUsize,
     most: usize,
@@ -94,18 +102,23 @@ impl Threads {
     /// Threads of this name that give way in this manner. How many there are is up to callers.
     #[must_use]
     pub fn that_give_way(name: &'static str, give_way: GiveWay) -> Self {
-        Self::new(name, usize::MAX, Some(give_way))
+        Self::new(name, usize::MAX, Manner::WhenLong(give_way))
+    }
+
+    /// So many threads at most, all of which give way in this manner whatever they do.
+    pub(super) fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay) -> Self {
+        Self::new(name, most, Manner::Always(give_way))
     }
 
     /// So many threads at most, none of which gives way. What is beyond them waits.
     pub(super) fn at_most(name: &'static str, most: usize) -> Self {
-        Self::new(name, most, None)
+        Self::new(name, most, Manner::Never)
     }
 
-    fn new(name: &'static str, most: usize, give_way: Option<GiveWay>) -> Self {
+    fn new(name: &'static str, most: usize, manner: Manner) -> Self {
         let (orders, ordered) = mpsc::channel();
         let shared =
-            Arc::new(Shared { name, give_way, giving_way: AtomicUsize::new(0), most, state: Mutex::default(), orders });
+            Arc::new(Shared { name, manner, giving_way: AtomicUsize::new(0), most, state: Mutex::default(), orders });
         let pool = Arc::downgrade(&shared);
         let starter = thread::Builder::new().name(format!("{name}-0"));
         starter.spawn(move || grow_on_order(&ordered, &pool)).expect("the system has threads when the server starts");
@@ -204,14 +217,21 @@ impl Shared {
 
     /// The life of a thread.
     fn work(self: &Arc<Self>) {
-        GIVE_WAY.set(Some(Arc::clone(self)));
+        if let Manner::Always(give_way) = &self.manner {
+            give_way(self.giving_way.fetch_add(1, Ordering::Relaxed));
+        } else {
+            GIVE_WAY.set(Some(Arc::clone(self)));
+        }
         let seat = Arc::new(Seat::default());
         while let Some(job) = self.next(&seat) {
             job();
-            if self.give_way.is_some() && GIVE_WAY.with_borrow(Option::is_none) {
+            if matches!(self.manner, Manner::WhenLong(_)) && GIVE_WAY.with_borrow(Option::is_none) {
                 self.giving_way.fetch_sub(1, Ordering::Relaxed);
                 return self.end();
             }
+        }
+        if matches!(self.manner, Manner::Always(_)) {
+            self.giving_way.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -343,6 +363,27 @@ mod tests {
         assert!(threads.0.state.lock().idle.is_empty());
         give_way();
         assert_eq!(gave_way.load(Ordering::Relaxed), 2, "a thread of others is left alone");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn threads_for_long_work_give_way_once_and_stay() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&told);
+        let count = move |others| {
+            counter.fetch_add(1 + 100 * others, Ordering::Relaxed);
+        };
+        let threads = Threads::that_always_give_way("test", 2, Arc::new(count));
+        let first = id(&threads).await;
+        settle(&threads, 1);
+        assert!(first == id(&threads).await && told.load(Ordering::Relaxed) == 1);
+        let (release, wait): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
+        let hanging: Vec<_> = wait.into_iter().map(|wait| threads.spawn(move || wait.recv().is_err())).collect();
+        all_at_work(&threads);
+        drop(release);
+        for running in hanging {
+            assert!(running.end().await.unwrap());
+        }
+        assert_eq!(told.load(Ordering::Relaxed), 102, "none and one other");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,0 +1,37 @@
+//! Requests with large bodies are served by threads that give way to all others, and by no others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+
+use crate::Platform;
+use crate::tests::node::{Ask, World};
+
+const LANE: &str = "settee-lane";
+const LANE_WORK: &str = "settee-large";
+
+/// A server, and the names of the threads that give way in it.
+fn world() -> (World, Arc<Mutex<BTreeSet<String>>>) {
+    let names = Arc::new(Mutex::new(BTreeSet::new()));
+    let noted = Arc::clone(&names);
+    let give_way = Arc::new(move |_| noted.lock().extend(thread::current().name().map(str::to_owned)));
+    let world = World::within(Platform { give_way, ..Platform::default() });
+    world.make_database("db");
+    (world, names)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_beyond_a_megabyte_go_to_the_lane() {
+    let (world, names) = world();
+    let of_lane = || names.lock().iter().any(|name| name == LANE || name == LANE_WORK);
+    let text = |bytes| format!("{{\"text\":\"{}\"}}", "x".repeat(bytes));
+    let told = world.ask(Ask::new("PUT /db/small").basic("admin", "pw").json(&text(1_000_000))).await;
+    assert!(told.status == 201 && !of_lane(), "{}", told.line());
+    let told = world.ask(Ask::new("PUT /db/large").basic("admin", "pw").json(&text(2_000_000))).await;
+    assert!(told.status == 201 && names.lock().contains(LANE) && names.lock().contains(LANE_WORK), "{}", told.line());
+    names.lock().clear();
+    let told = world.ask(Ask::new("GET /db/large").basic("admin", "pw")).await;
+    assert!(told.status == 200 && told.body.len() > 2_000_000 && !of_lane());
+}

@@ -1,0 +1,71 @@
+//! Starts processes from a thread that does nothing else: a process inherits the priority of the thread that starts it, and keeps it.
+//! Query servers outlive the requests that they are started for, which may have given way to all others.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::mpsc;
+
+use parking_lot::Mutex;
+
+static STARTER: Mutex<Option<mpsc::Sender<Order>>> = Mutex::new(None);
+
+struct Order {
+    command: Command,
+    reply: mpsc::Sender<io::Result<Child>>,
+}
+
+/// Begins the thread, if it is not there: whoever wants a process later may have a low priority already.
+pub(crate) fn get_ready() {
+    let mut starter = STARTER.lock();
+    if starter.is_none() {
+        // Without one now there is perhaps one when it is needed.
+        *starter = begin().ok();
+    }
+}
+
+/// Starts the process of `command`.
+pub(crate) fn start(command: Command) -> io::Result<Child> {
+    let gone = |_| io::Error::other("the thread that starts query servers is gone");
+    let (reply, answer) = mpsc::channel();
+    {
+        let mut starter = STARTER.lock();
+        let orders = match starter.as_ref() {
+            Some(orders) => orders,
+            None => starter.insert(begin()?),
+        };
+        orders.send(Order { command, reply }).map_err(|_| gone(mpsc::RecvError))?;
+    }
+    answer.recv().map_err(gone)?
+}
+
+fn begin() -> io::Result<mpsc::Sender<Order>> {
+    let (sender, orders) = mpsc::channel::<Order>();
+    let serve = move || {
+        for mut order in orders {
+            // Whoever has given up meanwhile closes the pipes of the process, which ends with them.
+            let _ = order.reply.send(order.command.spawn());
+        }
+    };
+    std::thread::Builder::new().name("query-spawner".to_owned()).spawn(serve)?;
+    Ok(sender)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn a_process_has_not_the_priority_of_who_wants_it() {
+        get_ready();
+        let nice = std::thread::spawn(|| {
+            rustix::process::setpriority_process(None, 10).unwrap();
+            let mut command = Command::new("nice");
+            command.stdout(Stdio::piped());
+            start(command).unwrap().wait_with_output().unwrap().stdout
+        });
+        assert_eq!(String::from_utf8(nice.join().unwrap()).unwrap().trim(), "0");
+    }
+}

@@ -1,0 +1,177 @@
+//! [`SlowLane`]: where requests are served that have much to do, such as those with large bodies.
+//!
+//! To take a body of megabytes apart, to pack and to hash it keeps a processor for some ten milliseconds. On the threads that serve
+//! everybody a few such bodies would let each short request wait as long. So the whole answer is made elsewhere, by threads that
+//! give way to all others. What others wait for is not: commits have their leader among the usual threads.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::task::JoinSet;
+
+use super::{GiveWay, TALLY, THREADS, Threads, counted, panicked};
+use crate::Error;
+
+/// Work of the lane that may block, on this many threads: beyond a few they share what the processors leave, and some wait for
+/// other processes.
+const THREADS_MAX: usize = 64;
+
+/// The lane. It has no threads before its first request.
+pub struct SlowLane {
+    runtime: OnceLock<Runtime>,
+    threads: OnceLock<Arc<Threads>>,
+    runtime_threads: usize,
+    give_way: GiveWay,
+}
+
+impl SlowLane {
+    /// A lane with so many threads beside those that may block. All give way in this manner.
+    #[must_use]
+    pub fn new(runtime_threads: usize, give_way: &GiveWay) -> Self {
+        let give_way = Arc::clone(give_way);
+        Self { runtime: OnceLock::new(), threads: OnceLock::new(), runtime_threads, give_way }
+    }
+
+    /// Answers a request here. What it reads counts for the request of the caller, and it ends when the caller gives up.
+    ///
+    /// # Errors
+    /// It panicked, or there are no threads.
+    pub async fn serve<F>(&self, answer: F) -> Result<F::Output, Error>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        // The clock of a test knows of its own runtime only. And whoever is here already need not come in again.
+        let is_test = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
+        if is_test || THREADS.try_with(|_| ()).is_ok() {
+            return Ok(answer.await);
+        }
+        let answer = THREADS.scope(Arc::clone(self.threads()), answer);
+        let mut tasks = JoinSet::new();
+        match TALLY.try_with(Arc::clone) {
+            Ok(tally) => tasks.spawn_on(counted(tally, answer), self.runtime()?),
+            Err(_) => tasks.spawn_on(answer, self.runtime()?),
+        };
+        let answered = tasks.join_next().await.expect("one was spawned");
+        answered.map_err(|error| panicked(&error))
+    }
+
+    fn threads(&self) -> &Arc<Threads> {
+        let begin = || Arc::new(Threads::that_always_give_way("settee-large", THREADS_MAX, Arc::clone(&self.give_way)));
+        self.threads.get_or_init(begin)
+    }
+
+    fn runtime(&self) -> Result<&Handle, Error> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime.handle());
+        }
+        let give_way = Arc::clone(&self.give_way);
+        let mut builder = Builder::new_multi_thread();
+        let builder = builder.worker_threads(self.runtime_threads).thread_name("settee-lane").enable_all();
+        let made = builder.on_thread_start(move || give_way(0)).build();
+        let made = made.map_err(|_| Error::Internal("the system has no more threads"))?;
+        if let Err(second) = self.runtime.set(made) {
+            // Somebody was faster.
+            second.shutdown_background();
+        }
+        self.runtime()
+    }
+}
+
+impl Drop for SlowLane {
+    /// Whoever drops it may be a task, which must not wait for threads.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+
+    use settee_database::Tally;
+
+    use super::*;
+    use crate::threads::{run, tallied};
+
+    /// The name of the thread that this is called on.
+    fn place() -> String {
+        thread::current().name().unwrap_or_default().to_owned()
+    }
+
+    async fn place_of_work() -> Result<String, Error> {
+        run(|| Ok(place())).await
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn all_of_an_answer_is_made_by_threads_that_give_way() {
+        let gave_way = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&gave_way);
+        let lane = Arc::new(SlowLane::new(
+            1,
+            &(Arc::new(move |_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }) as GiveWay),
+        ));
+        let inner = Arc::clone(&lane);
+        let answer = async move {
+            let twice = inner.serve(async { place() }).await;
+            (place(), place_of_work().await, twice)
+        };
+        let (task, work, twice) = lane.serve(answer).await.unwrap();
+        assert_eq!((task.as_str(), work.unwrap().as_str()), ("settee-lane", "settee-large"));
+        assert_eq!(twice.unwrap(), "settee-lane", "it is in the lane already");
+        assert_eq!(gave_way.load(Ordering::Relaxed), 2);
+        assert_eq!(place_of_work().await.unwrap(), "settee-short", "others are where they were");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_is_read_counts_for_the_request() {
+        let lane = SlowLane::new(1, &(Arc::new(|_| {}) as GiveWay));
+        let tally = Arc::new(Tally::default());
+        let mine = Arc::as_ptr(&tally) as usize;
+        let of_task = async { TALLY.with(|tally| Arc::as_ptr(tally) as usize) };
+        let found = counted(Arc::clone(&tally), lane.serve(of_task)).await.unwrap();
+        assert_eq!(found, mine);
+        let outside = lane.serve(async { TALLY.try_with(|_| ()).is_err() }).await.unwrap();
+        assert!(outside && tallied(|| true)());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_panic_is_an_error() {
+        let lane = SlowLane::new(1, &(Arc::new(|_| {}) as GiveWay));
+        assert!(lane.serve(async { panic!("on purpose") }).await.is_err());
+        assert_eq!(lane.serve(async { 7 }).await.unwrap(), 7);
+    }
+
+    /// Says when it is dropped.
+    struct Falling(mpsc::Sender<()>);
+
+    impl Drop for Falling {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn an_answer_that_nobody_waits_for_ends() {
+        let lane = SlowLane::new(1, &(Arc::new(|_| {}) as GiveWay));
+        let (sender, fallen) = mpsc::channel();
+        let (begun, beginning) = tokio::sync::oneshot::channel();
+        let hanging = lane.serve(async move {
+            let _falling = Falling(sender);
+            let _ = begun.send(());
+            std::future::pending::<()>().await;
+        });
+        tokio::select! {
+            _ = hanging => unreachable!("it hangs"),
+            begun = beginning => begun.unwrap(),
+        }
+        let wait = move || fallen.recv().map_err(|_| Error::Internal("it was not dropped"));
+        run(wait).await.unwrap();
+    }
+}
