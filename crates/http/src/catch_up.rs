@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::StatusCode;
 use parking_lot::Mutex;
-use settee_database::Engine;
+use settee_database::{Engine, StorageError};
 use settee_service::threads;
 use settee_settings::Settings;
 use tokio::sync::oneshot;
@@ -71,8 +70,8 @@ impl CatchUp {
         }
         match tokio::time::timeout(WAIT_MAX, done).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(unavailable("asking it failed")),
-            Err(_) => Err(unavailable("it does not answer in time")),
+            Ok(Err(_)) => Err(Error::no_store("asking it failed")),
+            Err(_) => Err(Error::no_store("it does not answer in time")),
         }
     }
 }
@@ -82,8 +81,9 @@ impl Shared {
     fn run(&self) {
         let _running = Running(self);
         while let Some(waiting) = self.next() {
-            let heard = self.engine.catch_up().map_err(|error| unavailable(&error.to_string()));
-            let followed = heard.and_then(|()| self.settings.follow().map_err(|error| unavailable(&error.to_string())));
+            let heard = self.engine.catch_up().map_err(|error| unavailable(&error));
+            let followed =
+                heard.and_then(|()| self.settings.follow().map_err(|error| Error::no_store(&error.to_string())));
             for request in waiting {
                 // Its client may have gone.
                 let _ = request.send(followed.clone());
@@ -110,7 +110,10 @@ impl Drop for Running<'_> {
     }
 }
 
-fn unavailable(why: &str) -> Error {
-    let reason = format!("the store cannot be reached: {why}");
-    Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+/// Whatever the reason is, it may be another one a moment later.
+fn unavailable(error: &StorageError) -> Error {
+    match error {
+        StorageError::Unreached(why) => Error::no_store(why),
+        error => Error::no_store(&error.to_string()),
+    }
 }

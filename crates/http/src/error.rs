@@ -125,6 +125,14 @@ impl Error {
         error
     }
 
+    /// 503: the server that keeps the data does not answer. Another node may reach it.
+    pub(crate) fn no_store(why: &str) -> Self {
+        let reason = format!("the store cannot be reached: {why}");
+        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
+        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
+        error
+    }
+
     /// 501: a part of CouchDB's interface that is not here.
     pub fn not_implemented(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)
@@ -151,6 +159,7 @@ impl From<StorageError> for Error {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", error.to_string())
             }
             StorageError::Corrupt(_) => Self::damaged(error.to_string()),
+            StorageError::Unreached(why) => Self::no_store(&why),
             StorageError::Io(_) | StorageError::Interrupted(_) | StorageError::Poisoned(_) | StorageError::Dropped => {
                 Self::internal(error.to_string())
             }

@@ -45,7 +45,8 @@ impl Failure {
     /// For who does not try again.
     pub(crate) fn into_error(self) -> StorageError {
         match self {
-            Self::Lost(text) | Self::Again(text) => StorageError::Io(text),
+            Self::Lost(text) => StorageError::Unreached(text),
+            Self::Again(text) => StorageError::Io(text),
             Self::Conflict => StorageError::Io("a commit was overtaken".to_owned()),
             Self::Refused(error) => error,
         }

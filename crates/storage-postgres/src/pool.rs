@@ -217,7 +217,7 @@ impl Pool {
         if begun.elapsed() < PATIENCE && !is_final {
             return Ok(());
         }
-        let error = StorageError::Io(format!("PostgreSQL cannot be reached: {error}"));
+        let error = StorageError::Unreached(format!("PostgreSQL: {error}"));
         *fault = Some(error.clone());
         Err(error)
     }

@@ -44,7 +44,8 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
         StorageError::Io(text) => text.contains("No such file") && !named(text).is_empty(),
-        StorageError::Interrupted(_)
+        StorageError::Unreached(_)
+        | StorageError::Interrupted(_)
         | StorageError::Poisoned(_)
         | StorageError::Full(_)
         | StorageError::Dropped

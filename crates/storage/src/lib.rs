@@ -176,6 +176,9 @@ pub enum StorageError {
     /// The disk or the network below the engine failed.
     #[error("storage failed: {0}")]
     Io(String),
+    /// The server that keeps the data does not answer. The same may work a moment later, or elsewhere; a write may have happened.
+    #[error("the store cannot be reached: {0}")]
+    Unreached(String),
     /// The stored bytes are not what the engine wrote.
     #[error("storage is corrupt: {0}")]
     Corrupt(String),

@@ -14,12 +14,13 @@ fn line(text: &mut String, what: &str, error: impl Into<Error>) {
     writeln!(text, "{what}\n    {}", show(&error.into())).expect("a String takes everything");
 }
 
-fn storage_errors() -> [(&'static str, StorageError); 4] {
+fn storage_errors() -> [(&'static str, StorageError); 5] {
     [
         ("Io", StorageError::Io("EIO".to_owned())),
         ("Corrupt", StorageError::Corrupt("a block".to_owned())),
         ("Poisoned", StorageError::Poisoned("EIO".to_owned())),
         ("Full", StorageError::Full("ENOSPC".to_owned())),
+        ("Unreached", StorageError::Unreached("no answer".to_owned())),
     ]
 }
 
