@@ -291,10 +291,10 @@ impl Nodes {
     async fn sweep(&self) -> Result<()> {
         self.writers
             .repeatedly(async |link| {
-                for which in [OfNodes::SweepNodes, OfNodes::SweepClaims] {
-                    link.client.batch_execute(which.text()).await?;
-                }
-                Ok(())
+                // Nobody needs a standby for that.
+                let [nodes, claims] = [OfNodes::SweepNodes, OfNodes::SweepClaims].map(OfNodes::text);
+                let statements = format!("BEGIN; SET LOCAL synchronous_commit TO off; {nodes}; {claims}; COMMIT");
+                Ok(link.client.batch_execute(&statements).await?)
             })
             .await
     }
@@ -344,7 +344,8 @@ pub(crate) async fn keep(nodes: Weak<Nodes>) {
         // A connection that was lost is replaced at once. Whoever has a claim finds that it is lost after an error; and what is over can be removed later.
         let is_heard = nodes.beat().await.is_ok() || nodes.beat().await.is_ok();
         if is_heard && beats % SWEEP == 1 {
-            let _ = nodes.sweep().await;
+            // Heartbeats wait for nothing else.
+            tokio::spawn(async move { nodes.sweep().await });
         }
     }
 }

@@ -193,3 +193,31 @@ fn a_slow_server_is_waited_for() {
     assert_eq!(made(), before, "all connections are the same");
     until("heartbeats are answered", || engine.members().holds(&claim));
 }
+
+/// What is long over may be locked by somebody, and heartbeats go on.
+#[test]
+fn heartbeats_wait_for_nothing_else() {
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let schema = url.rsplit('=').next().unwrap();
+    let near = open(&url);
+    server.run(&format!(
+        "INSERT INTO {schema}.claims (key, node, epoch, since) VALUES ('old', '', 1, now() - interval '2 hours')"
+    ));
+    let locking =
+        format!("BEGIN; SELECT FROM {schema}.claims WHERE key = 'old' FOR UPDATE; SELECT pg_sleep(3); COMMIT");
+    let locked = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%{schema}.claims%' AND wait_event = 'PgSleep'"
+    );
+    thread::scope(|scope| {
+        let locking = scope.spawn(|| server.try_run(&locking).unwrap());
+        until("it is locked", || server.run(&locked) == "1");
+        // It sweeps after its second heartbeat.
+        let far = open(&url);
+        let claim = far.members().claim("work").unwrap().unwrap();
+        while !locking.is_finished() {
+            assert!(far.members().holds(&claim));
+            assert_eq!(near.members().claim("work").unwrap(), None);
+        }
+    });
+}
