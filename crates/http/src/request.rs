@@ -111,7 +111,7 @@ impl Request {
             // This process sends no large ones to itself.
             Some(Unread::Streamed(_)) | None => SizeHint::with_exact(0),
         };
-        may_be_large(size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
+        may_be_large(self.takes, size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
     }
 
     /// The way of an answer that may be long.
@@ -159,8 +159,9 @@ impl Request {
 }
 
 /// Whether a body of so many bytes, if that is known, may be a large one. What is packed can be a thousand times as large.
-fn may_be_large(bytes: Option<u64>, is_packed: bool) -> bool {
-    bytes.is_none_or(|bytes| bytes > LARGE_BODY_BYTES || (is_packed && bytes > 0))
+fn may_be_large(takes: Takes, bytes: Option<u64>, is_packed: bool) -> bool {
+    takes.most_bytes() as u64 > LARGE_BODY_BYTES
+        && bytes.is_none_or(|bytes| bytes > LARGE_BODY_BYTES || (is_packed && bytes > 0))
 }
 
 /// The address of `path` as a client that sent these headers would write it.
@@ -174,16 +175,23 @@ mod tests {
 
     #[test]
     fn bodies_that_may_be_large() {
-        for (bytes, is_packed, expected) in [
-            (Some(0), false, false),
-            (Some(0), true, false),
-            (Some(1), false, false),
-            (Some(1), true, true),
-            (Some(LARGE_BODY_BYTES), false, false),
-            (Some(LARGE_BODY_BYTES + 1), false, true),
-            (None, false, true),
+        use Takes::{Documents, Lists, Options};
+        for (takes, bytes, is_packed, expected) in [
+            (Documents, Some(0), false, false),
+            (Documents, Some(0), true, false),
+            (Documents, Some(1), false, false),
+            (Documents, Some(1), true, true),
+            (Documents, Some(LARGE_BODY_BYTES), false, false),
+            (Documents, Some(LARGE_BODY_BYTES + 1), false, true),
+            (Documents, None, false, true),
+            (Lists, None, false, true),
+            // What these begin may last for long, and they are refused before they are large.
+            (Options, None, false, false),
+            (Options, Some(1), true, false),
+            (Options, Some(LARGE_BODY_BYTES + 1), false, false),
         ] {
-            assert_eq!(may_be_large(bytes, is_packed), expected, "{bytes:?}, packed: {is_packed}");
+            let found = may_be_large(takes, bytes, is_packed);
+            assert_eq!(found, expected, "{:?} of {} bytes, packed: {is_packed}", bytes, takes.most_bytes());
         }
     }
 }

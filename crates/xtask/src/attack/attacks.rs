@@ -23,7 +23,8 @@ pub(super) const ALL: &[Attack] = &[
     attack("closed-windows", 1, large_documents, closed_windows),
     attack("non-readers", 1, large_documents, non_readers),
     attack("refused-bodies", 8, nothing, refused_bodies),
-    attack("pool-of-writers", POOL, nothing, pool_of_writers),
+    // Their valid writes are as good as those of the other client, who stands in line with them.
+    Attack { slower_max: 20.0, ..attack("pool-of-writers", POOL, nothing, pool_of_writers) },
     attack("huge-emits", 4, huge_emits, query_view),
     attack("slow-compilation", 4, nothing, slow_compilation),
     attack("hanging-functions", 60, hanging_functions, query_view),
@@ -41,6 +42,8 @@ pub(super) struct Attack {
     threads: usize,
     /// How the server is configured, `section/key=value`.
     pub(super) settings: &'static [&'static str],
+    /// How many times as long as without it the other client may wait.
+    pub(super) slower_max: f64,
     /// Makes what it uses.
     prepare: fn(&Target) -> Result<()>,
     /// Is called again and again until it is enough.
@@ -48,7 +51,7 @@ pub(super) struct Attack {
 }
 
 const fn attack(name: &'static str, threads: usize, prepare: fn(&Target) -> Result<()>, act: fn(&Target)) -> Attack {
-    Attack { name, threads, settings: &[], prepare, act }
+    Attack { name, threads, settings: &[], slower_max: 10.0, prepare, act }
 }
 
 fn nothing(_: &Target) -> Result<()> {

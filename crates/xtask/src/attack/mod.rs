@@ -25,9 +25,6 @@ use probe::{Figures, Probe};
 /// What the server and its workers may have.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// How much longer than without an attack the other client may wait.
-const SLOWER_MAX: f64 = 10.0;
-
 /// Less than this counts as this: a client that hardly waits at all does not notice ten times as much.
 const P99_MIN: Duration = Duration::from_millis(1);
 
@@ -152,7 +149,7 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
     let ended = server.has_ended()?;
     let (speed, memory) = ([quick, again], [before, peak, left]);
     let mut report = Report { quiet, attacked, after, speed, memory, complaints: target.complaints() };
-    report.judge(form, ended);
+    report.judge(form, attack.slower_max, ended);
     if !ended {
         let _ = server.stop();
     }
@@ -165,7 +162,7 @@ impl Report {
         self.attacked.p99.as_secs_f64() / self.quiet.p99.max(P99_MIN).as_secs_f64()
     }
 
-    fn judge(&mut self, form: Form, ended: bool) {
+    fn judge(&mut self, form: Form, slower_max: f64, ended: bool) {
         let [before, _, left] = self.memory;
         let [quick, again] = self.speed;
         let ratio = self.ratio();
@@ -179,7 +176,7 @@ impl Report {
         complain(self.attacked.failed + self.after.failed > 0, "requests of the other client failed");
         if form == Form::Long {
             complain(left > (before * MEMORY_MAX).max(MEMORY_MIN), "memory was not given back");
-            complain(ratio > SLOWER_MAX, "the other client waited");
+            complain(ratio > slower_max, "the other client waited");
             complain(again < quick * SPEED_MIN, "it is slow also afterwards");
         }
     }
