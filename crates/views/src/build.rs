@@ -97,8 +97,11 @@ impl Core {
             }
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             result = self.build(&build, update_seq);
-            let begins_anew =
-                matches!(result, Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_))));
+            // What another process has given another shard cannot be used, as is found at the beginning.
+            let begins_anew = matches!(
+                result,
+                Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_) | StorageError::Dropped))
+            );
             if !begins_anew {
                 break;
             }

@@ -10,13 +10,15 @@ use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, L
 use settee_design::{DesignDocument, Language, Swap};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
-use settee_storage::Engine;
+use settee_storage::{Engine, Shard};
 use settee_storage_testing::Store;
 
 use super::{Rows, ddoc, settings};
 use crate::Views;
 use crate::control::BuildStatus;
 use crate::error::{Result, ViewError};
+use crate::host::{CatalogHost, IndexHost as _};
+use crate::index::Signature;
 use crate::pace::Urgency;
 use crate::query::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery};
 use crate::testing::CountedRules;
@@ -82,6 +84,22 @@ impl Process {
 
     fn waits(&self) -> bool {
         self.views.core().claims.waits()
+    }
+
+    /// The one index that it has: its signature, its shard, and the number that its next node gets.
+    fn index(&self) -> (Signature, Shard, u64) {
+        let indexes = self.views.core().indexes_of(self.database().shard());
+        let handles = indexes.handles.lock();
+        let (signature, handle) = handles.iter().next().unwrap();
+        (*signature, handle.store().shard(), handle.meta().unwrap().next_node)
+    }
+
+    /// Gives its index another shard, as a build does that cannot use what is in this one.
+    fn replace(&self) {
+        let (signature, shard, _) = self.index();
+        let host = CatalogHost { catalog: &self.catalog, database: &self.database() };
+        host.replace_index(signature, shard).unwrap();
+        assert_ne!(host.find_index(signature).unwrap(), Some(shard));
     }
 
     /// Is taken for dead.
@@ -191,6 +209,83 @@ fn who_waits_takes_the_place_of_a_process_that_dies() {
         write(writes, documents..documents + 300, "3");
         let expected = (documents + 300, (documents + 300).to_string());
         assert_eq!((reads.count(&design()), writes.count(&design())), (expected.clone(), expected), "{round}");
+    }
+}
+
+/// It goes on under a claim of its own.
+#[test]
+fn who_was_taken_for_dead_claims_again() {
+    let [one, _] = processes(3000);
+    let (is_held, go_on) = one.hold();
+    let lost = thread::scope(|scope| {
+        // Dropped when this fails, so that the build ends.
+        let tell = go_on;
+        let late = scope.spawn(|| one.count(&design()));
+        is_held.recv().unwrap();
+        let members = one.catalog.engine().members();
+        let lost = members.claim(&format!("index/{}", one.index().1.0)).unwrap().unwrap();
+        one.leave();
+        one.come_back();
+        tell.send(()).unwrap();
+        assert_eq!(late.join().unwrap(), (3000, "3000".to_owned()));
+        lost
+    });
+    // The least number of the next claim.
+    assert!(one.index().2 >> 24 >= lost.epoch, "{} of {lost:?}", one.index().2);
+}
+
+/// What somebody has read who was too late is never met again under a number of somebody else.
+#[test]
+fn each_claim_has_numbers_of_its_own() {
+    let processes = processes(100);
+    let mut before = None;
+    for round in 1..7 {
+        let process = &processes[round % 2];
+        write(process, round * 1000..round * 1000 + 50, "6");
+        assert_eq!(process.count(&design()).0, 100 + 50 * round);
+        // Sixteen millions of a claim.
+        let claim = Some(process.index().2 >> 24);
+        assert!(claim > before, "{claim:?} after {before:?}");
+        before = claim;
+    }
+}
+
+/// Who builds an index may find that it has to begin anew, in another shard.
+#[test]
+fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
+    let [one, other] = processes(500);
+    let whole = (500, "500".to_owned());
+    let (is_held, go_on) = one.hold();
+    thread::scope(|scope| {
+        let tell = go_on;
+        let builds = scope.spawn(|| one.count(&design()));
+        is_held.recv().unwrap();
+        let waits = scope.spawn(|| other.count(&design()));
+        until(|| other.waits());
+        one.replace();
+        assert_eq!(waits.join().unwrap(), whole);
+        tell.send(()).unwrap();
+        assert_eq!(builds.join().unwrap(), whole);
+    });
+    assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole));
+}
+
+/// The same while nobody builds it: each way to an index finds its new shard.
+#[test]
+fn an_index_whose_shard_is_another_one_is_found() {
+    let as_it_is = ViewQuery { update: Update::False, reduce: Reduce::Off, ..ViewQuery::default() };
+    for way in 0..4 {
+        let [one, other] = processes(50);
+        let whole = (50, "50".to_owned());
+        assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole.clone()), "{way}");
+        one.replace();
+        match way {
+            0 => assert_eq!(other.ask(&design(), &as_it_is).unwrap().map.len(), 0),
+            1 => assert_eq!(other.status(&design()), BuildStatus::Lagging),
+            2 => assert_eq!(other.views.info(&other.database(), &design()).unwrap().update_seq, 0),
+            _ => other.views.update(&other.database(), &design(), Urgency::Background).unwrap(),
+        }
+        assert_eq!((other.count(&design()), one.count(&design())), (whole.clone(), whole), "{way}");
     }
 }
 
