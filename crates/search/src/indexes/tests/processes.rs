@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 
+use settee_storage::{Direction, Expect, KeyRange, Keyspace, Shard};
 use settee_storage_testing::Store;
 use settee_views::{BuildStatus, Urgency, ViewError};
 
@@ -19,8 +20,9 @@ fn worlds(documents: usize) -> [World; 2] {
 }
 
 fn write_some(database: &Arc<Database>, numbers: std::ops::Range<usize>) {
-    for number in numbers {
-        write(database, &format!(r#"{{"_id":"{number:05}","t":"fox {number}","n":{number}}}"#));
+    let text = |number| format!(r#"{{"_id":"{number:05}","t":"fox {number}","n":{number}}}"#);
+    for work in DocUpdate::into_works(numbers.map(|number| update(&text(number), EditMode::Interactive)).collect()) {
+        database.update(work).unwrap();
     }
 }
 
@@ -102,6 +104,39 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
         let found = other.searches.open(&there, &design("f"), SearchKind::Nouveau, "i", Freshness::Any).unwrap();
         assert_eq!(found.search(&Request::new(Query::All)).unwrap().total_hits, 20);
         assert_eq!(other.searches.cleanup(&there, &[], 0).unwrap(), 1);
+    }
+}
+
+/// The one index that a process has.
+fn shard(world: &World) -> Shard {
+    let indexes = world.searches.databases.of(database(world).shard());
+    let handles = indexes.handles.lock();
+    handles.values().next().unwrap().store().shard()
+}
+
+/// The greatest number of a file in it.
+fn last_file(world: &World) -> u64 {
+    let snapshot = world.catalog.engine().snapshot(shard(world)).unwrap();
+    let range = KeyRange::default();
+    let mut pieces = snapshot.scan(Keyspace::IndexNodes, range, Direction::Backward, Expect::Few).unwrap();
+    let (key, _) = pieces.next().unwrap().unwrap();
+    crate::store::keys::file_of(key).unwrap()
+}
+
+/// What somebody has read who was too late is never met again under a number of somebody else.
+#[test]
+fn each_claim_has_numbers_of_its_own() {
+    let worlds = worlds(20);
+    let mut before = None;
+    for round in 1..7_u64 {
+        let world = &worlds[round as usize % 2];
+        let first = round as usize * 100;
+        write_some(&database(world), first..first + 5);
+        assert_eq!(count(world), 20 + 5 * round);
+        // Sixteen millions of a claim.
+        let claim = Some(last_file(world) >> 24);
+        assert!(claim > before, "{claim:?} after {before:?}");
+        before = claim;
     }
 }
 
