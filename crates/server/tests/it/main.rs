@@ -26,6 +26,9 @@ mod postgres;
 mod power;
 mod protocol;
 mod proxies;
+#[path = "../../../storage-postgres/tests/it/proxy.rs"]
+#[expect(dead_code, reason = "tests that include it use more of it")]
+mod proxy;
 mod query_servers;
 mod replication;
 #[path = "../../../storage-postgres/tests/it/scratch.rs"]
@@ -34,6 +37,7 @@ mod scratch;
 mod search;
 mod server;
 mod setup;
+mod silence;
 mod start;
 mod stop;
 mod transfer;

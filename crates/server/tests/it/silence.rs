@@ -1,0 +1,78 @@
+//! Two servers on one PostgreSQL, of which one hears nothing of it any more.
+
+use std::time::{Duration, Instant};
+
+use crate::cluster::{ADMIN, node};
+use crate::proxy::Proxy;
+use crate::scratch::Scratch;
+use crate::server::{Directory, Server};
+use crate::{Client, Reply, save, wait_for};
+
+/// Nobody waits longer because of it.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// An answer within the limit.
+fn ask(client: &mut Client, method: &str, path: &str) -> Reply {
+    let begun = Instant::now();
+    let reply = client.request(method, path, &[], b"{}").unwrap();
+    println!("{method} {path}: {} after {:?}", reply.status, begun.elapsed());
+    assert!(begun.elapsed() < LIMIT, "{method} {path}: {:?}", begun.elapsed());
+    reply
+}
+
+#[test]
+fn a_server_without_a_way_to_its_store_says_so_and_keeps_nobody_waiting() {
+    let Some(postgres) = Scratch::start("") else { return };
+    let proxy = Proxy::start(postgres.socket());
+    let (url, directories) = (postgres.url(), [Directory::new(), Directory::new()]);
+    let schema = url.rsplit('=').next().unwrap();
+    let far = format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port);
+    let [far, near] = [(&far, "far@here", 0), (&url, "near@here", 1)].map(|(url, name, number): (_, _, usize)| {
+        Server::start_as(&directories[number], &mut node(&directories[number], url, name))
+    });
+    let client = |server: &Server| server.client().with(ADMIN);
+    let (mut far_client, mut near_client) = (client(&far), client(&near));
+    far_client.put("/db", "").expect(201);
+    for number in 0..20 {
+        save(&mut far_client, &format!("/db/{number}"), "{}");
+    }
+    let map = r#"{"views":{"all":{"map":"function (doc) { emit(doc._id, 1); }"}}}"#;
+    save(&mut far_client, "/db/_design/d", map);
+    let requests = [
+        ("GET", "/db/7"),
+        ("PUT", "/db/new"),
+        ("GET", "/db/_all_docs"),
+        ("GET", "/db/_design/d/_view/all"),
+        ("GET", "/db/_changes"),
+        ("GET", "/_all_dbs"),
+    ];
+    for silence in 0..2 {
+        far_client.get("/db/7").expect(200);
+        proxy.stall(true);
+        proxy.keep_answers(true);
+        // All at once, and then those who come when it is known.
+        for _ in 0..2 {
+            std::thread::scope(|scope| {
+                for (method, path) in requests {
+                    let mut far = client(&far);
+                    scope.spawn(move || {
+                        let reply = ask(&mut far, method, path);
+                        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{}", reply.text());
+                    });
+                }
+                ask(&mut near_client, "GET", "/db/_design/d/_view/all").expect(200);
+                ask(&mut near_client, "PUT", &format!("/db/near{silence}"));
+                ask(&mut near_client, "GET", "/db/7").expect(200);
+            });
+        }
+        assert_ne!(far_client.get("/_up").status, 200);
+        proxy.stall(false);
+        proxy.keep_answers(false);
+        wait_for("it to hear again", || (far_client.get("/db/7").status == 200).then_some(()));
+    }
+    // It was made once, or is now.
+    let status = far_client.put("/db/new", "{}").status;
+    assert!([201, 409].contains(&status), "{status}");
+    let revs = near_client.get("/db/new?revs_info=true").expect(200).text();
+    assert_eq!(revs.matches("\"rev\":\"1-").count(), 1, "{revs}");
+}
