@@ -20,12 +20,18 @@ pub(crate) struct LateEngine {
     listeners: Mutex<Vec<CommitListener>>,
     trips: AtomicU64,
     is_cut: AtomicBool,
-    /// Whether reads wait.
-    is_held: Mutex<bool>,
-    let_go: Condvar,
+    reads: Gate,
+    catching_up: Gate,
 }
 
-/// The time for which a read waits that nobody lets go.
+/// What waits while it is closed.
+#[derive(Default)]
+struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+/// The time for which something waits that nobody lets go.
 const HELD_MAX: Duration = Duration::from_secs(20);
 
 impl LateEngine {
@@ -41,8 +47,8 @@ impl LateEngine {
             listeners: Mutex::default(),
             trips: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
-            is_held: Mutex::new(false),
-            let_go: Condvar::new(),
+            reads: Gate::default(),
+            catching_up: Gate::default(),
         })
     }
 
@@ -58,18 +64,31 @@ impl LateEngine {
 
     /// Reads wait from now on, or go on. One that nobody lets go fails after a while.
     pub(crate) fn hold(&self, is_held: bool) {
-        *self.is_held.lock() = is_held;
-        self.let_go.notify_all();
+        self.reads.close(is_held);
+    }
+
+    /// The same for catching up.
+    pub(crate) fn hold_trips(&self, is_held: bool) {
+        self.catching_up.close(is_held);
+    }
+}
+
+impl Gate {
+    fn close(&self, is_closed: bool) {
+        *self.is_closed.lock() = is_closed;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) -> Result<()> {
+        let mut is_closed = self.is_closed.lock();
+        let wait = self.opened.wait_while_for(&mut is_closed, |is_closed| *is_closed, HELD_MAX);
+        if wait.timed_out() { Err(StorageError::Io("nobody let it go".to_owned())) } else { Ok(()) }
     }
 }
 
 impl Engine for LateEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
-        let mut is_held = self.is_held.lock();
-        if self.let_go.wait_while_for(&mut is_held, |is_held| *is_held, HELD_MAX).timed_out() {
-            return Err(StorageError::Io("nobody let it go".to_owned()));
-        }
-        drop(is_held);
+        self.reads.pass()?;
         self.store.snapshot(shard)
     }
 
@@ -106,6 +125,7 @@ impl Engine for LateEngine {
 
     fn catch_up(&self) -> Result<()> {
         self.trips.fetch_add(1, Ordering::Relaxed);
+        self.catching_up.pass()?;
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(StorageError::Io("cut".to_owned()));
         }
