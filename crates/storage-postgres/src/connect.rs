@@ -41,6 +41,17 @@ const ALONE: Duration = Duration::from_millis(400);
 /// The same for one that has been silent before.
 const ALONE_SILENT: Duration = Duration::from_millis(100);
 
+/// What [`Connector::look_around`] finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// Another host is the server now.
+    Elsewhere,
+    /// It works on what it was asked.
+    Busy,
+    /// It knows of no question. The connection is lost, or it has not come to read it.
+    Unasked,
+}
+
 /// A connection.
 pub(crate) struct Link {
     pub(crate) client: Client,
@@ -179,24 +190,20 @@ impl Connector {
     }
 
     /// Looks for the server anew, because it does not answer over the connection with this name. If it is another host now, all that wait for the one
-    /// before get an error, and try again there: nothing else tells them soon that a machine is gone without a word. So they do if it is
-    /// the same one and knows of nothing that it was asked: connections are lost then. Returns where it is merely slow.
-    pub(crate) async fn look_around(&self, name: &str) -> Result<(), Unreached> {
+    /// before get an error, and try again there: nothing else tells them soon that a machine is gone without a word.
+    pub(crate) async fn look_around(&self, name: &str) -> Result<Sight, Unreached> {
         let before = self.host.load(Ordering::Relaxed);
         let Connected { client, host, .. } = self.connect_to_any(ALONE_SILENT).await?;
         if host != before {
             self.keep_to(host);
-            return Ok(());
+            return Ok(Sight::Elsewhere);
         }
         let busy = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND state = 'active')";
-        if !client.query_one(busy, &[&name]).await?.try_get(0)? {
-            self.end_all();
-        }
-        Ok(())
+        Ok(if client.query_one(busy, &[&name]).await?.try_get(0)? { Sight::Busy } else { Sight::Unasked })
     }
 
     /// Ends all connections; what waits for them gets an error.
-    fn end_all(&self) {
+    pub(crate) fn end_all(&self) {
         self.made.lock().drain(..).for_each(|(_, task)| task.abort());
     }
 

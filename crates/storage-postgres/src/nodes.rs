@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
 use crate::block::block_on;
-use crate::connect::Link;
+use crate::connect::{Link, Sight};
 use crate::error::Failure;
 use crate::nodes_sql::OfNodes;
 use crate::pool::{Leased, Pool};
@@ -41,7 +41,10 @@ const SILENCE: Duration = Duration::from_millis(400);
 /// than two seconds.
 const LOOK: Duration = Duration::from_millis(700);
 
-/// The same once there is silence.
+/// A server whose processors are taken may need so long to read what it was asked.
+const TO_READ: Duration = Duration::from_millis(120);
+
+/// The same as [`LOOK`] once there is silence.
 const LISTEN: Duration = Duration::from_secs(1);
 
 /// The connection of a heartbeat that takes so long is taken for lost: the next one goes to whoever is the server then.
@@ -122,7 +125,10 @@ impl Nodes {
     pub(crate) async fn begin(id: NodeId, beats: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
         let (turn, state) = (tokio::sync::Mutex::new(()), Mutex::default());
         let nodes = Self { id, beats, writers, turn, state };
-        nodes.beat().await?;
+        // Where processors are taken, a first connection may take so long that it is given up.
+        if nodes.beat().await.is_err() {
+            nodes.beat().await?;
+        }
         Ok(Arc::new(nodes))
     }
 
@@ -181,8 +187,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Looks for the server when there is no answer for a while. If it is another one, or knows of no question, the connection ends. If there is
-    /// none, everything is given up.
+    /// Looks for the server when there is no answer for a while. If it is another one, or knows of no question and does not come to know of it,
+    /// connections end: those who wait for them try again. If there is none, everything is given up.
     async fn watched(&self, answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
         let mut answer = std::pin::pin!(answer);
         if let Ok(answer) = tokio::time::timeout(SILENCE, &mut answer).await {
@@ -192,9 +198,17 @@ impl Nodes {
         let connector = self.beats.connector();
         let name = name_of(self.id);
         let looking = async {
-            // An error is an answer.
-            if tokio::time::timeout(LOOK, connector.look_around(&name)).await.is_err() {
-                connector.fall_silent();
+            let look = || tokio::time::timeout(LOOK, connector.look_around(&name));
+            let mut sight = look().await;
+            if matches!(sight, Ok(Ok(Sight::Unasked))) {
+                tokio::time::sleep(TO_READ).await;
+                sight = look().await;
+            }
+            match sight {
+                Err(_) => connector.fall_silent(),
+                Ok(Ok(Sight::Unasked)) => connector.end_all(),
+                // An error is an answer.
+                Ok(Ok(Sight::Elsewhere | Sight::Busy) | Err(_)) => {}
             }
             self.state.lock().is_in_doubt = false;
             std::future::pending().await
