@@ -23,9 +23,9 @@ use crate::params::Query;
 use crate::path::Captures;
 use crate::router::{Router, Takes};
 
-/// Requests with more are served where they do not keep others waiting. Replicators and clients send batches of about a megabyte
+/// Requests with larger bodies are served in the slow lane, where they do not keep others waiting. Replicators and clients send batches of about a megabyte
 /// at most.
-const LARGE_BODY_BYTES: u64 = 1 << 20;
+const LANE_BYTES: u64 = 1 << 20;
 
 /// The body of a request while nobody has read it.
 pub(crate) enum Unread {
@@ -160,8 +160,7 @@ impl Request {
 
 /// Whether a body of so many bytes, if that is known, may be a large one. What is packed can be a thousand times as large.
 fn may_be_large(takes: Takes, bytes: Option<u64>, is_packed: bool) -> bool {
-    takes.most_bytes() as u64 > LARGE_BODY_BYTES
-        && bytes.is_none_or(|bytes| bytes > LARGE_BODY_BYTES || (is_packed && bytes > 0))
+    takes.most_bytes() as u64 > LANE_BYTES && bytes.is_none_or(|bytes| bytes > LANE_BYTES || (is_packed && bytes > 0))
 }
 
 /// The address of `path` as a client that sent these headers would write it.
@@ -181,14 +180,14 @@ mod tests {
             (Documents, Some(0), true, false),
             (Documents, Some(1), false, false),
             (Documents, Some(1), true, true),
-            (Documents, Some(LARGE_BODY_BYTES), false, false),
-            (Documents, Some(LARGE_BODY_BYTES + 1), false, true),
+            (Documents, Some(LANE_BYTES), false, false),
+            (Documents, Some(LANE_BYTES + 1), false, true),
             (Documents, None, false, true),
             (Lists, None, false, true),
             // What these begin may last for long, and they are refused before they are large.
             (Options, None, false, false),
             (Options, Some(1), true, false),
-            (Options, Some(LARGE_BODY_BYTES + 1), false, false),
+            (Options, Some(LANE_BYTES + 1), false, false),
         ] {
             let found = may_be_large(takes, bytes, is_packed);
             assert_eq!(found, expected, "{:?} of {} bytes, packed: {is_packed}", bytes, takes.most_bytes());
