@@ -59,6 +59,7 @@ impl Attempt {
             Ok(Outcome::Committed(_)) => return Ok(true),
             Ok(Outcome::Conflict(_)) => {}
             Ok(Outcome::Unknown) => self.doubt = Some(expected),
+            Err(error @ StorageError::Present(_)) => return Err(error.into()),
             Err(error) => {
                 // The log may have it all the same, which counts if there is another try.
                 self.doubt = Some(expected);
@@ -66,6 +67,11 @@ impl Attempt {
             }
         }
         Ok(false)
+    }
+
+    /// Whether a try was made whose outcome is not known.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
     }
 
     /// Whether to go on after an error of [`Self::commit`] as if its outcome were not known. What makes room on a full disk may

@@ -19,9 +19,15 @@ const PIECES_TOGETHER: usize = 16;
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("document record");
 
-/// Puts `record`, which may be written over, under `id`. Its first `head_bytes` are read alone. `before` is how many further
-/// pieces there were.
-pub(crate) fn put(batch: &mut Batch, id: &[u8], record: &mut Vec<u8>, head_bytes: usize, before: usize) {
+/// Puts `record`, which may be written over, under `id`, or inserts it if there was none. Its first `head_bytes` are read alone. `before` is how
+/// many further pieces there were.
+pub(crate) fn put(
+    batch: &mut Batch,
+    (id, was_there): (&[u8], bool),
+    record: &mut Vec<u8>,
+    head_bytes: usize,
+    before: usize,
+) {
     let (length, first_bytes) = (record.len(), PIECE_BYTES.max(head_bytes));
     let mut count = 0;
     if length > first_bytes {
@@ -33,7 +39,11 @@ pub(crate) fn put(batch: &mut Batch, id: &[u8], record: &mut Vec<u8>, head_bytes
         record[0] |= IN_PIECES;
         record.extend_from_slice(&(length as u64).to_be_bytes());
     }
-    batch.put(Keyspace::Documents, id, record);
+    if was_there {
+        batch.put(Keyspace::Documents, id, record);
+    } else {
+        batch.insert(Keyspace::Documents, id, record);
+    }
     delete(batch, id, count as usize, before);
 }
 
@@ -88,7 +98,7 @@ mod tests {
     #[test]
     fn records_come_back_in_any_length() {
         let engine = engine();
-        let (id, mut before) = (b"id".as_slice(), 0);
+        let (id, mut before, mut is_there) = (b"id".as_slice(), 0, false);
         let lengths = [1, 150, 151, 300, 301, 10_000, 100, 900, 0, 451];
         for (version, length) in (0..).zip(lengths) {
             let mut batch = Batch::new();
@@ -98,9 +108,10 @@ mod tests {
                     batch.delete(Keyspace::Documents, id);
                     delete(&mut batch, id, 0, before);
                 }
-                _ => put(&mut batch, id, &mut record.clone(), 20, before),
+                _ => put(&mut batch, (id, is_there), &mut record.clone(), 20, before),
             }
             assert!(batch.longest_value() <= PIECE_BYTES + 8);
+            is_there = length > 0;
             let durability = Durability::Synced;
             let _ = engine.commit(Shard(1), Version(version), CommitToken(1), batch, durability).unwrap();
             let snapshot = engine.snapshot(Shard(1)).unwrap();
@@ -120,8 +131,10 @@ mod tests {
     #[test]
     fn what_is_missing_is_noticed() {
         let mut batch = Batch::new();
-        put(&mut batch, b"id", &mut vec![1; 1000], 20, 0);
-        let settee_storage::Operation::Put(_, _, stored) = batch.operations().last().unwrap() else { panic!("a put") };
+        put(&mut batch, (b"id", false), &mut vec![1; 1000], 20, 0);
+        let settee_storage::Operation::Insert(_, _, stored) = batch.operations().last().unwrap() else {
+            panic!("an insert")
+        };
         let empty = engine().snapshot(Shard(1)).unwrap();
         for stored in [stored, &stored[..5], &[IN_PIECES], &[IN_PIECES; 9], &[IN_PIECES | 0x80; 100]] {
             assert!(whole(&*empty, b"id", stored).is_err(), "{stored:?}");

@@ -158,7 +158,7 @@ impl From<StorageError> for Error {
             StorageError::TooLarge(_) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", error.to_string())
             }
-            StorageError::Corrupt(_) => Self::damaged(error.to_string()),
+            StorageError::Corrupt(_) | StorageError::Present(_) => Self::damaged(error.to_string()),
             StorageError::Unreached(why) => Self::no_store(&why),
             StorageError::Io(_) | StorageError::Interrupted(_) | StorageError::Poisoned(_) | StorageError::Dropped => {
                 Self::internal(error.to_string())

@@ -20,12 +20,16 @@ use crate::error::Failure;
 use crate::keys::{stored, stored_value};
 use crate::lease::{Last, number};
 use crate::pool::{Leased, Pool};
-use crate::sql::Sql;
+use crate::shape::{FENCE_PARAMETERS, Shape};
+use crate::sql::{Kind, Sql};
 
 /// Statements have so many rows and bytes at most: a message to PostgreSQL has a gigabyte, and must arrive in the time after which it ends the
 /// transactions of writers of which it hears nothing.
 const PIECE_ROWS: usize = 5_000;
 const PIECE_BYTES: usize = 2 << 20;
+
+/// Commits of fewer bytes are one statement.
+const STATEMENT_BYTES: usize = 256 << 10;
 
 /// Commits of more bytes are sent piece by piece, so that they are not in memory twice.
 const TRIP_BYTES: usize = 64 << 20;
@@ -66,7 +70,9 @@ pub(crate) async fn commit(
     batch: &Batch,
 ) -> Result<Outcome> {
     let pieces = pieces(batch);
-    let is_one_trip = batch.size_bytes() <= TRIP_BYTES;
+    let size = batch.size_bytes();
+    let shape = Shape::of(pieces.iter().map(|piece| piece.sql));
+    let shape = shape.filter(|_| size <= STATEMENT_BYTES && fence.durability == Durability::Synced);
     let (begun, mut tries, mut is_unknown) = (Instant::now(), 0, false);
     loop {
         let taken = if let Some(held) = turn.take() { Ok(held) } else { pool.take().await };
@@ -79,7 +85,11 @@ pub(crate) async fn commit(
             Err(_) if is_unknown => return Ok(Outcome::Unknown),
             Err(error) => return Err(error),
         };
-        let failure = match attempt(&leased, fence, &pieces, is_one_trip).await {
+        let tried = match shape.map(Sql::Commit).filter(|sql| leased.link().has_room_for(*sql)) {
+            Some(sql) => attempt_at_once(&leased, fence, &pieces, sql).await,
+            None => attempt(&leased, fence, &pieces, size <= TRIP_BYTES).await,
+        };
+        let failure = match tried {
             Ok(()) => return Ok(Outcome::Committed(Version(fence.expected.0 + 1))),
             Err(Failure::Conflict) => match who_was_first(&leased, fence).await {
                 Ok(outcome) => return Ok(outcome),
@@ -99,6 +109,25 @@ pub(crate) async fn commit(
             Failure::Again(_) | Failure::Conflict | Failure::Refused(_) => return Err(failure.into_error()),
         }
     }
+}
+
+/// Makes a commit of one statement.
+async fn attempt_at_once(leased: &Leased, fence: Fence<'_>, pieces: &[Piece<'_>], sql: Sql) -> Result<(), Failure> {
+    let link = leased.link();
+    let statement = link.statement(sql).await?;
+    let guard = Guard::of(fence);
+    let mut parameters = guard.parameters().to_vec();
+    pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
+    // By itself it is a transaction. Who has lined up has begun one.
+    if leased.is_in_transaction() {
+        let written: Request<'_> = Box::pin(async { link.client.query(&statement, &parameters).await.map(drop) });
+        let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
+        together(vec![written, ended]).await.into_iter().collect::<Result<(), Error>>()?;
+        leased.set_in_transaction(false);
+    } else {
+        link.client.query(&statement, &parameters).await?;
+    }
+    Ok(())
 }
 
 async fn attempt(leased: &Leased, fence: Fence<'_>, pieces: &[Piece<'_>], is_one_trip: bool) -> Result<(), Failure> {
@@ -136,21 +165,46 @@ async fn attempt(leased: &Leased, fence: Fence<'_>, pieces: &[Piece<'_>], is_one
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
+type Parameter<'a> = &'a (dyn ToSql + Sync);
+
+/// A fence as parameters.
+struct Guard<'a> {
+    shard: i64,
+    expected: i64,
+    token: Vec<u8>,
+    head: Option<&'a [u8]>,
+    node: i64,
+}
+
+impl<'a> Guard<'a> {
+    fn of(fence: Fence<'a>) -> Self {
+        // No shard has more, so that a larger one conflicts.
+        let expected = i64::try_from(fence.expected.0).unwrap_or(i64::MAX - 1);
+        let token = fence.token.0.to_be_bytes().to_vec();
+        Self { shard: number(fence.shard), expected, token, head: fence.head, node: fence.node }
+    }
+
+    fn parameters(&self) -> [Parameter<'_>; FENCE_PARAMETERS] {
+        [&self.shard, &self.expected, &self.token, &self.head, &self.node]
+    }
+}
+
 async fn guarded(link: &Link, statement: &Statement, fence: Fence<'_>) -> Result<(), Error> {
-    let shard = number(fence.shard);
-    // No shard has more, so that a larger one conflicts.
-    let expected = i64::try_from(fence.expected.0).unwrap_or(i64::MAX - 1);
-    let token = fence.token.0.to_be_bytes();
-    let parameters: [&(dyn ToSql + Sync); 5] = [&shard, &expected, &&token[..], &fence.head, &fence.node];
-    link.client.query(statement, &parameters).await.map(drop)
+    link.client.query(statement, &Guard::of(fence).parameters()).await.map(drop)
+}
+
+impl Piece<'_> {
+    fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
+        let keys: Parameter<'_> = &self.keys;
+        let values: Parameter<'_> = &self.values;
+        [keys].into_iter().chain((!matches!(self.sql, Sql::Write(_, Kind::Delete))).then_some(values))
+    }
 }
 
 pub(crate) async fn written(link: &Link, statement: &Statement, shard: i64, piece: &Piece<'_>) -> Result<(), Error> {
-    let answer = match piece.sql {
-        Sql::Delete(_) => link.client.execute(statement, &[&shard, &piece.keys]).await,
-        _ => link.client.execute(statement, &[&shard, &piece.keys, &piece.values]).await,
-    };
-    answer.map(drop)
+    let first: Parameter<'_> = &shard;
+    let parameters: Vec<Parameter<'_>> = [first].into_iter().chain(piece.parameters()).collect();
+    link.client.execute(statement, &parameters).await.map(drop)
 }
 
 /// After a conflict: it may have been with this very commit.
@@ -214,6 +268,16 @@ struct Write<'a> {
     is_new: bool,
 }
 
+impl Write<'_> {
+    fn kind(&self) -> Kind {
+        match self.value {
+            None => Kind::Delete,
+            Some(_) if self.is_new => Kind::Insert,
+            Some(_) => Kind::Put,
+        }
+    }
+}
+
 /// What is left of a batch when earlier writes to the same key are taken out, in pieces by keyspace and kind.
 pub(crate) fn pieces(batch: &Batch) -> Vec<Piece<'_>> {
     let mut spaces: [HashMap<&[u8], Write<'_>>; Keyspace::ALL.len()] = Default::default();
@@ -232,9 +296,9 @@ pub(crate) fn pieces(batch: &Batch) -> Vec<Piece<'_>> {
         let mut writes: Vec<Write<'_>> = writes.into_values().collect();
         // Neighbours lie in the same pages, and who writes in one order never waits in a circle.
         writes.sort_unstable_by_key(|write| write.key);
-        divide(Sql::Delete(space), writes.iter().filter(|write| write.value.is_none()), &mut pieces);
-        divide(Sql::Put(space), writes.iter().filter(|write| write.value.is_some() && !write.is_new), &mut pieces);
-        divide(Sql::Insert(space), writes.iter().filter(|write| write.is_new), &mut pieces);
+        for kind in Kind::ALL {
+            divide(Sql::Write(space, kind), writes.iter().filter(|write| write.kind() == kind), &mut pieces);
+        }
     }
     pieces
 }
@@ -289,10 +353,10 @@ mod tests {
         batch.delete(other, b"a");
         let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let wanted = [
-            (Sql::Delete(space), lines(&["gone", "new then gone"])),
-            (Sql::Put(space), lines(&["a=1", "b=2", "gone then new=3"])),
-            (Sql::Insert(space), lines(&["new=1"])),
-            (Sql::Delete(other), lines(&["a"])),
+            (Sql::Write(space, Kind::Delete), lines(&["gone", "new then gone"])),
+            (Sql::Write(space, Kind::Put), lines(&["a=1", "b=2", "gone then new=3"])),
+            (Sql::Write(space, Kind::Insert), lines(&["new=1"])),
+            (Sql::Write(other, Kind::Delete), lines(&["a"])),
         ];
         assert_eq!(shape(&batch), wanted);
         assert_eq!(shape(&Batch::new()), []);
@@ -309,7 +373,7 @@ mod tests {
         }
         batch.put(Keyspace::Bodies, &[9], &vec![9; 2 * PIECE_BYTES]);
         let sizes: Vec<(Sql, usize)> = pieces(&batch).iter().map(|piece| (piece.sql, piece.keys.len())).collect();
-        let (bodies, local) = (Sql::Put(Keyspace::Bodies), Sql::Delete(Keyspace::Local));
+        let (bodies, local) = (Sql::Write(Keyspace::Bodies, Kind::Put), Sql::Write(Keyspace::Local, Kind::Delete));
         let mut wanted = vec![(bodies, 1); 6];
         wanted.extend([(local, PIECE_ROWS), (local, 1)]);
         assert_eq!(sizes, wanted);

@@ -32,6 +32,9 @@ const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; S
      SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s'; \
      SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;";
 
+/// With so many statements a connection makes no more for commits of seldom shapes.
+const STATEMENTS_MAX: usize = 100;
+
 /// A host that has taken a connection is to serve it within this time: it greets, and asks for the password.
 const GREETING: Duration = Duration::from_secs(5);
 
@@ -93,6 +96,12 @@ impl Link {
     /// A statement that was used before.
     pub(crate) fn known(&self, sql: Sql) -> Option<Statement> {
         self.statements.lock().get(&sql).cloned()
+    }
+
+    /// Whether a statement may be made that others can do without: each takes memory in the server.
+    pub(crate) fn has_room_for(&self, sql: Sql) -> bool {
+        let statements = self.statements.lock();
+        statements.len() < STATEMENTS_MAX || statements.contains_key(&sql)
     }
 
     /// Several statements, in their order.

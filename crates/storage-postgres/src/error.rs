@@ -63,12 +63,7 @@ impl From<Error> for Failure {
         let state = answer.code();
         if *state == SqlState::UNIQUE_VIOLATION {
             let is_commit = answer.constraint() == Some(COMMITS_KEY);
-            let twice = "a key to insert has a value: ";
-            return if is_commit {
-                Self::Conflict
-            } else {
-                Self::Refused(StorageError::Corrupt(format!("{twice}{text}")))
-            };
+            return if is_commit { Self::Conflict } else { Self::Refused(StorageError::Present(text)) };
         }
         match state.code() {
             CONFLICT => Self::Conflict,

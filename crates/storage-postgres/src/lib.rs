@@ -25,6 +25,7 @@ mod page;
 mod pool;
 mod restore;
 mod schema;
+mod shape;
 mod silence;
 mod size;
 mod snapshot;
@@ -290,6 +291,10 @@ impl Engine for PostgresEngine {
         self.written.fetch_add(batch.size_bytes() as u64, Ordering::Relaxed);
         self.sizes.add(shard, batch.size_bytes());
         Ok(outcome)
+    }
+
+    fn refuses_present(&self) -> bool {
+        true
     }
 
     fn line_up(&self, shard: Shard) -> Turn {

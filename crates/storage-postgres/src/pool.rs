@@ -77,6 +77,10 @@ impl Leased {
         !self.is_broken.load(Ordering::Relaxed) && !self.link().client.is_closed()
     }
 
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.is_in_transaction.load(Ordering::Relaxed)
+    }
+
     /// A transaction was begun on it, or ended. Tells whether there was one.
     pub(crate) fn set_in_transaction(&self, is_it: bool) -> bool {
         self.is_in_transaction.swap(is_it, Ordering::Relaxed)
@@ -91,7 +95,7 @@ impl Drop for Leased {
             self.pool.idle.lock().clear();
         }
         let Some(link) = self.link.take().filter(|_| is_usable) else { return };
-        if self.is_in_transaction.load(Ordering::Relaxed) {
+        if self.is_in_transaction() {
             // It precedes whatever the next one asks for.
             begin(link.client.batch_execute("ROLLBACK"));
         }

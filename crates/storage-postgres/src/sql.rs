@@ -6,6 +6,7 @@
 use settee_storage::{Direction, Keyspace};
 
 use crate::nodes_sql::OfNodes;
+use crate::shape::Shape;
 
 /// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,18 +25,32 @@ pub(crate) enum Sql {
     Fence,
     /// Makes a state the last commit of a shard, unless it was dropped.
     Restore,
-    /// Adds entries whose keys are new.
-    Insert(Keyspace),
-    /// Sets values.
-    Put(Keyspace),
-    /// Removes keys.
-    Delete(Keyspace),
+    /// Changes entries.
+    Write(Keyspace, Kind),
+    /// Makes a commit the next one of its shard with all its writes, or fails.
+    Commit(Shape),
     /// Makes the last commit of a shard.
     Drop,
     /// About how many bytes the entries of a shard take.
     Size,
     /// What is about nodes.
     Nodes(OfNodes),
+}
+
+/// What is done to entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Removes keys.
+    Delete,
+    /// Sets values.
+    Put,
+    /// Adds entries whose keys are new.
+    Insert,
+}
+
+impl Kind {
+    /// In the order in which commits have them.
+    pub(crate) const ALL: [Self; 3] = [Self::Delete, Self::Put, Self::Insert];
 }
 
 /// Whether a page has an upper bound.
@@ -83,17 +98,8 @@ impl Sql {
                  SELECT $1::bigint, $2::bigint, $3::bytea, coalesce($4::bytea, (SELECT head FROM last)), 0 WHERE NOT EXISTS (SELECT FROM last WHERE is_dropped) \
                  ON CONFLICT (shard, version) DO UPDATE SET token = excluded.token, head = excluded.head, xid = excluded.xid"
                 .into(),
-            Self::Insert(space) => insert(space),
-            Self::Put(space) => {
-                format!("{} ON CONFLICT (shard, key) DO UPDATE SET value = excluded.value", insert(space))
-            }
-            Self::Delete(space) => {
-                let table = table(space);
-                format!(
-                    "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT found.place FROM unnest($2::bytea[]) AS gone(key), \
-                     LATERAL (SELECT ctid AS place FROM {table} WHERE shard = $1 AND key = gone.key OFFSET 0) AS found))"
-                )
-            }
+            Self::Write(space, kind) => write((space, kind), "", 2),
+            Self::Commit(shape) => shape.text(),
             Self::Drop => "SELECT settee_drop($1, $2)".into(),
             Self::Nodes(which) => which.text().into(),
             Self::Size => {
@@ -115,11 +121,23 @@ impl Sql {
     }
 }
 
-fn insert(space: Keyspace) -> String {
-    format!(
-        "INSERT INTO {} (shard, key, value) SELECT $1::bigint, * FROM unnest($2::bytea[], $3::bytea[])",
-        table(space)
-    )
+/// Writes what the parameters from number `first` on hold, once for the row of each of the tables that go `before`.
+pub(crate) fn write((space, kind): (Keyspace, Kind), before: &str, first: usize) -> String {
+    let (table, second) = (table(space), first + 1);
+    let insert = || {
+        format!(
+            "INSERT INTO {table} (shard, key, value) SELECT $1::bigint, added.key, added.value \
+             FROM {before}unnest(${first}::bytea[], ${second}::bytea[]) AS added(key, value)"
+        )
+    };
+    match kind {
+        Kind::Delete => format!(
+            "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT found.place FROM {before}unnest(${first}::bytea[]) AS gone(key), \
+             LATERAL (SELECT ctid AS place FROM {table} WHERE shard = $1 AND key = gone.key OFFSET 0) AS found))"
+        ),
+        Kind::Put => format!("{} ON CONFLICT (shard, key) DO UPDATE SET value = excluded.value", insert()),
+        Kind::Insert => insert(),
+    }
 }
 
 /// The table of a keyspace.

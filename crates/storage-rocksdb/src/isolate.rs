@@ -48,6 +48,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
         | StorageError::Interrupted(_)
         | StorageError::Poisoned(_)
         | StorageError::Full(_)
+        | StorageError::Present(_)
         | StorageError::Dropped
         | StorageError::TooLarge(_) => false,
     }

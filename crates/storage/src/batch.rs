@@ -88,8 +88,8 @@ impl Batch {
         self.push(space, key, value, Kind::Put { value_len: value.len() });
     }
 
-    /// Sets the value of `key`, which has none as yet, neither in the shard nor by this batch. An engine may refuse the
-    /// commit, or behave as for [`Self::put`], if it has one.
+    /// Sets the value of `key`, which has none as yet, neither in the shard nor by this batch. If it has one, the engine
+    /// refuses the commit ([`Engine::refuses_present`](crate::Engine::refuses_present)), or behaves as for [`Self::put`].
     pub fn insert(&mut self, space: Keyspace, key: &[u8], value: &[u8]) {
         self.push(space, key, value, Kind::Insert { value_len: value.len() });
     }

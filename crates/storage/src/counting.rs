@@ -154,6 +154,10 @@ impl Engine for CountingEngine {
         self.engine.commit(shard, expected, token, batch, durability)
     }
 
+    fn refuses_present(&self) -> bool {
+        self.engine.refuses_present()
+    }
+
     fn line_up(&self, shard: Shard) -> Turn {
         self.engine.line_up(shard)
     }

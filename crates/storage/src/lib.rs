@@ -191,6 +191,9 @@ pub enum StorageError {
     /// The disk is full, or so full that nothing may grow.
     #[error("no space left: {0}")]
     Full(String),
+    /// A key that a commit was to insert has a value. Nothing was written.
+    #[error("a key to insert has a value: {0}")]
+    Present(String),
     /// The shard was dropped.
     #[error("the shard was dropped")]
     Dropped,
@@ -251,6 +254,12 @@ pub trait Engine: Send + Sync + 'static {
         batch: Batch,
         durability: Durability,
     ) -> Result<Outcome>;
+
+    /// Whether a commit that inserts a key which has a value fails with [`StorageError::Present`], and a look before it would
+    /// cost a trip. Others take such a commit as if it put the value.
+    fn refuses_present(&self) -> bool {
+        false
+    }
 
     /// Waits for a turn to write to `shard` behind other processes that wait for theirs, so that their commits do not conflict. It ends with the next
     /// commit to the shard, or when what is returned is dropped. Nobody has to line up, and who would wait for long goes on without: it is

@@ -160,7 +160,7 @@ impl Shards {
             if let Operation::Insert(space, key, _) = operation
                 && self.tree(shard, space).is_some_and(|tree| tree.get(key).is_some())
             {
-                return Err(StorageError::Corrupt(format!("the key {key:?} to insert into {space:?} has a value")));
+                return Err(StorageError::Present(format!("{key:?} of {space:?}")));
             }
         }
         Ok(())
@@ -212,6 +212,10 @@ impl Engine for MemoryEngine {
         drop(shards);
         self.tell(shard, version);
         Ok(Outcome::Committed(version))
+    }
+
+    fn refuses_present(&self) -> bool {
+        true
     }
 
     fn check(&self) -> Result<()> {

@@ -23,7 +23,7 @@ use super::contents::{ContentBytes, Contents, Named, ReadContext, discard};
 use super::queue::Pending;
 use super::touched::{Attached, Documents, Settled, Touched};
 use super::validation::{Acceptance, acceptance};
-use super::writer::{CROWD, News, Writer};
+use super::writer::{CROWD, LOOKS, News, Writer};
 use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
@@ -96,6 +96,8 @@ fn commit_until_done(
                 left -= 1;
                 thread::park_timeout(INTERRUPTION);
             }
+            // Not expected, once: who has looked knows better than that.
+            Err(DatabaseError::Storage(StorageError::Present(_))) if writer.looks == 0 => writer.looks = LOOKS,
             Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => return Err(error),
             Err(_) => {}
         }
@@ -119,8 +121,12 @@ fn try_commit(
     let news = News::after(writer.state);
     let requests = news.requests();
     let besides = if writer.crowd > 0 { &requests[..] } else { &[] };
-    let named = Named::by(database, works);
-    let (state, documents, contents, besides) = Documents::read(snapshot.as_ref(), works, named, besides)?;
+    let may_guess = writer.crowd == 0 && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
+    let (state, documents, contents, besides) = match Documents::likely_new(works).filter(|_| may_guess) {
+        // The commit finds out whether both are so.
+        Some(documents) => (writer.state, documents, Contents::default(), Vec::new()),
+        None => Documents::read(snapshot.as_ref(), works, Named::by(database, works), besides)?,
+    };
     if state != writer.state {
         // Another node has committed to the shard, or an earlier try has arrived.
         writer.follow(snapshot.as_ref(), state, besides)?;
@@ -376,11 +382,11 @@ impl<'a> Group<'a> {
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
         let (revs_limit, security) = (self.revs_limit, self.security.take());
         self.database.know(Source::Here, state.version, &self.meta, security.clone());
-        let crowd = self.writer.crowd.saturating_sub(1);
+        let [crowd, looks] = [self.writer.crowd, self.writer.looks].map(|left| left.saturating_sub(1));
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
         *self.writer =
-            Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd };
+            Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd, looks };
         // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
         self.divide_buckets().ok();
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
@@ -402,7 +408,8 @@ impl<'a> Group<'a> {
             if let Some(head) = head {
                 self.scratch.clear();
                 let head_bytes = record.encode(head, &mut self.scratch);
-                pieces::put(&mut self.batch, id.as_bytes(), &mut self.scratch, head_bytes, *pieces);
+                let was_there = before.is_some();
+                pieces::put(&mut self.batch, (id.as_bytes(), was_there), &mut self.scratch, head_bytes, *pieces);
             } else {
                 self.batch.delete(Keyspace::Documents, id.as_bytes());
                 pieces::delete(&mut self.batch, id.as_bytes(), 0, *pieces);

@@ -239,6 +239,11 @@ impl DocUpdate {
         &self.id
     }
 
+    /// Whether this brings a document that has probably never been there, with nothing that lies elsewhere.
+    pub(crate) fn is_likely_new(&self) -> bool {
+        self.path.len() == 1 && !self.deleted && self.attachments.list.is_empty() && self.attachments.is_complete
+    }
+
     /// Whether the new revision is a deletion.
     #[must_use]
     pub fn is_deletion(&self) -> bool {

@@ -29,6 +29,14 @@ pub(super) struct Touched {
     pub(super) changed: bool,
 }
 
+impl Touched {
+    fn of(record: DocRecord, pieces: usize) -> Self {
+        let (before, bytes_before) = (record.head(), leaf_bytes(&record.tree));
+        let tree = Growth::new(record.tree);
+        Self { seq: record.seq, tree, before, bytes_before, pieces, bodies: 0, changed: false }
+    }
+}
+
 /// The outcome for a document.
 pub(super) struct Settled<'a> {
     pub(super) id: &'a str,
@@ -108,15 +116,30 @@ impl<'a> Documents<'a> {
                 Some(stored) => (DocRecord::decode(&pieces::whole(snapshot, id, &stored)?)?, pieces::count(&stored)?),
                 None => (DocRecord::empty(), 0),
             };
-            let (before, bytes_before) = (record.head(), leaf_bytes(&record.tree));
-            let tree = Growth::new(record.tree);
-            touched.push(Touched { seq: record.seq, tree, before, bytes_before, pieces, bodies: 0, changed: false });
+            touched.push(Touched::of(record, pieces));
         }
         if touched.len() != ids.len() {
             return Err(CORRUPT);
         }
         let contents = Contents::new(named, attachments.into_values()?);
         Ok((state.into_state()?, Self { ids, touched, next: 0, attached }, contents, besides))
+    }
+
+    /// The documents of `works` as if none of them were there, if that is likely: all works bring documents of which no
+    /// earlier revision is named, and nothing else. Nothing was read.
+    pub(super) fn likely_new(works: &'a [Work]) -> Option<Self> {
+        let mut ids: Vec<&str> = Vec::new();
+        for work in works {
+            let Work::Documents(updates) = work else { return None };
+            if !updates.iter().all(DocUpdate::is_likely_new) {
+                return None;
+            }
+            ids.extend(updates.iter().map(DocUpdate::id));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let touched = ids.iter().map(|_| Touched::of(DocRecord::empty(), 0)).collect();
+        Some(Self { ids, touched, next: 0, attached: Attached::new() })
     }
 
     /// A document of the works that were read.

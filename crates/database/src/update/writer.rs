@@ -25,11 +25,17 @@ pub(crate) struct Writer {
     pub(crate) fullness: Fullness,
     /// The commits for which this process still lines up: others have been faster than one of its own not long ago.
     pub(crate) crowd: u32,
+    /// The commits which still look for documents before they insert them: one was there not long ago.
+    pub(crate) looks: u32,
 }
 
 /// The commits for which a process lines up after another one was faster. What comes of it when the other one has gone is a wait
 /// for nobody.
 pub(super) const CROWD: u32 = 64;
+
+/// The commits that look first after a document was there of which that was not expected. One that finds out by itself costs a batch
+/// in vain.
+pub(super) const LOOKS: u32 = 64;
 
 /// What the commits after one have changed of a writer.
 pub(super) struct News {
@@ -60,7 +66,7 @@ impl Writer {
     /// replies to what [`News`] asks for, if they were asked for.
     pub(crate) fn follow(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<()> {
         if !self.replay(snapshot, state, read)? {
-            *self = Self { crowd: self.crowd, ..load_writer(snapshot)? };
+            *self = Self { crowd: self.crowd, looks: self.looks, ..load_writer(snapshot)? };
         }
         Ok(())
     }
@@ -120,7 +126,7 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
     let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
-    let writer = Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd: 0 };
+    let writer = Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd: 0, looks: 0 };
     Ok((writer, uploads.into_page()?))
 }
 

@@ -298,7 +298,7 @@ fn wrong_inserts_are_refused() {
     batch.put(Keyspace::Local, b"key", b"value");
     batch.insert(Keyspace::Bodies, &1_u64.to_be_bytes(), b"twice");
     let error = engine.commit(Shard(1), Version(1), token(2), batch, Durability::Buffered).unwrap_err();
-    assert!(matches!(error, StorageError::Corrupt(_)), "{error}");
+    assert!(matches!(error, StorageError::Present(_)), "{error}");
     assert_eq!(steps(&engine, Shard(1)), 1);
     assert_eq!(engine.snapshot(Shard(1)).unwrap().get(Keyspace::Local, b"key").unwrap(), None);
     step(&engine, Shard(1), 1, Durability::Buffered);

@@ -1,0 +1,80 @@
+//! [`Shape`]: which writes a small commit has, so that all of it is one statement.
+//!
+//! Each statement that is sent costs PostgreSQL an answer and this process a wait for it, more than it takes to write a few rows. A
+//! commit of a document has six; as one it is a transaction by itself.
+
+use settee_storage::Keyspace;
+
+use crate::sql::{Kind, Sql, write};
+
+/// The parameters of the fence: shard, expected version, token, head and node.
+pub(crate) const FENCE_PARAMETERS: usize = 5;
+
+/// A bit for each keyspace and kind of writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Shape(u32);
+
+impl Shape {
+    /// The shape of statements, which must come in the order of [`Keyspace::ALL`] and [`Kind::ALL`]. `None` if one comes twice.
+    pub(crate) fn of(statements: impl Iterator<Item = Sql>) -> Option<Self> {
+        let mut shape = Self::default();
+        for statement in statements {
+            let Sql::Write(space, kind) = statement else { return None };
+            let bit = bit(space, kind);
+            // What is below it comes before it.
+            if shape.0 >= bit {
+                return None;
+            }
+            shape.0 |= bit;
+        }
+        Some(shape)
+    }
+
+    /// The text for PostgreSQL. Every write has the fence in its `FROM`: who is not the first locks nothing, so nobody
+    /// waits in a circle.
+    pub(crate) fn text(self) -> String {
+        let mut text = "WITH fence AS MATERIALIZED (SELECT settee_fence($1, $2, $3, $4, $5))".to_owned();
+        let mut parameter = FENCE_PARAMETERS + 1;
+        let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
+        for (place, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
+            text += &format!(", write_{place} AS ({})", write((space, kind), "fence, ", parameter));
+            parameter += if kind == Kind::Delete { 1 } else { 2 };
+        }
+        text + " SELECT FROM fence"
+    }
+}
+
+fn bit(space: Keyspace, kind: Kind) -> u32 {
+    1 << (space as usize * Kind::ALL.len() + kind as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_come_once_and_in_order() {
+        let (of_bodies, of_local) =
+            (|kind| Sql::Write(Keyspace::Bodies, kind), |kind| Sql::Write(Keyspace::Local, kind));
+        let all = [of_bodies(Kind::Delete), of_bodies(Kind::Insert), of_local(Kind::Put)];
+        let shape = Shape::of(all.into_iter()).expect("they are in order");
+        assert_eq!(shape.0.count_ones(), 3);
+        assert_eq!(Shape::of([].into_iter()), Some(Shape(0)));
+        for wrong in [[all[0], all[0]], [all[1], all[0]], [all[2], all[1]], [all[0], Sql::Fence]] {
+            assert_eq!(Shape::of(wrong.into_iter()), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_numbered_as_pieces_come() {
+        let writes = [
+            Sql::Write(Keyspace::Sequence, Kind::Delete),
+            Sql::Write(Keyspace::Sequence, Kind::Insert),
+            Sql::Write(Keyspace::Bodies, Kind::Put),
+        ];
+        let text = Shape::of(writes.into_iter()).expect("they are in order").text();
+        for part in ["unnest($6::bytea[]) AS gone", "unnest($7::bytea[], $8::bytea[])", "unnest($9::bytea[], $10::bytea[])"] {
+            assert_eq!(text.matches(&format!("FROM fence, {part}")).count(), 1, "{text}");
+        }
+    }
+}
