@@ -3,6 +3,8 @@
 //! A snapshot that nobody reads may lose its connection, by an error or to somebody who needs it. Its next read then begins
 //! another transaction, and goes on if the shard is still at the same version: it holds the same then. If it is not, the
 //! read is interrupted.
+//!
+//! The transaction of a turn begins in the same way, with a wait. Nothing is read in it later, and a commit takes it over.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -113,7 +115,7 @@ impl Lease {
                 None => {
                     *slot = None;
                     let held = self.pool.take().await.map_err(Failure::Refused)?;
-                    let answers = noted(&held, self.begin(&held, asks).await)?;
+                    let answers = noted(&held, self.begin(&held, BEGIN, asks).await)?;
                     *slot = Some(Arc::new(held));
                     self.pool.holds(self);
                     *self.used.lock() = Instant::now();
@@ -133,15 +135,33 @@ impl Lease {
         Ok(together(requests).await.into_iter().collect::<Result<_, Error>>()?)
     }
 
+    /// Begins the transaction of a turn with `statements`, and asks for everything when they are done.
+    pub(crate) async fn wait(
+        &self,
+        held: Leased,
+        statements: &str,
+        asks: &[Ask<'_>],
+    ) -> Result<Vec<Vec<Row>>, Failure> {
+        let answers = noted(&held, self.begin(&held, statements, asks).await)?;
+        *self.slot.lock().await = Some(Arc::new(held));
+        Ok(answers)
+    }
+
+    /// Takes the transaction over, if there is one and nobody reads.
+    pub(crate) fn take_over(&self) -> Option<Leased> {
+        let mut slot = self.slot.try_lock().ok()?;
+        slot.take().and_then(Arc::into_inner)
+    }
+
     /// Begins the transaction, and looks whether it shows what an earlier one has shown.
-    async fn begin(&self, held: &Leased, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
+    async fn begin(&self, held: &Leased, statements: &str, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
         let link = held.link();
         let state = link.statement(Sql::State).await?;
-        let statements = link.statements(asks.iter().map(Ask::sql)).await?;
+        let prepared = link.statements(asks.iter().map(Ask::sql)).await?;
         held.set_in_transaction(true);
-        let begun: Request<'_> = Box::pin(async { link.client.batch_execute(BEGIN).await.map(|()| Vec::new()) });
+        let begun: Request<'_> = Box::pin(async { link.client.batch_execute(statements).await.map(|()| Vec::new()) });
         let last: Request<'_> = Box::pin(async { link.client.query(&state, &[&self.shard]).await });
-        let wanted = asks.iter().zip(&statements).map(|(ask, statement)| self.ask(link, statement, ask));
+        let wanted = asks.iter().zip(&prepared).map(|(ask, statement)| self.ask(link, statement, ask));
         let mut answers = together([begun, last].into_iter().chain(wanted).collect()).await.into_iter();
         answers.next().transpose()?;
         let last = answers.next().transpose()?.unwrap_or_default();

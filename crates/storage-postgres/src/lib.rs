@@ -40,8 +40,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Result, Shard, ShardState,
-    Snapshot, StorageError, Turn, Version, members::NodeId,
+    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Request, Result, Shard,
+    ShardState, Snapshot, StorageError, Turn, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -297,8 +297,8 @@ impl Engine for PostgresEngine {
         true
     }
 
-    fn line_up(&self, shard: Shard) -> Turn {
-        block_on(self.handle(), Line::up(&self.line, &self.writers, shard))
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+        block_on(self.handle(), Line::up(&self.line, &self.writers, shard, wanted))
     }
 
     fn check(&self) -> Result<()> {

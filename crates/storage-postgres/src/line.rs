@@ -2,20 +2,21 @@
 //! Without it they would prepare commits at the same time, of which all but one were in vain.
 //!
 //! A turn is an advisory lock of PostgreSQL, held by the transaction that the commit then goes on with: it ends with that, or when
-//! its process does. It is no fence: who waits for too long, or finds that the server has no such locks, does without.
+//! its process does. What others have committed comes with it: each statement of the transaction shows what there is when it begins. It is no fence: who waits for too long, or finds that the server has no such locks, does without.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use settee_storage::{Shard, Turn};
+use settee_storage::{Request, Shard, StorageError, Turn};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Failure;
-use crate::lease::number;
+use crate::lease::{Lease, number};
 use crate::options::Options;
 use crate::pool::{Leased, Pool};
+use crate::snapshot::{PostgresSnapshot, asks};
 
 /// Who waits for longer goes on without a turn. A process that stands still for a second loses its own.
 const WAIT_MS: u32 = 500;
@@ -33,7 +34,7 @@ pub(crate) struct Line {
 
 /// A transaction that has the lock.
 struct Place {
-    leased: Leased,
+    lease: Arc<Lease>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -56,38 +57,37 @@ impl Line {
         Arc::new(Self { turns: Mutex::default(), permits, name, is_closed: AtomicBool::new(false) })
     }
 
-    /// Waits for a turn, for a while.
-    pub(crate) async fn up(line: &Arc<Self>, writers: &Arc<Pool>, shard: Shard) -> Turn {
+    /// Waits for a turn, for a while, and reads what is `wanted` as soon as it has come.
+    pub(crate) async fn up(line: &Arc<Self>, writers: &Arc<Pool>, shard: Shard, wanted: &[Request<'_>]) -> Turn {
         if line.is_closed.load(Ordering::Relaxed) {
             return Turn::default();
         }
         let Ok(permit) = Arc::clone(&line.permits).try_acquire_owned() else { return Turn::default() };
         let Ok(leased) = writers.take().await else { return Turn::default() };
-        leased.set_in_transaction(true);
         // Two shards that share a number wait for each other now and then.
         let number = number(shard) as i32;
         let name = &line.name;
         let statements = format!(
             "BEGIN; SET LOCAL lock_timeout = {WAIT_MS}; SELECT pg_advisory_xact_lock(hashtext('{name}'), {number})"
         );
-        match leased.link().client.batch_execute(&statements).await.map_err(Failure::from) {
-            Ok(()) => {
-                line.turns.lock().insert(shard, Place { leased, _permit: permit });
-                Turn::of(Held { line: Arc::clone(line), shard })
-            }
+        let lease = Lease::new(Arc::clone(writers), shard);
+        let answers = match lease.wait(leased, &statements, &asks(wanted)).await {
+            Ok(answers) => answers,
             Err(failure) => {
-                match failure {
-                    Failure::Lost(_) => leased.set_broken(),
-                    Failure::Refused(_) => line.is_closed.store(true, Ordering::Relaxed),
-                    Failure::Again(_) | Failure::Conflict => {}
-                }
-                Turn::default()
+                let has_no_locks = matches!(failure, Failure::Refused(StorageError::Io(_)));
+                line.is_closed.fetch_or(has_no_locks, Ordering::Relaxed);
+                return Turn::default();
             }
-        }
+        };
+        let seen = PostgresSnapshot::of(Arc::clone(&lease)).replies(wanted, answers).await;
+        line.turns.lock().insert(shard, Place { lease, _permit: permit });
+        let held = Held { line: Arc::clone(line), shard };
+        // Who has seen nothing reads by himself.
+        seen.map_or_else(|_| Turn::default(), |seen| Turn::of(held, seen))
     }
 
     /// The transaction of the turn that there is, to commit in.
     pub(crate) fn take(&self, shard: Shard) -> Option<Leased> {
-        self.turns.lock().remove(&shard).map(|place| place.leased)
+        self.turns.lock().remove(&shard)?.lease.take_over()
     }
 }

@@ -22,7 +22,12 @@ pub(crate) struct PostgresSnapshot {
 
 impl PostgresSnapshot {
     pub(crate) fn new(pool: Arc<Pool>, shard: Shard) -> Self {
-        Self { lease: Lease::new(pool, shard) }
+        Self::of(Lease::new(pool, shard))
+    }
+
+    /// What the transaction of a lease shows.
+    pub(crate) fn of(lease: Arc<Lease>) -> Self {
+        Self { lease }
     }
 
     /// The last commit, once a trip was made.
@@ -31,13 +36,16 @@ impl PostgresSnapshot {
     }
 
     async fn answer(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
-        let asks: Vec<Ask<'_>> = requests.iter().filter_map(ask).collect();
+        let asks = asks(requests);
         // States are known after the first trip.
-        let mut answers = if asks.is_empty() && self.lease.last()?.is_some() {
-            Vec::new().into_iter()
-        } else {
-            self.lease.trip(&asks).await?.into_iter()
-        };
+        let is_known = asks.is_empty() && self.lease.last()?.is_some();
+        let answers = if is_known { Vec::new() } else { self.lease.trip(&asks).await? };
+        self.replies(requests, answers).await
+    }
+
+    /// The replies that the answers to the [`asks`] of some requests make.
+    pub(crate) async fn replies(&self, requests: &[Request<'_>], answers: Vec<Vec<Row>>) -> Result<Vec<Reply>> {
+        let mut answers = answers.into_iter();
         let mut replies = Vec::with_capacity(requests.len());
         for request in requests {
             replies.push(match *request {
@@ -76,6 +84,11 @@ impl PostgresSnapshot {
         let row = |entry: &crate::page::Entry| Ok((entry.key()?.to_vec(), entry.value()?.to_vec()));
         Ok(Page { rows: entries.iter().take(wanted).map(row).collect::<Result<_>>()?, is_last })
     }
+}
+
+/// What a trip has to ask for, beside the last commit.
+pub(crate) fn asks<'a>(requests: &[Request<'a>]) -> Vec<Ask<'a>> {
+    requests.iter().filter_map(ask).collect()
 }
 
 fn ask<'a>(request: &Request<'a>) -> Option<Ask<'a>> {

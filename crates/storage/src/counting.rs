@@ -158,8 +158,8 @@ impl Engine for CountingEngine {
         self.engine.refuses_present()
     }
 
-    fn line_up(&self, shard: Shard) -> Turn {
-        self.engine.line_up(shard)
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+        self.engine.line_up(shard, wanted)
     }
 
     fn check(&self) -> Result<()> {

@@ -211,24 +211,32 @@ pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 /// A turn to write, for as long as it lives.
 #[derive(Default)]
 #[must_use]
-pub struct Turn(Option<Box<dyn Send>>);
+pub struct Turn {
+    held: Option<Box<dyn Send>>,
+    seen: Option<Vec<Reply>>,
+}
 
 impl Turn {
-    /// A turn that ends when `held` is dropped.
-    pub fn of(held: impl Send + 'static) -> Self {
-        Self(Some(Box::new(held)))
+    /// A turn that ends when `held` is dropped, in which the replies of [`Engine::line_up`] were `seen`.
+    pub fn of(held: impl Send + 'static, seen: Vec<Reply>) -> Self {
+        Self { held: Some(Box::new(held)), seen: Some(seen) }
     }
 
     /// Whether others wait for its end.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.0.is_some()
+        self.held.is_some()
+    }
+
+    /// What was asked for, once.
+    pub fn take_seen(&mut self) -> Option<Vec<Reply>> {
+        self.seen.take()
     }
 }
 
 impl fmt::Debug for Turn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Turn").field(&self.is_held()).finish()
+        f.debug_struct("Turn").field("is_held", &self.is_held()).finish_non_exhaustive()
     }
 }
 
@@ -264,8 +272,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Waits for a turn to write to `shard` behind other processes that wait for theirs, so that their commits do not conflict. It ends with the next
     /// commit to the shard, or when what is returned is dropped. Nobody has to line up, and who would wait for long goes on without: it is
     /// for speed alone, where several processes write to one shard. Others have nobody to wait for.
-    fn line_up(&self, shard: Shard) -> Turn {
-        let _ = shard;
+    ///
+    /// The turn brings the replies to `wanted`. [`Request::State`] is read first: if others commit without a turn, the rest may be newer, and a
+    /// commit on that state conflicts.
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+        let _ = (shard, wanted);
         Turn::default()
     }
 

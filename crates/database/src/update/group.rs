@@ -84,13 +84,16 @@ fn commit_until_done(
     let mut outcomes = Vec::new();
     let mut left = INTERRUPTIONS_MAX;
     loop {
-        match try_commit(database, writer, works, &mut attempt, &mut outcomes) {
+        let tried = writer
+            .take_turn(database, &mut turn)
+            .and_then(|is_current| try_commit(database, writer, works, is_current, &mut attempt, &mut outcomes));
+        match tried {
             Ok(true) => return Ok(outcomes),
             Ok(false) => {
                 // Somebody else was faster, and may be again: wait for those who write.
                 writer.crowd = CROWD;
                 drop(std::mem::take(&mut turn));
-                turn = database.engine().line_up(database.shard());
+                turn = writer.line_up(database);
             }
             Err(DatabaseError::Storage(StorageError::Interrupted(_))) if left > 0 => {
                 left -= 1;
@@ -104,11 +107,12 @@ fn commit_until_done(
     }
 }
 
-/// `false` if it is to be tried again.
+/// `false` if it is to be tried again. `is_current` if the writer knows the last commit, of whomever.
 fn try_commit(
     database: &Arc<Database>,
     writer: &mut Writer,
     works: &[Work],
+    is_current: bool,
     attempt: &mut Attempt,
     outcomes: &mut Vec<Vec<UpdateOutcome>>,
 ) -> Result<bool> {
@@ -120,8 +124,8 @@ fn try_commit(
     // Where several processes write, what others have committed comes along.
     let news = News::after(writer.state);
     let requests = news.requests();
-    let besides = if writer.crowd > 0 { &requests[..] } else { &[] };
-    let may_guess = writer.crowd == 0 && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
+    let besides = if writer.crowd > 0 && !is_current { &requests[1..] } else { &[] };
+    let may_guess = (writer.crowd == 0 || is_current) && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
     let (state, documents, contents, besides) = match Documents::likely_new(works).filter(|_| may_guess) {
         // The commit finds out whether both are so.
         Some(documents) => (writer.state, documents, Contents::default(), Vec::new()),

@@ -364,7 +364,7 @@ impl Database {
                     Turn::default()
                 }
                 _ if self.queue.waiting() == 0 => Turn::default(),
-                _ => self.engine().line_up(self.shard()),
+                _ => writer.line_up(self),
             };
             let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.iter().filter(|work| work.is_last).count();

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use settee_model::json::Json;
-use settee_storage::{Direction, KeyRange, Keyspace, Page, PageRange, Reply, Request, ShardState, Snapshot, Version};
+use settee_storage::{
+    Direction, KeyRange, Keyspace, Page, PageRange, Reply, Request, ShardState, Snapshot, Turn, Version,
+};
 
 use super::Fullness;
+use crate::database::{Database, Source};
 use crate::meta::{Meta, decode_revs_limit};
 use crate::rank::Ranks;
 use crate::{DatabaseError, Result, keys, rank};
@@ -50,9 +53,11 @@ impl News {
         Self { version: state.version, log: [first, keys::after_prefix(keys::RANK_LOG)] }
     }
 
-    pub(super) fn requests(&self) -> [Request<'_>; 4] {
+    /// The state, and what is behind it.
+    pub(super) fn requests(&self) -> [Request<'_>; 5] {
         let [first, end] = &self.log;
         [
+            Request::State,
             Request::Token(self.version),
             Request::Head,
             Request::MultiGet(Keyspace::Catalog, &[keys::REVS_LIMIT, keys::SECURITY]),
@@ -62,6 +67,23 @@ impl News {
 }
 
 impl Writer {
+    /// Waits for a turn that brings what others have committed.
+    pub(super) fn line_up(&self, database: &Database) -> Turn {
+        database.engine().line_up(database.shard(), &News::after(self.state).requests())
+    }
+
+    /// Brings this to what was there when a turn had come. `false` if that is not known.
+    pub(super) fn take_turn(&mut self, database: &Database, turn: &mut Turn) -> Result<bool> {
+        let Some(mut seen) = turn.take_seen().filter(|seen| !seen.is_empty()) else { return Ok(false) };
+        let state = seen.remove(0).into_state()?;
+        if state != self.state {
+            let snapshot = database.engine().snapshot(database.shard())?;
+            self.follow(snapshot.as_ref(), state, seen)?;
+            database.know(Source::Anywhere, self.state.version, &self.meta, self.security.clone());
+        }
+        Ok(true)
+    }
+
     /// Brings this to what is committed, after others have committed, or a commit whose outcome was not known has happened. `read` are the
     /// replies to what [`News`] asks for, if they were asked for.
     pub(crate) fn follow(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<()> {
@@ -78,7 +100,7 @@ impl Writer {
             return Ok(false);
         }
         let news = News::after(self.state);
-        let read = if read.is_empty() { snapshot.read(&news.requests())? } else { read };
+        let read = if read.is_empty() { snapshot.read(&news.requests()[1..])? } else { read };
         let [token, head, records, log]: [_; 4] = read.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
         let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
         let [revs_limit, security] = records;

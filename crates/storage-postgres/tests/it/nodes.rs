@@ -84,11 +84,11 @@ fn who_lines_up_writes_after_who_was_first() {
         until("somebody waits", || server.run(count) == "1");
     };
     let version = |engine: &PostgresEngine| engine.snapshot(SHARD).unwrap().state().unwrap().version;
-    let turn = first.line_up(SHARD);
+    let turn = first.line_up(SHARD, &[]);
     assert!(turn.is_held());
     thread::scope(|scope| {
         let other = scope.spawn(|| {
-            let turn = second.line_up(SHARD);
+            let turn = second.line_up(SHARD, &[]);
             (turn.is_held(), version(&second))
         });
         waiting();
@@ -96,24 +96,24 @@ fn who_lines_up_writes_after_who_was_first() {
         assert_eq!(other.join().unwrap(), (true, Version(1)));
     });
     // A turn that was not used, and one whose commit is not synced.
-    drop((turn, second.line_up(SHARD)));
-    let turn = first.line_up(SHARD);
+    drop((turn, second.line_up(SHARD, &[])));
+    let turn = first.line_up(SHARD, &[]);
     step(&first, SHARD, 1, Durability::Buffered);
-    assert!(turn.is_held() && second.line_up(SHARD).is_held());
+    assert!(turn.is_held() && second.line_up(SHARD, &[]).is_held());
     // Whoever waits for long goes on without, and so may be faster.
-    let turn = first.line_up(SHARD);
+    let turn = first.line_up(SHARD, &[]);
     let begun = Instant::now();
-    assert!(!second.line_up(SHARD).is_held());
+    assert!(!second.line_up(SHARD, &[]).is_held());
     assert!(begun.elapsed() < Duration::from_secs(20));
     step(&second, SHARD, 2, Durability::Synced);
     let late = first.commit(SHARD, Version(2), CommitToken(9), Batch::new(), Durability::Synced).unwrap();
     assert_eq!(late, Outcome::Conflict(Version(3)));
     drop(turn);
     // Nobody waits for others elsewhere, nor for the dead.
-    let turn = first.line_up(SHARD);
-    assert!(second.line_up(Shard(6)).is_held());
+    let turn = first.line_up(SHARD, &[]);
+    assert!(second.line_up(Shard(6), &[]).is_held());
     server.run("SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted");
-    assert!(second.line_up(SHARD).is_held());
+    assert!(second.line_up(SHARD, &[]).is_held());
     step(&first, SHARD, 3, Durability::Synced);
     drop(turn);
     assert_eq!(version(&second), Version(4));

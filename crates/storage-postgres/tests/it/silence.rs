@@ -28,7 +28,7 @@ fn commit(engine: &PostgresEngine, number: u64) -> Result<Outcome> {
 fn fill(engine: &PostgresEngine, count: u64) {
     let snapshots: Vec<_> = (0..count).map(|_| engine.snapshot(SHARD).unwrap()).collect();
     assert!(snapshots.iter().all(|snapshot| snapshot.state().is_ok()));
-    let turns: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard))).collect();
+    let turns: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard), &[])).collect();
     assert!(turns.iter().all(settee_storage::Turn::is_held));
 }
 
@@ -53,7 +53,7 @@ fn all_after(happening: impl FnOnce(), engine: &PostgresEngine, number: u64, may
         scope.spawn(|| told("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
         scope.spawn(|| told("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
         scope.spawn(|| {
-            drop(engine.line_up(Shard(2)));
+            drop(engine.line_up(Shard(2), &[]));
             told("a turn", Ok(()));
         });
         let committing = scope.spawn(|| {
@@ -151,11 +151,11 @@ fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
     step(&engine, SHARD, 0, Durability::Synced);
     let proxy = Proxy::start(server.socket());
     let far = open(&through(&proxy, &url));
-    let turn = far.line_up(SHARD);
+    let turn = far.line_up(SHARD, &[]);
     assert!(turn.is_held());
     proxy.forget();
     let begun = Instant::now();
-    drop(engine.line_up(SHARD));
+    drop(engine.line_up(SHARD, &[]));
     step(&engine, SHARD, 1, Durability::Synced);
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     let idle = format!(
