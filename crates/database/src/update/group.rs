@@ -142,6 +142,8 @@ fn try_commit(
         return Ok(true);
     }
     let mut group = Group::new(database, writer, snapshot.as_ref(), (documents, contents), purpose(works));
+    // Of no importance for now: a bucket that stays large costs longer scans until the next commit.
+    group.divide_buckets().ok();
     *outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
     group.finish(attempt, durability(works))
 }
@@ -391,8 +393,6 @@ impl<'a> Group<'a> {
         fullness.commit();
         *self.writer =
             Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd, looks };
-        // The commit stands, whatever happens here: a bucket that stays large costs longer scans until the next.
-        self.divide_buckets().ok();
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
         if edited {
             self.database.notify(Event::Committed(self.meta.update_seq));
@@ -466,15 +466,15 @@ impl<'a> Group<'a> {
         (rank_log, rank_pieces)
     }
 
-    /// Divides buckets that have grown too large for a short scan. The next commit stores the result.
+    /// Divides buckets that have grown too large for a short scan, before the group changes anything. That they are divided is stored with
+    /// the group: where several processes write, each of them would do it again otherwise.
     fn divide_buckets(&mut self) -> Result<()> {
-        while let Some(Overfull { bucket, start, end }) = self.writer.ranks.ids.overfull() {
-            let snapshot = self.database.engine().snapshot(self.shard)?;
-            if snapshot.state()? != self.writer.state {
+        while let Some(Overfull { bucket, start, end }) = self.ranks.ids.overfull() {
+            if self.snapshot.state()? != self.writer.state {
                 break;
             }
             let range = KeyRange { start: Some(&start), end: end.as_deref() };
-            let mut cursor = snapshot.scan(
+            let mut cursor = self.snapshot.scan(
                 Keyspace::Documents,
                 range,
                 Direction::Forward,
@@ -493,7 +493,7 @@ impl<'a> Group<'a> {
                 before += 1;
             }
             let Some(middle) = middle else { break };
-            Arc::make_mut(&mut self.writer.ranks).ids.divide(bucket, &middle, before);
+            self.ranks.ids.divide(bucket, &middle, before);
         }
         Ok(())
     }
