@@ -123,6 +123,7 @@ pub struct Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.database.listeners.lock().remove(&self.id);
+        self.database.heard.unsubscribe();
     }
 }
 
@@ -339,6 +340,7 @@ impl Database {
     /// call back into the database. Several commits of other processes may be one call.
     pub fn subscribe(self: &Arc<Self>, listener: impl Fn(Event) + Send + Sync + 'static) -> Subscription {
         let id = self.next_listener.fetch_add(1, Ordering::Relaxed);
+        self.heard.subscribe();
         self.listeners.lock().insert(id, Box::new(listener));
         Subscription { database: Arc::clone(self), id }
     }

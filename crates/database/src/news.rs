@@ -31,6 +31,8 @@ struct OfShard {
     version: AtomicU64,
     /// Counts failures of the store, after which commits that were not synced may be gone.
     failures: AtomicU64,
+    /// Those who wait for events of the database.
+    subscribers: AtomicU64,
 }
 
 /// What is heard of one database, for as long as that is open.
@@ -52,7 +54,7 @@ impl Heard {
         Version(self.catalog.load(Ordering::Acquire))
     }
 
-    /// Whether that is one of an open database.
+    /// Whether somebody waits for that.
     fn note(&self, shard: Shard, version: Version) -> bool {
         if shard == CATALOG {
             self.catalog.fetch_max(version.0, Ordering::AcqRel);
@@ -66,7 +68,7 @@ impl Heard {
         } else {
             known.version.fetch_max(version.0, Ordering::AcqRel);
         }
-        true
+        known.subscribers.load(Ordering::Acquire) > 0
     }
 }
 
@@ -74,6 +76,16 @@ impl HeardVersion {
     /// The newest version.
     pub(crate) fn version(&self) -> u64 {
         self.of_shard.version.load(Ordering::Acquire)
+    }
+
+    /// Somebody is going to read the database, and waits for what comes after that.
+    pub(crate) fn subscribe(&self) {
+        self.of_shard.subscribers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Somebody waits no more.
+    pub(crate) fn unsubscribe(&self) {
+        self.of_shard.subscribers.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// The number of failures of the store.
