@@ -10,6 +10,7 @@ mod crashes;
 mod documents;
 mod events;
 mod faults;
+mod guesses;
 mod model;
 mod partitions;
 mod processes;

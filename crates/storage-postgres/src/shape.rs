@@ -73,7 +73,9 @@ mod tests {
             Sql::Write(Keyspace::Bodies, Kind::Put),
         ];
         let text = Shape::of(writes.into_iter()).expect("they are in order").text();
-        for part in ["unnest($6::bytea[]) AS gone", "unnest($7::bytea[], $8::bytea[])", "unnest($9::bytea[], $10::bytea[])"] {
+        for part in
+            ["unnest($6::bytea[]) AS gone", "unnest($7::bytea[], $8::bytea[])", "unnest($9::bytea[], $10::bytea[])"]
+        {
             assert_eq!(text.matches(&format!("FROM fence, {part}")).count(), 1, "{text}");
         }
     }

@@ -12,6 +12,7 @@ use settee_storage::faulty::{FaultyEngine, WriteFault};
 use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Snapshot, StorageError, Version};
 
 use super::{Store, audit, create, edit, engine, ids, new, open, save, saved, write};
+use crate::update::load_writer;
 use crate::{Catalog, Database, DatabaseError, DatabaseOptions, Result, UpdateOutcome, Work};
 
 const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
@@ -359,45 +360,36 @@ fn the_ranks_of_a_lost_race_are_not_taken_for_those_of_the_winner() {
 }
 
 #[test]
-fn a_bucket_that_cannot_be_divided_does_not_undo_the_commit() {
-    let nodes = Nodes::new();
-    let (here, _) = nodes.database();
-    write(&here, vec![new("0", "{}"), new("9", "{}")]);
-    // The first snapshot reads the documents, the second the bucket that has grown too large.
-    nodes.script.on_snapshot(1, OnSnapshot::Fail);
-    let updates = (0..40).map(|number| new(&format!("5/{number:02}"), "{}")).collect();
-    let outcomes = here.update(Work::Documents(updates)).unwrap();
-    assert!(outcomes.iter().all(|outcome| matches!(outcome, UpdateOutcome::Saved(_))));
-    assert!(nodes.script.snapshots.lock().is_empty(), "the division was tried");
-    assert!(here.writer.lock().ranks.ids.overfull().is_some());
-    audit(&here.read().unwrap());
-    save(&here, new("8", "{}"));
-    assert!(here.writer.lock().ranks.ids.overfull().is_none(), "the next commit divides");
-    audit(&here.read().unwrap());
-}
-
-#[test]
-fn a_bucket_is_not_divided_by_what_another_node_wrote() {
+fn a_bucket_is_divided_with_the_next_commit_of_whomever() {
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     write(&here, vec![new("0", "{}"), new("9", "{}")]);
-    // Between the commit and the division a reader comes, and then another node commits.
-    let view = Arc::new(Mutex::new(None));
-    let (node, note) = (Arc::clone(&here), Arc::clone(&view));
-    let act: Act = Box::new(move |_| {
-        let view = node.read().unwrap();
-        assert_eq!(view.update_seq().unwrap(), 42, "a snapshot begins with its first read");
-        *note.lock() = Some(view);
-        write(&there, (0..5).map(|number| new(&format!("1/{number}"), "{}")).collect());
-    });
-    nodes.script.on_snapshot(1, OnSnapshot::After(act));
     write(&here, (0..40).map(|number| new(&format!("5/{number:02}"), "{}")).collect());
-    let view = view.lock().take().expect("the division was tried");
-    audit(&view);
-    assert_eq!(view.rank_of_id(b"5/20").unwrap(), 21);
-    save(&here, new("8", "{}"));
+    let stored = || load_writer(&*here.engine().snapshot(here.shard()).unwrap()).unwrap();
+    assert!(stored().ranks.ids.overfull().is_some());
+    let before = here.read().unwrap();
+    save(&there, new("8", "{}"));
+    assert!(stored().ranks.ids.overfull().is_none());
+    for view in [before, here.read().unwrap(), there.read().unwrap()] {
+        audit(&view);
+        assert_eq!(view.rank_of_id(b"5/20").unwrap(), 21);
+    }
+}
+
+/// Each of them would lose what it has divided, and do it again with its next commit, if that was not stored at once.
+#[test]
+fn processes_that_write_in_turn_divide_a_bucket() {
+    let nodes = Nodes::new();
+    let (here, there) = nodes.database();
+    let stored = || load_writer(&*here.engine().snapshot(here.shard()).unwrap()).unwrap();
+    for number in 0..60 {
+        let start = || stored().ranks.ids.overfull().map(|overfull| overfull.start);
+        let before = start();
+        save([&here, &there][number % 2], new(&format!("{:02}", number * 37 % 60), "{}"));
+        assert!(before.is_none() || start() != before, "commit {number} divides what was too large before");
+    }
     audit(&here.read().unwrap());
-    assert_eq!(here.read().unwrap().rank_of_id(b"5/20").unwrap(), 26);
+    audit(&there.read().unwrap());
 }
 
 #[test]

@@ -124,13 +124,20 @@ fn try_commit(
     // Where several processes write, what others have committed comes along.
     let news = News::after(writer.state);
     let requests = news.requests();
-    let besides = if writer.crowd > 0 && !is_current { &requests[1..] } else { &[] };
-    let may_guess = (writer.crowd == 0 || is_current) && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
-    let (state, documents, contents, besides) = match Documents::likely_new(works).filter(|_| may_guess) {
-        // The commit finds out whether both are so.
-        Some(documents) => (writer.state, documents, Contents::default(), Vec::new()),
-        None => Documents::read(snapshot.as_ref(), works, Named::by(database, works), besides)?,
-    };
+    let is_known = is_current || writer.crowd == 0;
+    let besides = if is_known { &[] } else { &requests[1..] };
+    let may_guess = is_known && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
+    if may_guess && let Some(documents) = Documents::likely_new(works) {
+        let mut group =
+            Group::new(database, writer, snapshot.as_ref(), (documents, Contents::default()), purpose(works));
+        *outcomes = group.apply_all(works)?;
+        // The commit finds out whether it was guessed right. What would be refused may be refused for another reason.
+        if outcomes.iter().flatten().all(|outcome| matches!(outcome, UpdateOutcome::Saved(_))) {
+            return group.finish(attempt, durability(works));
+        }
+    }
+    let named = Named::by(database, works);
+    let (state, documents, contents, besides) = Documents::read(snapshot.as_ref(), works, named, besides)?;
     if state != writer.state {
         // Another node has committed to the shard, or an earlier try has arrived.
         writer.follow(snapshot.as_ref(), state, besides)?;
@@ -142,9 +149,7 @@ fn try_commit(
         return Ok(true);
     }
     let mut group = Group::new(database, writer, snapshot.as_ref(), (documents, contents), purpose(works));
-    // Of no importance for now: a bucket that stays large costs longer scans until the next commit.
-    group.divide_buckets().ok();
-    *outcomes = works.iter().map(|work| group.apply(work)).collect::<Result<Vec<_>>>()?;
+    *outcomes = group.apply_all(works)?;
     group.finish(attempt, durability(works))
 }
 
@@ -208,6 +213,12 @@ impl<'a> Group<'a> {
             contents,
             writer,
         }
+    }
+
+    fn apply_all(&mut self, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
+        // Of no importance if it fails: a bucket that stays large costs longer scans until the next commit.
+        self.divide_buckets().ok();
+        works.iter().map(|work| self.apply(work)).collect()
     }
 
     fn apply(&mut self, work: &Work) -> Result<Vec<UpdateOutcome>> {
@@ -391,8 +402,18 @@ impl<'a> Group<'a> {
         let [crowd, looks] = [self.writer.crowd, self.writer.looks].map(|left| left.saturating_sub(1));
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
-        *self.writer =
-            Writer { state, meta: self.meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd, looks };
+        *self.writer = Writer {
+            state,
+            meta: self.meta,
+            ranks,
+            revs_limit,
+            security,
+            rank_log,
+            rank_pieces,
+            fullness,
+            crowd,
+            looks,
+        };
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
         if edited {
             self.database.notify(Event::Committed(self.meta.update_seq));
@@ -467,12 +488,9 @@ impl<'a> Group<'a> {
     }
 
     /// Divides buckets that have grown too large for a short scan, before the group changes anything. That they are divided is stored with
-    /// the group: where several processes write, each of them would do it again otherwise.
+    /// the group: where several processes write, each of them would do it again otherwise. If another one has written since, the group conflicts.
     fn divide_buckets(&mut self) -> Result<()> {
         while let Some(Overfull { bucket, start, end }) = self.ranks.ids.overfull() {
-            if self.snapshot.state()? != self.writer.state {
-                break;
-            }
             let range = KeyRange { start: Some(&start), end: end.as_deref() };
             let mut cursor = self.snapshot.scan(
                 Keyspace::Documents,

@@ -96,7 +96,7 @@ impl Writer {
     /// Applies what the commits since have changed. `false` if that does not tell enough.
     fn replay(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<bool> {
         let known = self.state.version.0;
-        if state.version.0 <= known || self.ranks.reshaped() {
+        if state.version.0 <= known {
             return Ok(false);
         }
         let news = News::after(self.state);
@@ -148,7 +148,8 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
     let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
-    let writer = Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd: 0, looks: 0 };
+    let writer =
+        Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd: 0, looks: 0 };
     Ok((writer, uploads.into_page()?))
 }
 

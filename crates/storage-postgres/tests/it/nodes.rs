@@ -6,11 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use settee_storage::{Batch, CommitToken, Durability, Engine, Outcome, Shard, Version};
+use settee_storage::{
+    Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Page, PageRange, Reply, Request,
+    Shard, ShardState, Turn, Version,
+};
 use settee_storage_postgres::PostgresEngine;
 
 use crate::proxy::Proxy;
-use crate::{open, server, step, steps};
+use crate::{open, server, step, steps, token};
 
 /// The latest versions that somebody was told of.
 pub(crate) type Heard = Arc<Mutex<BTreeMap<Shard, Version>>>;
@@ -117,6 +120,55 @@ fn who_lines_up_writes_after_who_was_first() {
     step(&first, SHARD, 3, Durability::Synced);
     drop(turn);
     assert_eq!(version(&second), Version(4));
+}
+
+/// What is asked for with a turn is what the one before has left, however long that was waited for.
+#[test]
+fn a_turn_brings_what_others_have_committed() {
+    const SHARD: Shard = Shard(5);
+    let Some(server) = server() else { return };
+    let url = server.url();
+    let (first, second) = (open(&url), open(&url));
+    let commit = |version: u64| {
+        let mut batch = Batch::new();
+        batch.set_head(&[version as u8]);
+        batch.put(Keyspace::Catalog, b"key", &version.to_be_bytes());
+        let outcome = first.commit(SHARD, Version(version), token(version + 1), batch, Durability::Synced).unwrap();
+        assert_eq!(outcome, Outcome::Committed(Version(version + 1)));
+    };
+    commit(0);
+    let all =
+        PageRange { space: Keyspace::Catalog, range: KeyRange::default(), direction: Direction::Forward, rows: 10 };
+    let wanted =
+        [Request::State, Request::Head, Request::MultiGet(Keyspace::Catalog, &[b"key", b"none"]), Request::Page(all)];
+    let is_seen = |mut turn: Turn, version: u64| {
+        let state = ShardState { version: Version(version + 1), token: token(version + 1) };
+        let value = version.to_be_bytes().to_vec();
+        let page = Page { rows: vec![(b"key".to_vec(), value.clone())], is_last: true };
+        let seen = [
+            Reply::State(state),
+            Reply::Value(Some(vec![version as u8])),
+            Reply::Values(vec![Some(value), None]),
+            Reply::Page(page),
+        ];
+        assert!(turn.is_held());
+        assert_eq!(turn.take_seen().unwrap(), seen);
+        assert_eq!(turn.take_seen(), None);
+    };
+    is_seen(second.line_up(SHARD, &wanted), 0);
+    let turn = first.line_up(SHARD, &wanted);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| second.line_up(SHARD, &wanted));
+        let count = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+        until("somebody waits", || server.run(count) == "1");
+        commit(1);
+        is_seen(other.join().unwrap(), 1);
+    });
+    is_seen(turn, 0);
+    // Nobody has a turn in what is gone, nor is the line closed by that.
+    first.drop_shard(SHARD).unwrap();
+    assert!(!second.line_up(SHARD, &wanted).is_held());
+    assert!(second.line_up(Shard(6), &wanted).is_held());
 }
 
 /// Polls whose connections are cut, at each byte of the answers.
