@@ -16,7 +16,9 @@ fn a_cut_connection_loses_and_doubles_nothing() {
     let url = server.url();
     let schema = url.rsplit('=').next().unwrap();
     let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
-    for (shard, durability, wanted) in [(Shard(1), Durability::Buffered, 80), (Shard(2), Durability::Synced, 25)] {
+    for (shard, durability, wanted) in
+        [(Shard(1), Durability::Buffered, 80..CUTS), (Shard(2), Durability::Synced, 25..50)]
+    {
         step(&engine, shard, 0, durability);
         let mut cuts = 0;
         for cut in 0..CUTS {
@@ -24,10 +26,10 @@ fn a_cut_connection_loses_and_doubles_nothing() {
             proxy.cut_after(cut);
             // All that was not known after a cut is found out.
             step(&engine, shard, version, durability);
-            cuts += u64::from(proxy.is_cut());
+            cuts += i64::from(proxy.is_cut());
         }
         println!("{cuts} connections were cut");
-        assert!(cuts > wanted, "{cuts}, {durability:?}");
+        assert!(wanted.contains(&cuts), "{cuts}, {durability:?}");
         proxy.cut_after(-1);
         assert_eq!(steps(&engine, shard), 1 + u64::try_from(CUTS).unwrap());
     }
