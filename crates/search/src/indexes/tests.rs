@@ -99,7 +99,9 @@ struct World {
 
 impl World {
     fn over(engine: Arc<dyn Engine>) -> Self {
-        let catalog = Arc::new(Catalog::open(engine, 7).unwrap());
+        // By which processes on one store know their commits.
+        static SEEDS: AtomicU64 = AtomicU64::new(7);
+        let catalog = Arc::new(Catalog::open(engine, SEEDS.fetch_add(1, Ordering::Relaxed) << 32).unwrap());
         let members: Arc<Members> = Arc::default();
         let language: Arc<dyn Language> = Arc::new(Shared(Arc::clone(&members)));
         let now_us = Arc::new(AtomicU64::new(1));
