@@ -3,7 +3,7 @@
 //! 1. The caller's thread turns a [`Document`] into a [`DocUpdate`]: the revision hash is computed there.
 //! 2. [`Database::submit`] puts the [`Work`] into the queue. Who finds the queue without a leader leads.
 //! 3. The leader takes everything that waits, reads the revision trees once, applies the updates in order,
-//!    and makes one commit with one sync ([`group`]).
+//!    and makes one commit with one sync ([`group`]). What is probably new it does not read where that is a trip.
 //! 4. Everybody gets an answer, subscribers are notified of the new update sequence.
 //!
 //! A conflict is an outcome, not an error. Nothing here waits for a client: bytes of attachments come in before their
