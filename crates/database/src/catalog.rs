@@ -178,6 +178,12 @@ impl Catalog {
         self.open_entry(name, &entry.ok_or(DatabaseError::NotFound)?, version)
     }
 
+    /// The database that had this name when somebody looked last, if it is open. Costs nothing.
+    #[must_use]
+    pub fn at_last(&self, name: &str) -> Option<Arc<Database>> {
+        self.open.get(name)
+    }
+
     /// Whether [`Self::database`] has nothing to read, and so nothing to wait for.
     #[must_use]
     pub fn is_at_hand(&self, name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
@@ -65,6 +65,9 @@ struct Known {
     attached_seq: u64,
 }
 
+/// The writes that are made elsewhere after another process was faster with a commit.
+pub(crate) const CONTENTION: u32 = 1000;
+
 /// Who made the commit that something is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -95,6 +98,8 @@ pub struct Database {
     /// One looks for all who find that something was heard.
     looking: Mutex<()>,
     attached_elsewhere: AtomicU64,
+    /// How many more writes are better made by the process that all prefer for it: another one was faster with a commit.
+    contention: AtomicU32,
     closed: AtomicBool,
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
@@ -158,6 +163,7 @@ impl Database {
             named_at: AtomicU64::new(named_at.0),
             looking: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
+            contention: AtomicU32::new(0),
             writer: Mutex::new(writer),
             queue: Queue::default(),
             ranks: Mutex::new(ranks),
@@ -334,6 +340,19 @@ impl Database {
             return Err(DatabaseError::NotFound);
         }
         Ok(self.known.lock().security.clone())
+    }
+
+    /// Whether a write is better made by the process that all prefer for this database, because several write to it: another one was faster
+    /// with a commit. Each call counts as a write; after a thousand this process finds out anew.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        let one_less = |left: u32| left.checked_sub(1);
+        self.contention.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
+    }
+
+    /// Another process was faster with a commit.
+    pub(crate) fn meet_others(&self) {
+        self.contention.store(CONTENTION, Ordering::Release);
     }
 
     /// Calls `listener` after each commit that changed documents, from the thread that committed: it must be quick and must not

@@ -133,6 +133,14 @@ impl Error {
         error
     }
 
+    /// 503: the node that a write was handed to has vanished, perhaps behind the write.
+    pub(crate) fn in_doubt(node: &str) -> Self {
+        let reason = format!("node {node} was to write this and has vanished: it is not known whether it did");
+        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
+        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
+        error
+    }
+
     /// 501: a part of CouchDB's interface that is not here.
     pub fn not_implemented(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)

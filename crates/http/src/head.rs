@@ -2,15 +2,19 @@
 //! its way.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use hyper::header::HeaderName;
 use hyper::{Method, Uri};
 use settee_database::Tally;
 
 use crate::auth_policy::Handler;
 use crate::budget::Account;
 use crate::origin::Scheme;
+
+/// The name of a request in logs, as its client gave it or as it is told.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 
 /// The request, and who sent it.
 #[derive(Clone, Debug)]
@@ -40,6 +44,8 @@ pub(crate) struct Seen {
     pub(crate) user: OnceLock<String>,
     /// The time that the body took to come, in microseconds.
     body_us: AtomicU64,
+    /// Whether another node has handed it over for a client.
+    is_handed_over: AtomicBool,
     /// What was read for it.
     pub(crate) tally: Arc<Tally>,
 }
@@ -57,6 +63,15 @@ impl Seen {
 
     pub(crate) fn body_ms(&self) -> u64 {
         self.body_us.load(Ordering::Relaxed) / 1000
+    }
+
+    /// Another node has handed the request over.
+    pub(crate) fn set_handed_over(&self) {
+        self.is_handed_over.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.is_handed_over.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_user(&self, name: &str) {

@@ -32,6 +32,7 @@ mod origin;
 mod params;
 mod path;
 mod policy;
+mod pulse;
 mod rate;
 mod redactor;
 mod replication;
@@ -45,6 +46,7 @@ mod server;
 mod shutdown;
 mod slots;
 mod stages;
+mod steering;
 mod stream;
 mod target;
 #[cfg(test)]

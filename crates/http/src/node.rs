@@ -17,6 +17,7 @@ use settee_service::{
 };
 use settee_settings::{Derived, Settings};
 use settee_views::{Languages, Views};
+use tokio::sync::Semaphore;
 
 use crate::Error;
 use crate::auth_policy::AuthPolicy;
@@ -28,9 +29,10 @@ use crate::catch_up::CatchUp;
 use crate::failures::Failures;
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
-use crate::nodes::Nodes;
+use crate::nodes::{HANDED_OVER_MAX, Nodes};
 use crate::operation::Operation;
 use crate::policy::Policy;
+use crate::pulse::Pulses;
 use crate::rate::Rates;
 use crate::respond::Response;
 
@@ -135,7 +137,7 @@ pub struct Node {
     pub(crate) started_ms: u64,
     requests: AtomicU64,
     pub(crate) catch_up: CatchUp,
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: Arc<Nodes>,
     pub(crate) failures: Failures,
 }
 
@@ -204,13 +206,15 @@ impl Node {
             true => Failures::of_one(),
             false => Failures::of(&authenticator, &settings),
         };
-        let nodes = Nodes {
+        let nodes = Arc::new(Nodes {
             engine: Arc::clone(catalog.engine()),
             own: identity.node.clone(),
             settings: Arc::clone(&settings),
             clock_ms: Arc::clone(&clock_ms),
             network: OnceLock::new(),
-        };
+            pulses: Pulses::default(),
+            handing_over: Semaphore::new(HANDED_OVER_MAX),
+        });
         Arc::new(Self {
             catalog,
             views,

@@ -11,13 +11,17 @@ use hyper::{HeaderMap, Method, StatusCode, Uri};
 use settee_auth::{ADMIN_ROLE, UserContext, node_token};
 use settee_database::Engine;
 use settee_database::members::Node as Member;
-use settee_replication::{Auth, Connect, Endpoint, Remote, Roles, Tuning, User, full_body};
+use settee_replication::{Auth, Connect, Endpoint, Remote, Roles, TransportError, Tuning, User, full_body};
 use settee_settings::{Settings, cluster};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::authentication::{NODE_ROLE, TOKEN};
-use crate::respond::{self, Answer};
+use crate::authentication::{CLIENT, NODE_ROLE, TOKEN, purpose, told_client};
+use crate::head::REQUEST_ID;
+use crate::origin::Peer;
+use crate::pulse::Pulses;
+use crate::respond::{self, Answer, Response};
 
 /// The time that another node has for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -28,12 +32,31 @@ const PATIENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The most bytes of an answer of another node.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// Requests that are handed over at a time. Further ones are served here.
+pub(crate) const HANDED_OVER_MAX: usize = 256;
+
 /// The headers that go on to another node, and come back.
 const PASSED_ON: [HeaderName; 4] = [
     header::ACCEPT,
     header::CONTENT_TYPE,
     HeaderName::from_static("x-couch-persist"),
     HeaderName::from_static("x-settee-applies"),
+];
+
+/// The target of requests for a sign of life. They are answered before anything else is looked at.
+pub(crate) const ALIVE: &str = "/_node/_local/_alive";
+
+/// The headers that tell of one connection, and those that the next one gets anew.
+const OF_CONNECTION: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
 ];
 
 /// The servers on one store.
@@ -45,18 +68,33 @@ pub(crate) struct Nodes {
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The way to others, there when replication has begun.
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
+    pub(crate) pulses: Pulses,
+    /// The places of requests that are handed over: strangers' ones are not judged before, and must not take all that another node has.
+    pub(crate) handing_over: Semaphore,
 }
 
 /// What one node asks another.
 #[derive(Clone)]
-struct Question {
-    method: Method,
-    target: String,
-    headers: HeaderMap,
-    body: Bytes,
+pub(crate) struct Question {
+    pub(crate) method: Method,
+    pub(crate) target: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// What another node did with a request that was handed to it.
+pub(crate) enum HandedOver {
+    /// It has answered, whatever.
+    Answered(Response),
+    /// It has not taken it.
+    Refused,
 }
 
 impl Question {
+    fn get(target: &str) -> Self {
+        Self { method: Method::GET, target: target.to_owned(), headers: HeaderMap::new(), body: Bytes::new() }
+    }
+
     /// A POST of JSON.
     fn post(target: &str, body: Vec<u8>) -> Self {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
@@ -116,12 +154,32 @@ impl Nodes {
         Ok(response)
     }
 
+    /// Has another node answer a request of a client as if that had come to it.
+    pub(crate) async fn hand_over(
+        &self,
+        node: &Member,
+        question: Question,
+        client: Peer,
+    ) -> Result<HandedOver, TransportError> {
+        let (status, headers, body) = self.exchange(node, question, Some(client), PATIENCE).await?;
+        if !headers.contains_key(CLIENT) {
+            return Ok(HandedOver::Refused);
+        }
+        let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+        let mut response = respond::whole(status, "", body);
+        *response.headers_mut() = without_connection(&headers, &id);
+        Ok(HandedOver::Answered(response))
+    }
+
+    /// Whether another node gives a sign of life.
+    pub(crate) async fn is_alive(&self, node: &Member) -> bool {
+        self.exchange(node, Question::get(ALIVE), None, ANSWER_TIME).await.is_ok()
+    }
+
     /// What all other nodes answer to a GET of `target`, those that answer in time and with success. Who asks for another node is
     /// told of one only.
     pub(crate) async fn ask_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
-        let target = target.to_owned();
-        self.question_all(Question { method: Method::GET, target, headers: HeaderMap::new(), body: Bytes::new() }, user)
-            .await
+        self.question_all(Question::get(target), user).await
     }
 
     /// The same for a POST of JSON.
@@ -133,13 +191,7 @@ impl Nodes {
     pub(crate) async fn who_knows(&self, target: &str) -> Option<Member> {
         let mut asking = JoinSet::new();
         for node in self.others() {
-            let question = Question {
-                method: Method::GET,
-                target: target.to_owned(),
-                headers: HeaderMap::new(),
-                body: Bytes::new(),
-            };
-            let asked = self.ask(&node, question);
+            let asked = self.ask(&node, Question::get(target));
             asking.spawn(async move { matches!(asked.await, Ok((StatusCode::OK, ..))).then_some(node) });
         }
         while let Some(answered) = asking.join_next().await {
@@ -152,11 +204,11 @@ impl Nodes {
 
     /// The answer of another node to a POST of JSON, however long it takes; `None` if there is none, or 404.
     pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
-        match self.exchange(node, Question::post(target, body), PATIENCE).await {
+        match self.exchange(node, Question::post(target, body), None, PATIENCE).await {
             Ok((StatusCode::NOT_FOUND, ..)) => None,
             Ok((status, _, body)) => Some((status, body)),
             Err(why) => {
-                tracing::warn!(node = node.name, why, "a node does not answer");
+                tracing::warn!(node = node.name, %why, "a node does not answer");
                 None
             }
         }
@@ -189,26 +241,27 @@ impl Nodes {
         node: &Member,
         question: Question,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
-        let exchange = self.exchange(node, question, ANSWER_TIME);
+        let exchange = self.exchange(node, question, None, ANSWER_TIME);
         async move {
-            let in_time = tokio::time::timeout(ANSWER_TIME, exchange).await;
-            in_time.unwrap_or_else(|_| Err("not in time".to_owned()))
+            let in_time = tokio::time::timeout(ANSWER_TIME, exchange).await.map_err(|_| "not in time".to_owned())?;
+            in_time.map_err(|error| error.to_string())
         }
     }
 
-    /// Asks another node, which begins to answer within `time`.
+    /// Asks another node, which begins to answer within `time`, for itself or for a client.
     fn exchange(
         &self,
         node: &Member,
         question: Question,
+        client: Option<Peer>,
         time: Duration,
-    ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
-        let request = self.request(node, question, time);
+    ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), TransportError>> + Send + use<> {
+        let request = self.request(node, question, client, time);
         async move {
-            let (transport, request) = request?;
-            let response = transport.call(request).await.map_err(|error| error.to_string())?;
-            let (parts, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
+            let (transport, request) = request.map_err(TransportError::Unusable)?;
+            let (parts, body) = transport.call(request).await?.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| TransportError::Broken(error.to_string()))?;
             Ok((parts.status, parts.headers, body.to_bytes()))
         }
     }
@@ -217,6 +270,7 @@ impl Nodes {
         &self,
         node: &Member,
         question: Question,
+        client: Option<Peer>,
         time: Duration,
     ) -> Result<(Arc<dyn settee_replication::Transport>, http::Request<settee_replication::Body>), String> {
         let Question { method, target, headers, body } = question;
@@ -227,7 +281,9 @@ impl Nodes {
         let tuning =
             Tuning { connection_timeout_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), ..Tuning::default() };
         let transport = network.connect(&Endpoint::Remote(remote), &tuning).map_err(|error| error.to_string())?;
-        let token = node_token(secret.as_bytes(), method.as_str(), &target, (self.clock_ms)() / 1000);
+        let client = client.map(told_client);
+        let purpose = purpose(&method, client.as_deref());
+        let token = node_token(secret.as_bytes(), &purpose, &target, (self.clock_ms)() / 1000);
         let token = HeaderValue::try_from(token).map_err(|error| error.to_string())?;
         let mut request = http::Request::builder()
             .method(method)
@@ -236,8 +292,28 @@ impl Nodes {
             .map_err(|error| error.to_string())?;
         *request.headers_mut() = headers;
         request.headers_mut().insert(TOKEN, token);
+        if let Some(client) = client {
+            request.headers_mut().insert(CLIENT, HeaderValue::try_from(client).map_err(|error| error.to_string())?);
+        }
         Ok((transport, request))
     }
+}
+
+/// The headers of a request or an answer that hold for the next connection as well.
+pub(crate) fn without_connection(headers: &HeaderMap, id: &str) -> HeaderMap {
+    let mut headers = headers.clone();
+    let named = headers.remove(header::CONNECTION);
+    let named = named.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    for name in named.split(',') {
+        headers.remove(name.trim());
+    }
+    for name in OF_CONNECTION.iter().chain([&CLIENT]) {
+        headers.remove(name);
+    }
+    if let Ok(id) = HeaderValue::try_from(id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    headers
 }
 
 /// Whether a node asks.

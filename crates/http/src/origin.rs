@@ -22,6 +22,10 @@ impl Scheme {
             Self::Https => "https",
         }
     }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Http, Self::Https].into_iter().find(|scheme| scheme.name() == name)
+    }
 }
 
 /// How a request came in.

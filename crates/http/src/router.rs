@@ -322,6 +322,21 @@ impl Router {
         }
     }
 
+    /// The resource and the database of a request that writes documents, if it is one that may be small.
+    pub(crate) fn written(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, String)> {
+        if ![Method::PUT, Method::DELETE, Method::POST].contains(method) {
+            return None;
+        }
+        let place = self.place(path, plus).ok()?;
+        let path = place.resource?.path;
+        let is_write = match path {
+            "/{db}" | "/{db}/_bulk_docs" => method == Method::POST,
+            "/{db}/{doc}" | "/{db}/_local/{local}" => method != Method::POST,
+            _ => false,
+        };
+        is_write.then(|| (path, place.captures.get("db").to_owned()))
+    }
+
     /// Finds what a path stands for. Behind the name of a partition stands a path of its database.
     fn place(&self, path: &str, plus: Plus) -> Result<Place<'_>, Error> {
         let Split { mut parts, garbled } = split(path, plus);

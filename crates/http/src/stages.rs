@@ -13,7 +13,7 @@ use crate::beginning::Beginnings;
 use crate::body::inbound::Inbound;
 use crate::browser::{self, Viewer};
 use crate::budget::{Account, Share};
-use crate::head::{RequestHead, copy};
+use crate::head::{REQUEST_ID, RequestHead, copy};
 use crate::node::Node;
 use crate::observe::Observation;
 use crate::origin::Peer;
@@ -23,9 +23,9 @@ use crate::request::Unread;
 use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::slots::Ending;
+use crate::steering::{self, Arriving, Steered};
 use crate::{Error, jsonp, target};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
@@ -68,61 +68,85 @@ impl Service {
         as_http1(&mut parts);
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
-        let viewer = Viewer::of(&parts.headers, peer.scheme);
-        let prefers_minimal = parts.headers.get(PREFER).is_some_and(|value| value == "return=minimal");
-        let Peer { ip: peer, scheme } = peer;
-        let uri = parts.uri.clone();
-        let observation = Observation::begin(self.node.observers(), &method, &uri, &parts.headers, peer, &id);
+        let (uri, version) = (parts.uri.clone(), parts.version);
+        let observation = Observation::begin(self.node.observers(), &method, &uri, &parts.headers, peer.ip, &id);
         let seen = Arc::clone(&observation.seen);
+        let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
+        let arriving = Arriving {
+            method: &method,
+            uri: &uri,
+            headers: &parts.headers,
+            peer,
+            id: &id,
+            seen: &seen,
+            account: &account,
+        };
+        let mut response = match steering::steer(&self.node, &self.router, arriving, body).await {
+            Steered::Answered(response) => response,
+            Steered::Here(body) => {
+                let (account, Peer { ip: peer, scheme }) = (Arc::clone(&account), peer);
+                let head = RequestHead {
+                    method,
+                    uri,
+                    peer,
+                    scheme,
+                    handler: None,
+                    requested: None,
+                    rewrites: 0,
+                    seen,
+                    account,
+                };
+                self.judge(head, parts.headers, body, &id).await
+            }
+        };
+        // A stream of HTTP/2 ends by itself.
+        if version < Version::HTTP_2 && !leftover.clear(waits_to_be_asked).await {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        observation.answered(response, account)
+    }
+
+    /// Answers a request that is served here.
+    async fn judge(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
+        let viewer = Viewer::of(&headers, head.scheme);
+        let prefers_minimal = headers.get(PREFER).is_some_and(|value| value == "return=minimal");
         // Before anything is decided that others may have changed: settings, accounts, security.
         let caught_up = self.node.catch_up.wait().await;
         let policy = self.node.policy();
-        let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
-        let head = RequestHead {
-            method: method.clone(),
-            uri,
-            peer,
-            scheme,
-            handler: None,
-            requested: None,
-            rewrites: 0,
-            seen: Arc::clone(&seen),
-            account: Arc::clone(&account),
-        };
-        let caller = Caller::of(&head, &parts.headers);
+        let (method, uri, seen) = (head.method.clone(), head.uri.clone(), Arc::clone(&head.seen));
+        let caller = Caller::of(&head, &headers);
         let mut renewed = None;
         let answer = async {
             caught_up?;
-            self.route(&policy, head, parts.headers, body, &mut renewed).await
+            self.route(&policy, head, headers, body, &mut renewed).await
         };
         let answer = threads::counted(Arc::clone(&seen.tally), answer).await;
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
-                tracing::error!(%method, path = parts.uri.path(), request = id, name = %error.name,
+                tracing::error!(%method, path = uri.path(), request = id, name = %error.name,
                     reason = %error.reason, "a request failed");
             }
             self.node.refuse(&caller, &error)
         });
         authentication::renew(&mut response, renewed);
-        policy.browser.mark(&viewer, parts.uri.path(), &mut response);
+        policy.browser.mark(&viewer, uri.path(), &mut response);
         if policy.allows_jsonp {
-            response = jsonp::wrap(parts.uri.query(), response);
+            response = jsonp::wrap(uri.query(), response);
         }
         let headers = response.headers_mut();
         let version = if policy.tells_versions { self.version.clone() } else { HeaderValue::from_static("CouchDB") };
         headers.insert(header::SERVER, version);
-        respond::set(headers, REQUEST_ID, &id);
+        respond::set(headers, REQUEST_ID, id);
         headers.insert(BODY_TIME, HeaderValue::from(seen.body_ms()));
         if prefers_minimal {
             let kept = policy.minimal_headers.iter().filter_map(|name| Some((name.clone(), headers.remove(name)?)));
             let kept: HeaderMap = kept.collect();
             *headers = kept;
         }
-        // A stream of HTTP/2 ends by itself.
-        if parts.version < Version::HTTP_2 && !leftover.clear(waits_to_be_asked).await {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if seen.is_handed_over() {
+            headers.insert(authentication::CLIENT, HeaderValue::from_static("1"));
         }
-        observation.answered(response, account)
+        response
     }
 
     async fn route(
@@ -130,9 +154,13 @@ impl Service {
         policy: &Policy,
         mut head: RequestHead,
         headers: HeaderMap,
-        body: Inbound,
+        body: Unread,
         renewed: &mut Option<HeaderValue>,
     ) -> Answer {
+        if let Some(client) = authentication::client(&self.node.authentication, &head, &headers)? {
+            (head.peer, head.scheme) = (client.ip, client.scheme);
+            head.seen.set_handed_over();
+        }
         if let Some(error) = target::refused(&headers) {
             return Err(error);
         }
@@ -159,7 +187,7 @@ impl Service {
         if head.method == Method::HEAD {
             head.method = Method::GET;
         }
-        self.router.dispatch(&self.node, head, headers, found.user, Some(Unread::Incoming(body))).await
+        self.router.dispatch(&self.node, head, headers, found.user, Some(body)).await
     }
 
     /// Refuses the request if its client makes too many and this is how clients are told apart.

@@ -23,6 +23,7 @@ mod refused_bodies;
 mod rewrites;
 mod routes;
 mod slow_readers;
+mod steering;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use settee_storage::memory::MemoryEngine;
 use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::{Store, audit, create, edit, ids, new, open, save, write};
+use crate::database::CONTENTION;
 use crate::tasks::Tasks;
 use crate::update::{Writer, load_writer};
 use crate::{
@@ -29,6 +30,24 @@ fn processes() -> [Catalog; 2] {
 fn next(catalog: &Catalog, name: &str) -> Arc<Database> {
     catalog.engine().catch_up().unwrap();
     catalog.database(name).unwrap()
+}
+
+#[test]
+fn who_meets_another_process_knows_that_for_a_while() {
+    let [ours, theirs] = processes();
+    let here = create(&ours, "db");
+    let there = next(&theirs, "db");
+    save(&here, new("a", "{}"));
+    assert!(!here.is_contended() && !there.is_contended());
+    let uses_up = || (0..CONTENTION).all(|_| there.is_contended()) && !there.is_contended();
+    save(&there, new("b", "{}"));
+    assert!(uses_up(), "its commit was for a version that was not the last any more");
+    save(&there, new("c", "{}"));
+    assert!(!there.is_contended());
+    // Who has met somebody looks, and finds the other one without a conflict.
+    save(&here, new("d", "{}"));
+    save(&there, new("e", "{}"));
+    assert!(uses_up());
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn commit_until_done(
             Ok(false) => {
                 // Somebody else was faster, and may be again: wait for those who write.
                 writer.crowd = CROWD;
+                database.meet_others();
                 drop(std::mem::take(&mut turn));
                 turn = writer.line_up(database);
             }
@@ -140,8 +141,7 @@ fn try_commit(
     let (state, documents, contents, besides) = Documents::read(snapshot.as_ref(), works, named, besides)?;
     if state != writer.state {
         // Another node has committed to the shard, or an earlier try has arrived.
-        writer.follow(snapshot.as_ref(), state, besides)?;
-        database.know(Source::Anywhere, state.version, &writer.meta, writer.security.clone());
+        writer.learn(database, snapshot.as_ref(), state, besides)?;
     }
     if attempt.happened(state)? {
         *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];

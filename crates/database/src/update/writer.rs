@@ -78,10 +78,25 @@ impl Writer {
         let state = seen.remove(0).into_state()?;
         if state != self.state {
             let snapshot = database.engine().snapshot(database.shard())?;
-            self.follow(snapshot.as_ref(), state, seen)?;
-            database.know(Source::Anywhere, self.state.version, &self.meta, self.security.clone());
+            self.learn(database, snapshot.as_ref(), state, seen)?;
         }
         Ok(true)
+    }
+
+    /// [Follows](Self::follow) on behalf of all who use the database.
+    pub(super) fn learn(
+        &mut self,
+        database: &Database,
+        snapshot: &dyn Snapshot,
+        state: ShardState,
+        read: Vec<Reply>,
+    ) -> Result<()> {
+        if self.crowd > 0 {
+            database.meet_others();
+        }
+        self.follow(snapshot, state, read)?;
+        database.know(Source::Anywhere, state.version, &self.meta, self.security.clone());
+        Ok(())
     }
 
     /// Brings this to what is committed, after others have committed, or a commit whose outcome was not known has happened. `read` are the

@@ -44,6 +44,8 @@ pub(crate) enum Count {
     /// Clients that left before they had their whole answer.
     Abandoned,
     SlowRequests,
+    /// Writes that another node made for clients of this one.
+    HandedOver,
     VduRejects,
     /// Users whose accounts were remembered, and those whose documents were read.
     AuthCacheHits,

@@ -195,6 +195,7 @@ const PLAIN: &[Stat] = &[
     Stat::new(["mango", "query_time", ""], "length of time processing a mango query", Source::Measure(Measure::Find)),
     Stat::new(["nouveau", "search_latency", ""], "length of a search of either form, with bringing its index up to date", Source::Measure(Measure::Search)),
     Stat::new(["settee", "view_time", ""], "length of a view query, with bringing its index up to date", Source::Measure(Measure::View)),
+    Stat::new(["settee", "writes_handed_over", ""], "number of writes that were handed to the node that all nodes prefer for their database", Source::Count(Count::HandedOver)),
     Stat::new(["settee", "slow_requests", ""], "number of requests that took longer than [log] slow_request_ms", Source::Count(Count::SlowRequests)),
 ];
 

@@ -103,6 +103,10 @@ impl Engine for LateEngine {
         self.store.commit(shard, expected, token, batch, durability)
     }
 
+    fn refuses_present(&self) -> bool {
+        self.store.refuses_present()
+    }
+
     fn check(&self) -> Result<()> {
         self.store.check()
     }

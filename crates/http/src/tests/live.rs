@@ -88,11 +88,16 @@ pub(crate) struct Live {
 impl Live {
     /// Starts a server with these settings: `section/key=value`.
     pub(crate) async fn start(settings: &[&str]) -> Self {
+        let settings = Arc::new(Values::of(settings));
+        Self::of(NodeDependencies { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) }).await
+    }
+
+    /// Starts a server that is made of these.
+    pub(crate) async fn of(dependencies: NodeDependencies) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::new();
-        let settings = Arc::new(Values::of(settings));
-        let node = Node::new(NodeDependencies { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) });
+        let node = Node::new(dependencies);
         let connections = crate::connections_max(&*node.settings);
         let listeners = vec![Listener::Tcp(listener)];
         let serving = tokio::spawn(crate::serve(Arc::clone(&node), listeners, connections, shutdown.clone()));

@@ -1,0 +1,123 @@
+//! Small writes to a database that several nodes write to go to the node that all of them prefer for it ([`steer`]). That makes one commit of
+//! what others would make several of, one after the other, and judges requests as if their clients had come to it.
+//!
+//! This saves time only: whoever has a write may make it, and makes it if the other one is away. Only a write that was on its way to a node that then
+//! vanished is answered with an error: whether it was made is not known here, as clients of that node do not know it either.
+
+use std::sync::Arc;
+
+use hyper::body::Body as _;
+use hyper::header;
+use hyper::{HeaderMap, Method, StatusCode, Uri};
+use settee_database::members::{Node as Member, preferred};
+use settee_replication::TransportError;
+
+use crate::Error;
+use crate::authentication::TOKEN;
+use crate::body::inbound::Inbound;
+use crate::body::{self, timeout::ReceiveTimeout};
+use crate::budget::Account;
+use crate::head::Seen;
+use crate::metrics::Count;
+use crate::node::Node;
+use crate::nodes::{ALIVE, HandedOver, Question, without_connection};
+use crate::origin::Peer;
+use crate::pulse;
+use crate::request::Unread;
+use crate::respond::{self, Response};
+use crate::router::Router;
+
+/// The most bytes of a body that is handed over. A larger one is work enough for a commit of its own.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// A request of which only the head was looked at.
+pub(crate) struct Arriving<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) peer: Peer,
+    /// Its name in logs.
+    pub(crate) id: &'a str,
+    pub(crate) seen: &'a Seen,
+    pub(crate) account: &'a Arc<Account>,
+}
+
+/// What became of a request.
+pub(crate) enum Steered {
+    /// It is to be served here.
+    Here(Unread),
+    /// It has its answer.
+    Answered(Response),
+}
+
+/// Hands a request over to the node that its database's writes are for, if there is such a node. Signs of life are given at once.
+pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: Arriving<'_>, body: Inbound) -> Steered {
+    if request.uri.path() == ALIVE {
+        return Steered::Answered(respond::json(StatusCode::OK, b"{}".to_vec()));
+    }
+    let Some(writer) = writer_elsewhere(node, router, &request, &body) else {
+        return Steered::Here(Unread::Incoming(body));
+    };
+    let Ok(_place) = node.nodes.handing_over.try_acquire() else { return Steered::Here(Unread::Incoming(body)) };
+    let timeout = ReceiveTimeout::new(node.policy().receive_timeout);
+    let body = match body::read(body, request.headers, BODY_BYTES_MAX, timeout, request.account).await {
+        Ok(body) => body,
+        Err(error) => return Steered::Answered(respond::error(&error)),
+    };
+    let question = Question {
+        method: request.method.clone(),
+        target: request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+        headers: without_connection(request.headers, request.id),
+        body: body.clone(),
+    };
+    let asked = node.nodes.hand_over(&writer, question, request.peer);
+    let why = match pulse::while_alive(&node.nodes, &writer, asked).await {
+        Some(Ok(HandedOver::Answered(response))) => {
+            node.metrics.count(Count::HandedOver);
+            return Steered::Answered(response);
+        }
+        // Nothing was looked at: it is of another version, has another clock or secret, or no store.
+        Some(Ok(HandedOver::Refused) | Err(TransportError::Unusable(_))) => {
+            return Steered::Here(Unread::Known(body));
+        }
+        // Nothing was sent.
+        Some(Err(TransportError::Refused(_) | TransportError::Tls(_))) => {
+            pulse::look_for(&node.nodes, &writer);
+            return Steered::Here(Unread::Known(body));
+        }
+        Some(Err(error @ (TransportError::Broken(_) | TransportError::Timeout))) => {
+            pulse::look_for(&node.nodes, &writer);
+            error.to_string()
+        }
+        None => "it gives no sign of life".to_owned(),
+    };
+    tracing::warn!(request = request.id, node = writer.name, why, "a node vanished that was to write");
+    Steered::Answered(respond::error(&Error::in_doubt(&writer.name)))
+}
+
+/// The node that a request is to be handed to.
+fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: &Inbound) -> Option<Member> {
+    let Arriving { method, uri, headers, seen, .. } = *request;
+    // What a node asks for is answered here, so nothing goes around in circles. Addresses in answers need the host that was asked for.
+    if !node.nodes.is_cluster() || headers.contains_key(TOKEN) || !headers.contains_key(header::HOST) {
+        return None;
+    }
+    let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= BODY_BYTES_MAX as u64);
+    if !is_small || headers.contains_key(header::CONTENT_ENCODING) {
+        return None;
+    }
+    let (path, database) = router.written(method, uri.path(), node.policy().plus)?;
+    let database = node.catalog.at_last(&database).filter(|database| database.is_contended())?;
+    let live = node.nodes.engine.members().live();
+    let best = preferred(&live, &format!("writes {:x}", database.shard().0))?;
+    if best.name == node.nodes.own || best.address.is_empty() {
+        return None;
+    }
+    // Before anything is sent to a node it has shown that it can be reached.
+    if !node.nodes.pulses.is_there(best.id) {
+        pulse::look_for(&node.nodes, best);
+        return None;
+    }
+    seen.set_route(path);
+    Some(best.clone())
+}

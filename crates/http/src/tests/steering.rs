@@ -1,0 +1,304 @@
+//! Writes that go to the node that all prefer for their database, between servers with sockets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use settee_auth::{Authenticator, hash_password, node_token};
+use settee_replication::net;
+use settee_storage::Engine;
+use settee_storage::members::preferred;
+use settee_storage::memory::MemoryEngine;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::late::LateEngine;
+use super::live::{Live, Reply, Values, until};
+use super::parts::parts;
+use crate::metrics::Count;
+use crate::nodes::HANDED_OVER_MAX;
+use crate::{Identity, NodeDependencies};
+
+type Header = (&'static str, &'static str);
+
+/// A request, its headers and body, and the status of its answer.
+type Case = (&'static str, &'static [Header], &'static str, u16);
+
+const AUTHORIZED: Header = ("Authorization", "Basic YWRtaW46cHc=");
+
+/// Two servers on one store, which write to the database `db`.
+struct Pair {
+    /// The one that writes are for, and the other one.
+    writer: Live,
+    other: Live,
+    store_of_writer: Arc<LateEngine>,
+    documents: u32,
+}
+
+async fn server(name: &str, store: &MemoryEngine) -> (Live, Arc<LateEngine>) {
+    let engine = LateEngine::on(store);
+    let authenticator = Authenticator::new([7; 32]);
+    let rounds = std::num::NonZeroU32::new(2).unwrap();
+    authenticator.set_admins([("admin".to_owned(), hash_password("pw", "salt", rounds))]);
+    let parts = parts(Arc::clone(&engine) as Arc<dyn Engine>, Vec::new());
+    let live = Live::of(NodeDependencies {
+        settings: Arc::new(Values::of(&["cluster/secret=of the cluster"])),
+        authenticator,
+        identity: Identity { node: name.to_owned(), ..parts.identity },
+        ..parts
+    })
+    .await;
+    let network = net::Network::new(&net::Options::default(), Arc::new(|_| true)).unwrap();
+    let _ = live.node.nodes.network.set(Arc::new(network));
+    engine.members().announce(name, &format!("http://{}/", live.address)).unwrap();
+    (live, engine)
+}
+
+impl Pair {
+    /// Two that have met each other, so that the other one hands its writes over.
+    async fn new() -> Self {
+        let store = MemoryEngine::new();
+        let (a, b) = (server("a", &store).await, server("b", &store).await);
+        let made = a.0.client().await.request("PUT /db", &[AUTHORIZED], "").await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let shard = a.0.node.database("db").unwrap().shard();
+        let best = preferred(&store.members().live(), &format!("writes {:x}", shard.0)).unwrap().name.clone();
+        let ((writer, store_of_writer), (other, _)) = if best == "a" { (a, b) } else { (b, a) };
+        let mut pair = Self { writer, other, store_of_writer, documents: 0 };
+        pair.meet().await;
+        // Its next write is for the writer, which has not shown yet that it can be reached.
+        assert_eq!(pair.ask("PUT /db/_local/a", &[AUTHORIZED], "{}").await.status, 201);
+        until("the writer gives a sign of life", || pair.is_there()).await;
+        assert_eq!(pair.handed_over(), 0);
+        pair
+    }
+
+    /// Has the other one find the writer faster. What that one has committed is news to it.
+    async fn meet(&mut self) {
+        for is_writer in [false, true, false] {
+            let server = if is_writer { &self.writer } else { &self.other };
+            self.documents += 1;
+            let line = format!("PUT /db/met{}", self.documents);
+            let told = server.client().await.request(&line, &[AUTHORIZED], "{}").await;
+            assert_eq!(told.status, 201, "{told:?}");
+        }
+        assert_eq!(self.handed_over(), 0);
+    }
+
+    /// Asks the other one.
+    async fn ask(&self, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.other.client().await.request(line, headers, body).await
+    }
+
+    fn handed_over(&self) -> u64 {
+        self.other.node.metrics.totals().count(Count::HandedOver)
+    }
+
+    /// Announces another address of the writer.
+    fn move_writer(&self, address: SocketAddr) {
+        self.store_of_writer.members().announce(self.writer.node.name(), &format!("http://{address}/")).unwrap();
+    }
+
+    fn is_there(&self) -> bool {
+        self.other.node.nodes.pulses.is_there(self.store_of_writer.members().this())
+    }
+}
+
+/// Headers that tell of the answering server's time, or of the request.
+fn comparable(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
+    let mut headers = reply.headers.clone();
+    headers.retain(|(name, _)| !["date", "x-couch-request-id", "x-couchdb-body-time", "etag"].contains(&name.as_str()));
+    headers.sort();
+    (reply.status, headers, reply.body.clone())
+}
+
+#[tokio::test]
+async fn a_write_that_was_handed_over_has_the_answer_of_who_wrote() {
+    let pair = Pair::new().await;
+    const WRONG: Header = ("Authorization", "Basic YWRtaW46d3Jvbmc=");
+    const PROXIED: [Header; 3] =
+        [AUTHORIZED, ("X-Forwarded-Host", "db.example.org"), ("X-Couch-Request-ID", "of-the-client")];
+    let cases: [Case; 10] = [
+        ("PUT /db/%s", &[AUTHORIZED], "{\"a\":1}", 201),
+        ("PUT /db/%s", &PROXIED, "{}", 201),
+        ("PUT /db/%s", &[AUTHORIZED], "{\"a\":", 400),
+        ("PUT /db/met1", &[AUTHORIZED], "{}", 409),
+        ("PUT /db/%s", &[], "{}", 401),
+        ("PUT /db/%s", &[WRONG], "{}", 401),
+        ("PUT /db/_local/%s", &[AUTHORIZED], "{}", 201),
+        ("POST /db/_bulk_docs", &[AUTHORIZED], "{\"docs\":[{\"_id\":\"met1\"}]}", 201),
+        ("DELETE /db/none", &[AUTHORIZED], "", 404),
+        (
+            "POST /db",
+            &[AUTHORIZED, ("X-HTTP-Method-Override", "POST"), ("Connection", "close")],
+            "{\"_id\":\"%s\"}",
+            201,
+        ),
+    ];
+    for (at, (line, headers, body, status)) in cases.into_iter().enumerate() {
+        let mut replies = Vec::new();
+        // The same document would be there already.
+        for (server, id) in [(&pair.other, "x"), (&pair.writer, "y")] {
+            let id = format!("{id}{at}");
+            let [line, body] = [line, body].map(|text| text.replace("%s", &id));
+            let mut reply = server.client().await.request(&line, headers, &body).await;
+            assert_eq!(reply.status, status, "{line}: {reply:?}");
+            assert!(reply.header("x-settee-client").is_none(), "{reply:?}");
+            reply.body = reply.body.replace(&id, "%s");
+            for (_, value) in &mut reply.headers {
+                *value = value.replace(&id, "%s");
+            }
+            replies.push(reply);
+        }
+        assert_eq!(comparable(&replies[0]), comparable(&replies[1]), "{line}");
+        if headers.len() == 3 && headers[2].0 == "X-Couch-Request-ID" {
+            assert_eq!(replies[0].header("x-couch-request-id"), Some("of-the-client"));
+        }
+        assert_eq!(pair.handed_over(), at as u64 + 1, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_small_write_is_served_where_it_comes() {
+    let pair = Pair::new().await;
+    let cases: [Case; 6] = [
+        ("GET /db/met1", &[AUTHORIZED], "", 200),
+        ("PUT /db/file/a", &[AUTHORIZED], "text", 201),
+        ("PUT /db/packed", &[AUTHORIZED, ("Content-Encoding", "identity")], "{}", 201),
+        ("POST /db/_find", &[AUTHORIZED], "{\"selector\":{}}", 200),
+        ("PUT /db/_revs_limit", &[AUTHORIZED], "100", 200),
+        ("PUT /another", &[AUTHORIZED], "", 201),
+    ];
+    for (line, headers, body, status) in cases {
+        let reply = pair.ask(line, headers, body).await;
+        assert_eq!(reply.status, status, "{line}: {reply:?}");
+    }
+    let large = format!("{{\"a\":\"{}\"}}", "x".repeat(70_000));
+    assert_eq!(pair.ask("PUT /db/large", &[AUTHORIZED], &large).await.status, 201);
+    assert_eq!(pair.handed_over(), 0);
+    let places = u32::try_from(HANDED_OVER_MAX).unwrap();
+    let taken = pair.other.node.nodes.handing_over.try_acquire_many(places).unwrap();
+    assert_eq!(pair.ask("PUT /db/_local/b", &[AUTHORIZED], "{}").await.status, 201);
+    assert_eq!(pair.handed_over(), 0, "there is no place");
+    drop(taken);
+    assert_eq!(pair.ask("PUT /db/_local/c", &[AUTHORIZED], "{}").await.status, 201);
+    assert_eq!(pair.handed_over(), 1);
+    // The one that is preferred hands nothing over, whomever it has met.
+    for name in ["u", "v"] {
+        let line = format!("PUT /db/{name}");
+        assert_eq!(pair.ask(&line, &[AUTHORIZED], "{}").await.status, 201);
+        assert_eq!(pair.writer.client().await.request(&line, &[AUTHORIZED], "{}").await.status, 409);
+    }
+    assert_eq!(pair.writer.node.metrics.totals().count(Count::HandedOver), 0);
+}
+
+#[tokio::test]
+async fn a_node_without_another_writes_itself() {
+    let Pair { writer, other, .. } = Pair::new().await;
+    writer.stop().await;
+    for number in 0..3 {
+        let line = format!("PUT /db/alone{number}");
+        let reply = other.client().await.request(&line, &[AUTHORIZED], "{}").await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+    }
+    assert_eq!(other.node.metrics.totals().count(Count::HandedOver), 0);
+}
+
+/// Takes connections and answers as it is told.
+fn stand_in(listener: TcpListener, answer: &'static [u8]) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            if answer.is_empty() {
+                kept.push(stream);
+                continue;
+            }
+            tokio::spawn(async move {
+                let mut head = [0; 4096];
+                while stream.read(&mut head).await.is_ok_and(|read| read > 0) && stream.write_all(answer).await.is_ok()
+                {
+                }
+            });
+        }
+    })
+}
+
+/// The write may have arrived. It is said so, within the two seconds that nobody waits for a dead node, and the next one is written.
+#[tokio::test]
+async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
+    let pair = Pair::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let silent = stand_in(listener, b"");
+    pair.move_writer(address);
+    let begun = tokio::time::Instant::now();
+    let reply = pair.ask("PUT /db/doubtful", &[AUTHORIZED], "{}").await;
+    let name = pair.writer.node.name();
+    let expected = format!(
+        "{{\"error\":\"service_unavailable\",\"reason\":\"node {name} was to write this and has vanished: it is not known whether it did\"}}\n"
+    );
+    assert_eq!((reply.status, reply.body.as_str(), reply.header("retry-after")), (503, expected.as_str(), Some("1")));
+    assert!(begun.elapsed().as_millis() < 2000, "{:?}", begun.elapsed());
+    assert!(!pair.is_there());
+    assert_eq!(pair.ask("PUT /db/next", &[AUTHORIZED], "{}").await.status, 201);
+    assert_eq!(pair.handed_over(), 0);
+    // It is asked on, and gets writes again when it is back.
+    pair.move_writer(pair.writer.address);
+    until("it answers", || pair.is_there()).await;
+    assert_eq!(pair.ask("PUT /db/last", &[AUTHORIZED], "{}").await.status, 201);
+    assert_eq!(pair.handed_over(), 1);
+    silent.abort();
+}
+
+/// Such as by a node of an earlier version, or whose clock is wrong.
+#[tokio::test]
+async fn a_write_that_is_not_taken_is_made_here() {
+    let pair = Pair::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    pair.move_writer(listener.local_addr().unwrap());
+    let refusing = stand_in(listener, b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+    let reply = pair.ask("PUT /db/refused", &[AUTHORIZED], "{}").await;
+    assert_eq!((reply.status, pair.handed_over(), pair.is_there()), (201, 0, true), "{reply:?}");
+    refusing.abort();
+}
+
+#[tokio::test]
+async fn a_write_waits_for_a_slow_node_that_gives_signs_of_life() {
+    let pair = Pair::new().await;
+    pair.store_of_writer.hold_trips(true);
+    let (address, node) = (pair.other.address, Arc::clone(&pair.writer.node));
+    let asked = node.metrics.totals().requests();
+    let write = tokio::spawn(async move {
+        let mut client = super::live::Client::new(tokio::net::TcpStream::connect(address).await.unwrap());
+        client.request("PUT /db/slow", &[AUTHORIZED], "{}").await
+    });
+    until("it is asked for signs of life", || node.metrics.totals().requests() >= asked + 3).await;
+    pair.store_of_writer.hold_trips(false);
+    let reply = write.await.unwrap();
+    assert_eq!((reply.status, pair.handed_over(), pair.is_there()), (201, 1, true), "{reply:?}");
+}
+
+#[tokio::test]
+async fn nobody_but_a_node_speaks_for_a_client() {
+    let pair = Pair::new().await;
+    let client = ("X-Settee-Client", "http 192.0.2.1");
+    let token = |purpose: &str, target: &str| node_token(b"of the cluster", purpose, target, 0);
+    let ask = async |line: &str, headers: &[(&str, &str)]| pair.writer.client().await.request(line, headers, "").await;
+    // Without a token the header says nothing.
+    let reply = ask("GET /db/met1", &[AUTHORIZED, client]).await;
+    assert_eq!((reply.status, reply.header("x-settee-client")), (200, None));
+    // One for a client's request makes no administrator, and is for this client only.
+    let good = token("GET for http 192.0.2.1", "/_active_tasks");
+    let own = token("GET", "/_active_tasks");
+    for (headers, status) in [
+        (vec![("X-Settee-Node", good.as_str()), client], 401),
+        (vec![("X-Settee-Node", good.as_str()), client, AUTHORIZED], 200),
+        (vec![("X-Settee-Node", good.as_str())], 401),
+        (vec![("X-Settee-Node", good.as_str()), ("X-Settee-Client", "http 192.0.2.2"), AUTHORIZED], 401),
+        (vec![("X-Settee-Node", own.as_str()), client, AUTHORIZED], 401),
+        (vec![("X-Settee-Node", own.as_str())], 200),
+    ] {
+        let reply = ask("GET /_active_tasks", &headers).await;
+        assert_eq!(reply.status, status, "{headers:?} {reply:?}");
+    }
+}
