@@ -287,6 +287,7 @@ async fn nobody_but_a_node_speaks_for_a_client() {
     // Without a token the header says nothing.
     let reply = ask("GET /db/met1", &[AUTHORIZED, client]).await;
     assert_eq!((reply.status, reply.header("x-settee-client")), (200, None));
+    assert_eq!(ask("GET /_node/_local/_alive", &[]).await.status, 401);
     // One for a client's request makes no administrator, and is for this client only.
     let good = token("GET for http 192.0.2.1", "/_active_tasks");
     let own = token("GET", "/_active_tasks");
