@@ -16,12 +16,14 @@ use crate::nodes::Nodes;
 /// Most answers come within this time. Who waits for longer wants to know whether there is anybody.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// A node without a sign of life for so long is away. Together with [`PATIENCE`] it is well below the two seconds that nobody waits for a
-/// node that is dead; a busy one must have the time to give one.
+/// A node without a sign of life for so long is away. A busy one must have the time to give one.
 const SIGN_TIME: Duration = Duration::from_millis(800);
 
 /// The time between a sign of life and the next question.
 const PAUSE: Duration = Duration::from_millis(200);
+
+// Nobody waits for two seconds for a node that is dead, also if it has just given a sign of life.
+const _: () = assert!(PATIENCE.as_millis() + PAUSE.as_millis() + SIGN_TIME.as_millis() < 1500);
 
 /// What is known of the other nodes.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Uri, Version};
+use hyper::{HeaderMap, Method, StatusCode, Uri, Version};
 use settee_service::threads;
 use settee_settings::Settings;
 
@@ -81,24 +81,26 @@ impl Service {
             seen: &seen,
             account: &account,
         };
-        let mut response = match steering::steer(&self.node, &self.router, arriving, body).await {
-            Steered::Answered(response) => response,
-            Steered::Here(body) => {
-                let (account, Peer { ip: peer, scheme }) = (Arc::clone(&account), peer);
-                let head = RequestHead {
-                    method,
-                    uri,
-                    peer,
-                    scheme,
-                    handler: None,
-                    requested: None,
-                    rewrites: 0,
-                    seen,
-                    account,
-                };
-                self.judge(head, parts.headers, body, &id).await
-            }
+        let (body, doubt) = match steering::steer(&self.node, &self.router, arriving, body).await {
+            Steered::Answered(response) => return observation.answered(response, account),
+            Steered::Here(body) => (body, None),
+            Steered::Again(body, writer) => (body, Some(writer)),
         };
+        let head = RequestHead {
+            method,
+            uri,
+            peer: peer.ip,
+            scheme: peer.scheme,
+            handler: None,
+            requested: None,
+            rewrites: 0,
+            seen,
+            account: Arc::clone(&account),
+        };
+        let mut response = self.judge(head, parts.headers, body, &id).await;
+        if let Some(writer) = doubt.filter(|_| response.status() == StatusCode::CONFLICT) {
+            response = respond::error(&Error::in_doubt(&writer));
+        }
         // A stream of HTTP/2 ends by itself.
         if version < Version::HTTP_2 && !leftover.clear(waits_to_be_asked).await {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

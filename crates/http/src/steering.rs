@@ -1,8 +1,8 @@
 //! Small writes to a database that several nodes write to go to the node that all of them prefer for it ([`steer`]). That makes one commit of
 //! what others would make several of, one after the other, and judges requests as if their clients had come to it.
 //!
-//! This saves time only: whoever has a write may make it, and makes it if the other one is away. Only a write that was on its way to a node that then
-//! vanished is answered with an error: whether it was made is not known here, as clients of that node do not know it either.
+//! This saves time only: whoever has a write may make it, and makes it if the other one is away, or vanishes. If that may have made it, and so it
+//! conflicts, the answer is an error: whether it was made is not known here, as clients of that node do not know it either.
 
 use std::sync::Arc;
 
@@ -46,6 +46,8 @@ pub(crate) struct Arriving<'a> {
 pub(crate) enum Steered {
     /// It is to be served here.
     Here(Unread),
+    /// It is to be served here, and may have been served already. What conflicts then is [`Error::in_doubt`] because of the node of this name.
+    Again(Unread, String),
     /// It has its answer.
     Answered(Response),
 }
@@ -93,6 +95,10 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: Arriving<'
         None => "it gives no sign of life".to_owned(),
     };
     tracing::warn!(request = request.id, node = writer.name, why, "a node vanished that was to write");
+    // As its client would make it again, or a proxy. Twice it would conflict, but not where the server gives out ids.
+    if request.method != Method::POST {
+        return Steered::Again(Unread::Known(body), writer.name);
+    }
     Steered::Answered(respond::error(&Error::in_doubt(&writer.name)))
 }
 

@@ -2,7 +2,8 @@
 //! Without it they would prepare commits at the same time, of which all but one were in vain.
 //!
 //! A turn is an advisory lock of PostgreSQL, held by the transaction that the commit then goes on with: it ends with that, or when
-//! its process does. What others have committed comes with it: each statement of the transaction shows what there is when it begins. It is no fence: who waits for too long, or finds that the server has no such locks, does without.
+//! its process does. What others have committed comes with it: each statement of the transaction shows what there is when it begins.
+//! It is no fence: who waits for too long, or finds that the server has no such locks, does without.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,6 +2,9 @@
 //!
 //! Each statement that is sent costs PostgreSQL an answer and this process a wait for it, more than it takes to write a few rows. A
 //! commit of a document has six; as one it is a transaction by itself.
+//!
+//! All parts of a statement see what had been committed when it began. Who expects a version has seen it committed, so its entries are
+//! among that, and the fence finds whatever came later.
 
 use settee_storage::Keyspace;
 
@@ -9,6 +12,8 @@ use crate::sql::{Kind, Sql, write};
 
 /// The parameters of the fence: shard, expected version, token, head and node.
 pub(crate) const FENCE_PARAMETERS: usize = 5;
+
+const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= u32::BITS as usize);
 
 /// A bit for each keyspace and kind of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

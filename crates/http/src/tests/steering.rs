@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::late::LateEngine;
-use super::live::{Live, Reply, Values, until};
+use super::live::{Live, Reply, TIMEOUT, Values, until};
 use super::parts::parts;
 use crate::metrics::Count;
 use crate::nodes::HANDED_OVER_MAX;
@@ -223,7 +223,7 @@ fn stand_in(listener: TcpListener, answer: &'static [u8]) -> JoinHandle<()> {
     })
 }
 
-/// The write may have arrived. It is said so, within the two seconds that nobody waits for a dead node, and the next one is written.
+/// The write may have arrived. It is said so soon, and the next one is written.
 #[tokio::test]
 async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     let pair = Pair::new().await;
@@ -232,13 +232,26 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     let silent = stand_in(listener, b"");
     pair.move_writer(address);
     let begun = tokio::time::Instant::now();
-    let reply = pair.ask("PUT /db/doubtful", &[AUTHORIZED], "{}").await;
+    // What would be made twice is not made again, nor is told that it conflicts what may conflict with itself.
+    let headers = [AUTHORIZED];
+    let (posted, conflict, made) = tokio::join!(
+        pair.ask("POST /db", &headers, "{}"),
+        pair.ask("PUT /db/met1", &headers, "{}"),
+        pair.ask("PUT /db/doubtful", &headers, "{}")
+    );
+    assert_eq!(made.status, 201, "{made:?}");
     let name = pair.writer.node.name();
     let expected = format!(
         "{{\"error\":\"service_unavailable\",\"reason\":\"node {name} was to write this and has vanished: it is not known whether it did\"}}\n"
     );
-    assert_eq!((reply.status, reply.body.as_str(), reply.header("retry-after")), (503, expected.as_str(), Some("1")));
-    assert!(begun.elapsed().as_millis() < 2000, "{:?}", begun.elapsed());
+    for reply in [posted, conflict] {
+        assert_eq!(
+            (reply.status, reply.body.as_str(), reply.header("retry-after")),
+            (503, expected.as_str(), Some("1"))
+        );
+    }
+    // Other tests use the machine as well. How long this takes on an idle one follows from the constants of `pulse`.
+    assert!(begun.elapsed() < TIMEOUT / 10, "{:?}", begun.elapsed());
     assert!(!pair.is_there());
     assert_eq!(pair.ask("PUT /db/next", &[AUTHORIZED], "{}").await.status, 201);
     assert_eq!(pair.handed_over(), 0);
