@@ -23,13 +23,13 @@ pub(crate) const NODE_ROLE: &str = "_node";
 /// the client's own address. Who answers such a request says so with the same header.
 pub(crate) const CLIENT: HeaderName = HeaderName::from_static("x-settee-client");
 
-/// The node that sends the request, if it is one: an administrator. The administrator for whom it asks was judged there.
+/// The node that sends the request for itself, if it is one: an administrator. The administrator for whom it asks was judged there.
 pub(super) fn user(
     parts: &Authentication,
     head: &RequestHead,
     headers: &HeaderMap,
 ) -> Result<Option<UserContext>, Error> {
-    if !is_of_node(parts, head, headers)? || headers.contains_key(CLIENT) {
+    if headers.contains_key(CLIENT) || !is_of_node(parts, head, headers)? {
         return Ok(None);
     }
     Ok(Some(UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned(), NODE_ROLE.to_owned()] }))
