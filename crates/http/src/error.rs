@@ -127,15 +127,16 @@ impl Error {
 
     /// 503: the server that keeps the data does not answer. Another node may reach it.
     pub(crate) fn no_store(why: &str) -> Self {
-        let reason = format!("the store cannot be reached: {why}");
-        let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
-        error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
-        error
+        Self::for_now(format!("the store cannot be reached: {why}"))
     }
 
     /// 503: the node that a write was handed to has vanished, perhaps behind the write.
     pub(crate) fn in_doubt(node: &str) -> Self {
-        let reason = format!("node {node} was to write this and has vanished: it is not known whether it did");
+        Self::for_now(format!("node {node} was to write this and has vanished: it is not known whether it did"))
+    }
+
+    /// 503 for what may work a moment later.
+    fn for_now(reason: String) -> Self {
         let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
         error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
         error
