@@ -68,44 +68,40 @@ impl Service {
         as_http1(&mut parts);
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
-        let (uri, version) = (parts.uri.clone(), parts.version);
-        let observation = Observation::begin(self.node.observers(), &method, &uri, &parts.headers, peer.ip, &id);
-        let seen = Arc::clone(&observation.seen);
+        let observation = Observation::begin(self.node.observers(), &method, &parts.uri, &parts.headers, peer.ip, &id);
         let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
         let arriving = Arriving {
-            method: &method,
-            uri: &uri,
-            headers: &parts.headers,
+            method,
+            uri: parts.uri,
+            headers: parts.headers,
             peer,
             id: &id,
-            seen: &seen,
-            account: &account,
-        };
-        let (body, doubt) = match steering::steer(&self.node, &self.router, arriving, body).await {
-            Steered::Answered(response) => return observation.answered(response, account),
-            Steered::Here(body) => (body, None),
-            Steered::Again(body, writer) => (body, Some(writer)),
-        };
-        let head = RequestHead {
-            method,
-            uri,
-            peer: peer.ip,
-            scheme: peer.scheme,
-            handler: None,
-            requested: None,
-            rewrites: 0,
-            seen,
+            seen: Arc::clone(&observation.seen),
             account: Arc::clone(&account),
         };
-        let mut response = self.judge(head, parts.headers, body, &id).await;
-        if let Some(writer) = doubt.filter(|_| response.status() == StatusCode::CONFLICT) {
-            response = respond::error(&Error::in_doubt(&writer));
-        }
+        let mut response = self.serve(arriving, body).await;
         // A stream of HTTP/2 ends by itself.
-        if version < Version::HTTP_2 && !leftover.clear(waits_to_be_asked).await {
+        if parts.version < Version::HTTP_2 && !leftover.clear(waits_to_be_asked).await {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         observation.answered(response, account)
+    }
+
+    /// Has a request answered here, or by the node that its database's writes are for.
+    async fn serve(&self, request: Arriving<'_>, body: Inbound) -> Response {
+        let (body, doubt) = match steering::steer(&self.node, &self.router, &request, body).await {
+            Steered::Answered(response) => return response,
+            Steered::Here(body) => (body, None),
+            Steered::Again(body, writer) => (body, Some(writer)),
+        };
+        let Arriving { method, uri, headers, peer: Peer { ip: peer, scheme }, id, seen, account } = request;
+        let (handler, requested, rewrites) = (None, None, 0);
+        let head = RequestHead { method, uri, peer, scheme, handler, requested, rewrites, seen, account };
+        let response = self.judge(head, headers, body, id).await;
+        match doubt {
+            Some(writer) if response.status() == StatusCode::CONFLICT => respond::error(&Error::in_doubt(&writer)),
+            _ => response,
+        }
     }
 
     /// Answers a request that is served here.

@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use hyper::body::Body as _;
-use hyper::header;
-use hyper::{HeaderMap, Method, StatusCode, Uri};
+use hyper::{HeaderMap, Method, StatusCode, Uri, header};
 use settee_database::members::{Node as Member, preferred};
 use settee_replication::TransportError;
 
@@ -32,14 +31,14 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// A request of which only the head was looked at.
 pub(crate) struct Arriving<'a> {
-    pub(crate) method: &'a Method,
-    pub(crate) uri: &'a Uri,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
     pub(crate) peer: Peer,
     /// Its name in logs.
     pub(crate) id: &'a str,
-    pub(crate) seen: &'a Seen,
-    pub(crate) account: &'a Arc<Account>,
+    pub(crate) seen: Arc<Seen>,
+    pub(crate) account: Arc<Account>,
 }
 
 /// What became of a request.
@@ -53,24 +52,24 @@ pub(crate) enum Steered {
 }
 
 /// Hands a request over to the node that its database's writes are for, if there is such a node. Signs of life are given at once.
-pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: Arriving<'_>, body: Inbound) -> Steered {
+pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<'_>, body: Inbound) -> Steered {
     // Before it is found out whether a node asks: that may take as long as the store does.
     if request.uri.path() == ALIVE && node.nodes.is_cluster() && request.headers.contains_key(TOKEN) {
         return Steered::Answered(respond::json(StatusCode::OK, b"{}".to_vec()));
     }
-    let Some(writer) = writer_elsewhere(node, router, &request, &body) else {
+    let Some(writer) = writer_elsewhere(node, router, request, &body) else {
         return Steered::Here(Unread::Incoming(body));
     };
     let Ok(_place) = node.nodes.handing_over.try_acquire() else { return Steered::Here(Unread::Incoming(body)) };
     let timeout = ReceiveTimeout::new(node.policy().receive_timeout);
-    let body = match body::read(body, request.headers, BODY_BYTES_MAX, timeout, request.account).await {
+    let body = match body::read(body, &request.headers, BODY_BYTES_MAX, timeout, &request.account).await {
         Ok(body) => body,
         Err(error) => return Steered::Answered(respond::error(&error)),
     };
     let question = Question {
         method: request.method.clone(),
         target: request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
-        headers: without_connection(request.headers, request.id),
+        headers: without_connection(&request.headers, request.id),
         body: body.clone(),
     };
     let asked = node.nodes.hand_over(&writer, question, request.peer);
@@ -104,7 +103,7 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: Arriving<'
 
 /// The node that a request is to be handed to.
 fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: &Inbound) -> Option<Member> {
-    let Arriving { method, uri, headers, seen, .. } = *request;
+    let Arriving { method, uri, headers, seen, .. } = request;
     // What a node asks for is answered here, so nothing goes around in circles. Addresses in answers need the host that was asked for.
     if !node.nodes.is_cluster() || headers.contains_key(TOKEN) || !headers.contains_key(header::HOST) {
         return None;
