@@ -345,7 +345,7 @@ impl Database {
     /// Whether a write is better made by the process that all prefer for this database, because several write to it: another one was faster
     /// with a commit. Each call counts as a write; after a thousand this process finds out anew.
     #[must_use]
-    pub fn is_contended(&self) -> bool {
+    pub fn yields_write(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
         self.contention.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
     }

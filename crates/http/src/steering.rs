@@ -113,7 +113,7 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
         return None;
     }
     let (path, database) = router.written(method, uri.path(), node.policy().plus)?;
-    let database = node.catalog.at_last(&database).filter(|database| database.is_contended())?;
+    let database = node.catalog.at_last(&database).filter(|database| database.yields_write())?;
     let live = node.nodes.engine.members().live();
     let best = preferred(&live, &format!("writes {:x}", database.shard().0))?;
     if best.name == node.nodes.own || best.address.is_empty() {

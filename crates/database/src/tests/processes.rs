@@ -38,12 +38,12 @@ fn who_meets_another_process_knows_that_for_a_while() {
     let here = create(&ours, "db");
     let there = next(&theirs, "db");
     save(&here, new("a", "{}"));
-    assert!(!here.is_contended() && !there.is_contended());
-    let uses_up = || (0..CONTENTION).all(|_| there.is_contended()) && !there.is_contended();
+    assert!(!here.yields_write() && !there.yields_write());
+    let uses_up = || (0..CONTENTION).all(|_| there.yields_write()) && !there.yields_write();
     save(&there, new("b", "{}"));
     assert!(uses_up(), "its commit was for a version that was not the last any more");
     save(&there, new("c", "{}"));
-    assert!(!there.is_contended());
+    assert!(!there.yields_write());
     // Who has met somebody looks, and finds the other one without a conflict.
     save(&here, new("d", "{}"));
     save(&there, new("e", "{}"));
