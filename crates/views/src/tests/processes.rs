@@ -289,6 +289,25 @@ fn an_index_whose_shard_is_another_one_is_found() {
     }
 }
 
+/// Its record goes behind its shard: who asks between the two finds nothing, and builds another one.
+#[test]
+fn an_index_that_is_about_to_be_forgotten_is_empty() {
+    let as_it_is = ViewQuery { update: Update::False, reduce: Reduce::Off, ..ViewQuery::default() };
+    for way in 0..4 {
+        let [process, _] = processes(50);
+        let whole = (50, "50".to_owned());
+        assert_eq!(process.count(&design()), whole, "{way}");
+        process.catalog.engine().drop_shard(process.index().1).unwrap();
+        match way {
+            0 => assert_eq!(process.ask(&design(), &as_it_is).unwrap().map.len(), 0),
+            1 => assert_eq!(process.status(&design()), BuildStatus::Lagging),
+            2 => assert_eq!(process.views.info(&process.database(), &design()).unwrap().update_seq, 0),
+            _ => assert_eq!(process.index().2, 1, "no nodes"),
+        }
+        assert_eq!(process.count(&design()), whole, "{way}");
+    }
+}
+
 #[test]
 fn two_processes_build_at_all_times() {
     let processes = processes(100);

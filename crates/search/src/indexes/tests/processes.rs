@@ -166,3 +166,43 @@ fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
     });
     assert_eq!((count(&one), count(&other)), (40, 40));
 }
+
+/// Its record goes behind its shard: who asks between the two finds nothing, and builds another one.
+#[test]
+fn an_index_that_is_about_to_be_forgotten_is_empty() {
+    for is_asked_as_it_is in [true, false] {
+        let [world, _] = worlds(20);
+        assert_eq!(count(&world), 20);
+        world.catalog.engine().drop_shard(shard(&world)).unwrap();
+        let database = database(&world);
+        if is_asked_as_it_is {
+            let found = world.searches.open(&database, &design("f"), SearchKind::Nouveau, "i", Freshness::Any).unwrap();
+            assert_eq!(found.search(&Request::new(Query::All)).unwrap().total_hits, 0);
+        } else {
+            let state = world.searches.build_state(&database, &design("f")).unwrap();
+            assert_eq!(state.status, BuildStatus::Lagging);
+        }
+        assert_eq!(count(&world), 20);
+    }
+}
+
+/// It goes on under a claim of its own.
+#[test]
+fn who_was_taken_for_dead_claims_again() {
+    let [one, _] = worlds(1200);
+    let (is_held, go_on) = hold(&one);
+    let lost = thread::scope(|scope| {
+        let tell = go_on;
+        let builds = scope.spawn(|| count(&one));
+        is_held.recv().unwrap();
+        let members = one.catalog.engine().members();
+        let lost = members.claim(&format!("index/{}", shard(&one).0)).unwrap().unwrap();
+        members.leave().unwrap();
+        members.announce("back", "").unwrap();
+        tell.send(()).unwrap();
+        assert_eq!(builds.join().unwrap(), 1200);
+        lost
+    });
+    // The least number of the next claim.
+    assert!(last_file(&one) >> 24 >= lost.epoch, "{} under {lost:?}", last_file(&one));
+}
