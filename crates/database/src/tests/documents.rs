@@ -230,6 +230,20 @@ fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered()
 }
 
 #[test]
+fn who_never_comes_is_not_waited_for() {
+    let queue = Queue::default();
+    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))]);
+    for _ in 0..3 {
+        assert_eq!(queue.collect(2, 1, Duration::ZERO), 1);
+    }
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(queue.collect(2, 1, Duration::from_secs(60)), 1);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(30), "it has waited");
+}
+
+#[test]
 fn the_log_of_ranks_stays_short() {
     let database = super::database();
     for number in 0..100 {

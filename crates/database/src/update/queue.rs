@@ -3,15 +3,21 @@
 //! Clients that were answered together send their next updates nearly together. A leader that commits the
 //! first of them at once makes the others wait for a second sync, so two half groups take turns. It therefore
 //! waits for those it expects, for as long as a commit takes. Who has submitted several works is expected back when
-//! the last of them is answered, and a commit that is full waits for nobody.
+//! the last of them is answered, and a commit that is full waits for nobody. Where those expected are too many, or too slow, to
+//! come in that time, halves that take turns are faster: after some waits in vain there are none for a while.
 
 use std::collections::VecDeque;
-
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::{Completion, Submitted, Work};
+
+/// So many waits in a row for somebody who did not come end them for a while.
+const WAITS_IN_VAIN: u32 = 3;
+
+/// The commits that wait for nobody then. One wait tells whether it has become worth it.
+const HURRIED_COMMITS: u32 = 32;
 
 /// Work and whom to tell of its end.
 pub(crate) struct Pending {
@@ -34,6 +40,14 @@ struct State {
     waiting: VecDeque<Pending>,
     cost_bytes: usize,
     led: bool,
+    patience: Patience,
+}
+
+/// Whether it is worth waiting for those who are expected.
+#[derive(Default)]
+struct Patience {
+    waits_in_vain: u32,
+    hurried_commits: u32,
 }
 
 impl Queue {
@@ -56,11 +70,14 @@ impl Queue {
     }
 
     /// Waits until `writes` writes are queued or a commit of about `limit_bytes` is full, but no longer than the
-    /// batching window. Returns how many are.
+    /// batching window, and not at all if that was in vain of late. Returns how many are.
     pub(crate) fn collect(&self, writes: usize, limit_bytes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
         let is_short = |state: &mut State| state.waiting.len() < writes && state.cost_bytes < limit_bytes;
-        self.pushed.wait_while_for(&mut state, is_short, window);
+        if is_short(&mut state) && !state.patience.hurries() {
+            let in_vain = self.pushed.wait_while_for(&mut state, is_short, window).timed_out();
+            state.patience.waited(in_vain);
+        }
         state.waiting.len()
     }
 
@@ -95,5 +112,49 @@ impl Queue {
     /// The number of works that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
+    }
+}
+
+impl Patience {
+    /// Whether the next commit waits for nobody. Each call counts as one.
+    fn hurries(&mut self) -> bool {
+        let hurries = self.hurried_commits > 0;
+        self.hurried_commits = self.hurried_commits.saturating_sub(1);
+        hurries
+    }
+
+    fn waited(&mut self, in_vain: bool) {
+        self.waits_in_vain = if in_vain { self.waits_in_vain + 1 } else { 0 };
+        if self.waits_in_vain >= WAITS_IN_VAIN {
+            self.hurried_commits = HURRIED_COMMITS;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The commits until the next one that waits.
+    fn hurried(patience: &mut Patience) -> usize {
+        std::iter::from_fn(|| patience.hurries().then_some(())).count()
+    }
+
+    #[test]
+    fn who_waits_in_vain_hurries_for_a_while() {
+        let patience = &mut Patience::default();
+        // Now and then somebody does not come.
+        for in_vain in [true, true, false, true, true, false] {
+            patience.waited(in_vain);
+            assert_eq!(hurried(patience), 0);
+        }
+        (0..WAITS_IN_VAIN).for_each(|_| patience.waited(true));
+        assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
+        // One wait tells whether that has changed.
+        patience.waited(true);
+        assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
+        patience.waited(false);
+        patience.waited(true);
+        assert_eq!(hurried(patience), 0);
     }
 }
