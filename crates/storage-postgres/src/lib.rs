@@ -14,6 +14,7 @@ mod connect;
 mod cursor;
 mod error;
 mod follow;
+mod joint;
 mod keys;
 mod lease;
 mod line;
@@ -22,6 +23,7 @@ mod nodes_sql;
 mod notification;
 mod options;
 mod page;
+mod pieces;
 mod pool;
 mod restore;
 mod schema;
@@ -47,10 +49,11 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use block::block_on;
-use commit::Fence;
+use commit::Commit;
 use connect::Connector;
 use error::Failure;
 use follow::Follower;
+use joint::Joint;
 use lease::number;
 use line::Line;
 use nodes::Nodes;
@@ -152,6 +155,7 @@ pub struct PostgresEngine {
     follower: Arc<Follower>,
     nodes: Arc<Nodes>,
     line: Arc<Line>,
+    joint: Arc<Joint>,
     /// By which this process knows its commits.
     node: i64,
     sizes: Sizes,
@@ -218,6 +222,7 @@ impl PostgresEngine {
             Ok((follower, nodes))
         })?;
         let line = Line::new(&writers, options);
+        let joint = Joint::new(&writers);
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
         runtime.spawn(follow::follow(Arc::downgrade(&follower), connector.heard()));
@@ -230,6 +235,7 @@ impl PostgresEngine {
             follower,
             nodes,
             line,
+            joint,
             node,
             sizes: Sizes::default(),
             dropped,
@@ -281,15 +287,16 @@ impl Engine for PostgresEngine {
         durability: Durability,
     ) -> Result<Outcome> {
         batch.check()?;
-        let fence = Fence { shard, expected, token, head: batch.head(), node: self.node, durability };
-        let outcome = block_on(self.handle(), commit::commit(&self.writers, self.line.take(shard), fence, &batch))?;
+        let size = batch.size_bytes();
+        let commit = Commit { shard, expected, token, batch, node: self.node, durability };
+        let outcome = block_on(self.handle(), commit::commit(&self.joint, self.line.take(shard), commit))?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
         counter.fetch_add(1, Ordering::Relaxed);
         if !matches!(outcome, Outcome::Conflict(_)) {
             self.follower.committed(shard);
         }
-        self.written.fetch_add(batch.size_bytes() as u64, Ordering::Relaxed);
-        self.sizes.add(shard, batch.size_bytes());
+        self.written.fetch_add(size as u64, Ordering::Relaxed);
+        self.sizes.add(shard, size);
         Ok(outcome)
     }
 
@@ -372,6 +379,7 @@ impl Engine for PostgresEngine {
         let [writers, writing, made_for_writing, _] = self.writers.counts();
         let [following, _, made_for_following, _] = self.follower.pool().counts();
         let [polls, heard] = self.follower.counts();
+        let [shared, unfinished] = self.joint.counts();
         vec![
             ("connections", readers + writers + following + 1),
             ("connections_reading", reading),
@@ -379,6 +387,8 @@ impl Engine for PostgresEngine {
             ("connections_made", made_for_reading + made_for_writing + made_for_following),
             ("snapshots_interrupted", taken_away),
             ("commits", self.commits.load(Ordering::Relaxed)),
+            ("commits_shared", shared),
+            ("commits_unfinished", unfinished),
             ("conflicts", self.conflicts.load(Ordering::Relaxed)),
             ("polls", polls),
             ("commits_heard_of", heard),

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use settee_storage::{Batch, Result, Shard, ShardState, StorageError};
 use tokio_postgres::types::ToSql;
 
-use crate::commit::{pieces, written};
+use crate::commit::written;
 use crate::error::Failure;
 use crate::lease::number;
+use crate::pieces::pieces;
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
@@ -42,9 +43,9 @@ async fn attempt(leased: &Leased, shard: i64, state: ShardState, batch: &Batch) 
     if link.client.execute(&statement, &parameters).await? == 0 {
         return Ok(false);
     }
-    for piece in pieces(batch) {
+    for piece in pieces(&[(shard, batch)]) {
         let statement = link.statement(piece.sql).await?;
-        written(link, &statement, shard, &piece).await?;
+        written(link, &statement, &piece).await?;
     }
     link.client.batch_execute("COMMIT").await?;
     Ok(true)

@@ -1,7 +1,7 @@
-//! [`Shape`]: which writes a small commit has, so that all of it is one statement.
+//! [`Shape`]: which writes small commits have, so that all of them are one statement.
 //!
 //! Each statement that is sent costs PostgreSQL an answer and this process a wait for it, more than it takes to write a few rows. A
-//! commit of a document has six; as one it is a transaction by itself.
+//! commit of a document has six; as one it is a transaction by itself, alone or with commits to other shards.
 //!
 //! All parts of a statement see what had been committed when it began. Who expects a version has seen it committed, so its entries are
 //! among that, and the fence finds whatever came later.
@@ -10,7 +10,7 @@ use settee_storage::Keyspace;
 
 use crate::sql::{Kind, Sql, write};
 
-/// The parameters of the fence: shard, expected version, token, head and node.
+/// The parameters of the fences: shards, expected versions, tokens, heads, and the node.
 pub(crate) const FENCE_PARAMETERS: usize = 5;
 
 const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= u32::BITS as usize);
@@ -35,17 +35,20 @@ impl Shape {
         Some(shape)
     }
 
-    /// The text for PostgreSQL. Every write has the fence in its `FROM`: who is not the first locks nothing, so nobody
-    /// waits in a circle.
+    /// The text for PostgreSQL. Every write has the fences in its `FROM`: who is not the first everywhere writes nothing. Shards come in their
+    /// order, so nobody waits in a circle.
     pub(crate) fn text(self) -> String {
-        let mut text = "WITH fence AS MATERIALIZED (SELECT settee_fence($1, $2, $3, $4, $5))".to_owned();
+        let mut text =
+            "WITH fences AS MATERIALIZED (SELECT count(settee_fence(own.shard, own.version, own.token, own.head, $5)) \
+            FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[]) AS own(shard, version, token, head))"
+                .to_owned();
         let mut parameter = FENCE_PARAMETERS + 1;
         let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
         for (place, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
-            text += &format!(", write_{place} AS ({})", write((space, kind), "fence, ", parameter));
-            parameter += if kind == Kind::Delete { 1 } else { 2 };
+            text += &format!(", write_{place} AS ({})", write((space, kind), "fences, ", parameter));
+            parameter += if kind == Kind::Delete { 2 } else { 3 };
         }
-        text + " SELECT FROM fence"
+        text + " SELECT FROM fences"
     }
 }
 
@@ -78,10 +81,12 @@ mod tests {
             Sql::Write(Keyspace::Bodies, Kind::Put),
         ];
         let text = Shape::of(writes.into_iter()).expect("they are in order").text();
-        for part in
-            ["unnest($6::bytea[]) AS gone", "unnest($7::bytea[], $8::bytea[])", "unnest($9::bytea[], $10::bytea[])"]
-        {
-            assert_eq!(text.matches(&format!("FROM fence, {part}")).count(), 1, "{text}");
+        for part in [
+            "unnest($6::bigint[], $7::bytea[]) AS gone",
+            "unnest($8::bigint[], $9::bytea[], $10::bytea[])",
+            "unnest($11::bigint[], $12::bytea[], $13::bytea[])",
+        ] {
+            assert_eq!(text.matches(&format!("FROM fences, {part}")).count(), 1, "{text}");
         }
     }
 }

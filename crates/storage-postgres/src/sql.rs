@@ -1,4 +1,5 @@
-//! [`Sql`]: the statements of every day. Each is prepared once on a connection, and names one shard, or none.
+//! [`Sql`]: the statements of every day. Each is prepared once on a connection, and names one shard, or none; but for small commits, of
+//! which several may share one.
 //!
 //! A planner that takes a table for small, as it takes every new one, joins keys with *all* entries of a shard, or compares each of these with
 //! a list. `OFFSET 0` leaves it no choice but to look each key up; a test counts what was looked at.
@@ -27,7 +28,7 @@ pub(crate) enum Sql {
     Restore,
     /// Changes entries.
     Write(Keyspace, Kind),
-    /// Makes a commit the next one of its shard with all its writes, or fails.
+    /// Makes commits the next ones of their shards with all their writes, or fails.
     Commit(Shape),
     /// Makes the last commit of a shard.
     Drop,
@@ -98,7 +99,7 @@ impl Sql {
                  SELECT $1::bigint, $2::bigint, $3::bytea, coalesce($4::bytea, (SELECT head FROM last)), 0 WHERE NOT EXISTS (SELECT FROM last WHERE is_dropped) \
                  ON CONFLICT (shard, version) DO UPDATE SET token = excluded.token, head = excluded.head, xid = excluded.xid"
                 .into(),
-            Self::Write(space, kind) => write((space, kind), "", 2),
+            Self::Write(space, kind) => write((space, kind), "", 1),
             Self::Commit(shape) => shape.text(),
             Self::Drop => "SELECT settee_drop($1, $2)".into(),
             Self::Nodes(which) => which.text().into(),
@@ -121,19 +122,20 @@ impl Sql {
     }
 }
 
-/// Writes what the parameters from number `first` on hold, once for the row of each of the tables that go `before`.
+/// Writes what the parameters from number `first` on hold, shards, keys and values, once for the row of each of the tables that go `before`.
 pub(crate) fn write((space, kind): (Keyspace, Kind), before: &str, first: usize) -> String {
-    let (table, second) = (table(space), first + 1);
+    let (table, second, third) = (table(space), first + 1, first + 2);
     let insert = || {
         format!(
-            "INSERT INTO {table} (shard, key, value) SELECT $1::bigint, added.key, added.value \
-             FROM {before}unnest(${first}::bytea[], ${second}::bytea[]) AS added(key, value)"
+            "INSERT INTO {table} (shard, key, value) SELECT added.shard, added.key, added.value \
+             FROM {before}unnest(${first}::bigint[], ${second}::bytea[], ${third}::bytea[]) AS added(shard, key, value)"
         )
     };
     match kind {
         Kind::Delete => format!(
-            "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT found.place FROM {before}unnest(${first}::bytea[]) AS gone(key), \
-             LATERAL (SELECT ctid AS place FROM {table} WHERE shard = $1 AND key = gone.key OFFSET 0) AS found))"
+            "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT found.place \
+             FROM {before}unnest(${first}::bigint[], ${second}::bytea[]) AS gone(shard, key), \
+             LATERAL (SELECT ctid AS place FROM {table} WHERE shard = gone.shard AND key = gone.key OFFSET 0) AS found))"
         ),
         Kind::Put => format!("{} ON CONFLICT (shard, key) DO UPDATE SET value = excluded.value", insert()),
         Kind::Insert => insert(),

@@ -277,7 +277,10 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
             | "synced_commits"
             | "background_errors"
             | "commits"
+            | "commits_heard_of"
+            | "commits_shared"
             | "conflicts"
+            | "polls"
             | "connections_made"
             | "snapshots_interrupted" => (format!("settee_engine_{name}_total"), "counter"),
             // Units are written out.

@@ -4,6 +4,7 @@
 
 mod engine;
 mod faults;
+mod joint;
 mod nodes;
 mod promotion;
 mod proxy;

@@ -110,15 +110,17 @@ fn what_was_done_in_silence_is_done_once() {
     let (engine, witness) = (open(&through(&proxy, &url)), open(&url));
     let mut happened = 0;
     for round in 0..ROUNDS {
-        step(&engine, SHARD, 2 * round, Durability::Synced);
+        // The others are told of the first one, over the same connection or another one, and for a moment of none after it.
+        step(&engine, SHARD, 3 * round, Durability::Synced);
+        step(&engine, SHARD, 3 * round + 1, Durability::Synced);
         proxy.keep_answers(true);
         let begun = Instant::now();
-        let outcome = commit(&engine, 2 * round + 1);
+        let outcome = commit(&engine, 3 * round + 2);
         assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
         assert!(is_unknown(&outcome), "{outcome:?}");
-        happened += steps(&witness, SHARD) - (2 * round + 1);
+        happened += steps(&witness, SHARD) - (3 * round + 2);
         proxy.keep_answers(false);
-        settle(&engine, 2 * round + 1);
+        settle(&engine, 3 * round + 2);
     }
     // All but those that got a connection without statements.
     println!("{happened} of {ROUNDS} have happened");

@@ -146,12 +146,16 @@ fn loads(
 fn notes(before: Used, after: Used, documents: u64) -> String {
     let documents = documents.max(1) as f64;
     let each = |place: usize| (after.processors[place] - before.processors[place]) * 1e6 / documents;
-    let [commits, conflicts] = [0, 1].map(|place| after.commits[place] - before.commits[place]);
+    let [commits, conflicts, polls] = [0, 1, 2].map(|place| after.counts[place] - before.counts[place]);
+    let a = |count: u64| documents / count.max(1) as f64;
     format!(
-        "{:.1} documents a commit, {conflicts} conflicts; processors: nodes {:.0}, PostgreSQL {:.0} us a document; {} MB a node",
-        documents / commits.max(1) as f64,
+        "{:.1} documents a commit, {:.1} a poll, {conflicts} conflicts; processors: nodes {:.0}, PostgreSQL {:.0}, clients {:.0} us \
+         a document; {} MB a node",
+        a(commits),
+        a(polls),
         each(0),
         each(1),
+        each(2),
         after.memory >> 20
     )
 }
@@ -171,10 +175,10 @@ mod tests {
 
     #[test]
     fn what_a_document_took_is_told() {
-        let before = Used { processors: [1.0, 2.0], memory: 1 << 20, commits: [10, 1] };
-        let after = Used { processors: [1.5, 4.0], memory: 3 << 20, commits: [30, 4] };
-        let wanted =
-            "5.0 documents a commit, 3 conflicts; processors: nodes 5000, PostgreSQL 20000 us a document; 3 MB a node";
+        let before = Used { processors: [1.0, 2.0, 0.0], memory: 1 << 20, counts: [10, 1, 0] };
+        let after = Used { processors: [1.5, 4.0, 0.1], memory: 3 << 20, counts: [30, 4, 50] };
+        let wanted = "5.0 documents a commit, 2.0 a poll, 3 conflicts; processors: nodes 5000, PostgreSQL 20000, clients 1000 us \
+                      a document; 3 MB a node";
         assert_eq!(notes(before, after, 100), wanted);
     }
 

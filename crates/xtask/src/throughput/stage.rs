@@ -68,15 +68,19 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Commits, those that gave way to others, and questions for what others have committed; as names begin, since earlier programs end some in
+/// another way.
+const COUNTED: [&str; 3] = ["settee_engine_commits_total", "settee_engine_conflicts_total", "settee_engine_polls"];
+
 /// What nodes and PostgreSQL have used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
-    /// Seconds of processors: of all nodes, and of PostgreSQL.
-    pub(super) processors: [f64; 2],
+    /// Seconds of processors: of all nodes, of PostgreSQL, and of the clients.
+    pub(super) processors: [f64; 3],
     /// The most memory that a node has had, in bytes.
     pub(super) memory: u64,
-    /// Commits that nodes have made, and those that gave way to others.
-    pub(super) commits: [u64; 2],
+    /// What nodes have counted, in the order of [`COUNTED`].
+    pub(super) counts: [u64; 3],
 }
 
 impl Stage<'_> {
@@ -84,8 +88,8 @@ impl Stage<'_> {
         let ids: Vec<u32> = nodes.servers.iter().map(Server::pid).collect();
         let seconds = |ids: &[u32]| ids.iter().filter_map(|id| processor_seconds(*id)).sum();
         let memory = ids.iter().filter_map(|id| peak_memory(*id)).max().unwrap_or_default();
-        let processors = [seconds(&ids), seconds(&self.postgres.processes())];
-        Ok(Used { processors, memory, commits: commits(nodes)? })
+        let processors = [seconds(&ids), seconds(&self.postgres.processes()), seconds(&[std::process::id()])];
+        Ok(Used { processors, memory, counts: counts(nodes)? })
     }
 }
 
@@ -108,18 +112,18 @@ pub(super) fn addresses(nodes: &Nodes) -> Result<Vec<(SocketAddr, String)>> {
     nodes.servers.iter().map(|server| split(&server.url())).collect()
 }
 
-/// The commits that nodes have made, and those that gave way to others.
-fn commits(nodes: &Nodes) -> Result<[u64; 2]> {
-    let mut sums = [0, 0];
+/// The sums of what nodes have counted.
+fn counts(nodes: &Nodes) -> Result<[u64; COUNTED.len()]> {
+    let mut sums = [0; COUNTED.len()];
     for (address, who) in addresses(nodes)? {
         let line = "GET /_node/_local/_prometheus";
         let (status, body) = Connection::open(address)?.ask(line, &who, b"")?;
         ensure!(status == 200, "{line}: {status}");
         let text = String::from_utf8_lossy(&body);
-        for (sum, name) in sums.iter_mut().zip(["settee_engine_commits_total ", "settee_engine_conflicts_total "]) {
-            let value =
-                text.lines().find_map(|line| line.strip_prefix(name)).context("a node does not count commits")?;
-            *sum += value.trim().parse::<u64>().context("a count is no number")?;
+        for (sum, name) in sums.iter_mut().zip(COUNTED) {
+            let value = text.lines().find_map(|line| line.strip_prefix(name));
+            let value = value.with_context(|| format!("a node does not count {name}"))?;
+            *sum += value.rsplit(' ').next().unwrap_or_default().parse::<u64>().context("a count is no number")?;
         }
     }
     Ok(sums)

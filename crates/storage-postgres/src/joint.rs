@@ -1,0 +1,276 @@
+//! [`Joint`]: the smallest commits to different shards are made by one statement, with one message, one sync and one answer for all that wait.
+//!
+//! One statement is under way at a time, and what comes meanwhile is the next one. A second one begins beside it when as many
+//! commits wait as the last one has: whose way to PostgreSQL is long does not wait for the whole of it twice. What fills a statement waits for
+//! nobody.
+//!
+//! If one of them fails, all do, and each is tried alone: whose fault it was does not matter here.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use settee_storage::{Durability, StorageError};
+use tokio::sync::oneshot;
+
+use crate::commit::{Commit, at_once};
+use crate::error::Failure;
+use crate::pieces::{PIECE_BYTES, PIECE_ROWS};
+use crate::pool::{Leased, Pool};
+
+/// So many commits share a statement at most: all of them fail with one.
+const COMMITS_MAX: usize = 32;
+
+/// Commits with more are worth a statement of their own.
+const ROWS_MAX: usize = 150;
+const BYTES_MAX: usize = 16 << 10;
+
+// A statement writes to each table once.
+const _: () = assert!(COMMITS_MAX * ROWS_MAX <= PIECE_ROWS && COMMITS_MAX * BYTES_MAX <= PIECE_BYTES);
+
+/// Makes commits together.
+pub(crate) struct Joint {
+    pool: Arc<Pool>,
+    queue: Mutex<Queue>,
+    /// Commits that were made together with others.
+    shared: AtomicU64,
+    /// Commits that wait, and those under way.
+    unfinished: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Whether a statement is to begin that has not taken its commits yet.
+    is_called: bool,
+    /// Statements that were called and have not ended.
+    under_way: usize,
+    /// The commits of the statement that has begun last.
+    last: usize,
+}
+
+struct Waiting {
+    commit: Arc<Commit>,
+    done: oneshot::Sender<Joined>,
+}
+
+/// What became of a commit.
+#[derive(Clone)]
+pub(crate) enum Joined {
+    /// It was made.
+    Committed,
+    /// It was not made, and would not be.
+    Refused(StorageError),
+    /// It is to be tried alone. `is_unknown` if it may have been made.
+    Failed { is_unknown: bool },
+}
+
+/// A statement that was called, until it has ended, however that is.
+struct UnderWay(Arc<Joint>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let calls = {
+            let mut queue = self.0.queue.lock();
+            queue.under_way -= 1;
+            queue.calls()
+        };
+        if calls {
+            self.0.call();
+        }
+    }
+}
+
+impl Joint {
+    pub(crate) fn new(pool: &Arc<Pool>) -> Arc<Self> {
+        Arc::new(Self {
+            pool: Arc::clone(pool),
+            queue: Mutex::default(),
+            shared: AtomicU64::new(0),
+            unfinished: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// How many commits were made together with others, and how many are not finished.
+    pub(crate) fn counts(&self) -> [u64; 2] {
+        [&self.shared, &self.unfinished].map(|counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// Whether a commit is for this.
+    pub(crate) fn takes(commit: &Commit) -> bool {
+        let Commit { batch, durability, .. } = commit;
+        *durability == Durability::Synced && batch.size_bytes() <= BYTES_MAX && batch.len() <= ROWS_MAX
+    }
+
+    /// Makes a commit that this [`takes`](Self::takes). Of one process there is one at a time for a shard.
+    pub(crate) async fn make(self: &Arc<Self>, commit: &Arc<Commit>) -> Joined {
+        let (done, end) = oneshot::channel();
+        self.unfinished.fetch_add(1, Ordering::Relaxed);
+        let calls = {
+            let mut queue = self.queue.lock();
+            queue.waiting.push_back(Waiting { commit: Arc::clone(commit), done });
+            queue.calls()
+        };
+        if calls {
+            self.call();
+        }
+        // What does not answer has ended with the threads that served it, and may have been sent.
+        let joined = end.await.unwrap_or(Joined::Failed { is_unknown: true });
+        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+        joined
+    }
+
+    /// Has a statement begin, as [`Queue::calls`] said. Without its lock: where the threads have ended, the statement ends here.
+    fn call(self: &Arc<Self>) {
+        let under_way = UnderWay(Arc::clone(self));
+        self.pool.connector().runtime().spawn(async move {
+            let joint = &under_way.0;
+            // What comes until there is a connection goes along.
+            let taken = joint.pool.take().await;
+            let (group, calls) = joint.queue.lock().take();
+            if calls {
+                joint.call();
+            }
+            match taken {
+                Ok(leased) => joint.make_all(leased, group).await,
+                Err(error) => group.into_iter().for_each(|waiting| waiting.end(Joined::Refused(error.clone()))),
+            }
+        });
+    }
+
+    async fn make_all(&self, leased: Leased, mut group: Vec<Waiting>) {
+        // Who waits for locks in one order never waits in a circle.
+        group.sort_unstable_by_key(|waiting| waiting.commit.shard);
+        let commits: Vec<&Commit> = group.iter().map(|waiting| &*waiting.commit).collect();
+        let made = at_once(&leased, &commits).await;
+        if let Some(Err(Failure::Lost(_))) = &made {
+            leased.set_broken();
+        }
+        // Whoever is answered may want it.
+        drop(leased);
+        let is_alone = group.len() == 1;
+        let joined = match made {
+            Some(Ok(())) => Joined::Committed,
+            Some(Err(Failure::Refused(error))) if is_alone => Joined::Refused(error),
+            Some(Err(failure)) => Joined::Failed { is_unknown: matches!(failure, Failure::Lost(_)) },
+            None => Joined::Failed { is_unknown: false },
+        };
+        if !is_alone && matches!(joined, Joined::Committed) {
+            self.shared.fetch_add(group.len() as u64, Ordering::Relaxed);
+        }
+        group.into_iter().for_each(|waiting| waiting.end(joined.clone()));
+    }
+}
+
+impl Queue {
+    /// Whether another statement is to begin. It counts as under way then.
+    fn calls(&mut self) -> bool {
+        let enough = match self.under_way {
+            0 => 1,
+            1 => self.last.clamp(1, COMMITS_MAX),
+            _ => COMMITS_MAX,
+        };
+        let calls = !self.is_called && self.waiting.len() >= enough;
+        self.is_called |= calls;
+        self.under_way += usize::from(calls);
+        calls
+    }
+
+    /// The commits of the statement that was called, and whether another one is to begin.
+    fn take(&mut self) -> (Vec<Waiting>, bool) {
+        self.is_called = false;
+        let group: Vec<Waiting> = self.waiting.drain(..self.waiting.len().min(COMMITS_MAX)).collect();
+        self.last = group.len();
+        (group, self.calls())
+    }
+}
+
+impl Waiting {
+    fn end(self, joined: Joined) {
+        // Whoever asked waits for this, unless its thread has ended.
+        let _ = self.done.send(joined);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use settee_storage::{Batch, CommitToken, Shard, Version};
+
+    fn commit(shard: u64) -> Arc<Commit> {
+        let (expected, token, batch) = (Version(0), CommitToken::default(), Batch::new());
+        Arc::new(Commit { shard: Shard(shard), expected, token, batch, node: 1, durability: Durability::Synced })
+    }
+
+    /// Puts commits down, and tells which of them have a statement begin.
+    fn put(queue: &mut Queue, count: usize) -> Vec<bool> {
+        let put = |shard| {
+            let (done, _) = oneshot::channel();
+            queue.waiting.push_back(Waiting { commit: commit(shard as u64), done });
+            queue.calls()
+        };
+        (0..count).map(put).collect()
+    }
+
+    fn take(queue: &mut Queue) -> (usize, bool) {
+        let (group, calls) = queue.take();
+        (group.len(), calls)
+    }
+
+    #[test]
+    fn a_second_statement_begins_when_as_many_wait() {
+        let queue = &mut Queue::default();
+        // The first one begins at once, and takes what comes until it has a connection.
+        assert_eq!(put(queue, 3), [true, false, false]);
+        assert_eq!(take(queue), (3, false));
+        assert_eq!(put(queue, 3), [false, false, true]);
+        assert_eq!(put(queue, 1), [false]);
+        assert_eq!(take(queue), (4, false));
+        // Two are under way: the others wait until one has ended.
+        assert_eq!(put(queue, COMMITS_MAX - 1), [false; COMMITS_MAX - 1]);
+        queue.under_way -= 1;
+        assert!(queue.calls() && !queue.calls());
+        assert_eq!(take(queue), (COMMITS_MAX - 1, false));
+        queue.under_way -= 2;
+        assert!(!queue.calls(), "nothing waits");
+        assert_eq!(put(queue, 1), [true]);
+    }
+
+    #[test]
+    fn what_fills_a_statement_waits_for_nobody() {
+        let queue = &mut Queue::default();
+        put(queue, 3 * COMMITS_MAX + 5);
+        for calls in [true, true, false] {
+            assert_eq!(take(queue), (COMMITS_MAX, calls));
+        }
+        assert_eq!((queue.waiting.len(), queue.under_way), (5, 3));
+    }
+
+    #[test]
+    fn only_the_smallest_are_taken() {
+        let taken = |change: &dyn Fn(&mut Commit)| {
+            let mut commit = Arc::into_inner(commit(1)).expect("nobody else has it");
+            change(&mut commit);
+            Joint::takes(&commit)
+        };
+        let key = |number: usize| number.to_be_bytes();
+        assert!(taken(&|_| {}));
+        assert!(!taken(&|commit| commit.durability = Durability::Buffered));
+        for (bytes, is_small) in [(BYTES_MAX - 8, true), (BYTES_MAX - 7, false)] {
+            let put =
+                |commit: &mut Commit| commit.batch.put(settee_storage::Keyspace::Bodies, &key(0), &vec![0; bytes]);
+            assert_eq!(taken(&put), is_small, "{bytes}");
+        }
+        for (rows, is_small) in [(ROWS_MAX, true), (ROWS_MAX + 1, false)] {
+            let fill = |commit: &mut Commit| {
+                (0..rows).for_each(|row| commit.batch.delete(settee_storage::Keyspace::Bodies, &key(row)));
+            };
+            assert_eq!(taken(&fill), is_small, "{rows}");
+        }
+    }
+}
