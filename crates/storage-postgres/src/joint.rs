@@ -82,6 +82,22 @@ impl Drop for UnderWay {
     }
 }
 
+impl UnderWay {
+    /// Makes what waits when there is a connection.
+    async fn serve(self) {
+        let joint = &self.0;
+        let taken = joint.pool.take().await;
+        let (group, calls) = joint.queue.lock().take();
+        if calls {
+            joint.call();
+        }
+        match taken {
+            Ok(leased) => joint.make_all(leased, group).await,
+            Err(error) => group.into_iter().for_each(|waiting| waiting.end(Joined::Refused(error.clone()))),
+        }
+    }
+}
+
 impl Joint {
     pub(crate) fn new(pool: &Arc<Pool>) -> Arc<Self> {
         Arc::new(Self {
@@ -117,7 +133,8 @@ impl Joint {
             queue.calls()
         };
         if calls {
-            self.call();
+            // By the thread that would wait: no other one need be woken.
+            UnderWay(Arc::clone(self)).serve().await;
         }
         // What does not answer has ended with the threads that served it, and may have been sent.
         let joined = end.await.unwrap_or(Joined::Failed { is_unknown: true });
@@ -127,20 +144,7 @@ impl Joint {
 
     /// Has a statement begin, as [`Queue::calls`] said. Without its lock: where the threads have ended, the statement ends here.
     fn call(self: &Arc<Self>) {
-        let under_way = UnderWay(Arc::clone(self));
-        self.pool.connector().runtime().spawn(async move {
-            let joint = &under_way.0;
-            // What comes until there is a connection goes along.
-            let taken = joint.pool.take().await;
-            let (group, calls) = joint.queue.lock().take();
-            if calls {
-                joint.call();
-            }
-            match taken {
-                Ok(leased) => joint.make_all(leased, group).await,
-                Err(error) => group.into_iter().for_each(|waiting| waiting.end(Joined::Refused(error.clone()))),
-            }
-        });
+        self.pool.connector().runtime().spawn(UnderWay(Arc::clone(self)).serve());
     }
 
     async fn make_all(&self, leased: Leased, mut group: Vec<Waiting>) {
