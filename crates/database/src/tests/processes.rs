@@ -12,7 +12,7 @@ use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot};
 use super::{Store, audit, create, edit, ids, new, open, save, write};
 use crate::database::CONTENTION;
 use crate::tasks::Tasks;
-use crate::update::{Writer, load_writer};
+use crate::update::{CROWD, Writer, load_writer};
 use crate::{
     Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, UpdateOutcome, Upload,
     Work,
@@ -48,6 +48,30 @@ fn who_meets_another_process_knows_that_for_a_while() {
     save(&here, new("d", "{}"));
     save(&there, new("e", "{}"));
     assert!(uses_up());
+}
+
+/// One that comes by costs a few turns, one that goes on writing many.
+#[test]
+fn who_lines_up_does_so_for_as_long_as_others_write() {
+    let [ours, theirs] = processes();
+    let here = create(&ours, "db");
+    let there = next(&theirs, "db");
+    let write = |database: &Arc<Database>, number: u32| {
+        save(database, new(&format!("{number}"), "{}"));
+        database.writer.lock().crowd
+    };
+    assert_eq!([write(&here, 0), write(&here, 1)], [0, 0]);
+    // It comes by, and waits for nobody again after a few commits.
+    assert_eq!((write(&there, 2), write(&here, 3)), (7, 7));
+    let left: Vec<u32> = (4..12).map(|number| write(&here, number)).collect();
+    assert_eq!(left, [6, 5, 4, 3, 2, 1, 0, 0]);
+    // It goes on writing.
+    write(&there, 12);
+    assert_eq!(write(&here, 13), 7);
+    write(&there, 14);
+    assert_eq!((write(&here, 15), write(&here, 16)), (CROWD - 1, CROWD - 2));
+    write(&there, 17);
+    assert_eq!(write(&here, 18), CROWD - 3);
 }
 
 #[test]

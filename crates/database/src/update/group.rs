@@ -23,7 +23,7 @@ use super::contents::{ContentBytes, Contents, Named, ReadContext, discard};
 use super::queue::Pending;
 use super::touched::{Attached, Documents, Settled, Touched};
 use super::validation::{Acceptance, acceptance};
-use super::writer::{CROWD, LOOKS, News, Writer};
+use super::writer::{LOOKS, News, Writer};
 use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
@@ -91,8 +91,7 @@ fn commit_until_done(
             Ok(true) => return Ok(outcomes),
             Ok(false) => {
                 // Somebody else was faster, and may be again: wait for those who write.
-                writer.crowd = CROWD;
-                database.meet_others();
+                writer.give_way(database);
                 drop(std::mem::take(&mut turn));
                 turn = writer.line_up(database);
             }

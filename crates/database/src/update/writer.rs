@@ -32,9 +32,13 @@ pub(crate) struct Writer {
     pub(crate) looks: u32,
 }
 
-/// The commits for which a process lines up after another one was faster. What comes of it when the other one has gone is a wait
-/// for nobody.
-pub(super) const CROWD: u32 = 64;
+/// The commits for which a process lines up after another one was faster once: that may have come by, as it does now and then where it hands its
+/// writes over to this one. A commit in line is a transaction of its own with two waits in place of one.
+const PASSER_BY: u32 = 8;
+
+/// The commits for which it lines up when another one has written again in that time. What comes of it when the other one has gone is a
+/// wait for nobody.
+pub(crate) const CROWD: u32 = 64;
 
 /// The commits that look first after a document was there of which that was not expected. One that finds out by itself costs a batch
 /// in vain.
@@ -67,6 +71,12 @@ impl News {
 }
 
 impl Writer {
+    /// Another process was faster.
+    pub(super) fn give_way(&mut self, database: &Database) {
+        self.crowd = self.crowd.max(PASSER_BY);
+        database.meet_others();
+    }
+
     /// Waits for a turn that brings what others have committed.
     pub(super) fn line_up(&self, database: &Database) -> Turn {
         database.engine().line_up(database.shard(), &News::after(self.state).requests())
@@ -93,6 +103,10 @@ impl Writer {
     ) -> Result<()> {
         if self.crowd > 0 {
             database.meet_others();
+        }
+        // Not the commit that this one has given way to: that is followed before the next one is counted.
+        if (1..PASSER_BY).contains(&self.crowd) {
+            self.crowd = CROWD;
         }
         self.follow(snapshot, state, read)?;
         database.know(Source::Anywhere, state.version, &self.meta, self.security.clone());
