@@ -96,10 +96,11 @@ impl Service {
         };
         let Arriving { method, uri, headers, peer: Peer { ip: peer, scheme }, id, seen, account } = request;
         let (handler, requested, rewrites) = (None, None, 0);
+        let written = method.clone();
         let head = RequestHead { method, uri, peer, scheme, handler, requested, rewrites, seen, account };
         let response = self.judge(head, headers, body, id).await;
         match doubt {
-            Some(writer) if response.status() == StatusCode::CONFLICT => respond::error(&Error::in_doubt(&writer)),
+            Some(writer) if may_be_made(&written, response.status()) => respond::error(&Error::in_doubt(&writer)),
             _ => response,
         }
     }
@@ -204,6 +205,11 @@ impl Service {
         };
         given.filter(harmless).map_or_else(|| self.node.request_id(), str::to_owned)
     }
+}
+
+/// Whether a write may be refused because it was made before: it conflicts with itself then, and what is deleted is not found.
+fn may_be_made(method: &Method, status: StatusCode) -> bool {
+    status == StatusCode::CONFLICT || status == StatusCode::NOT_FOUND && *method == Method::DELETE
 }
 
 /// Gives a request of HTTP/2 the form of one of HTTP/1.1: handlers know the host by its header, and the target has none.

@@ -45,7 +45,7 @@ pub(crate) struct Arriving<'a> {
 pub(crate) enum Steered {
     /// It is to be served here.
     Here(Unread),
-    /// It is to be served here, and may have been served already. What conflicts then is [`Error::in_doubt`] because of the node of this name.
+    /// It is to be served here, and may have been served already. What conflicts then, or is not found to be deleted, is [`Error::in_doubt`] because of the node of this name.
     Again(Unread, String),
     /// It has its answer.
     Answered(Response),

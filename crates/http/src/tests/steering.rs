@@ -234,9 +234,11 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     let begun = tokio::time::Instant::now();
     // What would be made twice is not made again, nor is told that it conflicts what may conflict with itself.
     let headers = [AUTHORIZED];
-    let (posted, conflict, made) = tokio::join!(
+    let deletion = "DELETE /db/gone?rev=1-967a00dff5e02add41819138abb3284d";
+    let (posted, conflict, gone, made) = tokio::join!(
         pair.ask("POST /db", &headers, "{}"),
         pair.ask("PUT /db/met1", &headers, "{}"),
+        pair.ask(deletion, &headers, ""),
         pair.ask("PUT /db/doubtful", &headers, "{}")
     );
     assert_eq!(made.status, 201, "{made:?}");
@@ -244,7 +246,7 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     let expected = format!(
         "{{\"error\":\"service_unavailable\",\"reason\":\"node {name} was to write this and has vanished: it is not known whether it did\"}}\n"
     );
-    for reply in [posted, conflict] {
+    for reply in [posted, conflict, gone] {
         assert_eq!(
             (reply.status, reply.body.as_str(), reply.header("retry-after")),
             (503, expected.as_str(), Some("1"))
@@ -254,6 +256,7 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     assert!(begun.elapsed() < TIMEOUT / 10, "{:?}", begun.elapsed());
     assert!(!pair.is_there());
     assert_eq!(pair.ask("PUT /db/next", &[AUTHORIZED], "{}").await.status, 201);
+    assert_eq!(pair.ask(deletion, &headers, "").await.status, 404);
     assert_eq!(pair.handed_over(), 0);
     // It is asked on, and gets writes again when it is back.
     pair.move_writer(pair.writer.address);
