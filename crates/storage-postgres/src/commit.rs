@@ -137,12 +137,8 @@ pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Resu
 async fn by_statement(leased: &Leased, sql: Sql, fences: &Fences<'_>, pieces: &[Piece<'_>]) -> Result<(), Failure> {
     let link = leased.link();
     let statement = link.statement(sql).await?;
-    let shards: Vec<Vec<i64>> = pieces.iter().map(Piece::shards).collect();
     let mut parameters = fences.parameters().to_vec();
-    for (piece, shards) in pieces.iter().zip(&shards) {
-        parameters.push(shards);
-        parameters.extend(piece.parameters());
-    }
+    pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
     // By itself it is a transaction. Who has lined up has begun one.
     if leased.is_in_transaction() {
         let written: Request<'_> = Box::pin(async { link.client.query(&statement, &parameters).await.map(drop) });
@@ -158,8 +154,7 @@ async fn by_statement(leased: &Leased, sql: Sql, fences: &Fences<'_>, pieces: &[
 /// Makes a commit by a statement for each of its pieces.
 async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
     let link = leased.link();
-    let shard = number(commit.shard);
-    let pieces = pieces(&[(shard, &commit.batch)]);
+    let pieces = pieces(&[(number(commit.shard), &commit.batch)]);
     // Before the transaction: what is sent in one trip may not wait for anything.
     let guard = link.statement(Sql::Fence).await?;
     let statements = link.statements(pieces.iter().map(|piece| piece.sql)).await?;
@@ -175,7 +170,7 @@ async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
     let written = pieces
         .iter()
         .zip(&statements)
-        .map(|(piece, statement)| -> Request<'_> { Box::pin(written(link, statement, shard, piece)) });
+        .map(|(piece, statement)| -> Request<'_> { Box::pin(written(link, statement, piece)) });
     let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
     let requests = [begun, guarded].into_iter().chain(written).chain([ended]);
     if commit.batch.size_bytes() <= TRIP_BYTES {
@@ -230,9 +225,8 @@ async fn guarded(link: &Link, statement: &Statement, commit: &Commit) -> Result<
     link.client.query(statement, &parameters).await.map(drop)
 }
 
-pub(crate) async fn written(link: &Link, statement: &Statement, shard: i64, piece: &Piece<'_>) -> Result<(), Error> {
-    let first: Parameter<'_> = &shard;
-    let parameters: Vec<Parameter<'_>> = [first].into_iter().chain(piece.parameters()).collect();
+pub(crate) async fn written(link: &Link, statement: &Statement, piece: &Piece<'_>) -> Result<(), Error> {
+    let parameters: Vec<Parameter<'_>> = piece.parameters().collect();
     link.client.execute(statement, &parameters).await.map(drop)
 }
 

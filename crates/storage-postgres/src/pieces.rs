@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::iter::repeat_n;
 
 use settee_storage::{Batch, Keyspace, Operation};
 use tokio_postgres::types::ToSql;
@@ -20,22 +19,16 @@ pub(crate) type Parameter<'a> = &'a (dyn ToSql + Sync);
 /// A part of the writes of commits: one statement.
 pub(crate) struct Piece<'a> {
     pub(crate) sql: Sql,
-    /// The shards of the rows, each with how many of them come one after the other.
-    shards: Vec<(i64, usize)>,
+    shards: Vec<i64>,
     keys: Vec<Cow<'a, [u8]>>,
     values: Vec<Cow<'a, [u8]>>,
 }
 
 impl Piece<'_> {
-    /// The shard of each row.
-    pub(crate) fn shards(&self) -> Vec<i64> {
-        self.shards.iter().flat_map(|(shard, rows)| repeat_n(*shard, *rows)).collect()
-    }
-
-    /// Keys and values, as [`crate::sql::write`] takes them behind the shards.
+    /// In the order in which [`crate::sql::write`] numbers them.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
-        let (keys, values): (Parameter<'_>, Parameter<'_>) = (&self.keys, &self.values);
-        [keys].into_iter().chain((!matches!(self.sql, Sql::Write(_, Kind::Delete))).then_some(values))
+        let [shards, keys, values]: [Parameter<'_>; 3] = [&self.shards, &self.keys, &self.values];
+        [shards, keys].into_iter().chain((!matches!(self.sql, Sql::Write(_, Kind::Delete))).then_some(values))
     }
 }
 
@@ -109,10 +102,7 @@ where
         }
         bytes += size;
         if let Some(piece) = pieces.last_mut() {
-            match piece.shards.last_mut().filter(|(last, _)| *last == shard) {
-                Some((_, rows)) => *rows += 1,
-                None => piece.shards.push((shard, 1)),
-            }
+            piece.shards.push(shard);
             piece.keys.push(stored(write.key));
             piece.values.extend(write.value.map(|value| stored_value(write.key, value)));
         }
@@ -128,8 +118,7 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         let lines = |piece: &Piece<'_>| {
             let value = |at: usize| piece.values.get(at).map_or(String::new(), |value| format!("={}", text(value)));
-            let shards = piece.shards();
-            let line = |(at, key): (usize, &Cow<'_, [u8]>)| format!("{}/{}{}", shards[at], text(key), value(at));
+            let line = |(at, key): (usize, &Cow<'_, [u8]>)| format!("{}/{}{}", piece.shards[at], text(key), value(at));
             piece.keys.iter().enumerate().map(line).collect()
         };
         pieces(batches).iter().map(|piece| (piece.sql, lines(piece))).collect()

@@ -8,7 +8,7 @@
 
 use settee_storage::Keyspace;
 
-use crate::sql::{Kind, Rows, Sql, write};
+use crate::sql::{Kind, Sql, write};
 
 /// The parameters of the fences: shards, expected versions, tokens, heads, and the node.
 pub(crate) const FENCE_PARAMETERS: usize = 5;
@@ -45,7 +45,7 @@ impl Shape {
         let mut parameter = FENCE_PARAMETERS + 1;
         let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
         for (place, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
-            text += &format!(", write_{place} AS ({})", write((space, kind), Rows::OfShards, parameter));
+            text += &format!(", write_{place} AS ({})", write((space, kind), "fences, ", parameter));
             parameter += if kind == Kind::Delete { 2 } else { 3 };
         }
         text + " SELECT FROM fences"
@@ -82,7 +82,7 @@ mod tests {
         ];
         let text = Shape::of(writes.into_iter()).expect("they are in order").text();
         for part in [
-            "unnest($6::bigint[], $7::bytea[]) AS given",
+            "unnest($6::bigint[], $7::bytea[]) AS gone",
             "unnest($8::bigint[], $9::bytea[], $10::bytea[])",
             "unnest($11::bigint[], $12::bytea[], $13::bytea[])",
         ] {

@@ -99,7 +99,7 @@ impl Sql {
                  SELECT $1::bigint, $2::bigint, $3::bytea, coalesce($4::bytea, (SELECT head FROM last)), 0 WHERE NOT EXISTS (SELECT FROM last WHERE is_dropped) \
                  ON CONFLICT (shard, version) DO UPDATE SET token = excluded.token, head = excluded.head, xid = excluded.xid"
                 .into(),
-            Self::Write(space, kind) => write((space, kind), Rows::OfShard, 2),
+            Self::Write(space, kind) => write((space, kind), "", 1),
             Self::Commit(shape) => shape.text(),
             Self::Drop => "SELECT settee_drop($1, $2)".into(),
             Self::Nodes(which) => which.text().into(),
@@ -122,35 +122,20 @@ impl Sql {
     }
 }
 
-/// Whose rows a statement writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rows {
-    /// Those of one shard, the first parameter: a commit of many rows has it once.
-    OfShard,
-    /// Each row has its shard, and all are written if the fences let them.
-    OfShards,
-}
-
-/// Writes what the parameters from number `first` on hold: shards, if each row has its own, keys and values.
-pub(crate) fn write((space, kind): (Keyspace, Kind), rows: Rows, first: usize) -> String {
-    let table = table(space);
-    let next = first + 1;
-    let (before, shard, column, parameters) = match rows {
-        Rows::OfShard => ("", "$1::bigint", "", format!("${first}::bytea[]")),
-        Rows::OfShards => ("fences, ", "given.shard", "shard, ", format!("${first}::bigint[], ${next}::bytea[]")),
-    };
-    let last = if rows == Rows::OfShard { next } else { next + 1 };
+/// Writes what the parameters from number `first` on hold, shards, keys and values, once for the row of each of the tables that go `before`.
+pub(crate) fn write((space, kind): (Keyspace, Kind), before: &str, first: usize) -> String {
+    let (table, second, third) = (table(space), first + 1, first + 2);
     let insert = || {
         format!(
-            "INSERT INTO {table} (shard, key, value) SELECT {shard}, given.key, given.value \
-             FROM {before}unnest({parameters}, ${last}::bytea[]) AS given({column}key, value)"
+            "INSERT INTO {table} (shard, key, value) SELECT added.shard, added.key, added.value \
+             FROM {before}unnest(${first}::bigint[], ${second}::bytea[], ${third}::bytea[]) AS added(shard, key, value)"
         )
     };
     match kind {
         Kind::Delete => format!(
             "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT found.place \
-             FROM {before}unnest({parameters}) AS given({column}key), \
-             LATERAL (SELECT ctid AS place FROM {table} WHERE shard = {shard} AND key = given.key OFFSET 0) AS found))"
+             FROM {before}unnest(${first}::bigint[], ${second}::bytea[]) AS gone(shard, key), \
+             LATERAL (SELECT ctid AS place FROM {table} WHERE shard = gone.shard AND key = gone.key OFFSET 0) AS found))"
         ),
         Kind::Put => format!("{} ON CONFLICT (shard, key) DO UPDATE SET value = excluded.value", insert()),
         Kind::Insert => insert(),
