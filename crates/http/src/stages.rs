@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, StatusCode, Uri, Version};
+use hyper::{HeaderMap, Method, Uri, Version};
 use settee_service::threads;
 use settee_settings::Settings;
 
@@ -92,16 +92,15 @@ impl Service {
         let (body, doubt) = match steering::steer(&self.node, &self.router, &request, body).await {
             Steered::Answered(response) => return response,
             Steered::Here(body) => (body, None),
-            Steered::Again(body, writer) => (body, Some(writer)),
+            Steered::Again(body, doubt) => (body, Some(doubt)),
         };
         let Arriving { method, uri, headers, peer: Peer { ip: peer, scheme }, id, seen, account } = request;
         let (handler, requested, rewrites) = (None, None, 0);
-        let written = method.clone();
         let head = RequestHead { method, uri, peer, scheme, handler, requested, rewrites, seen, account };
         let response = self.judge(head, headers, body, id).await;
         match doubt {
-            Some(writer) if may_be_made(&written, response.status()) => respond::error(&Error::in_doubt(&writer)),
-            _ => response,
+            Some(doubt) => doubt.judge(response),
+            None => response,
         }
     }
 
@@ -205,11 +204,6 @@ impl Service {
         };
         given.filter(harmless).map_or_else(|| self.node.request_id(), str::to_owned)
     }
-}
-
-/// Whether a write may be refused because it was made before: it conflicts with itself then, and what is deleted is not found.
-fn may_be_made(method: &Method, status: StatusCode) -> bool {
-    status == StatusCode::CONFLICT || status == StatusCode::NOT_FOUND && *method == Method::DELETE
 }
 
 /// Gives a request of HTTP/2 the form of one of HTTP/1.1: handlers know the host by its header, and the target has none.

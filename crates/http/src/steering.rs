@@ -45,10 +45,29 @@ pub(crate) struct Arriving<'a> {
 pub(crate) enum Steered {
     /// It is to be served here.
     Here(Unread),
-    /// It is to be served here, and may have been served already. What conflicts then, or is not found to be deleted, is [`Error::in_doubt`] because of the node of this name.
-    Again(Unread, String),
+    /// It is to be served here, and may have been served already.
+    Again(Unread, Doubt),
     /// It has its answer.
     Answered(Response),
+}
+
+/// A write that may have been made by a node that has vanished, and is made again.
+pub(crate) struct Doubt {
+    writer: String,
+    is_deletion: bool,
+}
+
+impl Doubt {
+    /// Says that nobody knows, where the second write is refused as it would be if it had been made before: it conflicts with itself, or what it
+    /// deletes is not there.
+    pub(crate) fn judge(self, response: Response) -> Response {
+        let may_be_made = match response.status() {
+            StatusCode::CONFLICT => true,
+            StatusCode::NOT_FOUND => self.is_deletion,
+            _ => false,
+        };
+        if may_be_made { respond::error(&Error::in_doubt(&self.writer)) } else { response }
+    }
 }
 
 /// Hands a request over to the node that its database's writes are for, if there is such a node. Signs of life are given at once.
@@ -96,7 +115,8 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
     tracing::warn!(request = request.id, node = writer.name, why, "a node vanished that was to write");
     // As its client would make it again, or a proxy. Twice it would conflict, but not where the server gives out ids.
     if request.method != Method::POST {
-        return Steered::Again(Unread::Known(body), writer.name);
+        let doubt = Doubt { writer: writer.name, is_deletion: request.method == Method::DELETE };
+        return Steered::Again(Unread::Known(body), doubt);
     }
     Steered::Answered(respond::error(&Error::in_doubt(&writer.name)))
 }

@@ -39,8 +39,6 @@ pub(crate) use upload::Own as OwnUploads;
 pub use upload::{Compression, Upload, Uploaded};
 pub(crate) use validation::is_design_id;
 pub use validation::{Precheck, Validated, ValidationBasis};
-#[cfg(test)]
-pub(crate) use writer::CROWD;
 pub(crate) use writer::{Writer, load, load_writer};
 
 use crate::attachment::Attachment;

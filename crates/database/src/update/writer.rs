@@ -38,7 +38,7 @@ const PASSER_BY: u32 = 8;
 
 /// The commits for which it lines up when another one has written again in that time. What comes of it when the other one has gone is a
 /// wait for nobody.
-pub(crate) const CROWD: u32 = 64;
+const CROWD: u32 = 64;
 
 /// The commits that look first after a document was there of which that was not expected. One that finds out by itself costs a batch
 /// in vain.

@@ -273,16 +273,16 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
     ];
     for (name, value) in node.catalog.engine_statistics() {
         let (name, kind) = match name {
-            "written_bytes"
-            | "synced_commits"
-            | "background_errors"
+            "background_errors"
             | "commits"
             | "commits_heard_of"
             | "commits_shared"
             | "conflicts"
-            | "polls"
             | "connections_made"
-            | "snapshots_interrupted" => (format!("settee_engine_{name}_total"), "counter"),
+            | "polls"
+            | "snapshots_interrupted"
+            | "synced_commits"
+            | "written_bytes" => (format!("settee_engine_{name}_total"), "counter"),
             // Units are written out.
             name => (format!("settee_engine_{}", name.replace("_per_s", "_per_second")), "gauge"),
         };

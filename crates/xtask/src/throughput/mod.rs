@@ -147,12 +147,12 @@ fn notes(before: Used, after: Used, documents: u64) -> String {
     let documents = documents.max(1) as f64;
     let each = |place: usize| (after.processors[place] - before.processors[place]) * 1e6 / documents;
     let [commits, conflicts, polls] = [0, 1, 2].map(|place| after.counts[place] - before.counts[place]);
-    let a = |count: u64| documents / count.max(1) as f64;
+    let shared_by = |count: u64| documents / count.max(1) as f64;
     format!(
         "{:.1} documents a commit, {:.1} a poll, {conflicts} conflicts; processors: nodes {:.0}, PostgreSQL {:.0}, clients {:.0} us \
          a document; {} MB a node",
-        a(commits),
-        a(polls),
+        shared_by(commits),
+        shared_by(polls),
         each(0),
         each(1),
         each(2),
