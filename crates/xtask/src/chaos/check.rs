@@ -1,9 +1,10 @@
 //! What must hold in the end: [`everything`].
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Written;
 use super::client::{Client, DATABASE, Shared, lock};
 use super::follower::{Follower, order};
 use super::world::Past;
@@ -38,35 +39,44 @@ pub(super) fn design(remark: &str) -> String {
 }
 
 /// Looks at everything; what is wrong is a violation.
-pub(super) fn everything(shared: &Shared, docs: &[Doc], unknown: &BTreeSet<String>, followers: &[Follower<'_>]) {
+pub(super) fn everything(shared: &Shared, databases: &BTreeMap<&str, Written>, followers: &[Follower<'_>]) {
     let mut client = Client::new(shared, 0);
-    let Some(changes) = changes(&mut client, DATABASE) else { return };
+    for (database, written) in databases {
+        let Some(changes) = changes(&mut client, database) else { continue };
+        complete(&mut client, database, written, &changes);
+        if *database == DATABASE {
+            followers.iter().for_each(|follower| caught_up(shared, follower, &changes));
+            replicated(&mut client, &changes);
+        }
+    }
+}
+
+/// Whether a database has what was acknowledged, and nothing else, and its indexes agree.
+fn complete(client: &mut Client<'_>, database: &str, written: &Written, changes: &HashMap<String, String>) {
+    let (shared, docs) = (client.shared, &written.docs);
     let known: HashMap<&str, &Doc> = docs.iter().map(|doc| (doc.id.as_str(), doc)).collect();
-    for (id, rev) in &changes {
+    for (id, rev) in changes {
         let is_right = match known.get(id.as_str()) {
             Some(doc) => doc.last() == rev,
-            None => id.starts_with('_') || unknown.contains(id),
+            None => id.starts_with('_') || written.unknown.contains(id),
         };
         if !is_right {
-            shared.violation(format!("{id} has revision {rev} in _changes, and it was {:?}", known.get(id.as_str())));
+            let doc = known.get(id.as_str());
+            shared.violation(format!("{id} has revision {rev} in _changes of {database}, and it was {doc:?}"));
         }
     }
     for doc in docs.iter().filter(|doc| !changes.contains_key(&doc.id)) {
-        shared.violation(format!("LOST {doc:?}"));
+        shared.violation(format!("LOST in {database}: {doc:?}"));
     }
     for (place, docs) in docs.chunks(PAGE).enumerate() {
         client.node = place % shared.nodes.len();
-        histories(&mut client, docs);
+        histories(client, database, docs);
     }
     for doc in docs.iter().filter(|doc| doc.has_attachment && !doc.is_deleted) {
-        content(&mut client, doc);
+        content(client, database, doc);
     }
-    count(&mut client, docs, unknown);
-    views(&mut client);
-    for follower in followers {
-        caught_up(shared, follower, &changes);
-    }
-    replicated(&mut client, &changes);
+    count(client, database, written);
+    views(client, database);
 }
 
 /// The last revision of each document, by `_changes`.
@@ -92,9 +102,9 @@ fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, St
 }
 
 /// Whether documents have the histories that were acknowledged, and no other ones beside.
-fn histories(client: &mut Client<'_>, docs: &[Doc]) {
+fn histories(client: &mut Client<'_>, database: &str, docs: &[Doc]) {
     let ids: Vec<String> = docs.iter().map(|doc| format!("{{\"id\":\"{}\"}}", doc.id)).collect();
-    let line = format!("POST /{DATABASE}/_bulk_get?revs=true");
+    let line = format!("POST /{database}/_bulk_get?revs=true");
     let body = format!("{{\"docs\":[{}]}}", ids.join(","));
     let Some(settled) = client.settle(&line, body.as_bytes()) else { return };
     // Only results have a member `id`; the text before the first one is none.
@@ -116,8 +126,8 @@ fn histories(client: &mut Client<'_>, docs: &[Doc]) {
 }
 
 /// Whether an attachment has the bytes that were written.
-fn content(client: &mut Client<'_>, doc: &Doc) {
-    let path = format!("/{DATABASE}/{}/a", doc.id);
+fn content(client: &mut Client<'_>, database: &str, doc: &Doc) {
+    let path = format!("/{database}/{}/a", doc.id);
     let wanted = String::from_utf8_lossy(&attachment(&doc.id)).into_owned();
     if client.get(&path).is_some_and(|found| found != wanted) {
         client.shared.violation(format!("{path} has another content"));
@@ -125,32 +135,34 @@ fn content(client: &mut Client<'_>, doc: &Doc) {
 }
 
 /// Whether there are as many documents as there should be.
-fn count(client: &mut Client<'_>, docs: &[Doc], unknown: &BTreeSet<String>) {
-    let Some(text) = client.get(&format!("/{DATABASE}/_all_docs")) else { return };
+fn count(client: &mut Client<'_>, database: &str, written: &Written) {
+    let Some(text) = client.get(&format!("/{database}/_all_docs")) else { return };
     let ids = text.lines().filter_map(|line| member(line, "id"));
-    let found = ids.filter(|id| !id.starts_with('_') && !unknown.contains(*id)).count();
-    let wanted = docs.iter().filter(|doc| !doc.is_deleted).count();
+    let found = ids.filter(|id| !id.starts_with('_') && !written.unknown.contains(*id)).count();
+    let wanted = written.docs.iter().filter(|doc| !doc.is_deleted).count();
     if found != wanted {
-        client.shared.violation(format!("_all_docs has {found} documents, and {wanted} were written"));
+        client.shared.violation(format!("_all_docs of {database} has {found} documents, and {wanted} were written"));
     }
 }
 
 /// Whether the indexes that were there all the time equal new ones, whoever is asked.
-fn views(client: &mut Client<'_>) {
-    let line = format!("PUT /{DATABASE}/_design/anew");
+fn views(client: &mut Client<'_>, database: &str) {
+    let line = format!("PUT /{database}/_design/anew");
     let made = client.settle(&line, design(" /* anew */").as_bytes()).map(|settled| settled.status);
     if !matches!(made, Some(201 | 409)) {
         return client.shared.violation(format!("{line}: {made:?}"));
     }
     for view in ["numbers", "groups?group=true", "groups?group_level=1", "groups?reduce=false", "groups"] {
-        let path = |design: &str| format!("/{DATABASE}/_design/{design}/_view/{view}");
+        let path = |design: &str| format!("/{database}/_design/{design}/_view/{view}");
         let Some(wanted) = client.get(&path("anew")) else { continue };
         for node in 0..client.shared.nodes.len() {
             client.node = node;
             let Some(found) = client.get(&path("main")) else { continue };
             if found != wanted {
                 let differs = wanted.lines().zip(found.lines()).find(|(wanted, found)| wanted != found);
-                client.shared.violation(format!("the index {view} of node {node} differs from a new one: {differs:?}"));
+                client.shared.violation(format!(
+                    "the index {view} of {database} on node {node} differs from a new one: {differs:?}"
+                ));
             }
         }
     }

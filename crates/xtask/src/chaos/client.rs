@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use crate::attack::client::Connection;
 
-/// The database that is written to.
+/// The database that is followed and copied.
 pub(super) const DATABASE: &str = "chaos";
+
+/// Databases beside it, so that commits to several of them share statements.
+pub(super) const NEIGHBOURS: [&str; 6] = ["near-1", "near-2", "near-3", "near-4", "near-5", "near-6"];
 
 /// The time that a request may take at all.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -4,20 +4,23 @@
 mod check;
 mod client;
 mod follower;
+mod shares;
 mod world;
 mod writer;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use client::{Client, DATABASE, Random, Shared, lock};
+use client::{Client, DATABASE, NEIGHBOURS, Random, Shared, lock};
 use follower::{Follower, Kind};
+use shares::Shares;
 use world::{Fault, Past, World};
-use writer::{Counts, Doc, Writer};
+use writer::{Counts, Doc, Pace, Writer};
 
 use crate::attack::client::split;
 use crate::build;
@@ -25,6 +28,7 @@ use crate::scratch::Scratch;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
+/// Of [`DATABASE`]. Each of the others has one.
 const WRITERS: usize = 6;
 
 /// The longest pause of a writer between two writes in the long form.
@@ -76,7 +80,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     if built.holds() { run(workspace, options) } else { Ok(built) }
 }
 
-/// What clients have done.
+/// What clients have done in a database.
 #[derive(Default)]
 struct Written {
     docs: Vec<Doc>,
@@ -97,6 +101,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let shared = Shared::new(world.addresses()?, who);
     prepare(&shared, &world.nodes.url())?;
     let followers = [Kind::Continuous, Kind::Longpoll, Kind::Continuous].map(|kind| Follower::new(&shared, kind));
+    let mut shares = Shares::new(shared.nodes.len());
     let is_enough = AtomicBool::new(false);
     let (pasts, written) = thread::scope(|scope| {
         for follower in &followers {
@@ -105,37 +110,44 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         let shared = &shared;
         // A long time is for faults, not for documents.
         let pause_ms = if options.is_long { PAUSE_MS } else { 0 };
-        let begin = |number| scope.spawn(move || Writer::new(shared, number, seed, pause_ms).run());
-        let writers: Vec<_> = (0..WRITERS).map(begin).collect();
-        let pasts = suffer(&mut world, options, seed, shared);
+        let own = iter::repeat_n((DATABASE, Pace::Free(pause_ms)), WRITERS);
+        let databases = own.chain(NEIGHBOURS.map(|database| (database, Pace::InStep)));
+        let begin =
+            |(number, (database, pace))| scope.spawn(move || Writer::new(shared, database, number, seed, pace).run());
+        let writers: Vec<_> = databases.enumerate().map(begin).collect();
+        let pasts = suffer(&mut world, options, seed, shared, &mut shares);
         shared.end();
-        let mut written = Written::default();
+        let mut written = BTreeMap::<&str, Written>::new();
         for writer in writers.into_iter().map(thread::ScopedJoinHandle::join) {
             match writer {
-                Ok(writer) => written.add(writer),
+                Ok(writer) => written.entry(writer.database).or_default().add(writer),
                 Err(_) => shared.violation("a writer broke".to_owned()),
             }
         }
         if pasts.is_ok() {
             println!("    {:>7} ms everything is looked at", shared.now_ms());
-            check::everything(shared, &written.docs, &written.unknown, &followers);
+            check::everything(shared, &written, &followers);
         }
         is_enough.store(true, Ordering::Relaxed);
         (pasts, written)
     });
     let pasts = pasts?;
     world.rest()?;
+    if shares.total == 0 {
+        shared.violation("no commits to several databases were made together".to_owned());
+    }
     let (longest_wait_ms, too_long) = check::waits(&shared, &pasts);
     // In the gate others work on the same machine, and times say little.
     too_long.into_iter().filter(|_| options.is_long).for_each(|what| shared.violation(what));
-    tell(&shared, &pasts, &written, &followers, longest_wait_ms);
+    let acknowledged = tell(&pasts, &written, &shares);
+    tell_times(&shared, &followers, longest_wait_ms);
     let violations = shared.violations();
     if !violations.is_empty() {
         println!("    {} things must not be (seed {seed}):", violations.len());
         violations.iter().take(20).for_each(|violation| println!("      {violation}"));
         println!("    the logs of the nodes: {}", world.nodes.servers[0].log().display());
     }
-    Ok(Tally::of(written.counts.acknowledged, violations.len() as u64))
+    Ok(Tally::of(acknowledged, violations.len() as u64))
 }
 
 /// Makes the databases, the views and the replication.
@@ -143,22 +155,23 @@ fn prepare(shared: &Shared, front: &str) -> Result<()> {
     let mut client = Client::new(shared, 0);
     let design = check::design("");
     let copy = check::COPY;
-    let job = format!("{{\"source\":\"{front}/{DATABASE}\",\"target\":\"{front}/{copy}\",\"continuous\":true}}");
-    for (line, body) in [
-        (format!("PUT /{DATABASE}"), ""),
-        (format!("PUT /{copy}"), ""),
-        (format!("PUT /{DATABASE}/_design/main"), &design),
-        ("PUT /_replicator".to_owned(), ""),
-        ("PUT /_replicator/chaos".to_owned(), &job),
-    ] {
-        let settled = client.settle(&line, body.as_bytes()).context("nobody answers")?;
+    let mut make = |line: &str, body: &str| {
+        let settled = client.settle(line, body.as_bytes()).context("nobody answers")?;
         ensure!(matches!(settled.status, 201 | 202 | 412), "{line}: {} {}", settled.status, settled.text);
+        Ok(())
+    };
+    for database in iter::once(DATABASE).chain(NEIGHBOURS) {
+        make(&format!("PUT /{database}"), "")?;
+        make(&format!("PUT /{database}/_design/main"), &design)?;
     }
-    Ok(())
+    make(&format!("PUT /{copy}"), "")?;
+    make("PUT /_replicator", "")?;
+    let job = format!("{{\"source\":\"{front}/{DATABASE}\",\"target\":\"{front}/{copy}\",\"continuous\":true}}");
+    make("PUT /_replicator/chaos", &job)
 }
 
 /// One fault after the other.
-fn suffer(world: &mut World, options: &Options, seed: u64, shared: &Shared) -> Result<Vec<Past>> {
+fn suffer(world: &mut World, options: &Options, seed: u64, shared: &Shared, shares: &mut Shares) -> Result<Vec<Past>> {
     let (begun, mut random, mut pasts) = (Instant::now(), Random::new(seed), Vec::new());
     let length = Duration::from_secs(options.seconds);
     // Something to lose.
@@ -179,6 +192,7 @@ fn suffer(world: &mut World, options: &Options, seed: u64, shared: &Shared) -> R
         pasts.push(past);
         thread::sleep(Duration::from_millis(1000 + random.below(4000)));
         world.rest()?;
+        shares.ask(shared);
     }
     Ok(pasts)
 }
@@ -194,23 +208,31 @@ impl Written {
     }
 }
 
-/// Prints the figures.
-fn tell(shared: &Shared, pasts: &[Past], written: &Written, followers: &[Follower<'_>], longest_wait_ms: u64) {
-    let Written { docs, unknown, counts } = written;
+/// Prints what has happened and what was done. The writes that were acknowledged.
+fn tell(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Shares) -> u64 {
     let faults = Fault::ALL.iter().filter_map(|fault| {
         let count = pasts.iter().filter(|past| past.fault == *fault).count();
         (count > 0).then(|| format!("{count} {}", fault.name()))
     });
     println!("    {}", faults.collect::<Vec<_>>().join(", "));
+    let sum = |count: fn(&Written) -> u64| written.values().map(count).sum::<u64>();
+    let acknowledged = sum(|written| written.counts.acknowledged);
     println!(
-        "    {} writes acknowledged in {} documents ({} after a second try, {} of unknown fate), {} read through another node, {} from a view",
-        counts.acknowledged,
-        docs.len(),
-        counts.unsure,
-        unknown.len(),
-        counts.read_elsewhere,
-        counts.read_from_view
+        "    {acknowledged} writes acknowledged in {} documents of {} databases ({} after a second try, {} of unknown fate), at least {} made \
+         with others, {} read through another node, {} from a view",
+        sum(|written| written.docs.len() as u64),
+        written.len(),
+        sum(|written| written.counts.unsure),
+        sum(|written| written.unknown.len() as u64),
+        shares.total,
+        sum(|written| written.counts.read_elsewhere),
+        sum(|written| written.counts.read_from_view)
     );
+    acknowledged
+}
+
+/// Prints how long clients waited, and what followers saw.
+fn tell_times(shared: &Shared, followers: &[Follower<'_>], longest_wait_ms: u64) {
     let timings = shared.timings();
     let mut took: Vec<u64> = timings.iter().filter(|timing| timing.status != 0).map(|timing| timing.took_ms).collect();
     took.sort_unstable();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 
-use super::client::{Answer, Client, DATABASE, Random, Settled, Shared};
+use super::client::{Answer, Client, Random, Settled, Shared};
 use crate::attack::client::base64;
 use crate::json::{member, number};
 
@@ -14,6 +14,10 @@ const REVISIONS_MAX: usize = 500;
 
 /// Documents of a bulk write.
 const BULK: usize = 20;
+
+/// The time between two beats, and the one until those in step go to the next node.
+const BEAT_MS: u64 = 20;
+const STAY_MS: u64 = 10_000;
 
 const ATTACHMENT_BYTES: u64 = 3000;
 
@@ -42,6 +46,7 @@ pub(super) struct Counts {
 /// A writer, which is the only one that writes its documents.
 pub(super) struct Writer<'a> {
     client: Client<'a>,
+    pub(super) database: &'a str,
     number: usize,
     random: Random,
     pub(super) docs: Vec<Doc>,
@@ -49,8 +54,16 @@ pub(super) struct Writer<'a> {
     pub(super) unknown: Vec<String>,
     pub(super) counts: Counts,
     next: u64,
-    /// The time between two writes, at most.
-    pause_ms: u64,
+    pace: Pace,
+}
+
+/// When a writer writes, and through whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// After a pause of at most so many milliseconds, through any node.
+    Free(u64),
+    /// With every beat, all through the same node for a while: what comes together may be committed together, unless another node has just written there.
+    InStep,
 }
 
 /// The bytes of the attachment of a document.
@@ -86,24 +99,24 @@ impl Doc {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(shared: &'a Shared, number: usize, seed: u64, pause_ms: u64) -> Self {
+    pub(super) fn new(shared: &'a Shared, database: &'a str, number: usize, seed: u64, pace: Pace) -> Self {
         Self {
             client: Client::new(shared, number),
+            database,
             number,
             random: Random::new(seed.wrapping_add(number as u64 + 1)),
             docs: Vec::new(),
             unknown: Vec::new(),
             counts: Counts::default(),
             next: 0,
-            pause_ms,
+            pace,
         }
     }
 
     /// Writes until it is over.
     pub(super) fn run(mut self) -> Self {
         while !self.client.shared.is_over() {
-            // A proxy sends it anywhere.
-            self.client.node = self.random.below(self.client.shared.nodes.len() as u64) as usize;
+            self.client.node = self.wait();
             match self.random.below(20) {
                 0..8 => self.create(false),
                 8 | 9 => self.create(true),
@@ -111,9 +124,22 @@ impl<'a> Writer<'a> {
                 16 | 17 => self.change(true),
                 _ => self.bulk(),
             }
-            thread::sleep(Duration::from_millis(self.random.below(self.pause_ms + 1)));
         }
         self
+    }
+
+    /// Waits until it writes again. Which node it asks then, as if a proxy had sent it there.
+    fn wait(&mut self) -> usize {
+        let nodes = self.client.shared.nodes.len() as u64;
+        let (wait_ms, choice) = match self.pace {
+            Pace::Free(pause_ms) => (self.random.below(pause_ms + 1), self.random.below(nodes)),
+            Pace::InStep => {
+                let now_ms = self.client.shared.now_ms();
+                (BEAT_MS - now_ms % BEAT_MS, now_ms / STAY_MS)
+            }
+        };
+        thread::sleep(Duration::from_millis(wait_ms));
+        (choice % nodes) as usize
     }
 
     fn new_id(&mut self) -> String {
@@ -124,7 +150,7 @@ impl<'a> Writer<'a> {
     fn create(&mut self, has_attachment: bool) {
         let mut doc = Doc { has_attachment, ..Doc::new(self.new_id()) };
         let number = self.random.below(1_000_000);
-        let line = format!("PUT /{DATABASE}/{}", doc.id);
+        let line = format!("PUT /{}/{}", self.database, doc.id);
         if self.write(&mut doc, &line, number, false) {
             self.look(&doc);
             self.docs.push(doc);
@@ -146,8 +172,8 @@ impl<'a> Writer<'a> {
         }
         let number = self.random.below(1_000_000);
         let line = match deletes {
-            true => format!("DELETE /{DATABASE}/{}?rev={}", doc.id, doc.last()),
-            false => format!("PUT /{DATABASE}/{}", doc.id),
+            true => format!("DELETE /{}/{}?rev={}", self.database, doc.id, doc.last()),
+            false => format!("PUT /{}/{}", self.database, doc.id),
         };
         if self.write(&mut doc, &line, number, deletes) {
             self.look(&doc);
@@ -189,7 +215,7 @@ impl<'a> Writer<'a> {
 
     /// The revision that a write has made of which nobody was told.
     fn found(&mut self, doc: &Doc, number_written: u64, deletes: bool) -> Option<String> {
-        let text = self.client.get(&format!("/{DATABASE}/{}?open_revs=all", doc.id))?;
+        let text = self.client.get(&format!("/{}/{}?open_revs=all", self.database, doc.id))?;
         let is_it = match deletes {
             true => text.contains("\"_deleted\":true"),
             false => number(&text, "n") == Some(number_written),
@@ -202,7 +228,7 @@ impl<'a> Writer<'a> {
         let numbers: Vec<u64> = docs.iter().map(|_| self.random.below(1_000_000)).collect();
         let bodies: Vec<String> = docs.iter().zip(&numbers).map(|(doc, number)| doc.body(*number)).collect();
         let body = format!("{{\"docs\":[{}]}}", bodies.join(","));
-        let line = format!("POST /{DATABASE}/_bulk_docs");
+        let line = format!("POST /{}/_bulk_docs", self.database);
         let Some(settled) = self.client.settle(&line, body.as_bytes()) else {
             return self.unknown.extend(docs.into_iter().map(|doc| doc.id));
         };
@@ -236,7 +262,7 @@ impl<'a> Writer<'a> {
         let other = (self.client.node + 1 + self.random.below(nodes as u64 - 1) as usize) % nodes;
         let (id, last) = (&doc.id, doc.last());
         if self.random.below(10) == 0 {
-            let line = format!("GET /{DATABASE}/_design/main/_view/numbers?key=%22{id}%22");
+            let line = format!("GET /{}/_design/main/_view/numbers?key=%22{id}%22", self.database);
             let Answer::Said(200, text) = self.client.ask(other, &line, b"") else { return };
             let wanted = (!doc.is_deleted).then_some(doc.number);
             if number(&text, "value") != wanted {
@@ -245,7 +271,7 @@ impl<'a> Writer<'a> {
             self.counts.read_from_view += 1;
             return;
         }
-        let answer = self.client.ask(other, &format!("GET /{DATABASE}/{id}"), b"");
+        let answer = self.client.ask(other, &format!("GET /{}/{id}", self.database), b"");
         let (is_right, text) = match answer {
             Answer::Said(200, text) => (!doc.is_deleted && member(&text, "_rev") == Some(last), text),
             Answer::Said(404, text) => (doc.is_deleted, text),

@@ -1,0 +1,59 @@
+//! [`Shares`]: how many commits nodes have made together with those to other databases, as far as they lived to tell. A node that starts counts from zero.
+
+use super::client::{Answer, Client, Shared};
+
+const COUNT: &str = "settee_engine_commits_shared_total";
+
+/// What nodes have told.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// Of each node, when it was asked the last time.
+    last: Vec<u64>,
+    pub(super) total: u64,
+}
+
+impl Shares {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self { last: vec![0; nodes], total: 0 }
+    }
+
+    /// Asks all nodes. Who does not answer has told nothing.
+    pub(super) fn ask(&mut self, shared: &Shared) {
+        let mut client = Client::new(shared, 0);
+        for node in 0..self.last.len() {
+            let answer = client.ask(node, "GET /_node/_local/_prometheus", b"");
+            let Answer::Said(200, text) = answer else { continue };
+            let Some(count) = count(&text) else {
+                shared.violation(format!("node {node} does not count {COUNT}"));
+                continue;
+            };
+            self.add(node, count);
+        }
+    }
+
+    fn add(&mut self, node: usize, count: u64) {
+        self.total += count.checked_sub(self.last[node]).unwrap_or(count);
+        self.last[node] = count;
+    }
+}
+
+fn count(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(COUNT))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_has_started_again_counts_from_zero() {
+        let mut shares = Shares::new(2);
+        for (node, count) in [(0, 10), (1, 1), (0, 15), (0, 3), (0, 3)] {
+            shares.add(node, count);
+        }
+        assert_eq!(shares.total, 19);
+        assert_eq!(count(&format!("# TYPE {COUNT} counter\n{COUNT} 12\nx 3\n")), Some(12));
+        assert_eq!(count(&format!("# TYPE {COUNT} counter\n")), None);
+    }
+}
