@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 
 use crate::error::Unreached;
-use crate::notification::is_news;
+use crate::notification::Heard;
 use crate::options::Options;
 use crate::silence::Silence;
 use crate::sql::Sql;
@@ -123,9 +123,7 @@ pub(crate) struct Connector {
     /// The connections that were made, with the places of their hosts.
     made: Mutex<Vec<(usize, AbortHandle)>>,
     silence: Silence,
-    /// By which this process knows its notifications.
-    node: i64,
-    heard: Arc<Notify>,
+    heard: Arc<Heard>,
     tls: Tls,
     runtime: Handle,
     /// None while it is being dropped.
@@ -138,9 +136,10 @@ impl Connector {
         let threads = Builder::new_multi_thread().worker_threads(THREADS).thread_name("postgres").enable_all().build();
         let threads = threads.map_err(|error| format!("no threads: {error}"))?;
         let (hosts, runtime) = (options.hosts(), threads.handle().clone());
-        let (host, heard, made) = (AtomicUsize::new(0), Arc::new(Notify::new()), Mutex::default());
+        let (host, made) = (AtomicUsize::new(0), Mutex::default());
+        let heard = Arc::new(Heard::new(&options.schema, node));
         let silence = Silence::default();
-        Ok(Self { options, hosts, host, made, silence, node, heard, tls, runtime, threads: Some(threads) })
+        Ok(Self { options, hosts, host, made, silence, heard, tls, runtime, threads: Some(threads) })
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -151,9 +150,9 @@ impl Connector {
         &self.runtime
     }
 
-    /// Wakes when others have committed, for who has a connection that listens.
-    pub(crate) fn heard(&self) -> Arc<Notify> {
-        Arc::clone(&self.heard)
+    /// What others say, if one of the connections listens.
+    pub(crate) fn heard(&self) -> &Heard {
+        &self.heard
     }
 
     /// A connection that uses the tables, with `settings` of its own. Nobody waits for one in silence.
@@ -256,14 +255,12 @@ impl Connector {
         let limit = GREETING + host.get_connect_timeout().copied().unwrap_or_default();
         let connected = tokio::time::timeout(limit, host.connect(self.tls.clone())).await;
         let (client, mut connection) = connected.map_err(|_| Unreached::Silent(limit))??;
-        let (heard, schema, node) = (self.heard(), self.options.schema.clone(), self.node);
+        let heard = Arc::clone(&self.heard);
         let task = self.runtime.spawn(async move {
             // Its end is noticed by who uses the client.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                if let AsyncMessage::Notification(news) = message
-                    && is_news(news.channel(), news.payload(), &schema, node)
-                {
-                    heard.notify_one();
+                if let AsyncMessage::Notification(said) = message {
+                    heard.take(said.channel(), said.payload());
                 }
             }
         });

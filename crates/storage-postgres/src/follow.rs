@@ -20,7 +20,7 @@ use tokio_postgres::Row;
 
 use crate::error::Failure;
 use crate::nodes_sql::OfNodes;
-use crate::notification::{CHANNEL, message};
+use crate::notification::{CHANNEL, Said};
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
@@ -311,16 +311,13 @@ pub(crate) async fn follow(follower: Weak<Follower>, heard: Arc<Notify>) {
 
 /// Tells the others after commits of this process, not too often.
 pub(crate) async fn herald(follower: Weak<Follower>, writers: Weak<Pool>) {
-    let Some((committed, node)) = follower.upgrade().map(|follower| (Arc::clone(&follower.committed), follower.node))
-    else {
-        return;
-    };
+    let Some(committed) = follower.upgrade().map(|follower| Arc::clone(&follower.committed)) else { return };
     loop {
         committed.notified().await;
         let Some(writers) = writers.upgrade() else { return };
         if let Ok(leased) = writers.take().await {
             let link = leased.link();
-            let payload = message(&writers.connector().options().schema, node);
+            let payload = writers.connector().heard().payload(Said::Committed);
             let answer = async {
                 let statement = link.statement(Sql::Nodes(OfNodes::Notify)).await?;
                 link.client.query(&statement, &[&CHANNEL, &payload]).await

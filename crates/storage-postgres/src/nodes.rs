@@ -27,6 +27,7 @@ use crate::block::block_on;
 use crate::connect::{Link, Sight};
 use crate::error::Failure;
 use crate::nodes_sql::OfNodes;
+use crate::notification::{CHANNEL, Said};
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
@@ -453,6 +454,23 @@ impl Members for Nodes {
             }
             state.claims.remove(&claim.key);
         }
+        self.writers.connector().heard().forget(&claim.key);
         block_on(self.runtime(), self.give_back(&claim.key, claim.epoch))
+    }
+
+    fn say_awaited(&self, key: &str) -> Result<()> {
+        let payload = self.writers.connector().heard().payload(Said::Awaited(key));
+        block_on(self.runtime(), async {
+            self.writers
+                .repeatedly(async |link| {
+                    let statement = link.statement(Sql::Nodes(OfNodes::Notify)).await?;
+                    Ok(link.client.query(&statement, &[&CHANNEL, &payload]).await.map(drop)?)
+                })
+                .await
+        })
+    }
+
+    fn is_awaited(&self, claim: &Claim) -> bool {
+        self.writers.connector().heard().is_awaited(&claim.key)
     }
 }

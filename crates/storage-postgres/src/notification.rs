@@ -1,17 +1,89 @@
-//! What processes tell each other by `NOTIFY`: only that there is something new.
+//! What processes tell each other by `NOTIFY`: that there is something new, and what somebody waits for. [`Heard`] is what this one was told.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// The channel, of all schemas of a database.
 pub(crate) const CHANNEL: &str = "settee_commits";
 
-/// What a notification says: where something is new, and who made it.
-pub(crate) fn message(schema: &str, node: i64) -> String {
-    format!("{schema} {node}")
+/// Who waits says so again within this time.
+const AWAITED: Duration = Duration::from_secs(1);
+
+/// What a process says to the others on the same tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said<'a> {
+    /// It has committed something.
+    Committed,
+    /// Somebody waits there for the piece of work with this key.
+    Awaited(&'a str),
 }
 
-/// Whether a notification is about commits of another process to the tables in `schema`.
-pub(crate) fn is_news(channel: &str, payload: &str, schema: &str, node: i64) -> bool {
-    let is_ours = payload.strip_prefix(schema).is_some_and(|rest| rest.starts_with(' '));
-    channel == CHANNEL && is_ours && payload != message(schema, node)
+/// What others have said, to who has a connection that listens.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    /// What this process says begins with the schema of its tables and its number.
+    own: String,
+    schema: String,
+    committed: Arc<Notify>,
+    awaited: Mutex<HashMap<String, Instant>>,
+}
+
+impl Heard {
+    /// Of a process on the tables in `schema`, which knows its own notifications by its number.
+    pub(crate) fn new(schema: &str, node: i64) -> Self {
+        let (own, schema) = (format!("{schema} {node}"), schema.to_owned());
+        Self { own, schema, committed: Arc::default(), awaited: Mutex::default() }
+    }
+
+    /// Wakes when others have committed.
+    pub(crate) fn committed(&self) -> &Arc<Notify> {
+        &self.committed
+    }
+
+    /// Whether somebody has waited elsewhere for a piece of work, not long ago.
+    pub(crate) fn is_awaited(&self, key: &str) -> bool {
+        self.awaited.lock().get(key).is_some_and(|said| said.elapsed() < AWAITED)
+    }
+
+    /// The piece of work is over.
+    pub(crate) fn forget(&self, key: &str) {
+        self.awaited.lock().remove(key);
+    }
+
+    /// The payload with which this process says something.
+    pub(crate) fn payload(&self, said: Said<'_>) -> String {
+        match said {
+            Said::Committed => self.own.clone(),
+            Said::Awaited(key) => format!("{} {key}", self.own),
+        }
+    }
+
+    /// Takes a notification.
+    pub(crate) fn take(&self, channel: &str, payload: &str) {
+        match self.read(channel, payload) {
+            Some(Said::Committed) => self.committed.notify_one(),
+            Some(Said::Awaited(key)) => {
+                let mut awaited = self.awaited.lock();
+                awaited.retain(|_, said| said.elapsed() < AWAITED);
+                awaited.insert(key.to_owned(), Instant::now());
+            }
+            None => {}
+        }
+    }
+
+    /// What another process says, if it is one on the same tables.
+    fn read<'p>(&self, channel: &str, payload: &'p str) -> Option<Said<'p>> {
+        let (node, key) = match payload.strip_prefix(&self.schema)?.strip_prefix(' ')?.split_once(' ') {
+            Some((_, key)) => (&payload[..payload.len() - key.len() - 1], Some(key)),
+            None => (payload, None),
+        };
+        let is_of_another = channel == CHANNEL && node != self.own;
+        is_of_another.then_some(key.map_or(Said::Committed, Said::Awaited))
+    }
 }
 
 #[cfg(test)]
@@ -19,15 +91,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notifications_of_others_are_news() {
+    fn what_others_say_is_heard() {
+        let heard = Heard::new("settee", 7);
         for (channel, payload, wanted) in [
-            (CHANNEL, "settee 5", true),
-            (CHANNEL, "settee 7", false),
-            (CHANNEL, "settee2 5", false),
-            (CHANNEL, "", false),
-            ("other", "settee 5", false),
+            (CHANNEL, "settee 5", Some(Said::Committed)),
+            (CHANNEL, "settee 7", None),
+            (CHANNEL, "settee2 5", None),
+            (CHANNEL, "", None),
+            ("other", "settee 5", None),
+            (CHANNEL, "settee 5 index/9", Some(Said::Awaited("index/9"))),
+            (CHANNEL, "settee 75 a b", Some(Said::Awaited("a b"))),
+            (CHANNEL, "settee 7 index/9", None),
+            (CHANNEL, "settee2 5 index/9", None),
         ] {
-            assert_eq!(is_news(channel, payload, "settee", 7), wanted, "{channel} {payload}");
+            assert_eq!(heard.read(channel, payload), wanted, "{channel} {payload}");
         }
+        let other = Heard::new("settee", -5);
+        for said in [Said::Committed, Said::Awaited("index/9")] {
+            let payload = other.payload(said);
+            assert_eq!((heard.read(CHANNEL, &payload), other.read(CHANNEL, &payload)), (Some(said), None));
+        }
+        assert!(!heard.is_awaited("index/9"));
+        heard.take(CHANNEL, &other.payload(Said::Awaited("index/9")));
+        assert!(heard.is_awaited("index/9") && !heard.is_awaited("index/8"));
+        heard.forget("index/9");
+        assert!(!heard.is_awaited("index/9"));
     }
 }

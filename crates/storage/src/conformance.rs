@@ -37,6 +37,7 @@ pub use shards::{
 
 pub use members::{
     claims_are_exclusive, names_are_of_one_node, released_claims_are_free, what_the_dead_claimed_is_taken_over,
+    who_has_a_claim_hears_who_waits_for_it,
 };
 pub use users::{
     OpenTwice, commits_are_told_before_catch_up_returns, commits_of_others_are_told, one_of_two_commits_wins,
@@ -85,6 +86,7 @@ const PROPERTIES_OF_TWO: &[(&str, PropertyOfTwo)] = &[
     ("one of two commits wins", one_of_two_commits_wins),
     ("names are of one node", names_are_of_one_node),
     ("claims are exclusive", claims_are_exclusive),
+    ("who has a claim hears who waits for it", who_has_a_claim_hears_who_waits_for_it),
     ("released claims are free", released_claims_are_free),
     ("what the dead claimed is taken over", what_the_dead_claimed_is_taken_over),
 ];

@@ -78,6 +78,16 @@ pub trait Members: Send + Sync {
     /// # Errors
     /// When the store cannot be written. The claim ends with this process then.
     fn release(&self, claim: &Claim) -> Result<()>;
+
+    /// Tells the node that has claimed a piece of work that somebody here waits for it. It may not hear of that, and forgets it after a while: who waits
+    /// longer says so again, several times a second.
+    ///
+    /// # Errors
+    /// When the store cannot be asked.
+    fn say_awaited(&self, key: &str) -> Result<()>;
+
+    /// Whether another node has said lately that somebody waits for what this one has claimed. With the claim that is over. Costs nothing.
+    fn is_awaited(&self, claim: &Claim) -> bool;
 }
 
 /// The node that `key` is best given to: all nodes that know the same `live` ones say the same, and the end of one node moves
@@ -137,6 +147,14 @@ impl Members for Sole {
 
     fn release(&self, _claim: &Claim) -> Result<()> {
         Ok(())
+    }
+
+    fn say_awaited(&self, _key: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_awaited(&self, _claim: &Claim) -> bool {
+        false
     }
 }
 

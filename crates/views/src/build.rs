@@ -317,7 +317,7 @@ impl Core {
 
     /// Lets a thread of a build rest, if it has to, and tells why it must not go on.
     fn rest(&self, build: &Build<'_>, turn: &mut pace::Turn, bytes: u64) -> Result<()> {
-        let is_awaited = || build.rights.iter().any(|right| right.guard.handle().activity().1 > 0);
+        let is_awaited = || build.rights.iter().any(Right::is_awaited);
         if build.urgency == Urgency::Background {
             self.pace.rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
         }
@@ -361,6 +361,11 @@ impl Core {
 impl Right<'_> {
     fn is_held(&self) -> bool {
         self.claimed.as_ref().is_some_and(Claimed::is_held)
+    }
+
+    /// Whether a client waits for the index, here or at another process.
+    fn is_awaited(&self) -> bool {
+        self.guard.handle().activity().1 > 0 || self.claimed.as_ref().is_some_and(Claimed::is_awaited)
     }
 }
 

@@ -1,6 +1,8 @@
 //! [`Claims`]: which of the processes that serve a store builds an index. The others wait for what it commits, and go on in its place
 //! when it is gone.
 //!
+//! Who waits says so, so that a build in the background goes on as fast as it can, whichever process has the client.
+//!
 //! Commits to an index are fenced by its version, so nothing here is needed for indexes to be right: two who build the same one only
 //! end each other's work. But numbers of nodes and files are: who has read one of a number keeps it. So they begin with the epoch of
 //! the claim that they were given out under. What a builder wrote that came too late is never met again under a number of another.
@@ -20,6 +22,9 @@ const NUMBERS_BITS: u32 = 24;
 const PATIENCE: Duration = Duration::from_millis(20);
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
+/// Commits may come for long without the one that is waited for.
+const HOPES_MAX: u32 = 16;
+
 /// The right to build an index while others do not. It is given back when it is dropped.
 pub struct Claimed {
     engine: Arc<dyn Engine>,
@@ -32,7 +37,7 @@ impl Claimed {
     /// # Errors
     /// When the store cannot be asked.
     pub fn try_new(engine: &Arc<dyn Engine>, shard: Shard) -> Result<Option<Self>> {
-        let claim = engine.members().claim(&format!("index/{}", shard.0))?;
+        let claim = engine.members().claim(&key(shard))?;
         Ok(claim.map(|claim| Self { engine: Arc::clone(engine), claim }))
     }
 
@@ -40,6 +45,12 @@ impl Claimed {
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.engine.members().holds(&self.claim)
+    }
+
+    /// Whether a client waits for the index at another process.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.engine.members().is_awaited(&self.claim)
     }
 
     /// The least number that nothing had that was written under an earlier claim. Where there is one process, it is 0 at all times.
@@ -55,6 +66,11 @@ impl Drop for Claimed {
         // What is not given back ends with this process.
         let _ = self.engine.members().release(&self.claim);
     }
+}
+
+/// What the right to build the index in `shard` is called.
+fn key(shard: Shard) -> String {
+    format!("index/{}", shard.0)
 }
 
 /// Tells those who wait of the commits of other processes to indexes.
@@ -85,18 +101,21 @@ impl News {
     }
 }
 
-/// Somebody waits for commits of other processes to an index.
-pub struct Watch {
+/// A client waits for commits of other processes to an index.
+pub struct Watch<'a> {
+    engine: &'a dyn Engine,
     news: Arc<News>,
     shard: Shard,
     /// Those that the last wait has seen.
     commits: u64,
     patience: Duration,
+    /// Waits that ended with a commit, since the process that builds was told that somebody waits.
+    hopes: u32,
 }
 
 impl Claims {
     /// Notes commits to the index in `shard` from now on. There is one `engine` at all times.
-    pub fn watch(&self, engine: &dyn Engine, shard: Shard) -> Watch {
+    pub fn watch<'a>(&self, engine: &'a dyn Engine, shard: Shard) -> Watch<'a> {
         let news = self.news.get_or_init(|| {
             let news = Arc::<News>::default();
             let told = Arc::clone(&news);
@@ -108,7 +127,7 @@ impl Claims {
         entry.count += 1;
         let commits = entry.commits;
         drop(waiting);
-        Watch { news: Arc::clone(news), shard, commits, patience: PATIENCE }
+        Watch { engine, news: Arc::clone(news), shard, commits, patience: PATIENCE, hopes: 0 }
     }
 }
 
@@ -120,8 +139,9 @@ impl Claims {
     }
 }
 
-impl Watch {
-    /// Waits for a commit since the last wait, or a while: that a process has ended is no commit.
+impl Watch<'_> {
+    /// Waits for a commit since the last wait, or a while: that a process has ended is no commit. After a while in vain the process that builds is
+    /// told that somebody waits.
     pub fn wait(&mut self) {
         let mut waiting = self.news.waiting.lock();
         let commits = |waiting: &HashMap<Shard, Waiting>| waiting.get(&self.shard).map_or(0, |shard| shard.commits);
@@ -130,10 +150,17 @@ impl Watch {
         self.commits = commits(&waiting);
         // Commits are looked at as they come, and silence less and less often.
         self.patience = if over.timed_out() { (2 * self.patience).min(PATIENCE_MAX) } else { PATIENCE };
+        drop(waiting);
+        self.hopes += 1;
+        if over.timed_out() || self.hopes >= HOPES_MAX {
+            self.hopes = 0;
+            // Who cannot say so waits a little longer.
+            let _ = self.engine.members().say_awaited(&key(self.shard));
+        }
     }
 }
 
-impl Drop for Watch {
+impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let mut waiting = self.news.waiting.lock();
         if let Some(entry) = waiting.get_mut(&self.shard) {

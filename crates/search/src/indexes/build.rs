@@ -223,7 +223,7 @@ impl Searches {
 
     /// Lets a thread of a build rest, if it has to, and tells why it must not go on.
     fn rest_a_while(&self, build: &Build<'_>, turn: &mut PaceTurn, bytes: u64) -> Result<()> {
-        let is_awaited = || build.guard.handle().activity().1 > 0;
+        let is_awaited = || build.guard.handle().activity().1 > 0 || build.claimed.is_some_and(Claimed::is_awaited);
         if build.urgency == Urgency::Background {
             self.views.pace().rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
         }

@@ -113,6 +113,27 @@ pub fn released_claims_are_free(open: OpenTwice<'_>) {
     assert!(third.epoch > second.epoch, "{third:?} after {second:?}");
 }
 
+/// Who has claimed something hears that another process waits for it, until it has given it back, and of nothing else.
+pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
+    let engines = open();
+    let [one, other] = [&*engines[0], &*engines[1]];
+    let [held, further] = ["work", "other work"].map(|key| claim(one, key).expect("it is free"));
+    let is_awaited = |claim: &Claim| one.members().is_awaited(claim);
+    let say = |engine: &dyn Engine, key| engine.members().say_awaited(key).expect("the engine can be asked");
+    assert!(!is_awaited(&held), "nobody has waited yet");
+    say(one, "other work");
+    until("it is heard", || {
+        say(other, "work");
+        is_awaited(&held).then_some(())
+    });
+    assert!(!is_awaited(&further), "it is awaited by its own process");
+    let foreign = claim(other, "nobody's work").expect("it is free");
+    assert!(!other.members().is_awaited(&foreign) && !other.members().is_awaited(&held));
+    one.members().release(&held).expect("it can be released");
+    let anew = claim(one, "work").expect("it is free");
+    until("nobody waits any more", || (!is_awaited(&anew)).then_some(()));
+}
+
 /// Work of a process that ends without a word goes to another one, and it is no member any more.
 pub fn what_the_dead_claimed_is_taken_over(open: OpenTwice<'_>) {
     let [dying, living] = open();

@@ -14,6 +14,8 @@ pub(super) struct Processes {
     ended: BTreeSet<u64>,
     /// The users that have them, if any does, with the epochs of the last claims.
     claims: BTreeMap<String, (Option<u64>, u64)>,
+    /// The users that have said last that they wait for pieces of work.
+    awaited: BTreeMap<String, u64>,
 }
 
 impl Processes {
@@ -86,7 +88,17 @@ impl Members for MemoryEngine {
             && *held == (Some(self.user), claim.epoch)
         {
             held.0 = None;
+            processes.awaited.remove(&claim.key);
         }
         Ok(())
+    }
+
+    fn say_awaited(&self, key: &str) -> Result<()> {
+        self.store.processes.lock().awaited.insert(key.to_owned(), self.user);
+        Ok(())
+    }
+
+    fn is_awaited(&self, claim: &Claim) -> bool {
+        self.store.processes.lock().awaited.get(&claim.key).is_some_and(|user| *user != self.user)
     }
 }

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout};
@@ -182,6 +183,25 @@ fn the_background_leaves_an_index_to_who_builds_it() {
     assert_eq!(other.status(&design()), BuildStatus::Current);
     assert_eq!(other.mapped(), 0);
     assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 1);
+}
+
+#[test]
+fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
+    let [one, other] = processes(3000);
+    // Somebody goes first, and does not end.
+    let urgent = one.views.pace().begin(Urgency::Client);
+    let (answer, answered) = mpsc::channel();
+    thread::scope(|scope| {
+        let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
+        until(|| !one.views.core().tasks.list().is_empty());
+        scope.spawn(|| answer.send(other.count(&design())).unwrap());
+        let counted = answered.recv_timeout(Duration::from_secs(120));
+        // It may rest again now that nobody waits.
+        drop(urgent);
+        assert_eq!(counted, Ok((3000, "3000".to_owned())), "a timeout: it rests");
+        builds.join().unwrap().unwrap();
+    });
+    assert_eq!(other.mapped(), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use settee_storage::{Direction, Expect, KeyRange, Keyspace, Shard};
 use settee_storage_testing::Store;
@@ -90,6 +91,27 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
         write_some(&database(writes), first..first + 10);
         assert_eq!((count(reads), count(writes)), (100 + 10 * round as u64, 100 + 10 * round as u64));
     }
+}
+
+#[test]
+fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
+    let [one, other] = worlds(300);
+    // Somebody goes first, and does not end.
+    let urgent = one.views.pace().begin(Urgency::Client);
+    let (answer, answered) = mpsc::channel();
+    thread::scope(|scope| {
+        let builds = scope.spawn(|| one.searches.update(&database(&one), &design("f"), Urgency::Background));
+        while one.tasks.list().is_empty() {
+            thread::yield_now();
+        }
+        scope.spawn(|| answer.send(count(&other)).unwrap());
+        let counted = answered.recv_timeout(Duration::from_secs(120));
+        // It may rest again now that nobody waits.
+        drop(urgent);
+        assert_eq!(counted, Ok(300), "a timeout: it rests");
+        builds.join().unwrap().unwrap();
+    });
+    assert_eq!(other.mapped(), 0);
 }
 
 #[test]
