@@ -4,6 +4,7 @@
 //! A silent link takes everything, new connections included, passes nothing on, and tells nobody of an end, as a route that is gone
 //! does. Afterwards it has kept all that, as the memory of those who send it again has, or it has forgotten its connections, as a firewall that was started anew.
 
+use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -28,7 +29,9 @@ pub(crate) struct Link {
 struct State {
     /// The time that each piece takes longer.
     delay_us: AtomicU64,
-    connections: Mutex<Vec<Connection>>,
+    /// Those that have not ended, by the order in which they were made.
+    connections: Mutex<HashMap<u64, Connection>>,
+    made: AtomicU64,
     silence: Mutex<Silence>,
     spoken: Condvar,
 }
@@ -69,7 +72,7 @@ impl Link {
 
     /// Ends all connections, whatever is under way in them. New ones are made.
     pub(crate) fn cut(&self) {
-        for Connection { client, server } in lock(&self.state.connections).drain(..) {
+        for (_, Connection { client, server }) in lock(&self.state.connections).drain() {
             let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
         }
     }
@@ -90,7 +93,7 @@ impl Link {
         let mut silence = lock(&self.state.silence);
         silence.is_silent = false;
         silence.forgotten += 1;
-        for Connection { server, .. } in lock(&self.state.connections).drain(..) {
+        for (_, Connection { server, .. }) in lock(&self.state.connections).drain() {
             let _ = server.shutdown(Shutdown::Both);
         }
         drop(silence);
@@ -110,15 +113,19 @@ impl State {
         }
         let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
         let (Ok(kept_client), Ok(kept_server)) = (client.try_clone(), server.try_clone()) else { return };
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
         let forgotten = {
             // Not in the middle of an end of the silence.
             let silence = lock(&self.silence);
-            lock(&self.connections).push(Connection { client: kept_client, server: kept_server });
+            lock(&self.connections).insert(number, Connection { client: kept_client, server: kept_server });
             silence.forgotten
         };
         for (from, to) in [(from_client, to_server), (server, client)] {
             let state = Arc::clone(self);
-            thread::spawn(move || state.copy(from, to, forgotten));
+            thread::spawn(move || {
+                state.copy(from, to, forgotten);
+                lock(&state.connections).remove(&number);
+            });
         }
     }
 
@@ -210,6 +217,24 @@ mod tests {
         let mut answer = vec![0; text.len()];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(answer, text);
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_is_not_kept() {
+        let link = echo();
+        let mut last = client(&link);
+        for _ in 0..20 {
+            let mut client = client(&link);
+            client.write_all(b"a").unwrap();
+            echoed(&mut client, b"a");
+        }
+        last.write_all(b"b").unwrap();
+        echoed(&mut last, b"b");
+        let begun = Instant::now();
+        while lock(&link.state.connections).len() > 1 && begun.elapsed() < Duration::from_secs(30) {
+            thread::yield_now();
+        }
+        assert_eq!(lock(&link.state.connections).len(), 1);
     }
 
     #[test]
