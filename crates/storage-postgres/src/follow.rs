@@ -316,13 +316,8 @@ pub(crate) async fn herald(follower: Weak<Follower>, writers: Weak<Pool>) {
         committed.notified().await;
         let Some(writers) = writers.upgrade() else { return };
         if let Ok(leased) = writers.take().await {
-            let link = leased.link();
-            let payload = writers.connector().heard().payload(Said::Committed);
-            let answer = async {
-                let statement = link.statement(Sql::Nodes(OfNodes::Notify)).await?;
-                link.client.query(&statement, &[&CHANNEL, &payload]).await
-            };
-            if let Err(Failure::Lost(_)) = answer.await.map_err(Failure::from) {
+            let said = writers.connector().heard().say(leased.link(), Said::Committed).await;
+            if let Err(Failure::Lost(_)) = said.map_err(Failure::from) {
                 leased.set_broken();
             }
         }

@@ -27,7 +27,7 @@ use crate::block::block_on;
 use crate::connect::{Link, Sight};
 use crate::error::Failure;
 use crate::nodes_sql::OfNodes;
-use crate::notification::{CHANNEL, Said};
+use crate::notification::Said;
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
@@ -459,15 +459,9 @@ impl Members for Nodes {
     }
 
     fn say_awaited(&self, key: &str) -> Result<()> {
-        let payload = self.writers.connector().heard().payload(Said::Awaited(key));
-        block_on(self.runtime(), async {
-            self.writers
-                .repeatedly(async |link| {
-                    let statement = link.statement(Sql::Nodes(OfNodes::Notify)).await?;
-                    Ok(link.client.query(&statement, &[&CHANNEL, &payload]).await.map(drop)?)
-                })
-                .await
-        })
+        let heard = self.writers.connector().heard();
+        let say = async || self.writers.repeatedly(async |link| Ok(heard.say(link, Said::Awaited(key)).await?)).await;
+        block_on(self.runtime(), say())
     }
 
     fn is_awaited(&self, claim: &Claim) -> bool {

@@ -6,6 +6,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio_postgres::Error;
+
+use crate::connect::Link;
+use crate::nodes_sql::OfNodes;
+use crate::sql::Sql;
 
 /// The channel, of all schemas of a database.
 pub(crate) const CHANNEL: &str = "settee_commits";
@@ -54,8 +59,14 @@ impl Heard {
         self.awaited.lock().remove(key);
     }
 
+    /// Says something to the others.
+    pub(crate) async fn say(&self, link: &Link, said: Said<'_>) -> Result<(), Error> {
+        let statement = link.statement(Sql::Nodes(OfNodes::Notify)).await?;
+        link.client.query(&statement, &[&CHANNEL, &self.payload(said)]).await.map(drop)
+    }
+
     /// The payload with which this process says something.
-    pub(crate) fn payload(&self, said: Said<'_>) -> String {
+    fn payload(&self, said: Said<'_>) -> String {
         match said {
             Said::Committed => self.own.clone(),
             Said::Awaited(key) => format!("{} {key}", self.own),

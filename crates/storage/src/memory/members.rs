@@ -14,7 +14,7 @@ pub(super) struct Processes {
     ended: BTreeSet<u64>,
     /// The users that have them, if any does, with the epochs of the last claims.
     claims: BTreeMap<String, (Option<u64>, u64)>,
-    /// The users that have said last that they wait for pieces of work.
+    /// The epochs of claims of which others have said that they wait for them.
     awaited: BTreeMap<String, u64>,
 }
 
@@ -88,17 +88,22 @@ impl Members for MemoryEngine {
             && *held == (Some(self.user), claim.epoch)
         {
             held.0 = None;
-            processes.awaited.remove(&claim.key);
         }
         Ok(())
     }
 
     fn say_awaited(&self, key: &str) -> Result<()> {
-        self.store.processes.lock().awaited.insert(key.to_owned(), self.user);
+        let mut processes = self.store.processes.lock();
+        if let Some((Some(holder), epoch)) = processes.claims.get(key).copied()
+            && holder != self.user
+        {
+            processes.awaited.insert(key.to_owned(), epoch);
+        }
         Ok(())
     }
 
     fn is_awaited(&self, claim: &Claim) -> bool {
-        self.store.processes.lock().awaited.get(&claim.key).is_some_and(|user| *user != self.user)
+        let is_said = self.store.processes.lock().awaited.get(&claim.key) == Some(&claim.epoch);
+        is_said && self.holds(claim)
     }
 }
