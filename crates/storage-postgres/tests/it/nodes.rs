@@ -13,6 +13,7 @@ use settee_storage::{
 use settee_storage_postgres::PostgresEngine;
 
 use crate::proxy::Proxy;
+use crate::scratch::Scratch;
 use crate::{open, server, step, steps, token};
 
 /// The latest versions that somebody was told of.
@@ -35,6 +36,17 @@ pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
         thread::yield_now();
     }
+}
+
+/// Where those stand who have a turn of a schema, or wait for one.
+fn in_line(url: &str) -> String {
+    let schema = url.rsplit('=').next().unwrap();
+    format!("FROM pg_locks WHERE locktype = 'advisory' AND classid = hashtext('settee {schema}')::oid")
+}
+
+fn until_somebody_waits(server: &Scratch, url: &str) {
+    let count = format!("SELECT count(*) {} AND NOT granted", in_line(url));
+    until("somebody waits", || server.run(&count) == "1");
 }
 
 /// Commits whose transactions ran in an earlier poll, and ended in an order of their own.
@@ -82,10 +94,6 @@ fn who_lines_up_writes_after_who_was_first() {
     let Some(server) = server() else { return };
     let url = server.url();
     let (first, second) = (open(&url), open(&url));
-    let waiting = || {
-        let count = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-        until("somebody waits", || server.run(count) == "1");
-    };
     let version = |engine: &PostgresEngine| engine.snapshot(SHARD).unwrap().state().unwrap().version;
     let turn = first.line_up(SHARD, &[]);
     assert!(turn.is_held());
@@ -94,7 +102,7 @@ fn who_lines_up_writes_after_who_was_first() {
             let turn = second.line_up(SHARD, &[]);
             (turn.is_held(), version(&second))
         });
-        waiting();
+        until_somebody_waits(server, &url);
         step(&first, SHARD, 0, Durability::Synced);
         assert_eq!(other.join().unwrap(), (true, Version(1)));
     });
@@ -115,7 +123,7 @@ fn who_lines_up_writes_after_who_was_first() {
     // Nobody waits for others elsewhere, nor for the dead.
     let turn = first.line_up(SHARD, &[]);
     assert!(second.line_up(Shard(6), &[]).is_held());
-    server.run("SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted");
+    server.run(&format!("SELECT count(pg_terminate_backend(pid)) {} AND granted", in_line(&url)));
     assert!(second.line_up(SHARD, &[]).is_held());
     step(&first, SHARD, 3, Durability::Synced);
     drop(turn);
@@ -159,8 +167,7 @@ fn a_turn_brings_what_others_have_committed() {
     let turn = first.line_up(SHARD, &wanted);
     thread::scope(|scope| {
         let other = scope.spawn(|| second.line_up(SHARD, &wanted));
-        let count = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
-        until("somebody waits", || server.run(count) == "1");
+        until_somebody_waits(server, &url);
         commit(1);
         is_seen(other.join().unwrap(), 1);
     });

@@ -5,6 +5,7 @@ use std::thread;
 use settee_storage::{Durability, Engine, Keyspace, Shard};
 use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init, look_up};
 
+use crate::nodes::until;
 use crate::{id, open, options, server, step, steps};
 
 fn refused(url: &str) -> String {
@@ -119,12 +120,10 @@ fn earlier_tables_are_upgraded() {
     let text = thread::scope(|scope| {
         // A server of that time holds the lock.
         scope.spawn(|| server.try_run(&lock));
-        let is_locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
-        while server.run(is_locked) == "0" {
-            thread::yield_now();
-        }
+        let holder = format!("FROM pg_stat_activity WHERE query LIKE '%settee {schema}''%' AND wait_event = 'PgSleep'");
+        until("it is locked", || server.run(&format!("SELECT count(*) {holder}")) == "1");
         let text = refused(&url);
-        server.run("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'");
+        server.run(&format!("SELECT pg_terminate_backend(pid) {holder}"));
         text
     });
     assert!(text.contains("a server of an earlier version uses these tables"), "{text}");
