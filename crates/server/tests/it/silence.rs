@@ -26,7 +26,7 @@ fn a_server_without_a_way_to_its_store_says_so_and_keeps_nobody_waiting() {
     let proxy = Proxy::start(postgres.socket());
     let (url, directories) = (postgres.url(), [Directory::new(), Directory::new()]);
     let schema = url.rsplit('=').next().unwrap();
-    let far = format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port);
+    let far = proxy.url(schema);
     let [far, near] = [(&far, "far@here", 0), (&url, "near@here", 1)].map(|(url, name, number): (_, _, usize)| {
         Server::start_as(&directories[number], &mut node(&directories[number], url, name))
     });

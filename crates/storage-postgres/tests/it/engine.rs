@@ -9,7 +9,7 @@ use settee_storage::{
     Shard, Snapshot, StorageError, Version,
 };
 
-use crate::{numbered, open, open_with, options, server, step, steps, token};
+use crate::{numbered, open, open_with, options, schema_of, server, step, steps, token};
 
 #[test]
 fn conforms() {
@@ -195,7 +195,7 @@ fn readers_of_two_shards_never_wait_for_each_other() {
 fn entries_of_dropped_shards_are_deleted() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let engine = open(&url);
     let mut batch = Batch::new();
     for number in 0..5_000_u64 {
@@ -223,7 +223,7 @@ fn keys_are_looked_up() {
     const ROUNDS: u64 = 20;
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let url = format!("{url}&application_name={schema}");
     // What a connection has looked at is counted when it ends.
     let looked_at = || {
@@ -273,7 +273,7 @@ fn commits_are_pruned() {
     let Some(server) = server() else { return };
     let url = server.url();
     let engine = open(&url);
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let rows = || server.run(&format!("SELECT count(*) FROM {schema}.commits")).parse::<u64>().unwrap();
     for number in 0..600 {
         step(&engine, Shard(1), number, Durability::Buffered);

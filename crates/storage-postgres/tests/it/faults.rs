@@ -3,7 +3,7 @@
 use settee_storage::{Batch, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Version};
 
 use crate::proxy::Proxy;
-use crate::{numbered, open, server, step, steps, token};
+use crate::{numbered, open, schema_of, server, step, steps, token};
 
 /// Places of the cut: each byte of the answers to a commit, and some in those to the next. There are about a hundred to a commit of several
 /// statements, as those that are not synced are, and about thirty to one.
@@ -14,8 +14,7 @@ fn a_cut_connection_loses_and_doubles_nothing() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
-    let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let engine = open(&proxy.url(schema_of(&url)));
     for (shard, durability, wanted) in
         [(Shard(1), Durability::Buffered, 80..CUTS), (Shard(2), Durability::Synced, 25..50)]
     {
@@ -42,8 +41,7 @@ fn reads_go_on_after_a_cut() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
-    let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let engine = open(&proxy.url(schema_of(&url)));
     let mut batch = Batch::new();
     for number in 0..ENTRIES {
         batch.insert(Keyspace::Sequence, &number.to_be_bytes(), b"entry");
@@ -67,7 +65,7 @@ fn reads_go_on_after_a_cut() {
 fn the_end_of_all_connections_is_survived() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let engine = open(&format!("{url}&application_name={schema}"));
     for round in 0..5 {
         step(&engine, Shard(1), round, Durability::Synced);

@@ -9,7 +9,7 @@ use settee_storage_postgres::PostgresEngine;
 use crate::nodes::until;
 use crate::proxy::Proxy;
 use crate::scratch::Scratch;
-use crate::{numbered, open, server, step, steps, token};
+use crate::{numbered, open, schema_of, server, step, steps, token};
 
 fn statistic(engine: &PostgresEngine, wanted: &str) -> u64 {
     engine.statistics().into_iter().find(|(name, _)| *name == wanted).unwrap().1
@@ -23,7 +23,7 @@ fn together(
     count: u64,
     commit: impl Fn(Shard) -> Result<Outcome, StorageError> + Sync,
 ) -> Vec<Result<Outcome, StorageError>> {
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(url);
     let keeper = format!("BEGIN; LOCK TABLE {schema}.commits IN EXCLUSIVE MODE; SELECT pg_sleep(60)");
     let locks = |which: &str, what: &str| {
         server.run(&format!("SELECT {what} FROM pg_locks WHERE relation = '{schema}.commits'::regclass AND {which}"))
@@ -104,8 +104,7 @@ fn a_cut_loses_and_doubles_none_of_them() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
-    let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let engine = open(&proxy.url(schema_of(&url)));
     (1..=SHARDS).for_each(|shard| step(&engine, Shard(shard), 0, Durability::Synced));
     let mut cuts = 0;
     for (version, cut) in (1..).zip(0..CUTS) {

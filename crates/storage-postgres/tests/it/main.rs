@@ -47,6 +47,11 @@ fn options(url: &str) -> Options {
     Options::parse(url).unwrap()
 }
 
+/// The schema of an URL of the [`server`].
+fn schema_of(url: &str) -> &str {
+    url.rsplit('=').next().unwrap()
+}
+
 /// Commit number `step + 1` of a shard, which leaves an entry and a token that tell its number.
 fn step(engine: &PostgresEngine, shard: Shard, step: u64, durability: Durability) {
     let outcome = engine.commit(shard, Version(step), token(step + 1), numbered(step + 1), durability).unwrap();

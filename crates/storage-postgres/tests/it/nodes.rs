@@ -14,7 +14,7 @@ use settee_storage_postgres::PostgresEngine;
 
 use crate::proxy::Proxy;
 use crate::scratch::Scratch;
-use crate::{open, server, step, steps, token};
+use crate::{open, schema_of, server, step, steps, token};
 
 /// The latest versions that somebody was told of.
 pub(crate) type Heard = Arc<Mutex<BTreeMap<Shard, Version>>>;
@@ -40,7 +40,7 @@ pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) {
 
 /// Where those stand who have a turn of a schema, or wait for one.
 fn in_line(url: &str) -> String {
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(url);
     format!("FROM pg_locks WHERE locktype = 'advisory' AND classid = hashtext('settee {schema}')::oid")
 }
 
@@ -54,7 +54,7 @@ fn until_somebody_waits(server: &Scratch, url: &str) {
 fn transactions_that_run_for_long_hide_nothing() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let (writer, reader) = (open(&url), open(&url));
     let heard = listen(&reader);
     let long = format!(
@@ -185,9 +185,8 @@ fn cut_connections_hide_nothing() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
     let writer = open(&url);
-    let reader = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let reader = open(&proxy.url(schema_of(&url)));
     let heard = listen(&reader);
     let mut cuts = 0;
     for cut in 0..CUTS {
@@ -207,7 +206,7 @@ fn cut_connections_hide_nothing() {
 fn what_may_be_gone_after_a_restart_is_told() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let (writer, reader) = (open(&url), open(&format!("{url}&application_name={schema}")));
     step(&writer, Shard(1), 0, Durability::Buffered);
     step(&reader, Shard(2), 0, Durability::Buffered);
@@ -227,8 +226,7 @@ fn who_cannot_be_heard_of_has_no_claims() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
-    let far = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let far = open(&proxy.url(schema_of(&url)));
     let near = open(&url);
     far.members().announce("far", "").unwrap();
     near.members().announce("near", "").unwrap();
@@ -298,8 +296,7 @@ fn who_has_no_connection_has_soon_no_claims() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
-    let far = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let far = open(&proxy.url(schema_of(&url)));
     let near = open(&url);
     let number = far.members().this().0;
     let claim = far.members().claim("work").unwrap().unwrap();
@@ -337,7 +334,7 @@ fn who_has_no_connection_has_soon_no_claims() {
 fn what_is_long_over_is_removed() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let gone = open(&url);
     gone.members().claim("work").unwrap().unwrap();
     drop(gone);
@@ -381,7 +378,7 @@ fn another_host_takes_over() {
     let Some(server) = server() else { return };
     let proxies = [Proxy::start(server.socket()), Proxy::start(server.socket())];
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let hosts = proxies.each_ref().map(|proxy| format!("127.0.0.1:{}", proxy.port)).join(",");
     let writer = open(&url);
     let engine = open(&format!("postgres://settee@{hosts}/postgres?schema={schema}&sslmode=disable"));
@@ -420,7 +417,7 @@ fn a_silent_host_is_left() {
     let Some(server) = server() else { return };
     let proxies = [Proxy::start(server.socket()), Proxy::start(server.socket())];
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let hosts = proxies.each_ref().map(|proxy| format!("127.0.0.1:{}", proxy.port)).join(",");
     let engine = open(&format!("postgres://settee@{hosts}/postgres?schema={schema}&sslmode=disable"));
     for round in 0..6_u64 {
@@ -452,8 +449,7 @@ fn a_server_that_hangs_is_given_up() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
-    let engine = open(&format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port));
+    let engine = open(&proxy.url(schema_of(&url)));
     proxy.stall(true);
     let begun = Instant::now();
     engine.catch_up().unwrap_err();

@@ -65,6 +65,11 @@ impl Gate {
 }
 
 impl Proxy {
+    /// The URL of a schema by this way.
+    pub(crate) fn url(&self, schema: &str) -> String {
+        format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", self.port)
+    }
+
     pub(crate) fn start(socket: PathBuf) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

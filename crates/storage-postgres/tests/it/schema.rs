@@ -6,7 +6,7 @@ use settee_storage::{Durability, Engine, Keyspace, Shard};
 use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init, look_up};
 
 use crate::nodes::until;
-use crate::{id, open, options, server, step, steps};
+use crate::{id, open, options, schema_of, server, step, steps};
 
 fn refused(url: &str) -> String {
     PostgresEngine::open(&options(url), id()).expect_err("it cannot be opened").to_string()
@@ -29,7 +29,7 @@ fn tables_are_made_once() {
 fn a_value_is_looked_up_without_a_trace() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let look = |key: u64| look_up(&options(&url), Shard(1), Keyspace::Bodies, &key.to_be_bytes());
     assert_eq!(look(1), Ok(None));
     assert_eq!(init(&options(&url), None), Ok(Tables::Made));
@@ -58,7 +58,7 @@ fn tables_of_other_versions_are_refused() {
     let Some(server) = server() else { return };
     let url = server.url();
     init(&options(&url), None).unwrap();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     server.run(&format!("UPDATE {schema}.settee_schema SET version = {}, made_by = 'Settee 9.1'", VERSION + 1));
     let text = refused(&url);
     assert!(text.contains(&format!("version {}, made by Settee 9.1", VERSION + 1)), "{text}");
@@ -109,7 +109,7 @@ fn a_server_that_is_not_there_is_told() {
 fn earlier_tables_are_upgraded() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let engine = open(&url);
     for number in 0..5 {
         step(&engine, Shard(1), number, Durability::Synced);

@@ -8,17 +8,12 @@ use settee_storage_postgres::PostgresEngine;
 
 use crate::nodes::until;
 use crate::proxy::Proxy;
-use crate::{numbered, open, server, step, steps, token};
+use crate::{numbered, open, schema_of, server, step, steps, token};
 
 /// Nobody waits longer because of it.
 const LIMIT: Duration = Duration::from_secs(2);
 
 const SHARD: Shard = Shard(1);
-
-fn through(proxy: &Proxy, schema_of: &str) -> String {
-    let schema = schema_of.rsplit('=').next().unwrap();
-    format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", proxy.port)
-}
 
 fn commit(engine: &PostgresEngine, number: u64) -> Result<Outcome> {
     engine.commit(SHARD, Version(number), token(number + 1), numbered(number + 1), Durability::Synced)
@@ -80,7 +75,7 @@ fn settle(engine: &PostgresEngine, number: u64) {
 fn nobody_waits_for_a_silent_server() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
-    let engine = open(&through(&proxy, &server.url()));
+    let engine = open(&proxy.url(schema_of(&server.url())));
     for round in 0..4 {
         step(&engine, SHARD, 2 * round, Durability::Synced);
         fill(&engine, 3);
@@ -107,7 +102,7 @@ fn what_was_done_in_silence_is_done_once() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
-    let (engine, witness) = (open(&through(&proxy, &url)), open(&url));
+    let (engine, witness) = (open(&proxy.url(schema_of(&url))), open(&url));
     let mut happened = 0;
     for round in 0..ROUNDS {
         // The others are told of the first one, over the same connection or another one, and for a moment of none after it.
@@ -132,7 +127,7 @@ fn what_was_done_in_silence_is_done_once() {
 fn forgotten_connections_are_replaced() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
-    let engine = open(&through(&proxy, &server.url()));
+    let engine = open(&proxy.url(schema_of(&server.url())));
     let claim = engine.members().claim("work").unwrap().unwrap();
     for round in 0..4 {
         fill(&engine, 3);
@@ -148,11 +143,11 @@ fn forgotten_connections_are_replaced() {
 fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let engine = open(&url);
     step(&engine, SHARD, 0, Durability::Synced);
     let proxy = Proxy::start(server.socket());
-    let far = open(&through(&proxy, &url));
+    let far = open(&proxy.url(schema_of(&url)));
     let turn = far.line_up(SHARD, &[]);
     assert!(turn.is_held());
     proxy.forget();
@@ -174,7 +169,7 @@ fn a_slow_server_is_waited_for() {
     const SLOW: Duration = Duration::from_secs(2);
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let engine = open(&url);
     let claim = engine.members().claim("work").unwrap().unwrap();
     fill(&engine, 3);
@@ -201,7 +196,7 @@ fn a_slow_server_is_waited_for() {
 fn heartbeats_wait_for_nothing_else() {
     let Some(server) = server() else { return };
     let url = server.url();
-    let schema = url.rsplit('=').next().unwrap();
+    let schema = schema_of(&url);
     let near = open(&url);
     server.run(&format!(
         "INSERT INTO {schema}.claims (key, node, epoch, since) VALUES ('old', '', 1, now() - interval '2 hours')"
