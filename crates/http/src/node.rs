@@ -27,6 +27,7 @@ use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
 use crate::catch_up::CatchUp;
 use crate::failures::Failures;
+use crate::load::{Load, ProcessorTime};
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
 use crate::nodes::{HANDED_OVER_MAX, Nodes};
@@ -56,6 +57,8 @@ pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 pub struct Platform {
     /// How many processors there are. Half as many threads hash passwords.
     pub processors: usize,
+    /// The time of processors that this process and those that work for it have taken.
+    pub processor_time: ProcessorTime,
     /// Makes the calling thread give way to others: called on those that hash passwords, on those that are there for large bodies,
     /// and on those whose work for a client turns out to be long.
     pub give_way: GiveWay,
@@ -69,7 +72,13 @@ pub struct Platform {
 impl Default for Platform {
     fn default() -> Self {
         let read_keys: KeyReader = Arc::new(|_| Box::pin(async { Err("no keys can be read here".to_owned()) }));
-        Self { processors: 1, give_way: Arc::new(|_| {}), read_keys, request_memory_bytes: 256 << 20 }
+        Self {
+            processors: 1,
+            processor_time: Arc::new(|| 0),
+            give_way: Arc::new(|_| {}),
+            read_keys,
+            request_memory_bytes: 256 << 20,
+        }
     }
 }
 
@@ -154,6 +163,7 @@ impl Node {
         let slow_lane = SlowLane::new(platform.processors, &platform.give_way);
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
         let hashers = Arc::new(Hashers::start(platform.processors.div_ceil(2), &platform.give_way));
+        let operation = Arc::new(operation);
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
         let entropy: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(entropy);
         let counting = Arc::clone(&metrics);
@@ -213,6 +223,8 @@ impl Node {
             clock_ms: Arc::clone(&clock_ms),
             network: OnceLock::new(),
             pulses: Pulses::default(),
+            load: Load::new(platform.processors, platform.processor_time),
+            operation: Arc::clone(&operation),
             handing_over: Semaphore::new(HANDED_OVER_MAX),
         });
         Arc::new(Self {
@@ -240,7 +252,7 @@ impl Node {
             policy: Derived::default(),
             rates: Rates::default(),
             replicator,
-            operation: Arc::new(operation),
+            operation,
             metrics,
             started_ms,
             requests,

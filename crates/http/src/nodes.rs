@@ -9,16 +9,18 @@ use http_body_util::{BodyExt, Limited};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 use settee_auth::{ADMIN_ROLE, UserContext, node_token};
-use settee_database::Engine;
-use settee_database::members::Node as Member;
+use settee_database::members::{Node as Member, preferred};
+use settee_database::{Database, Engine};
 use settee_replication::{Auth, Connect, Endpoint, Remote, Roles, TransportError, Tuning, User, full_body};
 use settee_settings::{Settings, cluster};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::authentication::{CLIENT, NODE_ROLE, TOKEN, purpose, told_client};
+use crate::authentication::{BUSY, CLIENT, NODE_ROLE, TAKEN, TOKEN, purpose, told_client};
 use crate::head::REQUEST_ID;
+use crate::load::Load;
+use crate::operation::Operation;
 use crate::origin::Peer;
 use crate::pulse::Pulses;
 use crate::respond::{self, Answer, Response};
@@ -69,6 +71,8 @@ pub(crate) struct Nodes {
     /// The way to others, there when replication has begun.
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
     pub(crate) pulses: Pulses,
+    pub(crate) load: Load,
+    pub(crate) operation: Arc<Operation>,
     /// The places of requests that are handed over: strangers' ones are not judged before, and must not take all that another node has.
     pub(crate) handing_over: Semaphore,
 }
@@ -154,6 +158,24 @@ impl Nodes {
         Ok(response)
     }
 
+    /// The node that small writes to a database are best given to. It is one for all databases, as what one commits together takes PostgreSQL least,
+    /// until it is busy.
+    pub(crate) fn writer(&self, database: &Database) -> Option<Member> {
+        let live = self.engine.members().live();
+        let is_spread = self.load.is_spread(self.now_ms());
+        let key = if is_spread { format!("writes {:x}", database.shard().0) } else { "writes".to_owned() };
+        preferred(&live, &key).cloned()
+    }
+
+    /// What the answer to a request says that another node has handed over.
+    pub(crate) fn taken(&self) -> HeaderValue {
+        if self.load.is_busy(self.now_ms()) { BUSY } else { TAKEN }
+    }
+
+    fn now_ms(&self) -> u64 {
+        (self.operation.monotonic_us)() / 1000
+    }
+
     /// Has another node answer a request of a client as if that had come to it.
     pub(crate) async fn hand_over(
         &self,
@@ -162,8 +184,9 @@ impl Nodes {
         client: Peer,
     ) -> Result<HandedOver, TransportError> {
         let (status, headers, body) = self.exchange(node, question, Some(client), PATIENCE).await?;
-        if !headers.contains_key(CLIENT) {
-            return Ok(HandedOver::Refused);
+        let Some(taken) = headers.get(CLIENT) else { return Ok(HandedOver::Refused) };
+        if taken == BUSY {
+            self.load.hear_of_busy(self.now_ms());
         }
         let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
         let mut response = respond::whole(status, "", body);

@@ -142,7 +142,7 @@ impl Service {
             *headers = kept;
         }
         if seen.is_handed_over() {
-            headers.insert(authentication::CLIENT, HeaderValue::from_static("1"));
+            headers.insert(authentication::CLIENT, self.node.nodes.taken());
         }
         response
     }

@@ -1,4 +1,4 @@
-//! Small writes to a database that several nodes write to go to the node that all of them prefer for it ([`steer`]). That makes one commit of
+//! Small writes to databases that several nodes write to go to the node that all of them prefer ([`steer`]). That makes one commit of
 //! what others would make several of, one after the other, and judges requests as if their clients had come to it.
 //!
 //! This saves time only: whoever has a write may make it, and makes it if the other one is away, or vanishes. If that may have made it, and so it
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hyper::body::Body as _;
 use hyper::{HeaderMap, Method, StatusCode, Uri, header};
-use settee_database::members::{Node as Member, preferred};
+use settee_database::members::Node as Member;
 use settee_replication::TransportError;
 
 use crate::Error;
@@ -134,16 +134,15 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
     }
     let (path, database) = router.written(method, uri.path(), node.policy().plus)?;
     let database = node.catalog.at_last(&database).filter(|database| database.yields_write())?;
-    let live = node.nodes.engine.members().live();
-    let best = preferred(&live, &format!("writes {:x}", database.shard().0))?;
+    let best = node.nodes.writer(&database)?;
     if best.name == node.nodes.own || best.address.is_empty() {
         return None;
     }
     // Before anything is sent to a node it has shown that it can be reached.
     if !node.nodes.pulses.is_there(best.id) {
-        pulse::look_for(&node.nodes, best);
+        pulse::look_for(&node.nodes, &best);
         return None;
     }
     seen.set_route(path);
-    Some(best.clone())
+    Some(best)
 }

@@ -20,7 +20,7 @@ use crate::config::Configuration;
 use crate::indexing::Indexing;
 use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
-use crate::{cluster, environment, keys, languages, memory};
+use crate::{cluster, environment, keys, languages, memory, process};
 
 /// The version of CouchDB whose interface is served.
 const COUCHDB_VERSION: &str = "3.5.2";
@@ -105,7 +105,8 @@ pub(crate) fn platform(configuration: &Configuration) -> anyhow::Result<Platform
         bytes = request_memory_bytes,
         "memory for bodies and answers in flight: [chttpd] max_request_memory"
     );
-    Ok(Platform { processors, give_way, read_keys: keys::reader()?, request_memory_bytes })
+    let processor_time = Arc::new(process::processor_time_ms);
+    Ok(Platform { processors, processor_time, give_way, read_keys: keys::reader()?, request_memory_bytes })
 }
 
 fn views(

@@ -19,9 +19,15 @@ pub(crate) fn figures() -> ProcessFigures {
         open_files: entries("/proc/self/fd").saturating_sub(1),
         resident_bytes: line("VmRSS") * 1024,
         threads: line("Threads"),
-        children: children(),
-        cpu_ms: cpu_ms(&fs::read_to_string("/proc/self/stat").unwrap_or_default()),
+        children: children().len() as u64,
+        cpu_ms: cpu_ms("self"),
     }
+}
+
+/// The processor time of this process and of its children that live.
+pub(crate) fn processor_time_ms() -> u64 {
+    let children = children();
+    children.iter().map(String::as_str).chain(["self"]).map(cpu_ms).sum()
 }
 
 /// The number of files that the process may open: the soft limit, and the hard one to which it could be raised.
@@ -45,14 +51,19 @@ fn entries(directory: &str) -> u64 {
     fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
 }
 
-fn children() -> u64 {
+/// The numbers of the children.
+fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
-    tasks.map(|task| of_task(task).split_whitespace().count() as u64).sum()
+    tasks.flat_map(|task| of_task(task).split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+fn cpu_ms(process: &str) -> u64 {
+    used_ms(&fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default())
 }
 
 /// User and system time. The name of the program is before them and may contain anything but a last parenthesis.
-fn cpu_ms(stat: &str) -> u64 {
+fn used_ms(stat: &str) -> u64 {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     (ticks(11) + ticks(12)) * 1000 / TICKS_PER_S
@@ -72,7 +83,7 @@ mod tests {
     #[test]
     fn processor_time_of_a_program_with_an_odd_name() {
         let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
-        assert_eq!(cpu_ms(stat), 2000);
-        assert_eq!(cpu_ms(""), 0);
+        assert_eq!(used_ms(stat), 2000);
+        assert_eq!(used_ms(""), 0);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use hyper::header::HeaderName;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 use settee_auth::{ADMIN_ROLE, UserContext, node_token_matches};
 use settee_settings::cluster;
@@ -20,8 +20,14 @@ pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-settee-node");
 pub(crate) const NODE_ROLE: &str = "_node";
 
 /// The header that tells for which client a node asks, beside a token for that: the scheme of the client's address of this server, and
-/// the client's own address. Who answers such a request says so with the same header.
+/// the client's own address. Who answers such a request says so with the same header: [`TAKEN`] or [`BUSY`].
 pub(crate) const CLIENT: HeaderName = HeaderName::from_static("x-settee-client");
+
+/// The request was taken.
+pub(crate) const TAKEN: HeaderValue = HeaderValue::from_static("1");
+
+/// It was taken by a node that has much to do: others should write as well.
+pub(crate) const BUSY: HeaderValue = HeaderValue::from_static("busy");
 
 /// The node that sends the request for itself, if it is one: an administrator. The administrator for whom it asks was judged there.
 pub(super) fn user(

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_auth::{Authenticator, hash_password, node_token};
 use settee_replication::net;
 use settee_storage::Engine;
-use settee_storage::members::preferred;
+use settee_storage::members::{NodeId, preferred};
 use settee_storage::memory::MemoryEngine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -15,9 +16,10 @@ use tokio::task::JoinHandle;
 use super::late::LateEngine;
 use super::live::{Live, Reply, TIMEOUT, Values, until};
 use super::parts::parts;
+use crate::load::SPREAD_MS;
 use crate::metrics::Count;
 use crate::nodes::HANDED_OVER_MAX;
-use crate::{Identity, NodeDependencies};
+use crate::{Identity, NodeDependencies, Operation, Platform};
 
 type Header = (&'static str, &'static str);
 
@@ -26,25 +28,36 @@ type Case = (&'static str, &'static [Header], &'static str, u16);
 
 const AUTHORIZED: Header = ("Authorization", "Basic YWRtaW46cHc=");
 
+/// The time that all servers of a test have, and how much of a processor each has taken, in milliseconds.
+#[derive(Clone, Default)]
+struct Machine {
+    now: Arc<AtomicU64>,
+    taken: Arc<AtomicU64>,
+}
+
 /// Two servers on one store, which write to the database `db`.
 struct Pair {
     /// The one that writes are for, and the other one.
     writer: Live,
     other: Live,
     store_of_writer: Arc<LateEngine>,
+    machine_of_writer: Machine,
     documents: u32,
 }
 
-async fn server(name: &str, store: &MemoryEngine) -> (Live, Arc<LateEngine>) {
+async fn server(name: &str, store: &MemoryEngine, machine: &Machine) -> (Live, Arc<LateEngine>) {
     let engine = LateEngine::on(store);
     let authenticator = Authenticator::new([7; 32]);
     let rounds = std::num::NonZeroU32::new(2).unwrap();
     authenticator.set_admins([("admin".to_owned(), hash_password("pw", "salt", rounds))]);
     let parts = parts(Arc::clone(&engine) as Arc<dyn Engine>, Vec::new());
+    let Machine { now, taken } = machine.clone();
     let live = Live::of(NodeDependencies {
         settings: Arc::new(Values::of(&["cluster/secret=of the cluster"])),
         authenticator,
         identity: Identity { node: name.to_owned(), ..parts.identity },
+        platform: Platform { processor_time: Arc::new(move || taken.load(Ordering::Relaxed)), ..parts.platform },
+        operation: Operation { monotonic_us: Box::new(move || now.load(Ordering::Relaxed) * 1000), ..parts.operation },
         ..parts
     })
     .await;
@@ -58,14 +71,16 @@ impl Pair {
     /// Two that have met each other, so that the other one hands its writes over.
     async fn new() -> Self {
         let store = MemoryEngine::new();
-        let (a, b) = (server("a", &store).await, server("b", &store).await);
+        let machine = Machine::default();
+        let other_machine = Machine { now: Arc::clone(&machine.now), ..Machine::default() };
+        let (a, b) = (server("a", &store, &machine).await, server("b", &store, &other_machine).await);
         let made = a.0.client().await.request("PUT /db", &[AUTHORIZED], "").await;
         assert_eq!(made.status, 201, "{made:?}");
-        let shard = a.0.node.database("db").unwrap().shard();
-        let best = preferred(&store.members().live(), &format!("writes {:x}", shard.0)).unwrap().name.clone();
-        let ((writer, store_of_writer), (other, _)) = if best == "a" { (a, b) } else { (b, a) };
-        let mut pair = Self { writer, other, store_of_writer, documents: 0 };
-        pair.meet().await;
+        let best = a.0.node.nodes.writer(&a.0.node.database("db").unwrap()).unwrap().name;
+        let (of_best, of_other, machine_of_writer) = if best == "a" { (a, b, machine) } else { (b, a, other_machine) };
+        let ((writer, store_of_writer), (other, _)) = (of_best, of_other);
+        let mut pair = Self { writer, other, store_of_writer, machine_of_writer, documents: 0 };
+        pair.meet("db").await;
         // Its next write is for the writer, which has not shown yet that it can be reached.
         assert_eq!(pair.ask("PUT /db/_local/a", &[AUTHORIZED], "{}").await.status, 201);
         until("the writer gives a sign of life", || pair.is_there()).await;
@@ -73,12 +88,12 @@ impl Pair {
         pair
     }
 
-    /// Has the other one find the writer faster. What that one has committed is news to it.
-    async fn meet(&mut self) {
+    /// Has the other one find the writer faster, and the other way round. What that one has committed is news to it.
+    async fn meet(&mut self, database: &str) {
         for is_writer in [false, true, false] {
             let server = if is_writer { &self.writer } else { &self.other };
             self.documents += 1;
-            let line = format!("PUT /db/met{}", self.documents);
+            let line = format!("PUT /{database}/met{}", self.documents);
             let told = server.client().await.request(&line, &[AUTHORIZED], "{}").await;
             assert_eq!(told.status, 201, "{told:?}");
         }
@@ -97,6 +112,11 @@ impl Pair {
     /// Announces another address of the writer.
     fn move_writer(&self, address: SocketAddr) {
         self.store_of_writer.members().announce(self.writer.node.name(), &format!("http://{address}/")).unwrap();
+    }
+
+    fn other_id(&self) -> NodeId {
+        let live = self.store_of_writer.members().live();
+        live.iter().find(|node| node.name == self.other.node.name()).unwrap().id
     }
 
     fn is_there(&self) -> bool {
@@ -202,6 +222,53 @@ async fn a_node_without_another_writes_itself() {
         assert_eq!(reply.status, 201, "{reply:?}");
     }
     assert_eq!(other.node.metrics.totals().count(Count::HandedOver), 0);
+}
+
+/// Such as by the code of those who use it. Writes are spread then: each database has its own node.
+#[tokio::test]
+async fn a_busy_node_writes_for_fewer_databases() {
+    let mut pair = Pair::new().await;
+    let live = pair.store_of_writer.members().live();
+    let mut of_writer = None;
+    let mut of_other = None;
+    // Each of two has a half of them, by its name.
+    for number in 0..64 {
+        let name = format!("db{number}");
+        assert_eq!(pair.ask(&format!("PUT /{name}"), &[AUTHORIZED], "").await.status, 201);
+        let shard = pair.other.node.database(&name).unwrap().shard();
+        let best = &preferred(&live, &format!("writes {:x}", shard.0)).unwrap().name;
+        let known = if best == pair.writer.node.name() { &mut of_writer } else { &mut of_other };
+        known.get_or_insert(name);
+    }
+    let (of_writer, of_other) = (of_writer.unwrap(), of_other.unwrap());
+    for name in [&of_writer, &of_other] {
+        pair.meet(name).await;
+    }
+    let handed_over = async |server: &Live, name: &str, document: &str| {
+        let count = || server.node.metrics.totals().count(Count::HandedOver);
+        let before = count();
+        let reply = server.client().await.request(&format!("PUT /{name}/{document}"), &[AUTHORIZED], "{}").await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+        assert!(reply.header("x-settee-client").is_none(), "{reply:?}");
+        count() > before
+    };
+    for name in [&of_writer, &of_other] {
+        assert!(handed_over(&pair.other, name, "a").await, "{name}");
+        assert!(!handed_over(&pair.writer, name, "b").await, "{name}");
+    }
+    let Machine { now, taken } = pair.machine_of_writer.clone();
+    now.fetch_add(1000, Ordering::Relaxed);
+    taken.fetch_add(1000, Ordering::Relaxed);
+    assert!(handed_over(&pair.other, &of_other, "c").await, "it has not heard of it");
+    assert!(!handed_over(&pair.other, &of_other, "d").await);
+    assert!(handed_over(&pair.other, &of_writer, "e").await);
+    // The busy one as well: it has met the other one's write.
+    assert!(!handed_over(&pair.writer, &of_other, "f").await, "it looks for the other one first");
+    until("the other one gives a sign of life", || pair.writer.node.nodes.pulses.is_there(pair.other_id())).await;
+    assert!(handed_over(&pair.writer, &of_other, "g").await);
+    now.fetch_add(SPREAD_MS, Ordering::Relaxed);
+    assert!(handed_over(&pair.other, &of_other, "h").await, "it is busy no more");
+    assert!(!handed_over(&pair.writer, &of_other, "i").await);
 }
 
 /// Takes connections and answers as it is told.
