@@ -113,6 +113,9 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
             for nodes in options.nodes.iter().filter(|_| options.has(part)) {
                 loads(&stage, options, (kind, *nodes, network), &mut report)?;
             }
+            if kind == Kind::Single && options.has(Part::Bare) && options.has(part) {
+                bare::measure_yardstick(&stage, options, network, &mut report)?;
+            }
         }
     }
     if options.has(Part::Views) {
