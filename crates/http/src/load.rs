@@ -22,6 +22,8 @@ pub(crate) const SPREAD_MS: u64 = 5 * 60 * 1000;
 pub(crate) struct Load {
     processor_time: ProcessorTime,
     processors: u64,
+    /// A clock that is never set.
+    now_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     state: Mutex<State>,
 }
 
@@ -36,21 +38,27 @@ struct State {
 }
 
 impl Load {
-    pub(crate) fn new(processors: usize, processor_time: ProcessorTime) -> Self {
-        Self { processor_time, processors: processors.max(1) as u64, state: Mutex::default() }
+    pub(crate) fn new(
+        processors: usize,
+        processor_time: ProcessorTime,
+        now_ms: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        let (processors, now_ms) = (processors.max(1) as u64, Box::new(now_ms));
+        Self { processor_time, processors, now_ms, state: Mutex::default() }
     }
 
-    /// Whether this node is busy at `now_ms`. The first answer after a while without questions tells of that while.
-    pub(crate) fn is_busy(&self, now_ms: u64) -> bool {
+    /// Whether this node is busy. The first answer after a while without questions tells of that while.
+    pub(crate) fn is_busy(&self) -> bool {
+        let now_ms = (self.now_ms)();
         let mut state = self.state.lock();
-        let span_ms = state.begun.map(|(begun_ms, _)| now_ms.saturating_sub(begun_ms));
-        if span_ms.is_none_or(|span_ms| span_ms >= SPAN_MS) {
+        let span = state.begun.map(|(begun_ms, before_ms)| (now_ms.saturating_sub(begun_ms), before_ms));
+        if span.is_none_or(|(span_ms, _)| span_ms >= SPAN_MS) {
             let taken_ms = (self.processor_time)();
-            if let (Some(span_ms), Some((_, before_ms))) = (span_ms, state.begun) {
-                // Less than before where a process has ended that worked for this one.
+            state.is_busy = span.is_some_and(|(span_ms, before_ms)| {
+                // What was counted of a process may be missing in the moment in which that ends.
                 let used_ms = taken_ms.saturating_sub(before_ms);
-                state.is_busy = used_ms.saturating_mul(100) > span_ms.saturating_mul(self.processors * BUSY_PERCENT);
-            }
+                used_ms.saturating_mul(100) > span_ms.saturating_mul(self.processors * BUSY_PERCENT)
+            });
             state.begun = Some((now_ms, taken_ms));
         }
         if state.is_busy {
@@ -60,13 +68,13 @@ impl Load {
     }
 
     /// A node that writes for others has said that it is busy.
-    pub(crate) fn hear_of_busy(&self, now_ms: u64) {
-        self.state.lock().spread_until_ms = now_ms.saturating_add(SPREAD_MS);
+    pub(crate) fn hear_of_busy(&self) {
+        self.state.lock().spread_until_ms = (self.now_ms)().saturating_add(SPREAD_MS);
     }
 
     /// Whether the writes to different databases are for different nodes.
-    pub(crate) fn is_spread(&self, now_ms: u64) -> bool {
-        now_ms < self.state.lock().spread_until_ms
+    pub(crate) fn is_spread(&self) -> bool {
+        (self.now_ms)() < self.state.lock().spread_until_ms
     }
 }
 
@@ -76,39 +84,55 @@ mod tests {
 
     use super::*;
 
-    fn load(processors: usize) -> (Arc<AtomicU64>, Load) {
-        let taken_ms = Arc::new(AtomicU64::new(50_000));
-        let source = Arc::clone(&taken_ms);
-        (taken_ms, Load::new(processors, Arc::new(move || source.load(Ordering::Relaxed))))
+    /// A node on a machine with so many processors. The test sets its clock and what it has taken, in milliseconds.
+    struct Machine {
+        now: Arc<AtomicU64>,
+        taken: Arc<AtomicU64>,
+        load: Load,
+    }
+
+    impl Machine {
+        fn new(processors: usize) -> Self {
+            let (now, taken) = (Arc::new(AtomicU64::new(7_000)), Arc::new(AtomicU64::new(50_000)));
+            let (clock, source) = (Arc::clone(&now), Arc::clone(&taken));
+            let processor_time = Arc::new(move || source.load(Ordering::Relaxed));
+            let load = Load::new(processors, processor_time, move || clock.load(Ordering::Relaxed));
+            Self { now, taken, load }
+        }
+
+        fn pass(&self, span_ms: u64) {
+            self.now.fetch_add(span_ms, Ordering::Relaxed);
+        }
     }
 
     #[test]
     fn a_node_is_busy_that_takes_most_of_its_processors() {
-        let (taken_ms, load) = load(4);
-        let mut now_ms = 7_000;
-        assert!(!load.is_busy(now_ms), "nothing is known");
+        let machine = Machine::new(4);
+        assert!(!machine.load.is_busy(), "nothing is known");
         for (used_ms, span_ms, is_busy) in
             [(2_800, 1_000, false), (2_801, 1_000, true), (0, 999, true), (0, 1, false), (5_700, 2_000, true)]
         {
-            taken_ms.fetch_add(used_ms, Ordering::Relaxed);
-            now_ms += span_ms;
-            assert_eq!(load.is_busy(now_ms), is_busy, "{used_ms} ms in {span_ms} ms");
+            machine.taken.fetch_add(used_ms, Ordering::Relaxed);
+            machine.pass(span_ms);
+            assert_eq!(machine.load.is_busy(), is_busy, "{used_ms} ms in {span_ms} ms");
         }
-        taken_ms.store(0, Ordering::Relaxed);
-        assert!(!load.is_busy(now_ms + SPAN_MS), "processes have ended");
+        machine.taken.store(0, Ordering::Relaxed);
+        machine.pass(SPAN_MS);
+        assert!(!machine.load.is_busy(), "a process has just ended");
     }
 
     #[test]
     fn writes_are_spread_for_a_while_after_somebody_was_busy() {
-        let (taken_ms, load) = load(1);
-        assert!(!load.is_spread(0));
-        load.hear_of_busy(10);
-        for (now_ms, is_spread) in [(10, true), (9 + SPREAD_MS, true), (10 + SPREAD_MS, false)] {
-            assert_eq!(load.is_spread(now_ms), is_spread, "{now_ms}");
-        }
-        let now_ms = 2 * SPREAD_MS;
-        assert!(!load.is_busy(now_ms) && !load.is_spread(now_ms));
-        taken_ms.fetch_add(SPAN_MS, Ordering::Relaxed);
-        assert!(load.is_busy(now_ms + SPAN_MS) && load.is_spread(now_ms + SPAN_MS), "itself");
+        let machine = Machine::new(1);
+        assert!(!machine.load.is_spread());
+        machine.load.hear_of_busy();
+        assert!(machine.load.is_spread());
+        machine.pass(SPREAD_MS - 1);
+        assert!(machine.load.is_spread());
+        machine.pass(1);
+        assert!(!machine.load.is_spread() && !machine.load.is_busy());
+        machine.taken.fetch_add(SPAN_MS, Ordering::Relaxed);
+        machine.pass(SPAN_MS);
+        assert!(machine.load.is_busy() && machine.load.is_spread(), "itself");
     }
 }

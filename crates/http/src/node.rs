@@ -216,6 +216,8 @@ impl Node {
             true => Failures::of_one(),
             false => Failures::of(&authenticator, &settings),
         };
+        let clock = Arc::clone(&operation);
+        let load = Load::new(platform.processors, platform.processor_time, move || (clock.monotonic_us)() / 1000);
         let nodes = Arc::new(Nodes {
             engine: Arc::clone(catalog.engine()),
             own: identity.node.clone(),
@@ -223,8 +225,7 @@ impl Node {
             clock_ms: Arc::clone(&clock_ms),
             network: OnceLock::new(),
             pulses: Pulses::default(),
-            load: Load::new(platform.processors, platform.processor_time),
-            operation: Arc::clone(&operation),
+            load,
             handing_over: Semaphore::new(HANDED_OVER_MAX),
         });
         Arc::new(Self {

@@ -20,7 +20,6 @@ use crate::Error;
 use crate::authentication::{BUSY, CLIENT, NODE_ROLE, TAKEN, TOKEN, purpose, told_client};
 use crate::head::REQUEST_ID;
 use crate::load::Load;
-use crate::operation::Operation;
 use crate::origin::Peer;
 use crate::pulse::Pulses;
 use crate::respond::{self, Answer, Response};
@@ -72,7 +71,6 @@ pub(crate) struct Nodes {
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
     pub(crate) pulses: Pulses,
     pub(crate) load: Load,
-    pub(crate) operation: Arc<Operation>,
     /// The places of requests that are handed over: strangers' ones are not judged before, and must not take all that another node has.
     pub(crate) handing_over: Semaphore,
 }
@@ -162,18 +160,13 @@ impl Nodes {
     /// until it is busy.
     pub(crate) fn writer(&self, database: &Database) -> Option<Member> {
         let live = self.engine.members().live();
-        let is_spread = self.load.is_spread(self.now_ms());
-        let key = if is_spread { format!("writes {:x}", database.shard().0) } else { "writes".to_owned() };
+        let key = if self.load.is_spread() { format!("writes {:x}", database.shard().0) } else { "writes".to_owned() };
         preferred(&live, &key).cloned()
     }
 
     /// What the answer to a request says that another node has handed over.
     pub(crate) fn taken(&self) -> HeaderValue {
-        if self.load.is_busy(self.now_ms()) { BUSY } else { TAKEN }
-    }
-
-    fn now_ms(&self) -> u64 {
-        (self.operation.monotonic_us)() / 1000
+        if self.load.is_busy() { BUSY } else { TAKEN }
     }
 
     /// Has another node answer a request of a client as if that had come to it.
@@ -186,7 +179,7 @@ impl Nodes {
         let (status, headers, body) = self.exchange(node, question, Some(client), PATIENCE).await?;
         let Some(taken) = headers.get(CLIENT) else { return Ok(HandedOver::Refused) };
         if taken == BUSY {
-            self.load.hear_of_busy(self.now_ms());
+            self.load.hear_of_busy();
         }
         let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
         let mut response = respond::whole(status, "", body);
