@@ -20,14 +20,14 @@ pub(crate) fn figures() -> ProcessFigures {
         resident_bytes: line("VmRSS") * 1024,
         threads: line("Threads"),
         children: children().len() as u64,
-        cpu_ms: cpu_ms("self"),
+        cpu_ms: times_ms("self")[0],
     }
 }
 
-/// The processor time of this process and of its children that live.
+/// The processor time of this process and of its children, those that have ended as well. One that ends just now may be missing.
 pub(crate) fn processor_time_ms() -> u64 {
     let children = children();
-    children.iter().map(String::as_str).chain(["self"]).map(cpu_ms).sum()
+    children.iter().map(String::as_str).chain(["self"]).flat_map(times_ms).sum()
 }
 
 /// The number of files that the process may open: the soft limit, and the hard one to which it could be raised.
@@ -58,19 +58,22 @@ fn children() -> Vec<String> {
     tasks.flat_map(|task| of_task(task).split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
-fn cpu_ms(process: &str) -> u64 {
-    used_ms(&fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default())
+fn times_ms(process: &str) -> [u64; 2] {
+    told_ms(&fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default())
 }
 
-/// User and system time. The name of the program is before them and may contain anything but a last parenthesis.
-fn used_ms(stat: &str) -> u64 {
+/// User and system time together: of the process, and of its children that have ended. The name of the program is before them and may contain
+/// anything but a last parenthesis.
+fn told_ms(stat: &str) -> [u64; 2] {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-    (ticks(11) + ticks(12)) * 1000 / TICKS_PER_S
+    [ticks(11) + ticks(12), ticks(13) + ticks(14)].map(|ticks| ticks * 1000 / TICKS_PER_S)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -81,9 +84,26 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_children_counts() {
+        let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+        let number = child.id().to_string();
+        assert!(children().contains(&number));
+        // As long as it takes the child to get a processor.
+        while times_ms(&number)[0] == 0 {
+            std::thread::yield_now();
+        }
+        let own = || times_ms("self");
+        let ([alone, ended], all) = (own(), processor_time_ms());
+        assert!(all > alone + ended, "{all} {alone} {ended}");
+        child.kill().expect("a child that runs");
+        child.wait().expect("a child that was killed");
+        assert!(own()[1] > ended && processor_time_ms() >= all);
+    }
+
+    #[test]
     fn processor_time_of_a_program_with_an_odd_name() {
-        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
-        assert_eq!(used_ms(stat), 2000);
-        assert_eq!(used_ms(""), 0);
+        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 150 50 7 8 20";
+        assert_eq!(told_ms(stat), [2000, 150]);
+        assert_eq!(told_ms(""), [0, 0]);
     }
 }
