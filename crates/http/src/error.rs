@@ -169,9 +169,12 @@ impl From<StorageError> for Error {
             }
             StorageError::Corrupt(_) | StorageError::Present(_) => Self::damaged(error.to_string()),
             StorageError::Unreached(why) => Self::no_store(&why),
-            StorageError::Io(_) | StorageError::Interrupted(_) | StorageError::Poisoned(_) | StorageError::Dropped => {
-                Self::internal(error.to_string())
-            }
+            // Clients hear of the last of them only by a mistake: whoever presumes something tries again.
+            StorageError::Io(_)
+            | StorageError::Interrupted(_)
+            | StorageError::Poisoned(_)
+            | StorageError::Dropped
+            | StorageError::Outdated => Self::internal(error.to_string()),
         }
     }
 }

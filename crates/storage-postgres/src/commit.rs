@@ -8,19 +8,21 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use settee_storage::{Batch, CommitToken, Durability, Outcome, Result, Shard, Version};
+use settee_storage::{Batch, CommitToken, Durability, Outcome, Premise, Result, Shard, Version};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Statement};
 
 use crate::connect::{Link, together};
 use crate::error::Failure;
+use crate::follow::moment;
 use crate::joint::{Joined, Joint};
 use crate::lease::{Last, number};
 use crate::pieces::{PIECE_ROWS, Parameter, Piece, pieces};
 use crate::pool::{Leased, Pool};
-use crate::shape::{FENCE_PARAMETERS, Shape};
+use crate::shape::{FENCE_PARAMETERS, PREMISE_PARAMETERS, Shape};
 use crate::sql::Sql;
 
 /// Commits of fewer bytes are one statement.
@@ -116,8 +118,12 @@ async fn alone(
                     return Ok(Outcome::Unknown);
                 }
             }
+            // An earlier try may be on its way still.
+            Failure::Outdated if is_unknown => return Ok(Outcome::Unknown),
             Failure::Again(_) | Failure::Conflict if tries < TRIES && begun.elapsed() < PATIENCE => tries += 1,
-            Failure::Again(_) | Failure::Conflict | Failure::Refused(_) => return Err(failure.into_error()),
+            Failure::Again(_) | Failure::Conflict | Failure::Outdated | Failure::Refused(_) => {
+                return Err(failure.into_error());
+            }
         }
     }
 }
@@ -125,34 +131,55 @@ async fn alone(
 /// Makes small commits to different shards by one statement, all or none. They come in the order of their shards. `None` if the connection has
 /// no room for the statement.
 pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
+    let premise =
+        commits.iter().filter_map(|commit| commit.batch.premise().cloned()).reduce(|one, other| one.and(&other));
+    // A later connection may be one to another server than that which was asked, or to one that had to start anew: it gives numbers of transactions
+    // out again.
+    if premise.as_ref().is_some_and(|premise| moment(leased.link().since()) >= premise.moment()) {
+        return Some(Err(Failure::Outdated));
+    }
     let batches: Vec<(i64, &Batch)> = commits.iter().map(|commit| (number(commit.shard), &commit.batch)).collect();
     let pieces = pieces(&batches);
     let sql = Sql::Commit(Shape::of(pieces.iter().map(|piece| piece.sql))?);
     if !leased.link().has_room_for(sql) {
         return None;
     }
-    Some(by_statement(leased, sql, &Fences::of(commits), &pieces).await)
+    Some(by_statement(leased, sql, (&Fences::of(commits), &Presumed::of(premise.as_ref())), &pieces).await)
 }
 
-async fn by_statement(leased: &Leased, sql: Sql, fences: &Fences<'_>, pieces: &[Piece<'_>]) -> Result<(), Failure> {
+async fn by_statement(
+    leased: &Leased,
+    sql: Sql,
+    (fences, presumed): (&Fences<'_>, &Presumed<'_>),
+    pieces: &[Piece<'_>],
+) -> Result<(), Failure> {
     let link = leased.link();
     let statement = link.statement(sql).await?;
     let mut parameters = fences.parameters().to_vec();
+    parameters.extend(presumed.parameters());
     pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
     // By itself it is a transaction. Who has lined up has begun one.
+    let is_written = AtomicBool::new(false);
+    let written: Request<'_> = Box::pin(async {
+        let rows = link.client.query(&statement, &parameters).await?;
+        is_written.store(!rows.is_empty(), Ordering::Relaxed);
+        Ok(())
+    });
     if leased.is_in_transaction() {
-        let written: Request<'_> = Box::pin(async { link.client.query(&statement, &parameters).await.map(drop) });
         let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
         together(vec![written, ended]).await.into_iter().collect::<Result<(), Error>>()?;
         leased.set_in_transaction(false);
     } else {
-        link.client.query(&statement, &parameters).await?;
+        written.await?;
     }
-    Ok(())
+    if is_written.into_inner() { Ok(()) } else { Err(Failure::Outdated) }
 }
 
-/// Makes a commit by a statement for each of its pieces.
+/// Makes a commit by a statement for each of its pieces. It must presume nothing.
 async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
+    if commit.batch.premise().is_some() {
+        return Err(Failure::Outdated);
+    }
     let link = leased.link();
     let pieces = pieces(&[(number(commit.shard), &commit.batch)]);
     // Before the transaction: what is sent in one trip may not wait for anything.
@@ -210,6 +237,23 @@ impl<'a> Fences<'a> {
 
     fn parameters(&self) -> [Parameter<'_>; FENCE_PARAMETERS] {
         [&self.shards, &self.expected, &self.tokens, &self.heads, &self.node]
+    }
+}
+
+/// What commits presume, as parameters.
+struct Presumed<'a> {
+    shards: Vec<i64>,
+    shown: Option<&'a str>,
+}
+
+impl<'a> Presumed<'a> {
+    fn of(premise: Option<&'a Premise>) -> Self {
+        let shards = premise.map(Premise::shards).unwrap_or_default();
+        Self { shards: shards.iter().copied().map(number).collect(), shown: premise.map(Premise::heard) }
+    }
+
+    fn parameters(&self) -> [Parameter<'_>; PREMISE_PARAMETERS] {
+        [&self.shards, &self.shown]
     }
 }
 

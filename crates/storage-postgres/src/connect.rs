@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -61,6 +61,7 @@ pub(crate) struct Link {
     statements: Mutex<HashMap<Sql, Statement>>,
     host: usize,
     task: AbortHandle,
+    since: Instant,
 }
 
 /// What was connected to.
@@ -76,6 +77,11 @@ impl Link {
     /// The place of its host among all.
     pub(crate) fn host(&self) -> usize {
         self.host
+    }
+
+    /// When it was made.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
     }
 
     /// What ends with the connection.
@@ -170,7 +176,7 @@ impl Connector {
         let statements = format!("{SETTINGS} SET search_path = {schema}; {settings}");
         let set = tokio::time::timeout(GREETING, client.batch_execute(&statements)).await;
         set.map_err(|_| Unreached::Silent(GREETING))??;
-        Ok(Link { client, statements: Mutex::default(), host, task })
+        Ok(Link { client, statements: Mutex::default(), host, task, since: Instant::now() })
     }
 
     /// A connection as the server makes it.

@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     Again(String),
     /// Another commit was first.
     Conflict,
+    /// What the commit presumes is not so, or nobody can tell. Nothing was written.
+    Outdated,
     /// Anything else: it is the same next time.
     Refused(StorageError),
 }
@@ -48,6 +50,7 @@ impl Failure {
             Self::Lost(text) => StorageError::Unreached(text),
             Self::Again(text) => StorageError::Io(text),
             Self::Conflict => StorageError::Io("a commit was overtaken".to_owned()),
+            Self::Outdated => StorageError::Outdated,
             Self::Refused(error) => error,
         }
     }

@@ -10,11 +10,11 @@
 use std::collections::HashSet;
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use settee_storage::{CommitListener, Result, Shard, StorageError, Version};
+use settee_storage::{CommitListener, Premise, Result, Shard, StorageError, Version};
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 
@@ -54,6 +54,8 @@ pub(crate) struct Follower {
     /// A poll has ended.
     ended: Notify,
     session: tokio::sync::Mutex<Session>,
+    /// What the listeners have heard of.
+    told: Mutex<Told>,
     recent: Mutex<Recent>,
     /// Something was committed here.
     committed: Arc<Notify>,
@@ -79,6 +81,13 @@ struct Session {
     shown: String,
     /// Whether no poll was made over this connection.
     is_new: bool,
+}
+
+/// What a poll has shown, when the listeners have heard of it.
+struct Told {
+    shown: Arc<str>,
+    /// When the poll began.
+    moment: u64,
 }
 
 /// What may not last, if PostgreSQL fails now: of the last [`SETTLED`] and, as it is kept in two parts, up to twice that.
@@ -145,11 +154,15 @@ impl Drop for Turn<'_> {
 impl Follower {
     /// Hears of everything from now on.
     pub(crate) async fn begin(pool: Arc<Pool>, node: i64) -> Result<Arc<Self>> {
+        // Moments begin before anything is connected that will be used.
+        moment(Instant::now());
         let leased = pool.take().await?;
+        let begun = Instant::now();
         let row = leased.link().client.query_one("SELECT pg_current_snapshot()::text", &[]).await;
         let shown: String = row.and_then(|row| row.try_get(0)).map_err(|error| Failure::from(error).into_error())?;
         listen(&leased).await;
         let recent = Mutex::new(Recent::new(&shown));
+        let told = Mutex::new(Told { shown: shown.as_str().into(), moment: moment(begun) });
         let session = tokio::sync::Mutex::new(Session { held: Some(leased), shown, is_new: false });
         Ok(Arc::new(Self {
             pool,
@@ -158,6 +171,7 @@ impl Follower {
             turns: Mutex::default(),
             ended: Notify::new(),
             session,
+            told,
             recent,
             committed: Arc::new(Notify::new()),
             polls: AtomicU64::new(0),
@@ -182,6 +196,12 @@ impl Follower {
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// What the listeners have heard of, as far as it concerns `shards`.
+    pub(crate) fn premise(&self, shards: &[Shard]) -> Premise {
+        let told = self.told.lock();
+        Premise::new(shards, told.moment, Arc::clone(&told.shown))
     }
 
     /// Waits for the end of a poll that begins after this call.
@@ -237,7 +257,7 @@ impl Follower {
             session.held = Some(held);
         }
         let Some(held) = &session.held else { return Ok(()) };
-        let link = held.link();
+        let (link, begun) = (held.link(), Instant::now());
         let answer = async {
             let statement = link.statement(Sql::Nodes(OfNodes::News)).await?;
             Ok(link.client.query(&statement, &[&session.shown, &self.node]).await?)
@@ -256,6 +276,7 @@ impl Follower {
         let shown: String =
             shown.ok_or_else(|| Failure::Refused(StorageError::Corrupt("a poll has no snapshot".to_owned())))?;
         self.tell(&news, &shown, session.is_new);
+        *self.told.lock() = Told { shown: shown.as_str().into(), moment: moment(begun) };
         (session.shown, session.is_new) = (shown, false);
         Ok(())
     }
@@ -288,6 +309,12 @@ impl Follower {
 /// Has a connection bring notifications. Where there are none, the time between polls is all there is.
 async fn listen(held: &Leased) {
     let _ = held.link().client.batch_execute(&format!("LISTEN {CHANNEL}")).await;
+}
+
+/// Microseconds since this was asked first; 0 before.
+pub(crate) fn moment(at: Instant) -> u64 {
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(at.saturating_duration_since(*BEGUN).as_micros()).unwrap_or(u64::MAX)
 }
 
 fn shard_of(number: i64) -> Shard {

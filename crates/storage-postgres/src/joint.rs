@@ -161,6 +161,7 @@ impl Joint {
         let joined = match made {
             Some(Ok(())) => Joined::Committed,
             Some(Err(Failure::Refused(error))) if is_alone => Joined::Refused(error),
+            Some(Err(Failure::Outdated)) if is_alone => Joined::Refused(StorageError::Outdated),
             Some(Err(failure)) => Joined::Failed { is_unknown: matches!(failure, Failure::Lost(_)) },
             None => Joined::Failed { is_unknown: false },
         };

@@ -42,8 +42,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Request, Result, Shard,
-    ShardState, Snapshot, StorageError, Turn, Version, members::NodeId,
+    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Premise, Request, Result,
+    Shard, ShardState, Snapshot, StorageError, Turn, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -357,6 +357,10 @@ impl Engine for PostgresEngine {
 
     fn catch_up(&self) -> Result<()> {
         block_on(self.handle(), self.follower.catch_up())
+    }
+
+    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
+        Some(self.follower.premise(shards))
     }
 
     fn members(&self) -> &dyn Members {

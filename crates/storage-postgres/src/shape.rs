@@ -13,6 +13,9 @@ use crate::sql::{Kind, Sql, write};
 /// The parameters of the fences: shards, expected versions, tokens, heads, and the node.
 pub(crate) const FENCE_PARAMETERS: usize = 5;
 
+/// The parameters of what is presumed: shards, and the snapshot that has shown all commits to them.
+pub(crate) const PREMISE_PARAMETERS: usize = 2;
+
 const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= u32::BITS as usize);
 
 /// A bit for each keyspace and kind of writes.
@@ -36,13 +39,18 @@ impl Shape {
     }
 
     /// The text for PostgreSQL. Every write has the fences in its `FROM`: who is not the first everywhere writes nothing. Shards come in their
-    /// order, so nobody waits in a circle.
+    /// order, so nobody waits in a circle. Where something has changed that is presumed, there are no fences, and no row is answered. The last
+    /// commit of a shard tells: who sees that one sees all before it.
     pub(crate) fn text(self) -> String {
         let mut text =
             "WITH fences AS MATERIALIZED (SELECT count(settee_fence(own.shard, own.version, own.token, own.head, $5)) \
-            FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[]) AS own(shard, version, token, head))"
+            FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[]) AS own(shard, version, token, head) \
+            WHERE NOT EXISTS (SELECT FROM unnest($6::bigint[]) AS presumed(shard), \
+            LATERAL (SELECT xid FROM commits WHERE shard = presumed.shard ORDER BY version DESC LIMIT 1) AS last \
+            WHERE NOT pg_visible_in_snapshot(last.xid, $7::text::pg_snapshot)) \
+            HAVING count(*) > 0)"
                 .to_owned();
-        let mut parameter = FENCE_PARAMETERS + 1;
+        let mut parameter = FENCE_PARAMETERS + PREMISE_PARAMETERS + 1;
         let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
         for (place, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
             text += &format!(", write_{place} AS ({})", write((space, kind), "fences, ", parameter));
@@ -82,9 +90,9 @@ mod tests {
         ];
         let text = Shape::of(writes.into_iter()).expect("they are in order").text();
         for part in [
-            "unnest($6::bigint[], $7::bytea[]) AS gone",
-            "unnest($8::bigint[], $9::bytea[], $10::bytea[])",
-            "unnest($11::bigint[], $12::bytea[], $13::bytea[])",
+            "unnest($8::bigint[], $9::bytea[]) AS gone",
+            "unnest($10::bigint[], $11::bytea[], $12::bytea[])",
+            "unnest($13::bigint[], $14::bytea[], $15::bytea[])",
         ] {
             assert_eq!(text.matches(&format!("FROM fences, {part}")).count(), 1, "{text}");
         }

@@ -49,6 +49,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
         | StorageError::Poisoned(_)
         | StorageError::Full(_)
         | StorageError::Present(_)
+        | StorageError::Outdated
         | StorageError::Dropped
         | StorageError::TooLarge(_) => false,
     }

@@ -1,6 +1,8 @@
 //! A [`Batch`]: the writes of one commit, kept in one buffer.
 
-use crate::{Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Result, StorageError};
+use crate::{
+    Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Premise, Result, StorageError,
+};
 
 /// Writes that are applied together, in their order. A later write to a key wins.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +11,7 @@ pub struct Batch {
     operations: Vec<Entry>,
     bytes: Vec<u8>,
     head: Option<Vec<u8>>,
+    premise: Option<Premise>,
     longest_key: usize,
     longest_value: usize,
 }
@@ -69,6 +72,18 @@ impl Batch {
     #[must_use]
     pub fn head(&self) -> Option<&[u8]> {
         self.head.as_deref()
+    }
+
+    /// Has the commit fail with [`StorageError::Outdated`], and write nothing, unless `premise` still holds when it is made. Engines may give up a commit
+    /// that cannot find out.
+    pub fn presume(&mut self, premise: Premise) {
+        self.premise = Some(premise);
+    }
+
+    /// What must hold.
+    #[must_use]
+    pub fn premise(&self) -> Option<&Premise> {
+        self.premise.as_ref()
     }
 
     /// An empty batch for a purpose. The owner of one that is to make room sees to it that it does.

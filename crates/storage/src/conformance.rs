@@ -5,6 +5,7 @@ mod commits;
 mod concurrency;
 mod members;
 mod model;
+mod premises;
 mod scans;
 mod shards;
 mod users;
@@ -39,6 +40,7 @@ pub use members::{
     claims_are_exclusive, names_are_of_one_node, released_claims_are_free, what_the_dead_claimed_is_taken_over,
     who_has_a_claim_hears_who_waits_for_it,
 };
+pub use premises::{premises_are_of_one_commit, premises_hold_until_somebody_commits};
 pub use users::{
     OpenTwice, commits_are_told_before_catch_up_returns, commits_of_others_are_told, one_of_two_commits_wins,
 };
@@ -84,6 +86,8 @@ const PROPERTIES_OF_TWO: &[(&str, PropertyOfTwo)] = &[
     ("commits of others are told", commits_of_others_are_told),
     ("commits are told before catch_up returns", commits_are_told_before_catch_up_returns),
     ("one of two commits wins", one_of_two_commits_wins),
+    ("premises hold until somebody commits", premises_hold_until_somebody_commits),
+    ("premises are of one commit", premises_are_of_one_commit),
     ("names are of one node", names_are_of_one_node),
     ("claims are exclusive", claims_are_exclusive),
     ("who has a claim hears who waits for it", who_has_a_claim_hears_who_waits_for_it),

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
+    Outcome, Premise, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
 };
 
 /// The rows of a first page, if the caller expects no more.
@@ -196,6 +196,10 @@ impl Engine for CountingEngine {
 
     fn catch_up(&self) -> Result<()> {
         self.engine.catch_up()
+    }
+
+    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
+        self.engine.premise(shards)
     }
 
     fn members(&self) -> &dyn Members {

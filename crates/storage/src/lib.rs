@@ -14,6 +14,7 @@ pub mod faulty;
 mod log;
 pub mod members;
 pub mod memory;
+mod premise;
 mod read;
 pub mod tally;
 
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub use batch::{Batch, Operation, Purpose};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use members::Members;
+pub use premise::Premise;
 pub use read::{Page, PageRange, Reply, Request};
 
 /// A kind of entry. Engines may store and tune each kind apart from the others.
@@ -194,6 +196,9 @@ pub enum StorageError {
     /// A key that a commit was to insert has a value. Nothing was written.
     #[error("a key to insert has a value: {0}")]
     Present(String),
+    /// Another process has committed to what a batch [presumes](Batch::presume) to be known. Nothing was written.
+    #[error("the store has changed since this was decided")]
+    Outdated,
     /// The shard was dropped.
     #[error("the shard was dropped")]
     Dropped,
@@ -342,6 +347,13 @@ pub trait Engine: Send + Sync + 'static {
     /// When the engine cannot be read.
     fn catch_up(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// What this process has heard of `shards` so far, for batches that [presume](Batch::presume) it. `None` where that is not known at the moment, or
+    /// nobody else writes.
+    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
+        let _ = shards;
+        None
     }
 
     /// The processes that serve this store.

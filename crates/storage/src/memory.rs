@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::tally::{self, Reads, Scan};
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Operation, Outcome, Page, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Operation, Outcome, Page, Premise, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
 
@@ -49,12 +49,16 @@ struct Store {
 #[derive(Clone, Debug, Default)]
 struct Shards {
     contents: BTreeMap<Shard, Arc<Contents>>,
+    /// Counts the commits to all of them.
+    commits: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
     state: ShardState,
     is_dropped: bool,
+    /// Which of all commits was the last one to this shard.
+    changed: u64,
     head: Option<Vec<u8>>,
     /// The last commits.
     recent: VecDeque<ShardState>,
@@ -86,7 +90,7 @@ impl MemoryEngine {
         Self { store: Arc::new(Store { shards, ..Store::default() }), user: 0 }
     }
 
-    /// Tells the other users of a commit.
+    /// Tells the other users of a commit. Whoever makes it still has the lock of the shards, so that what is presumed was told.
     fn tell(&self, shard: Shard, version: Version) {
         for (_, listener) in self.store.listeners.lock().iter().filter(|(user, _)| *user != self.user) {
             listener(shard, version);
@@ -116,14 +120,11 @@ impl MemoryEngine {
         self.store.shards.lock().check_commit(shard, expected)
     }
 
-    pub(crate) fn remove(&self, shard: Shard) -> Version {
+    /// Removes a shard, and tells the other users.
+    pub(crate) fn remove(&self, shard: Shard) {
         let mut shards = self.store.shards.lock();
-        let Version(version) = shards.state(shard).version;
-        let version = Version(version + 1);
-        let state = ShardState { version, ..ShardState::default() };
-        let contents = Arc::new(Contents { state, is_dropped: true, ..Contents::default() });
-        Arc::make_mut(&mut shards).contents.insert(shard, contents);
-        version
+        let version = Arc::make_mut(&mut shards).remove(shard);
+        self.tell(shard, version);
     }
 }
 
@@ -146,6 +147,11 @@ impl Shards {
         if version == expected && !is_dropped { Ok(version) } else { Err(version) }
     }
 
+    fn check_premise(&self, premise: &Premise) -> Result<()> {
+        let has_changed = |shard| self.contents.get(shard).is_some_and(|contents| contents.changed > premise.moment());
+        if premise.shards().iter().any(has_changed) { Err(StorageError::Outdated) } else { Ok(()) }
+    }
+
     fn state(&self, shard: Shard) -> ShardState {
         self.contents.get(&shard).map(|contents| contents.state).unwrap_or_default()
     }
@@ -166,9 +172,19 @@ impl Shards {
         Ok(())
     }
 
+    fn remove(&mut self, shard: Shard) -> Version {
+        let version = Version(self.state(shard).version.0 + 1);
+        let state = ShardState { version, ..ShardState::default() };
+        self.commits += 1;
+        let contents = Contents { state, is_dropped: true, changed: self.commits, ..Contents::default() };
+        self.contents.insert(shard, Arc::new(contents));
+        version
+    }
+
     fn apply(&mut self, shard: Shard, state: ShardState, batch: &Batch) {
+        self.commits += 1;
         let contents = Arc::make_mut(self.contents.entry(shard).or_default());
-        contents.state = state;
+        (contents.state, contents.changed) = (state, self.commits);
         contents.recent.push_back(state);
         if contents.recent.len() > RECENT {
             contents.recent.pop_front();
@@ -207,9 +223,9 @@ impl Engine for MemoryEngine {
             Ok(Version(version)) => Version(version + 1),
             Err(found) => return Ok(Outcome::Conflict(found)),
         };
+        batch.premise().map_or(Ok(()), |premise| shards.check_premise(premise))?;
         shards.check_inserts(shard, &batch)?;
         Arc::make_mut(&mut shards).apply(shard, ShardState { version, token }, &batch);
-        drop(shards);
         self.tell(shard, version);
         Ok(Outcome::Committed(version))
     }
@@ -223,8 +239,7 @@ impl Engine for MemoryEngine {
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
-        let version = self.remove(shard);
-        self.tell(shard, version);
+        self.remove(shard);
         Ok(())
     }
 
@@ -240,6 +255,10 @@ impl Engine for MemoryEngine {
     /// Commits tell the listeners of others before they end, so that there is nothing to wait for.
     fn subscribe(&self, listener: CommitListener) {
         self.store.listeners.lock().push((self.user, listener));
+    }
+
+    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
+        Some(Premise::new(shards, self.store.shards.lock().commits, "".into()))
     }
 
     fn members(&self) -> &dyn Members {

@@ -1,0 +1,105 @@
+//! Properties of commits that [presume](crate::Batch::presume) what their process had heard.
+
+use std::sync::Arc;
+use std::thread;
+
+use super::users::OpenTwice;
+use super::{commit, puts, view};
+use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Premise, Result, Shard, StorageError, Version};
+
+const WATCHED: [Shard; 2] = [Shard(1), Shard(2)];
+
+/// What a process knows that has heard of everything.
+fn premise(engine: &dyn Engine) -> Premise {
+    engine.catch_up().expect("the engine can be read");
+    engine.premise(&WATCHED).expect("who has heard of everything knows that")
+}
+
+fn presuming(premise: &Premise, key: &[u8]) -> Batch {
+    let mut batch = puts(Keyspace::Local, &[(key, b"value")]);
+    batch.presume(premise.clone());
+    batch
+}
+
+/// A synced commit behind the last one.
+fn next(engine: &dyn Engine, shard: Shard, batch: Batch) -> Result<Outcome> {
+    let Version(version) = view(engine, shard).state().expect("state").version;
+    engine.commit(shard, Version(version), CommitToken(u128::from(version) + 1), batch, Durability::Synced)
+}
+
+/// Commits on what is known now. Engines may give that up, but not again and again.
+fn presume_and_commit(engine: &dyn Engine, shard: Shard, key: &[u8]) {
+    const TRIES: u32 = 50;
+    for _ in 0..TRIES {
+        match next(engine, shard, presuming(&premise(engine), key)) {
+            Ok(Outcome::Committed(_)) => return,
+            made => assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}"),
+        }
+    }
+    panic!("{TRIES} commits were given up");
+}
+
+/// A batch is committed for as long as nobody has committed to what it presumes to be known, and then it writes nothing.
+pub fn premises_hold_until_somebody_commits(open: OpenTwice<'_>) {
+    let engines = open();
+    let [here, there] = engines.each_ref().map(AsRef::as_ref);
+    let own = Shard(7);
+    for (round, shard) in [1, 2, 1, 2].map(Shard).into_iter().enumerate() {
+        commit(there, shard, puts(Keyspace::Local, &[(b"key", b"value")]));
+        presume_and_commit(here, own, b"first");
+        let known = premise(here);
+        // What others do elsewhere does not matter, nor what this process does.
+        commit(there, Shard(8), puts(Keyspace::Local, &[(b"key", b"value")]));
+        for _ in 0..3 {
+            assert!(matches!(next(here, own, presuming(&known, b"held")), Ok(Outcome::Committed(_))));
+        }
+        commit(there, shard, puts(Keyspace::Local, &[(b"key", b"other")]));
+        let state = view(here, own).state().expect("state");
+        let key = format!("{round}");
+        let made = next(here, own, presuming(&known, key.as_bytes()));
+        assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}");
+        let snapshot = view(here, own);
+        assert_eq!(snapshot.state().expect("state"), state);
+        assert_eq!(snapshot.get(Keyspace::Local, key.as_bytes()).expect("get"), None);
+        // Whoever hears of it may go on, and who presumes nothing need not.
+        presume_and_commit(here, own, b"heard");
+        let free = puts(Keyspace::Local, &[(b"free", b"value")]);
+        assert!(matches!(next(here, own, free), Ok(Outcome::Committed(_))));
+    }
+    let known = premise(here);
+    there.drop_shard(WATCHED[1]).expect("drop_shard");
+    let made = next(here, own, presuming(&known, b"dropped"));
+    assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}");
+}
+
+/// What one commit presumes is nothing to those that are made together with it; large ones and those that are not synced never happen in vain.
+pub fn premises_are_of_one_commit(open: OpenTwice<'_>) {
+    let engines = open();
+    let [here, there] = engines.each_ref();
+    let outdated = premise(&**here);
+    commit(&**there, WATCHED[0], puts(Keyspace::Local, &[(b"key", b"value")]));
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let (here, shard): (&Arc<dyn Engine>, _) = (here, Shard(100 + number));
+            let outdated = &outdated;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let key = format!("{round}");
+                    let free = || puts(Keyspace::Local, &[(key.as_bytes(), b"value")]);
+                    assert!(matches!(next(&**here, shard, free()), Ok(Outcome::Committed(_))));
+                    presume_and_commit(&**here, shard, key.as_bytes());
+                    let lost = next(&**here, shard, presuming(outdated, key.as_bytes()));
+                    assert!(matches!(lost, Err(StorageError::Outdated)), "{lost:?}");
+                }
+                assert_eq!(view(&**here, shard).state().expect("state").version, Version(40));
+            });
+        }
+    });
+    for (bytes, durability) in [(3 << 20, Durability::Synced), (10, Durability::Buffered)] {
+        let mut batch = puts(Keyspace::Local, &[(b"key", &vec![7; bytes])]);
+        batch.presume(outdated.clone());
+        let made = here.commit(Shard(7), Version(0), CommitToken(1), batch, durability);
+        assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}");
+        assert_eq!(view(&**here, Shard(7)).state().expect("state").version, Version(0));
+    }
+}
