@@ -65,8 +65,11 @@ struct Known {
     attached_seq: u64,
 }
 
-/// The writes that are made elsewhere after another process was faster with a commit.
+/// The writes that are made elsewhere after another process was faster with a commit, for the first time.
 pub(crate) const CONTENTION: u32 = 1000;
+
+/// The most of them. Each time when it is found out that others write still, it is found out half as often: that costs those others several commits.
+pub(crate) const CONTENTION_MAX: u32 = 64 * CONTENTION;
 
 /// Who made the commit that something is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +103,8 @@ pub struct Database {
     attached_elsewhere: AtomicU64,
     /// How many more writes are better made by the process that all prefer for it: another one was faster with a commit.
     contention: AtomicU32,
+    /// How many there were at the beginning.
+    contention_lasts: AtomicU32,
     closed: AtomicBool,
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
@@ -164,6 +169,7 @@ impl Database {
             looking: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
             contention: AtomicU32::new(0),
+            contention_lasts: AtomicU32::new(0),
             writer: Mutex::new(writer),
             queue: Queue::default(),
             ranks: Mutex::new(ranks),
@@ -343,7 +349,7 @@ impl Database {
     }
 
     /// Whether a write is better made by the process that all prefer for this database, because several write to it: another one was faster
-    /// with a commit. Each call counts as a write; after a thousand this process finds out anew.
+    /// with a commit. Each call counts as a write; after a thousand, or more of them where that was so before, this process finds out anew.
     #[must_use]
     pub fn yields_write(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
@@ -352,7 +358,12 @@ impl Database {
 
     /// Another process was faster with a commit.
     pub(crate) fn meet_others(&self) {
-        self.contention.store(CONTENTION, Ordering::Release);
+        let mut lasts = self.contention_lasts.load(Ordering::Acquire);
+        if self.contention.load(Ordering::Acquire) == 0 {
+            lasts = lasts.saturating_mul(2).clamp(CONTENTION, CONTENTION_MAX);
+            self.contention_lasts.store(lasts, Ordering::Release);
+        }
+        self.contention.store(lasts, Ordering::Release);
     }
 
     /// Calls `listener` after each commit that changed documents, from the thread that committed: it must be quick and must not
