@@ -6,13 +6,15 @@ use settee_storage::{
     Batch, CommitToken, Durability, Engine, Outcome, Purpose, Shard, ShardState, StorageError, Version,
 };
 
-use crate::{DatabaseError, Result};
+use crate::{DatabaseError, Premise, Result};
 
 /// The tries to commit one thing. They share a token, so that a late success of an earlier try is recognised.
 pub(crate) struct Attempt {
     token: CommitToken,
     /// The version on which a try was made whose outcome is not known.
     doubt: Option<Version>,
+    /// What was presumed for that which is committed.
+    premises: Vec<Premise>,
     /// Whether the engine was asked to look after itself.
     tended: bool,
 }
@@ -20,7 +22,42 @@ pub(crate) struct Attempt {
 impl Attempt {
     /// No try was made yet. No other commit to the shard has `token`.
     pub(crate) fn new(token: CommitToken) -> Self {
-        Self { token, doubt: None, tended: false }
+        Self { token, doubt: None, premises: Vec::new(), tended: false }
+    }
+
+    /// Commits nothing unless all `premises` hold.
+    pub(crate) fn presuming(self, premises: Vec<Premise>) -> Self {
+        Self { premises, ..self }
+    }
+
+    /// Has a commit find out whether the premises hold.
+    ///
+    /// # Errors
+    /// [`StorageError::Outdated`] when it is known that one does not.
+    pub(crate) fn presume(&self, batch: &mut Batch) -> Result<()> {
+        self.check()?;
+        let around = self.premises.iter().map(|premise| premise.around().clone());
+        if let Some(all) = around.reduce(|one, other| one.and(&other)) {
+            batch.presume(all);
+        }
+        Ok(())
+    }
+
+    /// Gives up what is known to be outdated, before any more is done for it.
+    ///
+    /// # Errors
+    /// [`StorageError::Outdated`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.premises.iter().any(Premise::is_overtaken) { Err(self.outdated().into()) } else { Ok(()) }
+    }
+
+    /// The error of a try that has not written anything because a premise does not hold.
+    fn outdated(&self) -> StorageError {
+        match self.doubt {
+            None => StorageError::Outdated,
+            // An earlier try may be on its way, and whoever made it again would conflict with that.
+            Some(_) => lost(),
+        }
     }
 
     /// The token of all tries.
@@ -56,10 +93,14 @@ impl Attempt {
         durability: Durability,
     ) -> Result<bool> {
         match engine.commit(shard, expected, self.token, batch, durability) {
-            Ok(Outcome::Committed(_)) => return Ok(true),
+            Ok(Outcome::Committed(_)) => {
+                self.hold();
+                return Ok(true);
+            }
             Ok(Outcome::Conflict(_)) => {}
             Ok(Outcome::Unknown) => self.doubt = Some(expected),
             Err(error @ StorageError::Present(_)) => return Err(error.into()),
+            Err(StorageError::Outdated) => return Err(self.outdated().into()),
             Err(error) => {
                 // The log may have it all the same, which counts if there is another try.
                 self.doubt = Some(expected);
@@ -67,6 +108,10 @@ impl Attempt {
             }
         }
         Ok(false)
+    }
+
+    fn hold(&self) {
+        self.premises.iter().for_each(Premise::hold);
     }
 
     /// Whether a try was made whose outcome is not known.
@@ -96,11 +141,12 @@ impl Attempt {
             return Ok(false);
         };
         if state.token == self.token {
+            self.hold();
             return Ok(true);
         }
         let Version(version) = state.version;
         if version > expected + 1 {
-            return Err(StorageError::Io("the outcome of a commit was lost".to_owned()).into());
+            return Err(lost().into());
         }
         if version > expected {
             // Another node took the place that the try could have had.
@@ -108,6 +154,11 @@ impl Attempt {
         }
         Ok(false)
     }
+}
+
+/// The error of who cannot know.
+fn lost() -> StorageError {
+    StorageError::Io("the outcome of a commit was lost".to_owned())
 }
 
 /// Does what makes room, and once more after the engine has looked after itself if there was none. See [`Attempt::goes_on`].
@@ -124,5 +175,40 @@ pub(crate) fn make_room(
             act()
         }
         done => done,
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use settee_storage::Keyspace;
+    use settee_storage::memory::MemoryEngine;
+
+    use super::*;
+    use crate::Catalog;
+
+    /// Who made it again would conflict with a try that is on its way still.
+    #[test]
+    fn what_is_outdated_after_a_try_of_which_nobody_knows_is_lost() {
+        let store = MemoryEngine::new();
+        let [ours, theirs] = [1, 2].map(|seed| Catalog::open(Arc::new(store.user()), seed).unwrap());
+        let options = crate::DatabaseOptions { created_ms: 0, instance: 1, layout: crate::Layout::Whole, q: 1 };
+        let database = ours.create("db", options).unwrap();
+        let premise = Premise::of(&database, Vec::new()).unwrap();
+        theirs.create("other", options).unwrap();
+        for (doubt, expected) in [
+            (None, StorageError::Outdated.to_string()),
+            (Some(Version(7)), "storage failed: the outcome of a commit was lost".to_owned()),
+        ] {
+            let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.presuming(vec![premise.clone()]);
+            let mut batch = Batch::new();
+            batch.put(Keyspace::Local, b"key", b"value");
+            attempt.presume(&mut batch).unwrap();
+            let refused = attempt.commit(ours.engine().as_ref(), Shard(1000), Version(0), batch).unwrap_err();
+            assert_eq!(refused.to_string(), expected);
+            assert_eq!(attempt.is_in_doubt(), doubt.is_some());
+        }
     }
 }

@@ -71,6 +71,10 @@ pub(crate) const CONTENTION: u32 = 1000;
 /// The most of them. Each time when it is found out that others write still, it is found out half as often: that costs those others several commits.
 pub(crate) const CONTENTION_MAX: u32 = 64 * CONTENTION;
 
+/// The requests that presume nothing of a database after others were found to have written to it: what presumes too much is done twice, and so is what would
+/// have shared its commit.
+pub(crate) const UNPRESUMED: u32 = 32;
+
 /// Who made the commit that something is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -101,6 +105,10 @@ pub struct Database {
     /// One looks for all who find that something was heard.
     looking: Mutex<()>,
     attached_elsewhere: AtomicU64,
+    /// Rises when [`Self::known`] may tell of a commit of another process.
+    foreign: AtomicU64,
+    /// How many more requests are to presume nothing.
+    unpresumed: AtomicU32,
     /// How many more writes are better made by the process that all prefer for it: another one was faster with a commit.
     contention: AtomicU32,
     /// How many there were at the beginning.
@@ -168,6 +176,8 @@ impl Database {
             named_at: AtomicU64::new(named_at.0),
             looking: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
+            foreign: AtomicU64::new(0),
+            unpresumed: AtomicU32::new(0),
             contention: AtomicU32::new(0),
             contention_lasts: AtomicU32::new(0),
             writer: Mutex::new(writer),
@@ -254,6 +264,16 @@ impl Database {
         self.seen.load(Ordering::Acquire).max(self.heard.version()) | self.heard.failures() << 48
     }
 
+    /// The newest version that another process was heard to have committed, and the failures of the store.
+    pub(crate) fn heard_elsewhere(&self) -> u64 {
+        self.heard.version() | self.heard.failures() << 48
+    }
+
+    /// The newest version of the catalog that another process was heard to have committed.
+    pub(crate) fn catalog_heard(&self) -> u64 {
+        self.heard.catalog()
+    }
+
     /// Whether another process has committed something that this one has not looked at.
     pub(crate) fn is_stale(&self) -> bool {
         self.heard.version() > self.seen.load(Ordering::Acquire) || self.has_failed()
@@ -282,9 +302,30 @@ impl Database {
         if source == Source::Anywhere && meta.attached_seq != known.attached_seq {
             self.attached_elsewhere.fetch_add(1, Ordering::AcqRel);
         }
+        let is_foreign = source == Source::Anywhere && version != known.version;
         *known = Known { version, security, attached_seq: meta.attached_seq };
         self.design_seq.store(meta.design_seq, Ordering::Release);
+        // After all that is known: whoever finds it as it was may know less, but no more.
+        if is_foreign {
+            self.foreign.fetch_add(1, Ordering::AcqRel);
+        }
         self.seen.store(version.0, Ordering::Release);
+    }
+
+    /// A number that rises with what is known of commits of other processes.
+    pub(crate) fn foreign(&self) -> u64 {
+        self.foreign.load(Ordering::Acquire)
+    }
+
+    /// Whether a request may presume that nobody else writes here. Each call counts as a request.
+    pub(crate) fn may_be_presumed(&self) -> bool {
+        let one_less = |left: u32| left.checked_sub(1);
+        self.unpresumed.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_err()
+    }
+
+    /// Others write here.
+    pub(crate) fn is_not_to_be_presumed(&self) {
+        self.unpresumed.store(UNPRESUMED, Ordering::Release);
     }
 
     /// Whether the database was deleted.

@@ -21,6 +21,7 @@ mod news;
 mod open;
 mod partitions;
 mod pieces;
+mod premise;
 mod purges;
 mod rank;
 mod read;
@@ -46,6 +47,7 @@ pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use entry::{Layout, OWNED_SHARDS};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
+pub use premise::Premise;
 pub use read::{
     AllDocs, BODIES_MAX, Bodies, Change, Changes, DOCUMENTS_TOGETHER, DocRow, IdRange, Leaves, ParentAttachments,
     ReadView, Revision,

@@ -78,6 +78,11 @@ impl HeardVersion {
         self.of_shard.version.load(Ordering::Acquire)
     }
 
+    /// The newest version of the catalog.
+    pub(crate) fn catalog(&self) -> u64 {
+        self.heard.catalog().0
+    }
+
     /// Somebody is going to read the database, and waits for what comes after that.
     pub(crate) fn subscribe(&self) {
         self.of_shard.subscribers.fetch_add(1, Ordering::AcqRel);

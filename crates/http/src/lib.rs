@@ -33,6 +33,7 @@ mod origin;
 mod params;
 mod path;
 mod policy;
+mod presume;
 mod pulse;
 mod rate;
 mod redactor;

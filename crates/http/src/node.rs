@@ -148,6 +148,8 @@ pub struct Node {
     pub(crate) catch_up: CatchUp,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) failures: Failures,
+    /// When the database of users was opened last for what small writes presume, or was to be.
+    pub(crate) users_opened_ms: AtomicU64,
 }
 
 impl Node {
@@ -260,6 +262,7 @@ impl Node {
             catch_up,
             nodes,
             failures,
+            users_opened_ms: AtomicU64::new(0),
         })
     }
 

@@ -64,6 +64,9 @@ impl Request {
 
     /// The whole body.
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
+        if let Some(Unread::Known(bytes)) = self.body.take_if(|body| matches!(body, Unread::Known(_))) {
+            return Ok(bytes);
+        }
         let begun_us = (self.node.operation.monotonic_us)();
         let body = self.take_body().await;
         self.head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri, Version};
-use settee_service::threads;
+use settee_service::threads::{self, Judged};
 use settee_settings::Settings;
 
 use crate::authentication::{self, Caller};
 use crate::beginning::Beginnings;
 use crate::body::inbound::Inbound;
+use crate::body::{self, timeout::ReceiveTimeout};
 use crate::browser::{self, Viewer};
 use crate::budget::{Account, Share};
 use crate::head::{REQUEST_ID, RequestHead, copy};
@@ -24,7 +26,7 @@ use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::slots::Ending;
 use crate::steering::{self, Arriving, Steered};
-use crate::{Error, jsonp, target};
+use crate::{Error, jsonp, presume, target};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -108,17 +110,12 @@ impl Service {
     async fn judge(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
         let viewer = Viewer::of(&headers, head.scheme);
         let prefers_minimal = headers.get(PREFER).is_some_and(|value| value == "return=minimal");
-        // Before anything is decided that others may have changed: settings, accounts, security.
-        let caught_up = self.node.catch_up.wait().await;
-        let policy = self.node.policy();
         let (method, uri, seen) = (head.method.clone(), head.uri.clone(), Arc::clone(&head.seen));
         let caller = Caller::of(&head, &headers);
         let mut renewed = None;
-        let answer = async {
-            caught_up?;
-            self.route(&policy, head, headers, body, &mut renewed).await
-        };
+        let answer = self.decide(head, headers, body, &mut renewed);
         let answer = threads::counted(Arc::clone(&seen.tally), answer).await;
+        let policy = self.node.policy();
         let mut response = answer.unwrap_or_else(|error| {
             if error.status.is_server_error() {
                 tracing::error!(%method, path = uri.path(), request = id, name = %error.name,
@@ -145,6 +142,55 @@ impl Service {
             headers.insert(authentication::CLIENT, self.node.nodes.taken());
         }
         response
+    }
+
+    /// The answer by what this node knows, if it can find out that this is all there is to know, or else by what it hears.
+    async fn decide(
+        &self,
+        head: RequestHead,
+        headers: HeaderMap,
+        mut body: Unread,
+        renewed: &mut Option<HeaderValue>,
+    ) -> Answer {
+        if let Some(answer) = self.presume(&head, &headers, &mut body, renewed).await {
+            return answer;
+        }
+        // Before anything is decided that others may have changed: settings, accounts, security.
+        self.node.catch_up.wait().await?;
+        let policy = self.node.policy();
+        self.route(&policy, head, headers, body, renewed).await
+    }
+
+    /// The answer to a small write by what this node knows. `None` if there is news, or may be.
+    async fn presume(
+        &self,
+        head: &RequestHead,
+        headers: &HeaderMap,
+        body: &mut Unread,
+        renewed: &mut Option<HeaderValue>,
+    ) -> Option<Answer> {
+        let Unread::Incoming(incoming) = body else { return None };
+        let asked = (&head.method, &head.uri, headers);
+        let (_, database) = presume::small_write(&self.node, &self.router, asked, incoming)?;
+        let premise = presume::premise(&self.node, &database, &head.uri, headers)?;
+        let policy = self.node.policy();
+        let Unread::Incoming(incoming) = std::mem::replace(body, Unread::Known(Bytes::new())) else { return None };
+        let (begun_us, timeout) = ((self.node.operation.monotonic_us)(), ReceiveTimeout::new(policy.receive_timeout));
+        let bytes = match body::read(incoming, headers, presume::BODY_BYTES_MAX, timeout, &head.account).await {
+            Ok(bytes) => bytes,
+            Err(error) => return Some(Err(error)),
+        };
+        head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
+        *body = Unread::Known(bytes.clone());
+        let routed = self.route(&policy, head.clone(), headers.clone(), Unread::Known(bytes), renewed);
+        match threads::presuming(premise.clone(), routed).await {
+            Judged::Settled(answer) => Some(answer),
+            Judged::Open(answer) => {
+                let is_all = self.node.catch_up.wait().await.is_ok() && premise.is_all_that_is_heard();
+                is_all.then_some(answer)
+            }
+            Judged::Outdated => None,
+        }
     }
 
     async fn route(

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use hyper::body::Body as _;
 use hyper::{HeaderMap, Method, StatusCode, Uri, header};
 use settee_database::members::Node as Member;
 use settee_replication::TransportError;
@@ -21,13 +20,11 @@ use crate::metrics::Count;
 use crate::node::Node;
 use crate::nodes::{ALIVE, HandedOver, Question, without_connection};
 use crate::origin::Peer;
+use crate::presume::{self, BODY_BYTES_MAX};
 use crate::pulse;
 use crate::request::Unread;
 use crate::respond::{self, Response};
 use crate::router::Router;
-
-/// The most bytes of a body that is handed over. A larger one is work enough for a commit of its own.
-const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// A request of which only the head was looked at.
 pub(crate) struct Arriving<'a> {
@@ -125,16 +122,11 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
 fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: &Inbound) -> Option<Member> {
     let Arriving { method, uri, headers, seen, .. } = request;
     // What a node asks for is answered here, so nothing goes around in circles. Addresses in answers need the host that was asked for.
-    if !node.nodes.is_cluster() || headers.contains_key(TOKEN) || !headers.contains_key(header::HOST) {
+    if headers.contains_key(TOKEN) || !headers.contains_key(header::HOST) {
         return None;
     }
-    let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= BODY_BYTES_MAX as u64);
-    if !is_small || headers.contains_key(header::CONTENT_ENCODING) {
-        return None;
-    }
-    let (path, database) = router.written(method, uri.path(), node.policy().plus)?;
-    let database = node.catalog.at_last(&database).filter(|database| database.yields_write())?;
-    let best = node.nodes.writer(&database)?;
+    let (path, database) = presume::small_write(node, router, (method, uri, headers), body)?;
+    let best = database.yields_write().then(|| node.nodes.writer(&database))??;
     if best.name == node.nodes.own || best.address.is_empty() {
         return None;
     }

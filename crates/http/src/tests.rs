@@ -17,6 +17,7 @@ mod matrix;
 pub(crate) mod node;
 mod nodes;
 pub(crate) mod parts;
+mod presume;
 mod protocols;
 mod read_faults;
 mod refused_bodies;

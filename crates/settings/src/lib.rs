@@ -80,6 +80,11 @@ pub trait Settings: Send + Sync {
         Ok(())
     }
 
+    /// Whether [`Self::follow`] has anything to take over, of which this node has heard. Waits for nothing.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// Another number after every change; `None` if nobody counts.
     fn version(&self) -> Option<u64> {
         None

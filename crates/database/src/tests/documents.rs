@@ -192,7 +192,7 @@ fn a_commit_takes_so_many_updates_however_small_they_are() {
     // Also of those that come one by one.
     let queue = Queue::default();
     for update in updates() {
-        let _ = queue.push(vec![(Work::Documents(vec![update]), Box::new(|_| {}))]);
+        let _ = queue.push(vec![(Work::Documents(vec![update]), Box::new(|_| {}))], None);
     }
     let mut taken = 0;
     while let Some(works) = queue.take(8 << 10) {
@@ -212,8 +212,8 @@ fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered()
     assert!(count > 3);
     let begun = Instant::now();
     let queued = works.into_iter().map(|work| -> (Work, Completion) { (work, Box::new(|_| {})) }).collect();
-    assert_eq!(queue.push(queued), Submitted::Lead);
-    assert_eq!(queue.push(Vec::new()), Submitted::Queued);
+    assert_eq!(queue.push(queued, None), Submitted::Lead);
+    assert_eq!(queue.push(Vec::new(), None), Submitted::Queued);
     // More could come, but there would be no room for it.
     assert_eq!(queue.collect(count + 1, LIMIT_BYTES, Duration::from_secs(60)), count);
     let mut last = Vec::new();
@@ -224,7 +224,7 @@ fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered()
     assert_eq!((last.len(), last.last()), (count, Some(&true)));
     assert!(begun.elapsed() < Duration::from_secs(30), "it has waited");
     // What was taken no longer counts as queued.
-    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))]);
+    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], None);
     assert_eq!(queue.collect(2, LIMIT_BYTES, Duration::ZERO), 1);
     assert_eq!(queue.collect(2, 1, Duration::ZERO), 1);
 }
@@ -232,7 +232,7 @@ fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered()
 #[test]
 fn who_never_comes_is_not_waited_for() {
     let queue = Queue::default();
-    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))]);
+    let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], None);
     for _ in 0..3 {
         assert_eq!(queue.collect(2, 1, Duration::ZERO), 1);
     }

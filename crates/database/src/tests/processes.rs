@@ -10,12 +10,12 @@ use settee_storage::memory::MemoryEngine;
 use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::{Store, audit, create, edit, ids, new, open, save, write};
-use crate::database::{CONTENTION, CONTENTION_MAX};
+use crate::database::{CONTENTION, CONTENTION_MAX, UNPRESUMED};
 use crate::tasks::Tasks;
 use crate::update::{Writer, load_writer};
 use crate::{
-    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, UpdateOutcome, Upload,
-    Work,
+    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, Premise, StorageError,
+    Submitted, UpdateOutcome, Upload, Work,
 };
 
 /// How long news may take.
@@ -366,4 +366,101 @@ fn one_process_compacts_and_one_drops_a_shard() {
     ours.engine().members().release(&claim).unwrap();
     theirs.drop_shard(shard).unwrap();
     assert!(state().is_err());
+}
+
+/// Submits documents together, each with a premise or none, and tells what became of them.
+fn together(database: &Arc<Database>, works: Vec<(&str, Option<&Premise>)>) -> Vec<Result<Vec<UpdateOutcome>, String>> {
+    let (sender, answers) = mpsc::channel();
+    let mut leads = Vec::new();
+    let count = works.len();
+    for (place, (id, premise)) in works.into_iter().enumerate() {
+        let sender = sender.clone();
+        let done = Box::new(move |result: crate::Result<_>| {
+            sender.send((place, result.map_err(|error| error.to_string()))).unwrap();
+        });
+        let work = Work::Documents(vec![new(id, "{}")]);
+        leads.push(match premise {
+            Some(premise) => database.submit_presuming(work, premise, done),
+            None => database.submit(work, done),
+        });
+    }
+    assert_eq!(leads[0], Submitted::Lead);
+    database.lead();
+    let mut answers: Vec<_> = answers.iter().take(count).collect();
+    answers.sort_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+#[test]
+fn premises_are_of_the_works_that_came_with_them() {
+    let [ours, theirs] = processes();
+    let here = create(&ours, "db");
+    let besides = create(&ours, "besides");
+    let there = next(&theirs, "db");
+    let premise = || {
+        ours.engine().catch_up().unwrap();
+        ours.database("db").unwrap();
+        ours.database("besides").unwrap();
+        // Nothing is presumed for a while after others have written.
+        let found = (0..=UNPRESUMED).find_map(|_| Premise::of(&here, vec![Arc::clone(&besides)]));
+        found.expect("everything was looked at")
+    };
+    let outdated = || Err(DatabaseError::Storage(StorageError::Outdated).to_string());
+    let is_saved =
+        |answer: &Result<Vec<UpdateOutcome>, String>| matches!(answer.as_deref(), Ok([UpdateOutcome::Saved(_)]));
+    // Over a connection that is new nobody can know.
+    let saved = |id: &str| {
+        (0..3).any(|_| {
+            let premise = premise();
+            let answers = together(&here, vec![(id, Some(&premise))]);
+            assert_eq!(is_saved(&answers[0]), premise.is_held(), "{answers:?}");
+            premise.is_held()
+        })
+    };
+    type Elsewhere<'a> = &'a dyn Fn(u32);
+    let to_itself = |round| drop(save(&there, new(&format!("there {round}"), "{}")));
+    let to_catalog = |round| drop(create(&theirs, &format!("new{round}")));
+    let to_besides = |round| drop(save(&next(&theirs, "besides"), new(&format!("{round}"), "{}")));
+    let elsewhere: [Elsewhere<'_>; 3] = [&to_itself, &to_catalog, &to_besides];
+    for (round, change) in (0..4).flat_map(|_| elsewhere).enumerate() {
+        let ids = [0, 1, 2, 3].map(|number| format!("{round} {number}"));
+        assert!(saved(&ids[3]), "{round}");
+        let (first, second) = (premise(), premise());
+        assert!(first.is_all_that_is_heard());
+        change(round as u32);
+        let works = vec![(ids[0].as_str(), Some(&first)), (ids[1].as_str(), None), (ids[2].as_str(), Some(&second))];
+        let answers = together(&here, works);
+        assert!(is_saved(&answers[1]), "{round}: {answers:?}");
+        for (answer, premise) in [(&answers[0], &first), (&answers[2], &second)] {
+            assert!(*answer == outdated() && !premise.is_held(), "{round}: {answer:?}");
+            ours.engine().catch_up().unwrap();
+            assert!(!premise.is_all_that_is_heard(), "{round}");
+        }
+        // Who was answered so may go on, and has nothing behind him.
+        assert!(saved(&ids[0]) && saved(&ids[2]), "{round}");
+        // What is not written finds out nothing.
+        let last = premise();
+        assert_eq!(together(&here, vec![(&ids[0], Some(&last))]), [Ok(vec![UpdateOutcome::Conflict])], "{round}");
+        assert!(!last.is_held());
+    }
+}
+
+/// News that nobody has looked at is nothing to presume.
+#[test]
+fn who_has_heard_of_something_looks_before_anything_is_presumed() {
+    let [ours, theirs] = processes();
+    let here = create(&ours, "db");
+    let there = next(&theirs, "db");
+    ours.engine().catch_up().unwrap();
+    assert!(Premise::of(&here, Vec::new()).is_some());
+    save(&there, new("a", "{}"));
+    ours.engine().catch_up().unwrap();
+    assert!(Premise::of(&here, Vec::new()).is_none());
+    ours.database("db").unwrap();
+    let before = Premise::of(&here, Vec::new()).unwrap();
+    // A commit finds out that others write, and then nothing is presumed for a while.
+    save(&there, new("b", "{}"));
+    assert!(together(&here, vec![("c", Some(&before))])[0].is_err());
+    assert!((0..UNPRESUMED).all(|_| Premise::of(&here, Vec::new()).is_none()));
+    assert!(Premise::of(&here, Vec::new()).is_some());
 }

@@ -5,26 +5,21 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use settee_model::json::Json;
 use settee_model::rev_tree::{Grown, Known, Revisions};
 use settee_model::{Rev, RevHash, RevisionHasher, partition};
 use settee_storage::codec::put_varint;
 use settee_storage::{
-    Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, StorageError, Turn,
-    Version,
+    Batch, Direction, Durability, Expect, KeyRange, Keyspace, Purpose, Shard, ShardState, Snapshot, Version,
 };
 
-use super::contents::{ContentBytes, Contents, Named, ReadContext, discard};
-use super::queue::Pending;
+use super::contents::{ContentBytes, Contents, ReadContext, discard};
 use super::touched::{Attached, Documents, Settled, Touched};
 use super::validation::{Acceptance, acceptance};
-use super::writer::{LOOKS, News, Writer};
-use super::{DocUpdate, EditMode, UpdateOutcome, Work, WorkResult, is_design_id};
+use super::writer::Writer;
+use super::{DocUpdate, EditMode, UpdateOutcome, Work, is_design_id};
 use crate::attachment::encode_all;
 use crate::attempt::Attempt;
 use crate::database::{Database, Source};
@@ -33,135 +28,10 @@ use crate::local::LocalDocument;
 use crate::meta::Meta;
 use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
 use crate::record::{Head, SequenceEntry, Stored};
-use crate::{DatabaseError, Event, Result, keys, pieces, rank};
+use crate::{Event, Result, keys, pieces, rank};
 
 /// After so many log records of ranks the whole tables are stored.
 const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
-
-/// Commits `works` in `turn` and answers each of them. A panic of one completion does not keep the others from their
-/// answers; the last one is returned.
-pub(super) fn commit(
-    database: &Arc<Database>,
-    writer: &mut Writer,
-    turn: Turn,
-    mut works: Vec<Pending>,
-) -> thread::Result<()> {
-    let mut refused = Vec::new();
-    if let Err(error) = database.engine().check() {
-        // Where there is no room to grow, what makes room must not wait in one commit with what does not.
-        let grows = |item: &mut Pending| item.work.purpose() == Purpose::Growth;
-        refused = works.extract_if(.., grows).map(|item| (item.done, Err(error.clone().into()))).collect();
-    }
-    let (works, completions): (Vec<Work>, Vec<_>) = works.into_iter().map(|item| (item.work, item.done)).unzip();
-    let committed = catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, turn, &works)));
-    let (results, mut panicked) = match committed {
-        Ok(Ok(outcomes)) => {
-            database.counters().committed(&works, &outcomes);
-            (outcomes.into_iter().map(Ok).collect(), Ok(()))
-        }
-        Ok(Err(error)) => (vec![WorkResult::Err(error); works.len()], Ok(())),
-        // Dropping the completions tells their owners.
-        Err(panic) => (Vec::new(), Err(panic)),
-    };
-    for (done, result) in completions.into_iter().zip(results).chain(refused) {
-        panicked = catch_unwind(AssertUnwindSafe(|| done(result))).and(panicked);
-    }
-    panicked
-}
-
-/// An engine that is opened again is waited for, for half a minute at most.
-const INTERRUPTIONS_MAX: u32 = 1500;
-const INTERRUPTION: Duration = Duration::from_millis(20);
-
-/// `turn` ends with the first commit.
-fn commit_until_done(
-    database: &Arc<Database>,
-    writer: &mut Writer,
-    mut turn: Turn,
-    works: &[Work],
-) -> Result<Vec<Vec<UpdateOutcome>>> {
-    let mut attempt = Attempt::new(database.next_token());
-    let mut outcomes = Vec::new();
-    let mut left = INTERRUPTIONS_MAX;
-    loop {
-        let tried = writer
-            .take_turn(database, &mut turn)
-            .and_then(|is_current| try_commit(database, writer, works, is_current, &mut attempt, &mut outcomes));
-        match tried {
-            Ok(true) => return Ok(outcomes),
-            Ok(false) => {
-                // Somebody else was faster, and may be again: wait for those who write.
-                writer.give_way(database);
-                drop(std::mem::take(&mut turn));
-                turn = writer.line_up(database);
-            }
-            Err(DatabaseError::Storage(StorageError::Interrupted(_))) if left > 0 => {
-                left -= 1;
-                thread::park_timeout(INTERRUPTION);
-            }
-            // Not expected, once: who has looked knows better than that.
-            Err(DatabaseError::Storage(StorageError::Present(_))) if writer.looks == 0 => writer.looks = LOOKS,
-            Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => return Err(error),
-            Err(_) => {}
-        }
-    }
-}
-
-/// `false` if it is to be tried again. `is_current` if the writer knows the last commit, of whomever.
-fn try_commit(
-    database: &Arc<Database>,
-    writer: &mut Writer,
-    works: &[Work],
-    is_current: bool,
-    attempt: &mut Attempt,
-    outcomes: &mut Vec<Vec<UpdateOutcome>>,
-) -> Result<bool> {
-    let (engine, shard) = (database.engine(), database.shard());
-    if database.is_closed() {
-        return Err(DatabaseError::NotFound);
-    }
-    let snapshot = engine.snapshot(shard)?;
-    // Where several processes write, what others have committed comes along.
-    let news = News::after(writer.state);
-    let requests = news.requests();
-    let is_known = is_current || writer.crowd == 0;
-    let besides = if is_known { &[] } else { &requests[1..] };
-    let may_guess = is_known && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
-    if may_guess && let Some(documents) = Documents::likely_new(works) {
-        let mut group =
-            Group::new(database, writer, snapshot.as_ref(), (documents, Contents::default()), purpose(works));
-        *outcomes = group.apply_all(works)?;
-        // The commit finds out whether it was guessed right. What would be refused may be refused for another reason.
-        if outcomes.iter().flatten().all(|outcome| matches!(outcome, UpdateOutcome::Saved(_))) {
-            return group.finish(attempt, durability(works));
-        }
-    }
-    let named = Named::by(database, works);
-    let (state, documents, contents, besides) = Documents::read(snapshot.as_ref(), works, named, besides)?;
-    if state != writer.state {
-        // Another node has committed to the shard, or an earlier try has arrived.
-        writer.learn(database, snapshot.as_ref(), state, besides)?;
-    }
-    if attempt.happened(state)? {
-        *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
-        database.notify(Event::Committed(writer.meta.update_seq));
-        return Ok(true);
-    }
-    let mut group = Group::new(database, writer, snapshot.as_ref(), (documents, contents), purpose(works));
-    *outcomes = group.apply_all(works)?;
-    group.finish(attempt, durability(works))
-}
-
-/// Room, if everything makes some.
-fn purpose(works: &[Work]) -> Purpose {
-    if works.iter().all(|work| work.purpose() == Purpose::Room) { Purpose::Room } else { Purpose::Growth }
-}
-
-/// Bytes of attachments need not be on disk before the commit of their revision, which takes all before it along.
-fn durability(works: &[Work]) -> Durability {
-    let only_staged = !works.is_empty() && works.iter().all(|work| matches!(work, Work::Stage(_)));
-    if only_staged { Durability::Buffered } else { Durability::Synced }
-}
 
 pub(super) struct Group<'a> {
     database: &'a Arc<Database>,
@@ -185,7 +55,7 @@ pub(super) struct Group<'a> {
 
 impl<'a> Group<'a> {
     /// `snapshot` shows the database as `writer` knows it, and has what was `read`.
-    fn new(
+    pub(super) fn new(
         database: &'a Arc<Database>,
         writer: &'a mut Writer,
         snapshot: &'a dyn Snapshot,
@@ -214,7 +84,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    fn apply_all(&mut self, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
+    pub(super) fn apply_all(&mut self, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
         // Of no importance if it fails: a bucket that stays large costs longer scans until the next commit.
         self.divide_buckets().ok();
         works.iter().map(|work| self.apply(work)).collect()
@@ -368,7 +238,7 @@ impl<'a> Group<'a> {
     }
 
     /// Completes the batch and commits it. `false` if another node was first.
-    fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
+    pub(super) fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
         self.put_documents();
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let ContentBytes { added, removed } = self.contents.finish(context, &mut self.batch)?;
@@ -379,6 +249,7 @@ impl<'a> Group<'a> {
             self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
             return Ok(true);
         }
+        attempt.presume(&mut self.batch)?;
         let expected = self.writer.state.version;
         let state = ShardState { version: Version(expected.0 + 1), token: attempt.token() };
         self.ranks.state = state;

@@ -3,12 +3,13 @@
 //! 1. The caller's thread turns a [`Document`] into a [`DocUpdate`]: the revision hash is computed there.
 //! 2. [`Database::submit`] puts the [`Work`] into the queue. Who finds the queue without a leader leads.
 //! 3. The leader takes everything that waits, reads the revision trees once, applies the updates in order,
-//!    and makes one commit with one sync ([`group`]). What is probably new it does not read where that is a trip.
+//!    and makes one commit with one sync ([`commit`], of a [`group`]). What is probably new it does not read where that is a trip.
 //! 4. Everybody gets an answer, subscribers are notified of the new update sequence.
 //!
 //! A conflict is an outcome, not an error. Nothing here waits for a client: bytes of attachments come in before their
 //! revision, through an [`Upload`].
 
+mod commit;
 mod contents;
 mod fullness;
 mod group;
@@ -42,7 +43,7 @@ pub use validation::{Precheck, Validated, ValidationBasis};
 pub(crate) use writer::{Writer, load, load_writer};
 
 use crate::attachment::Attachment;
-use crate::{Database, Result, StorageError, keys};
+use crate::{Database, Premise, Result, StorageError, keys};
 
 /// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
@@ -340,7 +341,13 @@ impl Database {
 
     /// Queues the works of one client, in order; each completion receives the result of its work.
     pub fn submit_all(self: &Arc<Self>, works: Vec<(Work, Completion)>) -> Submitted {
-        self.queue.push(works)
+        self.queue.push(works, None)
+    }
+
+    /// Queues `work`, which was judged by `premise`: if that does not hold any more, nothing is written, and the result is
+    /// [`StorageError::Outdated`]. Where there is nothing to write, nothing finds out: see [`Premise::is_held`].
+    pub fn submit_presuming(self: &Arc<Self>, work: Work, premise: &Premise, done: Completion) -> Submitted {
+        self.queue.push(vec![(work, done)], Some(premise))
     }
 
     /// Commits what is queued until nothing is left. Call it when [`Self::submit`] says so.
@@ -369,7 +376,7 @@ impl Database {
             let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.iter().filter(|work| work.is_last).count();
             let begun = Instant::now();
-            lead.panicked = group::commit(self, &mut writer, turn, works).and(lead.panicked);
+            lead.panicked = commit::commit(self, &mut writer, turn, works).and(lead.panicked);
             if is_over() {
                 lead.is_left = !self.queue.end_lead();
                 return lead;

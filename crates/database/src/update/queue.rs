@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Completion, Submitted, Work};
+use crate::Premise;
 
 /// So many waits in a row for somebody who did not come end them for a while.
 const WAITS_IN_VAIN: u32 = 3;
@@ -23,6 +24,8 @@ const HURRIED_COMMITS: u32 = 32;
 pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) done: Completion,
+    /// What it was judged by, unless everything had been heard of before.
+    pub(crate) premise: Option<Premise>,
     /// Whether its client has submitted nothing behind it, and may come back when it is answered.
     pub(crate) is_last: bool,
     cost_bytes: usize,
@@ -51,13 +54,13 @@ struct Patience {
 }
 
 impl Queue {
-    /// Adds the works of one client; the caller leads if nobody does.
-    pub(crate) fn push(&self, works: Vec<(Work, Completion)>) -> Submitted {
+    /// Adds the works of one client, which presume the same; the caller leads if nobody does.
+    pub(crate) fn push(&self, works: Vec<(Work, Completion)>, premise: Option<&Premise>) -> Submitted {
         let last = works.len().saturating_sub(1);
         let mut pending: Vec<Pending> = Vec::with_capacity(works.len());
         for (place, (work, done)) in works.into_iter().enumerate() {
             let cost_bytes = work.cost_bytes();
-            pending.push(Pending { work, done, is_last: place == last, cost_bytes });
+            pending.push(Pending { work, done, premise: premise.cloned(), is_last: place == last, cost_bytes });
         }
         if pending.is_empty() {
             return Submitted::Queued;

@@ -10,7 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use settee_storage::members::Members;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Result, Shard, Snapshot, StorageError, Version,
+    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Premise, Result, Shard, Snapshot, StorageError,
+    Version,
 };
 
 /// A user of a store in memory.
@@ -19,6 +20,8 @@ pub(crate) struct LateEngine {
     news: Arc<Mutex<Vec<(Shard, Version)>>>,
     listeners: Mutex<Vec<CommitListener>>,
     trips: AtomicU64,
+    /// The moment of the store of which the listeners have heard everything.
+    told: AtomicU64,
     is_cut: AtomicBool,
     reads: Gate,
     catching_up: Gate,
@@ -46,6 +49,7 @@ impl LateEngine {
             news,
             listeners: Mutex::default(),
             trips: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
             reads: Gate::default(),
             catching_up: Gate::default(),
@@ -133,11 +137,17 @@ impl Engine for LateEngine {
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(StorageError::Io("cut".to_owned()));
         }
+        let told = self.store.premise(&[]).map_or(0, |premise| premise.moment());
         let news = std::mem::take(&mut *self.news.lock());
         for (shard, version) in news {
             self.listeners.lock().iter().for_each(|listener| listener(shard, version));
         }
+        self.told.fetch_max(told, Ordering::AcqRel);
         Ok(())
+    }
+
+    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
+        Some(Premise::new(shards, self.told.load(Ordering::Acquire), "".into()))
     }
 
     fn members(&self) -> &dyn Members {

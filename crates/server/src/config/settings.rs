@@ -45,6 +45,10 @@ impl Settings for Configuration {
         Ok(Configuration::follow(self)?)
     }
 
+    fn is_behind(&self) -> bool {
+        Configuration::is_behind(self)
+    }
+
     fn version(&self) -> Option<u64> {
         Some(Configuration::version(self))
     }

@@ -117,6 +117,13 @@ impl Configuration {
         Ok(())
     }
 
+    /// Whether another node has perhaps changed something since, as far as this one has heard.
+    pub(super) fn is_behind(&self) -> bool {
+        // Whoever changes something may be about to take that over.
+        let is_stale = |shared: &Shared| shared.is_stale.load(Ordering::Acquire);
+        self.changing.try_lock().is_err() || self.shared.get().is_some_and(is_stale)
+    }
+
     /// Sets a value for all nodes, or removes it. The caller holds the lock of changes.
     pub(super) fn change_shared(&self, section: &str, key: &str, value: Option<&str>) -> Result<(), SettingsError> {
         let shared = self.shared.get().expect("asked for shared settings only");

@@ -103,6 +103,60 @@ fn servers_on_one_store_are_one() {
     assert_eq!(two.servers[0].client().request("GET", "/_active_tasks", &token, b"").unwrap().status, 401);
 }
 
+fn polls(client: &mut crate::Client) -> u64 {
+    let text = text(&client.get("/_node/_local/_prometheus").expect(200));
+    let line = text.lines().find(|line| line.starts_with("settee_engine_polls_total")).expect("it is told");
+    line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("it is a number")
+}
+
+/// Small writes ask for no news first. A change through another server counts for the next one all the same.
+#[test]
+fn what_one_server_has_changed_counts_for_the_next_write_through_another() {
+    let Some(two) = Two::start() else { return };
+    let [one, two_] = &mut two.clients();
+    let config = "/_node/_local/_config/admins/bob";
+    let user = |password: &str| format!(r#"{{"name":"eve","type":"user","roles":[],"password":"{password}"}}"#);
+    one.put("/db", "").expect(201);
+    one.put("/db/_security", r#"{"members":{"names":["eve","bob"]}}"#).expect(200);
+    // `bob:geheim` and `eve:first`.
+    let [mut bob, mut eve] =
+        ["Basic Ym9iOmdlaGVpbQ==", "Basic ZXZlOmZpcnN0"].map(|user| two.servers[1].client().with(user));
+    for round in 0..5 {
+        one.put(config, "\"geheim\"").expect(200);
+        save(&mut bob, &format!("/db/bob{round}"), "{}");
+        one.delete(config).expect(200);
+        bob.put(&format!("/db/refused{round}"), "{}").expect(401);
+
+        let path = "/_users/org.couchdb.user:eve";
+        let rev = save(one, path, &user("first"));
+        save(&mut eve, &format!("/db/eve{round}"), "{}");
+        let rev = save(one, &format!("{path}?rev={rev}"), &user("second"));
+        eve.put(&format!("/db/refused{round}"), "{}").expect(401);
+        let rev = save(one, &format!("{path}?rev={rev}"), &user("first"));
+        save(&mut eve, &format!("/db/again{round}"), "{}");
+
+        one.put("/db/_security", r#"{"members":{"names":["bob"]}}"#).expect(200);
+        eve.put(&format!("/db/refused{round}"), "{}").expect(403);
+        one.put("/db/_security", r#"{"members":{"names":["eve","bob"]}}"#).expect(200);
+        save(&mut eve, &format!("/db/member{round}"), "{}");
+
+        let validation = r#"{"validate_doc_update":"function () { throw {forbidden: 'no'}; }"}"#;
+        let design = save(one, "/db/_design/d", validation);
+        eve.put(&format!("/db/refused{round}"), "{}").expect(403);
+        one.delete(&format!("/db/_design/d?rev={design}")).expect(200);
+        save(&mut eve, &format!("/db/valid{round}"), "{}");
+
+        one.delete(&format!("{path}?rev={rev}")).expect(200);
+        eve.put(&format!("/db/refused{round}"), "{}").expect(401);
+    }
+    let before = polls(two_);
+    (0..400).for_each(|number| drop(save(two_, &format!("/db/{number}"), "{}")));
+    let made = polls(two_) - before;
+    assert!(made < 200, "{made} polls for 400 writes");
+    one.delete("/db").expect(200);
+    two_.put("/db/late", "{}").expect(404);
+}
+
 #[test]
 fn a_node_that_dies_leaves_its_replications_to_the_others() {
     let Some(mut two) = Two::start() else { return };
