@@ -1,5 +1,6 @@
 //! [`CatchUp`]: what other processes have committed counts here with the next request. Before a request is judged, the listeners of
 //! the store have heard of everything that was finished before it came, and the settings are what other nodes made of them.
+//! Small writes find that out with their commit in place of this (the module `presume`).
 //!
 //! Requests that come at the same time share one trip to the store. Where no other process can write, nothing is asked.
 
