@@ -1,5 +1,6 @@
-//! The fuzz target of this crate with random inputs: `fuzz/` hands the same check the inputs of libFuzzer.
+//! The fuzz targets of this crate with random inputs: `fuzz/` hands the same checks the inputs of libFuzzer.
 
+mod frames;
 mod multipart;
 
 use settee_model::testing::fuzz;
@@ -34,4 +35,14 @@ const WORDS: &[&str] = &[
 #[test]
 fn any_multipart_body() {
     fuzz(BODIES, WORDS, multipart::check);
+}
+
+const FRAMES: &[&[u8]] = &[
+    b"\x05\0\0\0\x22\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0\x0bPUT/d\0\0\0\x01\0\0\0\x02abc{}",
+    b"\x01\0\0\0\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x11\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x000",
+];
+
+#[test]
+fn any_frames() {
+    fuzz(FRAMES, &["\0\0\0\x10", "\0\0\0\0", "\0\0\0\x01", "\0", "a"], frames::check);
 }
