@@ -113,7 +113,8 @@ impl Service {
         let (method, uri, seen) = (head.method.clone(), head.uri.clone(), Arc::clone(&head.seen));
         let caller = Caller::of(&head, &headers);
         let mut renewed = None;
-        let answer = self.decide(head, headers, body, &mut renewed);
+        // In a box, as its own stages: whoever waits for them has their room once or twice, and is moved about.
+        let answer = Box::pin(self.decide(head, headers, body, &mut renewed));
         let answer = threads::counted(Arc::clone(&seen.tally), answer).await;
         let policy = self.node.policy();
         let mut response = answer.unwrap_or_else(|error| {
@@ -158,7 +159,7 @@ impl Service {
         // Before anything is decided that others may have changed: settings, accounts, security.
         self.node.catch_up.wait().await?;
         let policy = self.node.policy();
-        self.route(&policy, head, headers, body, renewed).await
+        Box::pin(self.route(&policy, head, headers, body, renewed)).await
     }
 
     /// The answer to a small write by what this node knows. `None` if there is news, or may be.
@@ -182,7 +183,7 @@ impl Service {
         };
         head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
         *body = Unread::Known(bytes.clone());
-        let routed = self.route(&policy, head.clone(), headers.clone(), Unread::Known(bytes), renewed);
+        let routed = Box::pin(self.route(&policy, head.clone(), headers.clone(), Unread::Known(bytes), renewed));
         match threads::presuming(premise.clone(), routed).await {
             Judged::Settled(answer) => Some(answer),
             Judged::Open(answer) => {
