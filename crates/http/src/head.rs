@@ -11,7 +11,7 @@ use settee_database::Tally;
 
 use crate::auth_policy::Handler;
 use crate::budget::Account;
-use crate::origin::Scheme;
+use crate::origin::{Peer, Scheme};
 
 /// The name of a request in logs, as its client gave it or as it is told.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -37,6 +37,14 @@ pub(crate) struct RequestHead {
     pub(crate) account: Arc<Account>,
 }
 
+impl RequestHead {
+    /// A request as its client has sent it.
+    pub(crate) fn of_client(method: Method, uri: Uri, client: Peer, seen: Arc<Seen>, account: Arc<Account>) -> Self {
+        let Peer { ip: peer, scheme } = client;
+        Self { method, uri, peer, scheme, handler: None, requested: None, rewrites: 0, seen, account }
+    }
+}
+
 /// The facts that become known of a request on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
@@ -44,8 +52,8 @@ pub(crate) struct Seen {
     pub(crate) user: OnceLock<String>,
     /// The time that the body took to come, in microseconds.
     body_us: AtomicU64,
-    /// Whether another node has handed it over for a client.
-    is_handed_over: AtomicBool,
+    /// Whether it was looked at: this node knew what there was to know for that.
+    is_judged: AtomicBool,
     /// What was read for it.
     pub(crate) tally: Arc<Tally>,
 }
@@ -65,13 +73,13 @@ impl Seen {
         self.body_us.load(Ordering::Relaxed) / 1000
     }
 
-    /// Another node has handed the request over.
-    pub(crate) fn set_handed_over(&self) {
-        self.is_handed_over.store(true, Ordering::Relaxed);
+    /// The request is looked at.
+    pub(crate) fn set_judged(&self) {
+        self.is_judged.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_handed_over(&self) -> bool {
-        self.is_handed_over.load(Ordering::Relaxed)
+    pub(crate) fn is_judged(&self) -> bool {
+        self.is_judged.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_user(&self, name: &str) {

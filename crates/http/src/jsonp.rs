@@ -54,7 +54,7 @@ pub(crate) fn wrap(query: Option<&str>, response: Response) -> Response {
             tokio::spawn(forward(before, pieces, sender));
             Body::Stream(receiver)
         }
-        other @ (Body::Observed(_) | Body::Sliced(_)) => other,
+        other @ (Body::Observed(_) | Body::Sliced(_) | Body::Composed(_)) => other,
     };
     Response::from_parts(parts, body)
 }

@@ -19,6 +19,8 @@ mod connection;
 mod error;
 mod etag;
 mod failures;
+mod handed;
+mod handover;
 mod head;
 mod in_process;
 mod jsonp;

@@ -1,4 +1,4 @@
-//! [`Limits`]: how large documents may be, and which ids they may have.
+//! [`Limits`]: how large documents may be, and which ids they may have; and which bodies are small.
 
 use hyper::StatusCode;
 use settee_database::{Database, DocUpdate, Layout};
@@ -8,6 +8,9 @@ use settee_model::{Document, validate_doc_id};
 use settee_settings::{Settings, couchdb};
 
 use crate::Error;
+
+/// The most bytes of a small body. A larger one is work enough for a commit of its own, and for a trip before it.
+pub(crate) const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// How large documents and their ids may be.
 #[derive(Clone, Copy, Debug)]

@@ -27,6 +27,7 @@ use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
 use crate::catch_up::CatchUp;
 use crate::failures::Failures;
+use crate::handover::couriers::Couriers;
 use crate::load::{Load, ProcessorTime};
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
@@ -228,6 +229,7 @@ impl Node {
             network: OnceLock::new(),
             pulses: Pulses::default(),
             load,
+            couriers: Couriers::default(),
             handing_over: Semaphore::new(HANDED_OVER_MAX),
         });
         Arc::new(Self {

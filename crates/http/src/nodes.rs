@@ -17,12 +17,12 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::authentication::{BUSY, CLIENT, NODE_ROLE, TAKEN, TOKEN, purpose, told_client};
-use crate::head::REQUEST_ID;
+use crate::authentication::{NODE_ROLE, TOKEN};
+use crate::handover::couriers::Couriers;
+use crate::handover::{BUSY, TAKEN};
 use crate::load::Load;
-use crate::origin::Peer;
 use crate::pulse::Pulses;
-use crate::respond::{self, Answer, Response};
+use crate::respond::{self, Answer};
 
 /// The time that another node has for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -47,19 +47,6 @@ const PASSED_ON: [HeaderName; 4] = [
 /// The target of requests for a sign of life. They are answered before anything else is looked at.
 pub(crate) const ALIVE: &str = "/_node/_local/_alive";
 
-/// The headers that tell of one connection, and those that the next one gets anew.
-const OF_CONNECTION: [HeaderName; 9] = [
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::EXPECT,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
-
 /// The servers on one store.
 pub(crate) struct Nodes {
     pub(crate) engine: Arc<dyn Engine>,
@@ -71,6 +58,7 @@ pub(crate) struct Nodes {
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
     pub(crate) pulses: Pulses,
     pub(crate) load: Load,
+    pub(crate) couriers: Couriers,
     /// The places of requests that are handed over: strangers' ones are not judged before, and must not take all that another node has.
     pub(crate) handing_over: Semaphore,
 }
@@ -82,14 +70,6 @@ pub(crate) struct Question {
     pub(crate) target: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-}
-
-/// What another node did with a request that was handed to it.
-pub(crate) enum HandedOver {
-    /// It has answered, whatever.
-    Answered(Response),
-    /// It has not taken it.
-    Refused,
 }
 
 impl Question {
@@ -164,32 +144,14 @@ impl Nodes {
         preferred(&live, &key).cloned()
     }
 
-    /// What the answer to a request says that another node has handed over.
+    /// What the answer to a message of requests says that another node has handed over.
     pub(crate) fn taken(&self) -> HeaderValue {
         if self.load.is_busy() { BUSY } else { TAKEN }
     }
 
-    /// Has another node answer a request of a client as if that had come to it.
-    pub(crate) async fn hand_over(
-        &self,
-        node: &Member,
-        question: Question,
-        client: Peer,
-    ) -> Result<HandedOver, TransportError> {
-        let (status, headers, body) = self.exchange(node, question, Some(client), PATIENCE).await?;
-        let Some(taken) = headers.get(CLIENT) else { return Ok(HandedOver::Refused) };
-        if taken == BUSY {
-            self.load.hear_of_busy();
-        }
-        let id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-        let mut response = respond::whole(status, "", body);
-        *response.headers_mut() = without_connection(&headers, &id);
-        Ok(HandedOver::Answered(response))
-    }
-
     /// Whether another node gives a sign of life.
     pub(crate) async fn is_alive(&self, node: &Member) -> bool {
-        self.exchange(node, Question::get(ALIVE), None, ANSWER_TIME).await.is_ok()
+        self.exchange(node, Question::get(ALIVE), ANSWER_TIME).await.is_ok()
     }
 
     /// What all other nodes answer to a GET of `target`, those that answer in time and with success. Who asks for another node is
@@ -220,7 +182,7 @@ impl Nodes {
 
     /// The answer of another node to a POST of JSON, however long it takes; `None` if there is none, or 404.
     pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
-        match self.exchange(node, Question::post(target, body), None, PATIENCE).await {
+        match self.exchange(node, Question::post(target, body), PATIENCE).await {
             Ok((StatusCode::NOT_FOUND, ..)) => None,
             Ok((status, _, body)) => Some((status, body)),
             Err(why) => {
@@ -257,28 +219,48 @@ impl Nodes {
         node: &Member,
         question: Question,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), String>> + Send + use<> {
-        let exchange = self.exchange(node, question, None, ANSWER_TIME);
+        let exchange = self.exchange(node, question, ANSWER_TIME);
         async move {
             let in_time = tokio::time::timeout(ANSWER_TIME, exchange).await.map_err(|_| "not in time".to_owned())?;
             in_time.map_err(|error| error.to_string())
         }
     }
 
-    /// Asks another node, which begins to answer within `time`, for itself or for a client.
+    /// Has another node answer, however long it takes. The answer comes in pieces.
+    pub(crate) fn send(
+        &self,
+        node: &Member,
+        question: Question,
+    ) -> impl Future<Output = Result<http::Response<settee_replication::Body>, TransportError>> + Send + use<> {
+        self.call(node, question, PATIENCE)
+    }
+
+    /// Asks another node, which begins to answer within `time`.
     fn exchange(
         &self,
         node: &Member,
         question: Question,
-        client: Option<Peer>,
         time: Duration,
     ) -> impl Future<Output = Result<(StatusCode, HeaderMap, Bytes), TransportError>> + Send + use<> {
-        let request = self.request(node, question, client, time);
+        let called = self.call(node, question, time);
         async move {
-            let (transport, request) = request.map_err(TransportError::Unusable)?;
-            let (parts, body) = transport.call(request).await?.into_parts();
+            let (parts, body) = called.await?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|error| TransportError::Broken(error.to_string()))?;
             Ok((parts.status, parts.headers, body.to_bytes()))
+        }
+    }
+
+    fn call(
+        &self,
+        node: &Member,
+        question: Question,
+        time: Duration,
+    ) -> impl Future<Output = Result<http::Response<settee_replication::Body>, TransportError>> + Send + use<> {
+        let request = self.request(node, question, time);
+        async move {
+            let (transport, request) = request.map_err(TransportError::Unusable)?;
+            transport.call(request).await
         }
     }
 
@@ -286,7 +268,6 @@ impl Nodes {
         &self,
         node: &Member,
         question: Question,
-        client: Option<Peer>,
         time: Duration,
     ) -> Result<(Arc<dyn settee_replication::Transport>, http::Request<settee_replication::Body>), String> {
         let Question { method, target, headers, body } = question;
@@ -297,9 +278,7 @@ impl Nodes {
         let tuning =
             Tuning { connection_timeout_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), ..Tuning::default() };
         let transport = network.connect(&Endpoint::Remote(remote), &tuning).map_err(|error| error.to_string())?;
-        let client = client.map(told_client);
-        let purpose = purpose(&method, client.as_deref());
-        let token = node_token(secret.as_bytes(), &purpose, &target, (self.clock_ms)() / 1000);
+        let token = node_token(secret.as_bytes(), method.as_str(), &target, (self.clock_ms)() / 1000);
         let token = HeaderValue::try_from(token).map_err(|error| error.to_string())?;
         let mut request = http::Request::builder()
             .method(method)
@@ -308,28 +287,8 @@ impl Nodes {
             .map_err(|error| error.to_string())?;
         *request.headers_mut() = headers;
         request.headers_mut().insert(TOKEN, token);
-        if let Some(client) = client {
-            request.headers_mut().insert(CLIENT, HeaderValue::try_from(client).map_err(|error| error.to_string())?);
-        }
         Ok((transport, request))
     }
-}
-
-/// The headers of a request or an answer that hold for the next connection as well.
-pub(crate) fn without_connection(headers: &HeaderMap, id: &str) -> HeaderMap {
-    let mut headers = headers.clone();
-    let named = headers.remove(header::CONNECTION);
-    let named = named.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
-    for name in named.split(',') {
-        headers.remove(name.trim());
-    }
-    for name in OF_CONNECTION.iter().chain([&CLIENT]) {
-        headers.remove(name);
-    }
-    if let Ok(id) = HeaderValue::try_from(id) {
-        headers.insert(REQUEST_ID, id);
-    }
-    headers
 }
 
 /// Whether a node asks.

@@ -103,7 +103,7 @@ impl Observation {
                     bytes => Body::Whole(bytes.map(|bytes| account.unsent(bytes))),
                 }
             }
-            other @ (Body::Observed(_) | Body::Sliced(_)) => other,
+            other @ (Body::Observed(_) | Body::Sliced(_) | Body::Composed(_)) => other,
         };
         Response::from_parts(parts, body)
     }

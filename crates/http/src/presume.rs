@@ -10,11 +10,9 @@ use settee_database::{Database, Premise};
 use settee_service::threads;
 
 use crate::body::inbound::Inbound;
+use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::node::Node;
 use crate::router::Router;
-
-/// The most bytes of a small body. A larger one is work enough for a commit of its own, and for a trip before it.
-pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// The time between two tries to have the database of users at hand.
 const PAUSE_MS: u64 = 1000;
@@ -26,7 +24,7 @@ pub(crate) fn small_write(
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     body: &Inbound,
 ) -> Option<(&'static str, Arc<Database>)> {
-    let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= BODY_BYTES_MAX as u64);
+    let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_BYTES_MAX as u64);
     if !node.nodes.is_cluster() || !is_small || headers.contains_key(header::CONTENT_ENCODING) {
         return None;
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Frame;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
@@ -36,6 +37,8 @@ pub(crate) enum Body {
     Observed(Box<ObservedBody>),
     /// All of it, while it is noticed how far it came.
     Sliced(Box<Sliced>),
+    /// What is put together of other answers, which are observed themselves.
+    Composed(UnsyncBoxBody<Bytes, Aborted>),
 }
 
 /// Much text, given out in slices: when one of them was taken, the client has made progress.
@@ -78,6 +81,7 @@ impl hyper::body::Body for Body {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data))),
             Self::Sliced(text) => Poll::Ready(text.next().map(|slice| Ok(Frame::data(slice)))),
+            Self::Composed(answers) => Pin::new(answers).poll_frame(cx),
             Self::Observed(body) => {
                 Pin::new(&mut **body).poll(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
             }
@@ -88,7 +92,7 @@ impl hyper::body::Body for Body {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
             Self::Sliced(text) => text.rest.is_empty(),
-            Self::Stream(_) | Self::Observed(_) => false,
+            Self::Stream(_) | Self::Observed(_) | Self::Composed(_) => false,
         }
     }
 
@@ -96,7 +100,7 @@ impl hyper::body::Body for Body {
         match self {
             Self::Whole(bytes) => hyper::body::SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Sliced(text) => hyper::body::SizeHint::with_exact(text.rest.len() as u64),
-            Self::Stream(_) | Self::Observed(_) => hyper::body::SizeHint::default(),
+            Self::Stream(_) | Self::Observed(_) | Self::Composed(_) => hyper::body::SizeHint::default(),
         }
     }
 }

@@ -15,7 +15,9 @@ use crate::body::inbound::Inbound;
 use crate::body::{self, timeout::ReceiveTimeout};
 use crate::browser::{self, Viewer};
 use crate::budget::{Account, Share};
-use crate::head::{REQUEST_ID, RequestHead, copy};
+use crate::handover::Handed;
+use crate::head::{REQUEST_ID, RequestHead, Seen, copy};
+use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::node::Node;
 use crate::observe::Observation;
 use crate::origin::Peer;
@@ -26,7 +28,7 @@ use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::slots::Ending;
 use crate::steering::{self, Arriving, Steered};
-use crate::{Error, jsonp, presume, target};
+use crate::{Error, handed, jsonp, presume, target};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -49,6 +51,10 @@ impl Service {
         Arc::new(Self { node, router, version, beginnings: Beginnings::new() })
     }
 
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
     pub(crate) fn settings(&self) -> &dyn Settings {
         self.node.settings.as_ref()
     }
@@ -68,6 +74,17 @@ impl Service {
         let waits_to_be_asked = parts.headers.contains_key(header::EXPECT);
         let (body, leftover) = Inbound::new(body);
         as_http1(&mut parts);
+        // A stream of HTTP/2 ends by itself.
+        let may_close = parts.version < Version::HTTP_2;
+        let finish = async |mut response: Response| {
+            if may_close && !leftover.clear(waits_to_be_asked).await {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        };
+        if handed::is_message(&parts) {
+            return finish(handed::answer(&self, &parts, body, &ending).await).await;
+        }
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
         let observation = Observation::begin(self.node.observers(), &method, &parts.uri, &parts.headers, peer.ip, &id);
@@ -81,12 +98,16 @@ impl Service {
             seen: Arc::clone(&observation.seen),
             account: Arc::clone(&account),
         };
-        let mut response = self.serve(arriving, body).await;
-        // A stream of HTTP/2 ends by itself.
-        if parts.version < Version::HTTP_2 && !leftover.clear(waits_to_be_asked).await {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
+        let response = finish(self.serve(arriving, body).await).await;
         observation.answered(response, account)
+    }
+
+    /// Answers a request that another node has handed over; what becomes known of it is in `seen`. It is counted and logged where it came to.
+    pub(crate) async fn answer_handed(&self, request: Handed, seen: &Arc<Seen>, account: &Arc<Account>) -> Response {
+        let Handed { method, uri, headers, client, body } = request;
+        let id = self.request_id(&headers);
+        let head = RequestHead::of_client(method, uri, client, Arc::clone(seen), Arc::clone(account));
+        self.judge(head, headers, Unread::Incoming(Inbound::of_message(body)), &id).await
     }
 
     /// Has a request answered here, or by the node that its database's writes are for.
@@ -96,9 +117,8 @@ impl Service {
             Steered::Here(body) => (body, None),
             Steered::Again(body, doubt) => (body, Some(doubt)),
         };
-        let Arriving { method, uri, headers, peer: Peer { ip: peer, scheme }, id, seen, account } = request;
-        let (handler, requested, rewrites) = (None, None, 0);
-        let head = RequestHead { method, uri, peer, scheme, handler, requested, rewrites, seen, account };
+        let Arriving { method, uri, headers, peer, id, seen, account } = request;
+        let head = RequestHead::of_client(method, uri, peer, seen, account);
         let response = self.judge(head, headers, body, id).await;
         match doubt {
             Some(doubt) => doubt.judge(response),
@@ -139,9 +159,6 @@ impl Service {
             let kept: HeaderMap = kept.collect();
             *headers = kept;
         }
-        if seen.is_handed_over() {
-            headers.insert(authentication::CLIENT, self.node.nodes.taken());
-        }
         response
     }
 
@@ -177,7 +194,7 @@ impl Service {
         let policy = self.node.policy();
         let Unread::Incoming(incoming) = std::mem::replace(body, Unread::Known(Bytes::new())) else { return None };
         let (begun_us, timeout) = ((self.node.operation.monotonic_us)(), ReceiveTimeout::new(policy.receive_timeout));
-        let bytes = match body::read(incoming, headers, presume::BODY_BYTES_MAX, timeout, &head.account).await {
+        let bytes = match body::read(incoming, headers, SMALL_BODY_BYTES_MAX, timeout, &head.account).await {
             Ok(bytes) => bytes,
             Err(error) => return Some(Err(error)),
         };
@@ -202,10 +219,7 @@ impl Service {
         body: Unread,
         renewed: &mut Option<HeaderValue>,
     ) -> Answer {
-        if let Some(client) = authentication::client(&self.node.authentication, &head, &headers)? {
-            (head.peer, head.scheme) = (client.ip, client.scheme);
-            head.seen.set_handed_over();
-        }
+        head.seen.set_judged();
         if let Some(error) = target::refused(&headers) {
             return Err(error);
         }

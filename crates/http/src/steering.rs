@@ -15,12 +15,14 @@ use crate::authentication::TOKEN;
 use crate::body::inbound::Inbound;
 use crate::body::{self, timeout::ReceiveTimeout};
 use crate::budget::Account;
+use crate::handover::{self, HandedOver, couriers};
 use crate::head::Seen;
+use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::metrics::Count;
 use crate::node::Node;
-use crate::nodes::{ALIVE, HandedOver, Question, without_connection};
+use crate::nodes::ALIVE;
 use crate::origin::Peer;
-use crate::presume::{self, BODY_BYTES_MAX};
+use crate::presume;
 use crate::pulse;
 use crate::request::Unread;
 use crate::respond::{self, Response};
@@ -78,20 +80,20 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
     };
     let Ok(_place) = node.nodes.handing_over.try_acquire() else { return Steered::Here(Unread::Incoming(body)) };
     let timeout = ReceiveTimeout::new(node.policy().receive_timeout);
-    let body = match body::read(body, &request.headers, BODY_BYTES_MAX, timeout, &request.account).await {
+    let body = match body::read(body, &request.headers, SMALL_BODY_BYTES_MAX, timeout, &request.account).await {
         Ok(body) => body,
         Err(error) => return Steered::Answered(respond::error(&error)),
     };
-    let question = Question {
-        method: request.method.clone(),
-        target: request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
-        headers: without_connection(&request.headers, request.id),
-        body: body.clone(),
+    let Some(frame) =
+        handover::frame_of((&request.method, &request.uri, &request.headers), (request.peer, request.id), &body)
+    else {
+        return Steered::Here(Unread::Known(body));
     };
-    let asked = node.nodes.hand_over(&writer, question, request.peer);
+    let asked = couriers::hand_over(&node.nodes, &writer, frame);
     let why = match pulse::while_alive(&node.nodes, &writer, asked).await {
-        Some(Ok(HandedOver::Answered(response))) => {
+        Some(Ok(HandedOver::Answered(response, user))) => {
             node.metrics.count(Count::HandedOver);
+            user.iter().for_each(|name| request.seen.set_user(name));
             return Steered::Answered(response);
         }
         // Nothing was looked at: it is of another version, has another clock or secret, or no store.

@@ -14,6 +14,7 @@ mod late;
 mod lists;
 pub(crate) mod live;
 mod matrix;
+mod messages;
 pub(crate) mod node;
 mod nodes;
 pub(crate) mod parts;

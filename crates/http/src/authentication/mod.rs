@@ -22,7 +22,7 @@ use settee_service::{Hashers, Users, Writer};
 use settee_settings::{Derived, Settings};
 
 pub(crate) use cookie::{clear, issue};
-pub(crate) use node::{BUSY, CLIENT, NODE_ROLE, TAKEN, TOKEN, client, purpose, told_client};
+pub(crate) use node::{NODE_ROLE, TOKEN, require_node};
 pub(crate) use secrets::Secrets;
 
 use crate::auth_policy::{Anonymous, AuthPolicy, Handler};

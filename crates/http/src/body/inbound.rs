@@ -20,9 +20,13 @@ const REST_BYTES: u64 = 1 << 20;
 const REST_TIME: Duration = Duration::from_secs(1);
 
 /// The body of a request.
-pub(crate) struct Inbound {
-    body: Option<Incoming>,
-    leftover: Leftover,
+pub(crate) struct Inbound(Source);
+
+enum Source {
+    /// It comes over a connection, to its end.
+    Connection(Option<Incoming>, Leftover),
+    /// It has come in a message.
+    Message(Bytes),
 }
 
 /// Where a body is when its reader has dropped it. It is empty if the reader came to its end.
@@ -38,7 +42,12 @@ struct Rest {
 impl Inbound {
     pub(crate) fn new(body: Incoming) -> (Self, Leftover) {
         let leftover = Leftover::default();
-        (Self { body: Some(body), leftover: leftover.clone() }, leftover)
+        (Self(Source::Connection(Some(body), leftover.clone())), leftover)
+    }
+
+    /// A body that has come in a message of several requests.
+    pub(crate) fn of_message(body: Bytes) -> Self {
+        Self(Source::Message(body))
     }
 }
 
@@ -47,30 +56,43 @@ impl Body for Inbound {
     type Error = hyper::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let this = self.get_mut();
-        let Some(body) = &mut this.body else { return Poll::Ready(None) };
-        let frame = Pin::new(body).poll_frame(cx);
+        let (body, leftover) = match &mut self.get_mut().0 {
+            Source::Connection(body, leftover) => (body, leftover),
+            Source::Message(body) => {
+                let whole = (!body.is_empty()).then(|| std::mem::take(body));
+                return Poll::Ready(whole.map(|whole| Ok(Frame::data(whole))));
+            }
+        };
+        let Some(incoming) = body else { return Poll::Ready(None) };
+        let frame = Pin::new(incoming).poll_frame(cx);
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
-            this.body = None;
+            *body = None;
         } else {
-            this.leftover.0.lock().was_asked_for = true;
+            leftover.0.lock().was_asked_for = true;
         }
         frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(Body::is_end_stream)
+        match &self.0 {
+            Source::Connection(body, _) => body.as_ref().is_none_or(Body::is_end_stream),
+            Source::Message(body) => body.is_empty(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        match &self.0 {
+            Source::Connection(body, _) => body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint),
+            Source::Message(body) => SizeHint::with_exact(body.len() as u64),
+        }
     }
 }
 
 impl Drop for Inbound {
     fn drop(&mut self) {
-        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
-            self.leftover.0.lock().body = Some(body);
+        let Source::Connection(body, leftover) = &mut self.0 else { return };
+        if let Some(body) = body.take().filter(|body| !body.is_end_stream()) {
+            leftover.0.lock().body = Some(body);
         }
     }
 }

@@ -31,8 +31,8 @@ pub use tls::{TlsOptions, Trust};
 /// The time for which a connection is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// So many unused connections to one host are kept: what several replications have at a time, or writes that a node hands to another.
-const IDLE_CONNECTIONS: usize = 256;
+/// So many unused connections to one host are kept: what one replication has at a time.
+const IDLE_CONNECTIONS: usize = 20;
 
 /// So many ways are remembered, each with its connections: a way is a proxy or none, options of sockets, and what it may reach.
 const WAYS_MAX: usize = 64;

@@ -1,0 +1,224 @@
+//! [`Couriers`]: requests that come while messages to their node are under way wait for each other, and make one message. So a node that has much to hand
+//! over sends few messages, and one that has little sends each request at once.
+
+use std::collections::HashMap;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::{HeaderMap, Method, StatusCode};
+use parking_lot::Mutex;
+use settee_database::members::{Node as Member, NodeId};
+use settee_replication::TransportError;
+use settee_wire::frames::Reader;
+use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::{ANSWER_BYTES_MAX, BUSY, HandedOver, MESSAGE_BYTES_MAX, REQUESTS_MAX, TARGET, WRITES, answer_of};
+use crate::nodes::{Nodes, Question};
+
+/// So many messages to a node are under way before requests wait for each other.
+const MESSAGES_MAX: usize = 2;
+
+/// A message without an answer for so long holds nobody up: what it waits for may be of one database, or of one user.
+const HOLD: Duration = Duration::from_millis(5);
+
+/// The end of an answer comes right behind its last part.
+const END_TIME: Duration = Duration::from_secs(1);
+
+type Outcome = Result<HandedOver, TransportError>;
+
+/// What is on its way to each of the other nodes.
+#[derive(Default)]
+pub(crate) struct Couriers(Mutex<HashMap<NodeId, Courier>>);
+
+struct Courier {
+    /// Where the node was last.
+    member: Member,
+    waiting: Vec<Parcel>,
+    /// The messages that requests wait for.
+    under_way: usize,
+}
+
+struct Parcel {
+    frame: Vec<u8>,
+    answer: oneshot::Sender<Outcome>,
+}
+
+struct Message {
+    member: Member,
+    frames: Vec<u8>,
+    /// Who waits for an answer, in the order of the frames.
+    waiting: Vec<Option<oneshot::Sender<Outcome>>>,
+}
+
+/// Has another node answer a request of a client as if that had come to it. `frame` is that of the request.
+pub(crate) async fn hand_over(nodes: &Arc<Nodes>, node: &Member, frame: Vec<u8>) -> Outcome {
+    let (answer, answered) = oneshot::channel();
+    let message = nodes.couriers.take(nodes, node, Parcel { frame, answer });
+    if let Some(message) = message {
+        tokio::spawn(carry(Arc::clone(nodes), message));
+    }
+    answered.await.unwrap_or_else(|_| Err(TransportError::Broken("it was given up".to_owned())))
+}
+
+impl Couriers {
+    /// Takes a request, and gives the message that is to be sent now, if there is one.
+    fn take(&self, nodes: &Nodes, node: &Member, parcel: Parcel) -> Option<Message> {
+        let mut couriers = self.0.lock();
+        if !couriers.contains_key(&node.id) {
+            // Each start of a node is another one.
+            let live = nodes.engine.members().live();
+            couriers.retain(|id, courier| courier.under_way > 0 || live.iter().any(|node| node.id == *id));
+        }
+        let unknown = || Courier { member: node.clone(), waiting: Vec::new(), under_way: 0 };
+        let courier = couriers.entry(node.id).or_insert_with(unknown);
+        courier.member.clone_from(node);
+        courier.waiting.push(parcel);
+        courier.next()
+    }
+
+    /// One message less is waited for.
+    fn free(&self, id: NodeId) -> Option<Message> {
+        let mut couriers = self.0.lock();
+        let courier = couriers.get_mut(&id)?;
+        courier.under_way -= 1;
+        courier.next()
+    }
+}
+
+impl Courier {
+    /// The next message, if there is something to send and not too much under way.
+    fn next(&mut self) -> Option<Message> {
+        if self.waiting.is_empty() || self.under_way >= MESSAGES_MAX {
+            return None;
+        }
+        let mut bytes = 0;
+        let has_room = |parcel: &&Parcel| {
+            bytes += parcel.frame.len();
+            bytes <= MESSAGE_BYTES_MAX
+        };
+        let count = self.waiting.iter().take(REQUESTS_MAX).take_while(has_room).count();
+        self.under_way += 1;
+        let (mut frames, mut waiting) = (Vec::new(), Vec::with_capacity(count));
+        for Parcel { frame, answer } in self.waiting.drain(..count) {
+            if frames.is_empty() {
+                frames = frame;
+            } else {
+                frames.extend_from_slice(&frame);
+            }
+            waiting.push(Some(answer));
+        }
+        Some(Message { member: self.member.clone(), frames, waiting })
+    }
+}
+
+/// The place of a message among those that requests wait for.
+struct Place {
+    nodes: Arc<Nodes>,
+    node: NodeId,
+    /// When it is not waited for any more.
+    end: Pin<Box<Sleep>>,
+    is_held: bool,
+}
+
+impl Place {
+    /// Requests wait for this message no longer.
+    fn free(&mut self) {
+        if std::mem::take(&mut self.is_held)
+            && let Some(message) = self.nodes.couriers.free(self.node)
+        {
+            tokio::spawn(carry(Arc::clone(&self.nodes), message));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// Sends a message and gives the answers to those who wait for them.
+fn carry(nodes: Arc<Nodes>, message: Message) -> impl Future<Output = ()> + Send {
+    // In a box, as its end may begin the next one.
+    let carried: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let Message { member, frames, mut waiting } = message;
+        let end = Box::pin(sleep(HOLD));
+        let mut place = Place { nodes: Arc::clone(&nodes), node: member.id, end, is_held: true };
+        let why = match exchange(&nodes, &member, frames, &mut waiting, &mut place).await {
+            Ok(()) => TransportError::Broken("the answer is incomplete".to_owned()),
+            Err(why) => why,
+        };
+        for answer in waiting.into_iter().flatten() {
+            let _ = answer.send(Err(why.clone()));
+        }
+    });
+    carried
+}
+
+/// Ends well when all have their answers or wait no more, or when the other node has said all it has to say.
+async fn exchange(
+    nodes: &Nodes,
+    member: &Member,
+    frames: Vec<u8>,
+    waiting: &mut [Option<oneshot::Sender<Outcome>>],
+    place: &mut Place,
+) -> Result<(), TransportError> {
+    let question =
+        Question { method: Method::POST, target: TARGET.to_owned(), headers: HeaderMap::new(), body: frames.into() };
+    let Some(response) = next(nodes.send(member, question), waiting, place).await else { return Ok(()) };
+    let response = response?;
+    let taken = response.headers().get(WRITES).filter(|_| response.status() == StatusCode::OK);
+    let Some(taken) = taken else {
+        for answer in waiting.iter_mut().filter_map(Option::take) {
+            let _ = answer.send(Ok(HandedOver::Refused));
+        }
+        return Ok(());
+    };
+    if taken == BUSY {
+        nodes.load.hear_of_busy();
+    }
+    let (mut body, mut reader) = (response.into_body(), Reader::new(ANSWER_BYTES_MAX));
+    let broken = |why: String| TransportError::Broken(why);
+    while let Some(Some(piece)) = next(body.frame(), waiting, place).await {
+        let Ok(piece) = piece.map_err(|error| broken(error.to_string()))?.into_data() else { continue };
+        reader.feed(&piece);
+        while let Some(frame) = reader.frame().map_err(|error| broken(error.to_string()))? {
+            let Some((at, answer)) = answer_of(frame) else { return Err(broken("this is no answer".to_owned())) };
+            if let Some(waits) = waiting.get_mut(at).and_then(Option::take) {
+                let _ = waits.send(Ok(answer));
+            }
+        }
+        place.free();
+        if waiting.iter().all(Option::is_none) {
+            // With its end read, the connection serves the next message.
+            let _ = timeout(END_TIME, body.frame()).await;
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// What comes of `step`; `None` if nobody waits for it any more. Others wait for this message for a moment only.
+async fn next<T>(
+    step: impl Future<Output = T>,
+    waiting: &mut [Option<oneshot::Sender<Outcome>>],
+    place: &mut Place,
+) -> Option<T> {
+    let mut step = pin!(step);
+    let mut abandoned = pin!(async {
+        for answer in waiting.iter_mut().flatten() {
+            answer.closed().await;
+        }
+    });
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut step => return Some(done),
+            () = &mut abandoned => return None,
+            () = &mut place.end, if place.is_held => place.free(),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Messages of several writes between nodes: what of them is gathered, what of them waits, and what is no message.
+
+use settee_auth::node_token;
+use settee_storage::Engine as _;
+use settee_wire::frames::{Frame, Reader, write_head};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::live::{Client, Reply, TIMEOUT, until};
+use super::steering::{AUTHORIZED, Pair};
+use crate::handover::TARGET;
+
+/// The start, headers and body of each request of a message.
+type Requests = Vec<([String; 3], Vec<(String, String)>, String)>;
+
+/// A node that shows what was handed to it, and answers as it is told.
+struct StandIn {
+    messages: mpsc::UnboundedReceiver<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
+    serving: JoinHandle<()>,
+}
+
+impl StandIn {
+    /// One in place of the writer.
+    async fn of(pair: &Pair) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        pair.move_writer(listener.local_addr().unwrap());
+        let (told, messages) = mpsc::unbounded_channel();
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, told.clone()));
+            }
+        });
+        Self { messages, serving }
+    }
+
+    /// The next message, and where pieces of its answer go.
+    async fn next(&mut self) -> (Requests, mpsc::UnboundedSender<Vec<u8>>) {
+        tokio::time::timeout(TIMEOUT, self.messages.recv()).await.unwrap().unwrap()
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// One connection: a message, and then another one.
+async fn serve(
+    mut stream: TcpStream,
+    told: mpsc::UnboundedSender<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
+) -> Option<()> {
+    loop {
+        let mut read = Vec::new();
+        let head = loop {
+            if stream.read_buf(&mut read).await.ok()? == 0 {
+                return None;
+            }
+            if let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
+                break String::from_utf8(read.drain(..end + 4).collect()).unwrap().to_lowercase();
+            }
+        };
+        if !head.starts_with(&format!("post {TARGET} ")) {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.ok()?;
+            continue;
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+        while read.len() < length {
+            stream.read_buf(&mut read).await.ok()?;
+        }
+        let (answers, mut answered) = mpsc::unbounded_channel();
+        told.send((requests(&read), answers)).ok()?;
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nx-settee-writes: taken\r\ntransfer-encoding: chunked\r\n\r\n")
+            .await
+            .ok()?;
+        loop {
+            let piece = tokio::select! {
+                piece = answered.recv() => piece,
+                // Nothing more comes before the answer, so the other side has gone.
+                _ = stream.readable() => return None,
+            };
+            let Some(piece) = piece else { break };
+            stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await.ok()?;
+            stream.write_all(&piece).await.ok()?;
+            stream.write_all(b"\r\n").await.ok()?;
+        }
+        stream.write_all(b"0\r\n\r\n").await.ok()?;
+    }
+}
+
+fn requests(message: &[u8]) -> Requests {
+    let mut reader = Reader::new(1 << 20);
+    reader.feed(message);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let frames = std::iter::from_fn(|| reader.frame().unwrap());
+    let all = frames.map(|Frame { start, headers, body }| {
+        let headers = headers.iter().map(|(name, value)| (text(name), text(value))).collect();
+        (start.map(|part| text(&part)), headers, text(&body))
+    });
+    all.collect()
+}
+
+/// The answer to the request at a place of its message.
+fn answer(place: usize, status: &str) -> Vec<u8> {
+    let (mut out, place) = (Vec::new(), place.to_string());
+    write_head(&mut out, [place.as_bytes(), status.as_bytes(), b"somebody"], [(&b"x-a"[..], &b"1"[..])], 2).unwrap();
+    out.extend_from_slice(b"{}");
+    out
+}
+
+/// A write of a client of its own.
+fn write(pair: &Pair, document: &str) -> JoinHandle<Reply> {
+    let (address, line) = (pair.other.address, format!("PUT /db/{document}"));
+    tokio::spawn(async move {
+        Client::new(TcpStream::connect(address).await.unwrap()).request(&line, &[AUTHORIZED], "{}").await
+    })
+}
+
+#[tokio::test]
+async fn a_request_is_sent_as_it_came_but_for_its_connection() {
+    let pair = Pair::new().await;
+    let mut writer = StandIn::of(&pair).await;
+    let address = pair.other.address;
+    let asked = tokio::spawn(async move {
+        let headers = [AUTHORIZED, ("X-A", "1"), ("Connection", "keep-alive, X-B"), ("X-B", "2"), ("TE", "trailers")];
+        let id = ("X-Couch-Request-ID", "named");
+        let mut client = Client::new(TcpStream::connect(address).await.unwrap());
+        client.request("PUT /db/a%2Fb?new_edits=true", &[&headers[..], &[id]].concat(), "{\"a\":1}").await
+    });
+    let (requests, answers) = writer.next().await;
+    let [(start, headers, body)] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!(start, &["PUT", "/db/a%2Fb?new_edits=true", "http 127.0.0.1"]);
+    assert_eq!(body, "{\"a\":1}");
+    let values = |name: &str| {
+        let found = headers.iter().filter(|(own, _)| own == name).map(|(_, value)| value.as_str());
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(values("x-couch-request-id"), ["named"]);
+    assert_eq!([values("x-a"), values("authorization")], [["1"], [AUTHORIZED.1]]);
+    for name in ["connection", "x-b", "te"] {
+        assert!(values(name).is_empty(), "{name}: {headers:?}");
+    }
+    answers.send(answer(0, "418")).unwrap();
+    let reply = asked.await.unwrap();
+    assert_eq!((reply.status, reply.header("x-a"), reply.body.as_str()), (418, Some("1"), "{}"));
+}
+
+/// Two messages are under way. What comes meanwhile is one more, sent with the first answer, be others of its message late.
+#[tokio::test]
+async fn what_comes_while_messages_are_under_way_is_gathered() {
+    let pair = Pair::new().await;
+    let mut writer = StandIn::of(&pair).await;
+    let slow = write(&pair, "slow");
+    let (requests, of_slow) = writer.next().await;
+    assert_eq!(requests.len(), 1);
+    let first: Vec<_> = (0..8).map(|number| write(&pair, &format!("first{number}"))).collect();
+    let mut open = Vec::new();
+    let mut count = 0;
+    while count < first.len() {
+        let (requests, answers) = writer.next().await;
+        count += requests.len();
+        open.push((requests.len(), answers));
+    }
+    assert_eq!(count, first.len());
+    // In any order, and each by itself.
+    for (requests, answers) in open {
+        for place in (0..requests).rev() {
+            answers.send(answer(place, "201")).unwrap();
+        }
+    }
+    for written in first {
+        assert_eq!(written.await.unwrap().status, 201);
+    }
+    assert!(!slow.is_finished());
+    of_slow.send(answer(0, "202")).unwrap();
+    assert_eq!(slow.await.unwrap().status, 202);
+    assert_eq!(pair.handed_over(), 9);
+}
+
+/// Whose answer is missing, wrong or of nobody, may have been written.
+#[tokio::test]
+async fn half_an_answer_leaves_the_rest_in_doubt() {
+    let pair = Pair::new().await;
+    let mut writer = StandIn::of(&pair).await;
+    let nothing: fn() -> Vec<u8> = Vec::new;
+    let broken: [fn() -> Vec<u8>; 5] = [
+        nothing,
+        || answer(0, "201")[..20].to_vec(),
+        || answer(7, "201"),
+        || answer(0, "no status"),
+        || b"\0\0\0\0 is no frame".to_vec(),
+    ];
+    for (number, broken) in broken.into_iter().enumerate() {
+        let (address, posted) = (pair.other.address, format!("{{\"_id\":\"b{number}\"}}"));
+        let asked = tokio::spawn(async move {
+            let headers = [AUTHORIZED, ("Content-Type", "application/json")];
+            Client::new(TcpStream::connect(address).await.unwrap()).request("POST /db", &headers, &posted).await
+        });
+        let (requests, answers) = writer.next().await;
+        assert_eq!(requests.len(), 1, "{number}");
+        let bytes = broken();
+        if !bytes.is_empty() {
+            answers.send(bytes).unwrap();
+        }
+        drop(answers);
+        let reply = asked.await.unwrap();
+        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{number}: {reply:?}");
+        // What was in doubt makes the node ask for a sign of life first.
+        let (nodes, id) = (&pair.other.node.nodes, pair.store_of_writer.members().this());
+        until("it gives a sign of life", || nodes.pulses.is_there(id)).await;
+    }
+}
+
+/// A client that has left is waited for by nobody, and neither is the message that had nothing but its request.
+#[tokio::test]
+async fn a_message_for_which_nobody_waits_is_given_up() {
+    let pair = Pair::new().await;
+    let mut writer = StandIn::of(&pair).await;
+    let abandoned = write(&pair, "abandoned");
+    let (_, answers) = writer.next().await;
+    abandoned.abort();
+    tokio::time::timeout(TIMEOUT, answers.closed()).await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_but_a_node_sends_messages() {
+    let pair = Pair::new().await;
+    let ask = async |headers: &[(&str, &str)], body: &str| {
+        pair.writer.client().await.request(&format!("POST {TARGET}"), headers, body).await
+    };
+    let frame = |start: [&str; 3]| {
+        let mut out = Vec::new();
+        let authorization = [(&b"authorization"[..], AUTHORIZED.1.as_bytes())];
+        write_head(&mut out, start.map(str::as_bytes), authorization, 2).unwrap();
+        out.extend_from_slice(b"{}");
+        String::from_utf8(out).unwrap()
+    };
+    let good = frame(["PUT", "/db/of-message", "http 192.0.2.1"]);
+    let token = |method: &str, target: &str| node_token(b"of the cluster", method, target, 0);
+    let right = token("POST", TARGET);
+    // Whoever knows no secret is told what all are told.
+    let unknown = ask(&[AUTHORIZED], &good).await;
+    assert_eq!((unknown.status, unknown.header("x-settee-writes")), (404, None), "{unknown:?}");
+    for wrong in [token("GET", TARGET), token("POST", "/db"), "0:".to_owned(), String::new()] {
+        let reply = ask(&[("X-Settee-Node", &wrong), AUTHORIZED], &good).await;
+        assert_eq!((reply.status, reply.header("x-settee-writes")), (401, None), "{wrong}: {reply:?}");
+    }
+    for broken in [
+        good[..good.len() - 1].to_owned(),
+        good.repeat(65),
+        frame(["PUT", "/db/a", "192.0.2.1"]),
+        frame(["PUT", "/db/a", "http nowhere"]),
+        frame(["P T", "/db/a", "http 192.0.2.1"]),
+        frame(["PUT", "not a target", "http 192.0.2.1"]),
+    ] {
+        let reply = ask(&[("X-Settee-Node", &right)], &broken).await;
+        assert_eq!((reply.status, reply.header("x-settee-writes")), (400, None), "{broken:?}: {reply:?}");
+    }
+    let large = ask(&[("X-Settee-Node", &right)], &"x".repeat(600 << 10)).await;
+    assert_eq!(large.status, 413);
+    // A message makes no administrator: each request brings its own credentials.
+    let stranger = good.replace(AUTHORIZED.1, "Basic YWRtaW46eHg=");
+    let message = format!("{good}{stranger}");
+    let length = message.len();
+    let mut stream = TcpStream::connect(pair.writer.address).await.unwrap();
+    let head = format!("POST {TARGET} HTTP/1.1\r\nHost: a\r\nX-Settee-Node: {right}\r\n");
+    let rest = format!("Connection: close\r\nContent-Length: {length}\r\n\r\n{message}");
+    stream.write_all(format!("{head}{rest}").as_bytes()).await.unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).await.unwrap();
+    let end = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8(reply.drain(..end).collect()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("\r\nx-settee-writes: taken\r\n"), "{head}");
+    let mut answers = Reader::new(1 << 20);
+    let mut pieces = &reply[..];
+    while let Some(end) = pieces.windows(2).position(|two| two == b"\r\n") {
+        let length = usize::from_str_radix(std::str::from_utf8(&pieces[..end]).unwrap(), 16).unwrap();
+        answers.feed(&pieces[end + 2..][..length]);
+        pieces = &pieces[end + 2 + length + 2..];
+    }
+    let mut found: Vec<[String; 3]> = std::iter::from_fn(|| answers.frame().unwrap())
+        .map(|frame| frame.start.map(|part| String::from_utf8(part.to_vec()).unwrap()))
+        .collect();
+    found.sort();
+    assert_eq!(found, [["0", "201", "admin"], ["1", "401", ""]]);
+}
+
+/// It is counted and logged by the node that its client came to, which learns whose it was.
+#[tokio::test]
+async fn a_write_counts_where_it_came_to() {
+    let pair = Pair::new().await;
+    let requests = || [&pair.other, &pair.writer].map(|server| server.node.metrics.totals().requests());
+    let before = requests();
+    for number in 0..5 {
+        assert_eq!(pair.ask(&format!("PUT /db/counted{number}"), &[AUTHORIZED], "{}").await.status, 201);
+    }
+    let after = requests();
+    assert_eq!([after[0] - before[0], after[1] - before[1], pair.handed_over()], [5, 0, 5]);
+}
