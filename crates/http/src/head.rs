@@ -54,6 +54,8 @@ pub(crate) struct Seen {
     body_us: AtomicU64,
     /// Whether it was looked at: this node knew what there was to know for that.
     is_judged: AtomicBool,
+    /// Its place among the small writes that are under way.
+    under_way: OnceLock<Arc<()>>,
     /// What was read for it.
     pub(crate) tally: Arc<Tally>,
 }
@@ -80,6 +82,11 @@ impl Seen {
 
     pub(crate) fn is_judged(&self) -> bool {
         self.is_judged.load(Ordering::Relaxed)
+    }
+
+    /// It is one of the writes that share `writing`, until it ends.
+    pub(crate) fn set_under_way(&self, writing: &Arc<()>) {
+        let _ = self.under_way.set(Arc::clone(writing));
     }
 
     pub(crate) fn set_user(&self, name: &str) {

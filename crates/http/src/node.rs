@@ -230,6 +230,7 @@ impl Node {
             pulses: Pulses::default(),
             load,
             couriers: Couriers::default(),
+            writing: Arc::default(),
             handing_over: Semaphore::new(HANDED_OVER_MAX),
         });
         Arc::new(Self {

@@ -36,6 +36,12 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Requests that are handed over at a time. Further ones are served here.
 pub(crate) const HANDED_OVER_MAX: usize = 256;
 
+/// A node with fewer small writes under way commits those itself that no other node meets: each would wait for a trip more.
+pub(crate) const WRITES_MIN: usize = 4;
+
+/// With fewer nodes, PostgreSQL has no less to do when one of them makes the commits of all.
+pub(crate) const NODES_MIN: usize = 3;
+
 /// The headers that go on to another node, and come back.
 const PASSED_ON: [HeaderName; 4] = [
     header::ACCEPT,
@@ -59,6 +65,8 @@ pub(crate) struct Nodes {
     pub(crate) pulses: Pulses,
     pub(crate) load: Load,
     pub(crate) couriers: Couriers,
+    /// What small writes of clients share that are under way here.
+    pub(crate) writing: Arc<()>,
     /// The places of requests that are handed over: strangers' ones are not judged before, and must not take all that another node has.
     pub(crate) handing_over: Semaphore,
 }
@@ -136,11 +144,19 @@ impl Nodes {
         Ok(response)
     }
 
-    /// The node that small writes to a database are best given to. It is one for all databases, as what one commits together takes PostgreSQL least,
-    /// until it is busy.
-    pub(crate) fn writer(&self, database: &Database) -> Option<Member> {
+    /// The node that small writes to a database are best given to, if others write to it as well. It is one for all databases, as what one commits
+    /// together takes PostgreSQL least, until it is busy. Where there are several nodes with much to write, those that one of them has for itself go
+    /// there as well.
+    pub(crate) fn writer(&self, database: &Database, others_write: bool) -> Option<Member> {
+        let (is_spread, writes) = (self.load.is_spread(), Arc::strong_count(&self.writing) - 1);
+        if !others_write && (is_spread || writes < WRITES_MIN) {
+            return None;
+        }
         let live = self.engine.members().live();
-        let key = if self.load.is_spread() { format!("writes {:x}", database.shard().0) } else { "writes".to_owned() };
+        if !others_write && live.len() < NODES_MIN {
+            return None;
+        }
+        let key = if is_spread { format!("writes {:x}", database.shard().0) } else { "writes".to_owned() };
         preferred(&live, &key).cloned()
     }
 

@@ -128,7 +128,8 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
         return None;
     }
     let (path, database) = presume::small_write(node, router, (method, uri, headers), body)?;
-    let best = database.yields_write().then(|| node.nodes.writer(&database))??;
+    seen.set_under_way(&node.nodes.writing);
+    let best = node.nodes.writer(&database, database.yields_write())?;
     if best.name == node.nodes.own || best.address.is_empty() {
         return None;
     }
