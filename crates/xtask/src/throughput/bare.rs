@@ -65,8 +65,8 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, network: Duration, r
     measure_yardstick(stage, options, network, report)
 }
 
-/// Measures what a commit of a single document needs at least, which single writes are held against. Done before and after them, it is less likely that
-/// something else on the machine makes the yardstick short.
+/// Measures what a commit of a single document needs at least, which single writes are held against. The machine may be a third faster or slower a minute
+/// later, so this is done between each two kinds of them.
 pub(super) fn measure_yardstick(
     stage: &Stage<'_>,
     options: &Options,

@@ -113,9 +113,6 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
             for nodes in options.nodes.iter().filter(|_| options.has(part)) {
                 loads(&stage, options, (kind, *nodes, network), &mut report)?;
             }
-            if kind == Kind::Single && options.has(Part::Bare) && options.has(part) {
-                bare::measure_yardstick(&stage, options, network, &mut report)?;
-            }
         }
     }
     if options.has(Part::Views) {
@@ -141,6 +138,9 @@ fn loads(
         let name = format!("{}, {}", kind.name(), spread.name());
         let row = Row::new(name, count, network, measured.per_second(), "documents/s").times(&measured.latencies);
         report.add(row.asked(kind.asked()).note(notes(before, after, measured.written)));
+        if kind == Kind::Single && options.has(Part::Bare) {
+            bare::measure_yardstick(stage, options, network, report)?;
+        }
     }
     Ok(())
 }
