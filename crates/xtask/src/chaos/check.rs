@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Written;
-use super::client::{Client, DATABASE, Shared, lock};
+use super::client::{Client, DATABASE, Shared, Timing, lock};
 use super::follower::{Follower, order};
 use super::world::Past;
 use super::writer::{Doc, attachment};
@@ -213,16 +213,56 @@ pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
     for timing in shared.timings().into_iter().filter(|timing| timing.took_ms > SHORT_MS) {
         let ended_ms = timing.begun_ms + timing.took_ms;
         let overlaps = |past: &&Past| timing.begun_ms <= past.ended_ms + AFTERMATH_MS && ended_ms >= past.begun_ms;
-        let mut causes = pasts.iter().filter(overlaps).peekable();
-        let Some(cause) = causes.peek().copied() else { continue };
-        if causes.any(|past| past.excuses(timing.node)) {
+        let causes: Vec<Past> = pasts.iter().filter(overlaps).copied().collect();
+        if causes.is_empty() || causes.iter().any(|past| past.excuses(timing.node)) {
             continue;
         }
-        longest = longest.max(timing.took_ms);
-        if timing.took_ms > WAIT_MAX_MS {
+        let wait_ms = wait_ms(&timing, &causes);
+        longest = longest.max(wait_ms);
+        if wait_ms > WAIT_MAX_MS {
             let what = if timing.is_of_view { "a query of a view" } else { "a request" };
-            too_long.push(format!("{what} has waited because of {cause:?}: {timing:?}"));
+            too_long.push(format!("{what} has waited for {wait_ms} ms because of one of {causes:?}: {timing:?}"));
         }
     }
     (longest, too_long)
+}
+
+/// The longest that a request can have waited because of one fault: what it has waited for before a fault is none of that one's.
+fn wait_ms(timing: &Timing, causes: &[Past]) -> u64 {
+    let times = timing.begun_ms..timing.begun_ms + timing.took_ms;
+    let mut marks: Vec<u64> = causes.iter().map(|past| past.begun_ms).filter(|mark| times.contains(mark)).collect();
+    marks.extend([times.start, times.end]);
+    marks.sort_unstable();
+    marks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chaos::world::Fault;
+
+    #[test]
+    fn each_fault_has_its_own_time() {
+        let past = |fault, begun_ms| Past { fault, node: 1, begun_ms, ended_ms: begun_ms + 1500 };
+        let shared = Shared::new(Vec::new(), String::new());
+        let check = |pasts: &[Past], begun_ms, took_ms, expected_ms, is_too_long| {
+            let timing = Timing { node: 2, begun_ms, took_ms, status: 200, is_of_view: true };
+            let shared = Shared::new(Vec::new(), String::new());
+            shared.note(timing);
+            let (longest_ms, too_long) = waits(&shared, pasts);
+            assert_eq!((longest_ms, too_long.len() == 1), (expected_ms, is_too_long), "{pasts:?} {timing:?}");
+        };
+        assert_eq!(waits(&shared, &[]).0, 0);
+        let silence = past(Fault::Silence, 10_000);
+        check(&[], 9000, 3000, 0, false);
+        check(&[silence], 10_000, 2000, 2000, false);
+        check(&[silence], 10_001, 2001, 2001, true);
+        // It was late already when the silence began, and late because of it.
+        check(&[silence], 9200, 2300, 1500, false);
+        check(&[silence], 7900, 2300, 2100, true);
+        check(&[silence], 9900, 2101, 2001, true);
+        check(&[past(Fault::KillNode, 9000), silence], 8500, 3400, 1900, false);
+        // One that lasts for as long as it does.
+        check(&[silence, past(Fault::Cut, 11_000)], 10_000, 9000, 0, false);
+    }
 }

@@ -91,6 +91,11 @@ impl Shared {
         lock(&self.violations).clone()
     }
 
+    /// Notes how long a request took.
+    pub(super) fn note(&self, timing: Timing) {
+        lock(&self.timings).push(timing);
+    }
+
     pub(super) fn timings(&self) -> Vec<Timing> {
         lock(&self.timings).clone()
     }
@@ -154,13 +159,8 @@ impl<'a> Client<'a> {
         };
         // One waits for news on purpose, and those that look at everything take their time.
         if !line.contains("feed=longpoll") && !self.shared.is_over() {
-            lock(&self.shared.timings).push(Timing {
-                node,
-                begun_ms,
-                took_ms,
-                status,
-                is_of_view: line.contains("/_view/"),
-            });
+            let is_of_view = line.contains("/_view/");
+            self.shared.note(Timing { node, begun_ms, took_ms, status, is_of_view });
         }
         match answer {
             Ok((status, body)) => Answer::Said(status, String::from_utf8_lossy(&body).into_owned()),
