@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use settee_database::members::{Node as Member, NodeId};
 use settee_replication::TransportError;
 use settee_wire::frames::Reader;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -128,8 +129,10 @@ impl Place {
     fn free(&mut self) {
         if std::mem::take(&mut self.is_held)
             && let Some(message) = self.nodes.couriers.free(self.node)
+            // Where the threads have ended, so have those who wait.
+            && let Ok(threads) = Handle::try_current()
         {
-            tokio::spawn(carry(Arc::clone(&self.nodes), message));
+            threads.spawn(carry(Arc::clone(&self.nodes), message));
         }
     }
 }
