@@ -1,7 +1,7 @@
-//! Small writes on their way from the node that they came to to the one that writes: [`couriers`] gather them into messages, and
-//! [`handed`](crate::handed) judges each of a message by itself and gives its answer as soon as it is there.
+//! Small writes on their way from the node that they came to to the one that writes: [`couriers`] gather them into messages, and [`crate::handed`] judges
+//! each of a message by itself and gives its answer as soon as it is there.
 //!
-//! A message is a POST to [`TARGET`] with a node's token. Its body is [frames](settee_wire::frames), one for each request: method, target and client, the
+//! A message is a POST to [`TARGET`] with a node's token. Its body is [frames], one for each request: method, target and client, the
 //! client's headers, the body. So is that of its answer, in the order in which they come about: place in the message, status (none if the request was not
 //! looked at), the user if there is one, headers, body. A node that does not know this takes no message, and the writes are made where they came to.
 
