@@ -8,8 +8,9 @@
 //! that takes longer than [`PARTED`] it has lost its claims.
 //!
 //! So nobody takes a claim that another still believes to have, unless the database loses heartbeats, its clock jumps, as after a promotion, or it
-//! ends a connection of which the node does not hear: claims only steer. When the server may be another one, every node has
-//! [`EXPIRY`] to be heard of again before claims are taken from it, and it finds the gap.
+//! ends a connection of which the node does not hear: claims only steer. When the server is another one, or has begun anew, every node has
+//! [`EXPIRY`] to be heard of again before claims are taken from it, and it finds the gap. One that was merely out of reach for a while knows what there is to
+//! know.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -89,6 +90,8 @@ struct State {
     beaten: Option<Instant>,
     /// From when on claims are taken from others.
     takes_over: Option<Instant>,
+    /// When the server began that the last heartbeat went to, in its own words. No two have that in common.
+    server: String,
     /// The number of connections that they took, and the last one.
     connections: u64,
     connection: Option<AbortHandle>,
@@ -105,6 +108,7 @@ struct Answer {
     live: Vec<Node>,
     /// Since the one before, if there was one.
     gap: Option<Duration>,
+    server: String,
 }
 
 impl State {
@@ -174,16 +178,19 @@ impl Nodes {
         }
         let mut state = self.state.lock();
         if before != connections {
-            // Whoever was the server before is it no more.
+            // Whoever was the server before may be it no more.
             self.beats.connector().keep_to(leased.link().host());
             state.connections = connections;
             state.connection = Some(leased.link().task().clone());
-            state.takes_over = None;
         }
         state.beaten = Some(sent);
         // Another server may know of earlier heartbeats only, of this node and of others. Who has just begun does not know of another server: if that was
         // replaced a moment ago as well, some work is done twice.
-        state.takes_over.get_or_insert(if before == 0 { sent } else { sent + EXPIRY });
+        let is_another = std::mem::replace(&mut state.server, answer.server.clone()) != answer.server;
+        if is_another {
+            state.takes_over = None;
+        }
+        state.takes_over.get_or_insert(if is_another && before != 0 { sent + EXPIRY } else { sent });
         state.live = answer.live;
         Ok(())
     }
@@ -224,11 +231,12 @@ impl Nodes {
     async fn try_beat(&self, link: &Link) -> Result<Answer, Failure> {
         let statement = link.statement(Sql::Nodes(OfNodes::Beat)).await?;
         let rows = link.client.query(&statement, &[&self.key()]).await?;
-        let mut answer = Answer { live: Vec::new(), gap: None };
+        let mut answer = Answer { live: Vec::new(), gap: None, server: String::new() };
         for row in &rows {
             let gap: Option<f64> = row.try_get(5)?;
             // A clock that was set back tells nothing.
             answer.gap = gap.map(|gap| Duration::try_from_secs_f64(gap).unwrap_or_default());
+            answer.server = row.try_get(6)?;
             let (node, age): (Option<Node>, f64) = (node(row)?, row.try_get(4)?);
             answer.live.extend(node.filter(|node| node.id == self.id || age < MISSED_S));
         }

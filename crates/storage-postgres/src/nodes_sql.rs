@@ -21,7 +21,7 @@ pub(crate) enum OfNodes {
     Notify,
     /// Enters a node, or says that it is back.
     Enter,
-    /// A heartbeat, which brings the heartbeats of all.
+    /// A heartbeat, which brings the heartbeats of all, and when the server began.
     Beat,
     /// Gives a node its name and address, unless a live one has that name.
     Announce,
@@ -66,7 +66,8 @@ impl OfNodes {
                  FROM (SELECT heartbeat AS before FROM nodes WHERE id = $1) AS last \
                  WHERE id = $1 RETURNING extract(epoch FROM heartbeat - before)::float8 AS gap\
                  ) SELECT id, name, address, (extract(epoch FROM started) * 1000)::bigint, \
-                 extract(epoch FROM clock_timestamp() - heartbeat)::float8, (SELECT gap FROM beat) FROM nodes"
+                 extract(epoch FROM clock_timestamp() - heartbeat)::float8, (SELECT gap FROM beat), \
+                 pg_postmaster_start_time()::text FROM nodes"
             }
             Self::Announce => {
                 concat!(

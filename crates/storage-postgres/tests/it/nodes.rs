@@ -290,6 +290,48 @@ fn who_has_ended_is_noticed_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
+/// Whose way to the server was gone for a while takes what a dead one had as soon as others do: the server knows who was heard of meanwhile.
+#[test]
+fn who_was_out_of_reach_notices_an_end_at_once() {
+    let Some(server) = server() else { return };
+    let proxy = Proxy::start(server.socket());
+    let url = server.url();
+    let near = open(&proxy.url(schema_of(&url)));
+    near.members().announce("near", "").unwrap();
+    let name = format!("settee node {:032x}", near.members().this().0);
+    let end =
+        format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{name}'");
+    let pid = format!("SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'");
+    for is_long in [false, true, false] {
+        let far = open(&url);
+        far.members().announce("far", "").unwrap();
+        far.members().claim("work").unwrap().unwrap();
+        let own = near.members().claim("own work").unwrap().unwrap();
+        let before = server.run(&pid);
+        if is_long {
+            proxy.stall(true);
+            until("it gives up what it had", || !near.members().holds(&own));
+            proxy.stall(false);
+        } else {
+            assert_eq!(server.run(&end), "1");
+            until("it has another connection", || {
+                let now = server.run(&pid);
+                !now.is_empty() && now != before
+            });
+        }
+        until("it claims again", || near.members().claim("own work").unwrap().is_some());
+        assert_eq!(near.members().claim("work").unwrap(), None, "the other one lives");
+        drop(far);
+        let begun = Instant::now();
+        until("it is taken", || near.members().claim("work").unwrap().is_some());
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}, long: {is_long}", begun.elapsed());
+        for key in ["work", "own work"] {
+            let claim = near.members().claim(key).unwrap().unwrap();
+            near.members().release(&claim).unwrap();
+        }
+    }
+}
+
 /// A connection that is lost for a moment costs no claim, and one that cannot be made again costs it here before others take it.
 #[test]
 fn who_has_no_connection_has_soon_no_claims() {
