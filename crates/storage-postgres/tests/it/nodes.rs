@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use settee_storage::members::NodeId;
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Page, PageRange, Reply, Request,
     Shard, ShardState, Turn, Version,
@@ -290,6 +291,13 @@ fn who_has_ended_is_noticed_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
+/// Statements that tell which connection a node has for heartbeats, and that end it and tell how many there were.
+fn of_heartbeats(node: NodeId) -> [String; 2] {
+    ["pid", "count(pg_terminate_backend(pid))"].map(|what| {
+        format!("SELECT {what} FROM pg_stat_activity WHERE application_name = 'settee node {:032x}'", node.0)
+    })
+}
+
 /// Whose way to the server was gone for a while takes what a dead one had as soon as others do: the server knows who was heard of meanwhile.
 #[test]
 fn who_was_out_of_reach_notices_an_end_at_once() {
@@ -298,10 +306,7 @@ fn who_was_out_of_reach_notices_an_end_at_once() {
     let url = server.url();
     let near = open(&proxy.url(schema_of(&url)));
     near.members().announce("near", "").unwrap();
-    let name = format!("settee node {:032x}", near.members().this().0);
-    let end =
-        format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{name}'");
-    let pid = format!("SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'");
+    let [pid, end] = of_heartbeats(near.members().this());
     for is_long in [false, true, false] {
         let far = open(&url);
         far.members().announce("far", "").unwrap();
@@ -340,12 +345,8 @@ fn who_has_no_connection_has_soon_no_claims() {
     let url = server.url();
     let far = open(&proxy.url(schema_of(&url)));
     let near = open(&url);
-    let number = far.members().this().0;
     let claim = far.members().claim("work").unwrap().unwrap();
-    let name = format!("settee node {number:032x}");
-    let end =
-        format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{name}'");
-    let pid = format!("SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'");
+    let [pid, end] = of_heartbeats(far.members().this());
     for _ in 0..3 {
         let before = server.run(&pid);
         assert_eq!(server.run(&end), "1");
