@@ -1,9 +1,10 @@
 //! [`answer`]: a message of another node is taken, and its requests are judged at the same time, each as if it had come from its client.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
@@ -38,7 +39,9 @@ pub(crate) async fn answer(service: &Arc<Service>, parts: &Parts, body: Inbound,
         Ok(requests) => {
             let judging = requests.into_iter().enumerate();
             let judging = judging.map(|(at, request)| judge(Arc::clone(service), at, request, Arc::clone(ending)));
-            let answers = Answers { judging: judging.collect(), ready: VecDeque::new() };
+            let mut answers = Answers::new(judging);
+            // With the head, as one more part would wake the other node once more.
+            poll_fn(|cx| answers.poll_ready(cx)).await;
             let mut response = Response::new(respond::Body::Composed(answers.boxed_unsync()));
             response.headers_mut().insert(WRITES, service.node().nodes.taken());
             response
@@ -98,7 +101,56 @@ async fn judge(
 /// The answers as they come about. Those that do so together are given out together.
 struct Answers<F> {
     judging: FuturesUnordered<F>,
+    /// What was judged since something was given out last: parts, and the beginning of the next one.
+    parts: Vec<Bytes>,
+    last: Vec<u8>,
+    /// Whether that has waited for more.
+    is_due: bool,
+    /// What is given out.
     ready: VecDeque<Bytes>,
+}
+
+impl<F> Answers<F>
+where
+    F: Future<Output = Option<(Vec<u8>, Vec<Bytes>)>>,
+{
+    fn new(judging: impl Iterator<Item = F>) -> Self {
+        Self { judging: judging.collect(), parts: Vec::new(), last: Vec::new(), is_due: false, ready: VecDeque::new() }
+    }
+
+    /// Has what is judged go on until there is something to give out, or all is judged. What was committed together is answered by several threads,
+    /// one just behind the other: the first answer lets this thread do first what else it has to do.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // What is judged is in boxes of its own.
+        while let Poll::Ready(Some(answer)) = Pin::new(&mut self.judging).poll_next(cx) {
+            answer.into_iter().for_each(|(begin, pieces)| self.put(&begin, pieces));
+        }
+        let is_empty = self.parts.is_empty() && self.last.is_empty();
+        if !self.judging.is_empty() && (is_empty || !self.is_due) {
+            self.is_due = !is_empty;
+            if self.is_due {
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        }
+        self.is_due = false;
+        self.ready.extend(self.parts.drain(..));
+        if !self.last.is_empty() {
+            self.ready.push_back(std::mem::take(&mut self.last).into());
+        }
+        Poll::Ready(())
+    }
+
+    fn put(&mut self, begin: &[u8], pieces: Vec<Bytes>) {
+        self.last.extend_from_slice(begin);
+        for piece in pieces {
+            if piece.len() <= COPIED_BYTES_MAX {
+                self.last.extend_from_slice(&piece);
+            } else {
+                self.parts.extend([std::mem::take(&mut self.last).into(), piece]);
+            }
+        }
+    }
 }
 
 impl<F> hyper::body::Body for Answers<F>
@@ -109,37 +161,89 @@ where
     type Error = Aborted;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
-        // What is judged is in boxes of its own.
         let this = self.get_mut();
-        if let Some(piece) = this.ready.pop_front() {
-            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        if this.ready.is_empty() {
+            ready!(this.poll_ready(cx));
         }
-        let mut together = Vec::new();
-        let is_end = loop {
-            match Pin::new(&mut this.judging).poll_next(cx) {
-                Poll::Ready(Some(Some((begin, pieces)))) => {
-                    together.extend_from_slice(&begin);
-                    for piece in pieces {
-                        if piece.len() <= COPIED_BYTES_MAX {
-                            together.extend_from_slice(&piece);
-                        } else {
-                            this.ready.push_back(std::mem::take(&mut together).into());
-                            this.ready.push_back(piece);
-                        }
-                    }
-                }
-                Poll::Ready(Some(None)) => {}
-                Poll::Ready(None) => break true,
-                Poll::Pending => break false,
-            }
-        };
-        if !together.is_empty() {
-            this.ready.push_back(together.into());
+        Poll::Ready(this.ready.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Wake, Waker};
+    use tokio::sync::oneshot;
+
+    type Answer = (Vec<u8>, Vec<Bytes>);
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
         }
-        match this.ready.pop_front() {
-            Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
-            None if is_end => Poll::Ready(None),
-            None => Poll::Pending,
+    }
+
+    /// Answers to so many requests, and how each is given.
+    fn answers(count: usize) -> (Vec<oneshot::Sender<Answer>>, Answers<impl Future<Output = Option<Answer>>>) {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| oneshot::channel::<Answer>()).unzip();
+        // In boxes, as they are awaited in any order.
+        let judging = receivers.into_iter().map(|receiver| Box::pin(async { receiver.await.ok() }));
+        (senders, Answers::new(judging))
+    }
+
+    /// The next part; `None` if there is none yet.
+    fn poll(answers: &mut Answers<impl Future<Output = Option<Answer>>>) -> Option<Option<Bytes>> {
+        let mut cx = Context::from_waker(Waker::noop());
+        match hyper::body::Body::poll_frame(Pin::new(answers), &mut cx) {
+            Poll::Ready(part) => Some(part.map(|part| part.expect("whole").into_data().expect("data"))),
+            Poll::Pending => None,
         }
+    }
+
+    fn give(sender: Option<oneshot::Sender<Answer>>, begin: &str, body: &[u8]) {
+        let body = Bytes::copy_from_slice(body);
+        sender.expect("not given yet").send((begin.into(), vec![body])).expect("waited for");
+    }
+
+    #[test]
+    fn what_comes_just_behind_the_first_answer_goes_out_with_it() {
+        let (mut senders, mut answers) = answers(4);
+        assert_eq!(poll(&mut answers), None);
+        give(senders.pop(), "d:", b"4");
+        assert_eq!(poll(&mut answers), None, "it waits for a turn");
+        give(senders.pop(), "c:", b"3");
+        assert_eq!(poll(&mut answers), Some(Some("d:4c:3".into())));
+        // It waits for one turn only, and the last one for none.
+        give(senders.pop(), "b:", b"2");
+        assert_eq!([poll(&mut answers), poll(&mut answers)], [None, Some(Some("b:2".into()))]);
+        assert_eq!([poll(&mut answers), poll(&mut answers)], [None, None], "nothing is there");
+        give(senders.pop(), "a:", b"1");
+        assert_eq!([poll(&mut answers), poll(&mut answers)], [Some(Some("a:1".into())), Some(None)]);
+    }
+
+    /// Who has an answer waits for a turn of the thread, not for somebody else's answer.
+    #[test]
+    fn the_first_answer_has_its_task_polled_again() {
+        let (mut senders, mut answers) = answers(2);
+        give(senders.pop(), "b:", b"2");
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(answers.poll_ready(&mut Context::from_waker(&waker)).is_pending());
+        assert!(woken.0.load(Ordering::Relaxed), "nobody else would wake it");
+        assert!(answers.poll_ready(&mut Context::from_waker(&waker)).is_ready());
+    }
+
+    #[test]
+    fn long_pieces_are_parts_of_their_own() {
+        let (mut senders, mut answers) = answers(2);
+        let long = vec![b'x'; COPIED_BYTES_MAX + 1];
+        give(senders.pop(), "b:", &long);
+        give(senders.pop(), "a:", b"1");
+        let parts: Vec<Bytes> = std::iter::from_fn(|| poll(&mut answers).expect("all is there")).collect();
+        assert_eq!(parts, [Bytes::from("a:1b:"), long.into()]);
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! A message is a POST to [`TARGET`] with a node's token. Its body is [frames], one for each request: method, target and client, the
 //! client's headers, the body. So is that of its answer, in the order in which they come about: place in the message, status (none if the request was not
-//! looked at), the user if there is one, headers, body. A node that does not know this takes no message, and the writes are made where they came to.
+//! looked at), the user if there is one, headers, body. Its head comes with the first of them. A node that does not know this takes no message, and the
+//! writes are made where they came to.
 
 pub(crate) mod couriers;
 
