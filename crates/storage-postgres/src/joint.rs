@@ -1,19 +1,22 @@
 //! [`Joint`]: the smallest commits to different shards are made by one statement, with one message, one sync and one answer for all that wait.
 //!
 //! One statement is under way at a time, and what comes meanwhile is the next one. A second one begins beside it when as many
-//! commits wait as the last one has: whose way to PostgreSQL is long does not wait for the whole of it twice. What fills a statement waits for
-//! nobody.
+//! commits wait as the last one has: whose way to PostgreSQL is long does not wait for the whole of it twice. Where commits do come together, a statement
+//! has a [`PAUSE`] for them first, but for what fills it.
 //!
 //! If one of them fails, all do, and each is tried alone: whose fault it was does not matter here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use settee_storage::{Durability, StorageError};
 use tokio::sync::oneshot;
 
+use crate::block::block_on;
 use crate::commit::{Commit, at_once};
 use crate::error::Failure;
 use crate::pieces::{PIECE_BYTES, PIECE_ROWS};
@@ -25,6 +28,10 @@ const COMMITS_MAX: usize = 32;
 /// Commits with more are worth a statement of their own.
 const ROWS_MAX: usize = 150;
 const BYTES_MAX: usize = 16 << 10;
+
+/// Before a statement behind one with several commits: those who have just been answered are about to come back, and with them it is not much more work.
+/// It is a small part of what a statement takes, and shorter than timers of the runtime can be.
+const PAUSE: Duration = Duration::from_micros(150);
 
 // A statement writes to each table once.
 const _: () = assert!(COMMITS_MAX * ROWS_MAX <= PIECE_ROWS && COMMITS_MAX * BYTES_MAX <= PIECE_BYTES);
@@ -66,19 +73,24 @@ pub(crate) enum Joined {
     Failed { is_unknown: bool },
 }
 
+/// When another statement is to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Now,
+    AfterPause,
+}
+
 /// A statement that was called, until it has ended, however that is.
 struct UnderWay(Arc<Joint>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let calls = {
+        let call = {
             let mut queue = self.0.queue.lock();
             queue.under_way -= 1;
-            queue.calls()
+            queue.call()
         };
-        if calls {
-            self.0.call();
-        }
+        self.0.follow(call);
     }
 }
 
@@ -87,10 +99,8 @@ impl UnderWay {
     async fn serve(self) {
         let joint = &self.0;
         let taken = joint.pool.take().await;
-        let (group, calls) = joint.queue.lock().take();
-        if calls {
-            joint.call();
-        }
+        let (group, call) = joint.queue.lock().take();
+        joint.follow(call);
         match taken {
             Ok(leased) => joint.make_all(leased, group).await,
             Err(error) => group.into_iter().for_each(|waiting| waiting.end(Joined::Refused(error.clone()))),
@@ -127,14 +137,15 @@ impl Joint {
     pub(crate) async fn make(self: &Arc<Self>, commit: &Arc<Commit>) -> Joined {
         let (done, end) = oneshot::channel();
         self.unfinished.fetch_add(1, Ordering::Relaxed);
-        let calls = {
+        let call = {
             let mut queue = self.queue.lock();
             queue.waiting.push_back(Waiting { commit: Arc::clone(commit), done });
-            queue.calls()
+            queue.call()
         };
-        if calls {
+        match call {
             // By the thread that would wait: no other one need be woken.
-            UnderWay(Arc::clone(self)).serve().await;
+            Some(Call::Now) => UnderWay(Arc::clone(self)).serve().await,
+            call => self.follow(call),
         }
         // What does not answer has ended with the threads that served it, and may have been sent.
         let joined = end.await.unwrap_or(Joined::Failed { is_unknown: true });
@@ -142,9 +153,19 @@ impl Joint {
         joined
     }
 
-    /// Has a statement begin, as [`Queue::calls`] said. Without its lock: where the threads have ended, the statement ends here.
-    fn call(self: &Arc<Self>) {
-        self.pool.connector().runtime().spawn(UnderWay(Arc::clone(self)).serve());
+    /// Has a statement begin, as [`Queue::call`] said. Without its lock: where the threads have ended, the statement ends here.
+    fn follow(self: &Arc<Self>, call: Option<Call>) {
+        let Some(call) = call else { return };
+        let (runtime, statement) = (self.pool.connector().runtime(), UnderWay(Arc::clone(self)));
+        if call == Call::Now {
+            runtime.spawn(statement.serve());
+            return;
+        }
+        let own = runtime.clone();
+        runtime.spawn_blocking(move || {
+            thread::sleep(PAUSE);
+            block_on(&own, statement.serve());
+        });
     }
 
     async fn make_all(&self, leased: Leased, mut group: Vec<Waiting>) {
@@ -174,24 +195,26 @@ impl Joint {
 
 impl Queue {
     /// Whether another statement is to begin. It counts as under way then.
-    fn calls(&mut self) -> bool {
+    fn call(&mut self) -> Option<Call> {
         let enough = match self.under_way {
             0 => 1,
             1 => self.last.clamp(1, COMMITS_MAX),
             _ => COMMITS_MAX,
         };
-        let calls = !self.is_called && self.waiting.len() >= enough;
-        self.is_called |= calls;
-        self.under_way += usize::from(calls);
-        calls
+        if self.is_called || self.waiting.len() < enough {
+            return None;
+        }
+        self.is_called = true;
+        self.under_way += 1;
+        Some(if self.last > 1 && self.waiting.len() < COMMITS_MAX { Call::AfterPause } else { Call::Now })
     }
 
     /// The commits of the statement that was called, and whether another one is to begin.
-    fn take(&mut self) -> (Vec<Waiting>, bool) {
+    fn take(&mut self) -> (Vec<Waiting>, Option<Call>) {
         self.is_called = false;
         let group: Vec<Waiting> = self.waiting.drain(..self.waiting.len().min(COMMITS_MAX)).collect();
         self.last = group.len();
-        (group, self.calls())
+        (group, self.call())
     }
 }
 
@@ -212,46 +235,68 @@ mod tests {
         Arc::new(Commit { shard: Shard(shard), expected, token, batch, node: 1, durability: Durability::Synced })
     }
 
+    const NOW: Option<Call> = Some(Call::Now);
+    const LATER: Option<Call> = Some(Call::AfterPause);
+
     /// Puts commits down, and tells which of them have a statement begin.
-    fn put(queue: &mut Queue, count: usize) -> Vec<bool> {
+    fn put(queue: &mut Queue, count: usize) -> Vec<Option<Call>> {
         let put = |shard| {
             let (done, _) = oneshot::channel();
             queue.waiting.push_back(Waiting { commit: commit(shard as u64), done });
-            queue.calls()
+            queue.call()
         };
         (0..count).map(put).collect()
     }
 
-    fn take(queue: &mut Queue) -> (usize, bool) {
-        let (group, calls) = queue.take();
-        (group.len(), calls)
+    fn take(queue: &mut Queue) -> (usize, Option<Call>) {
+        let (group, call) = queue.take();
+        (group.len(), call)
     }
 
     #[test]
     fn a_second_statement_begins_when_as_many_wait() {
         let queue = &mut Queue::default();
         // The first one begins at once, and takes what comes until it has a connection.
-        assert_eq!(put(queue, 3), [true, false, false]);
-        assert_eq!(take(queue), (3, false));
-        assert_eq!(put(queue, 3), [false, false, true]);
-        assert_eq!(put(queue, 1), [false]);
-        assert_eq!(take(queue), (4, false));
+        assert_eq!(put(queue, 3), [NOW, None, None]);
+        assert_eq!(take(queue), (3, None));
+        assert_eq!(put(queue, 3), [None, None, LATER]);
+        assert_eq!(put(queue, 1), [None]);
+        assert_eq!(take(queue), (4, None));
         // Two are under way: the others wait until one has ended.
-        assert_eq!(put(queue, COMMITS_MAX - 1), [false; COMMITS_MAX - 1]);
+        assert_eq!(put(queue, COMMITS_MAX - 1), [None; COMMITS_MAX - 1]);
         queue.under_way -= 1;
-        assert!(queue.calls() && !queue.calls());
-        assert_eq!(take(queue), (COMMITS_MAX - 1, false));
+        assert_eq!([queue.call(), queue.call()], [LATER, None]);
+        assert_eq!(take(queue), (COMMITS_MAX - 1, None));
         queue.under_way -= 2;
-        assert!(!queue.calls(), "nothing waits");
-        assert_eq!(put(queue, 1), [true]);
+        assert_eq!(queue.call(), None, "nothing waits");
+        assert_eq!(put(queue, 1), [LATER]);
+    }
+
+    #[test]
+    fn who_is_alone_has_no_pause() {
+        let queue = &mut Queue::default();
+        for _ in 0..3 {
+            assert_eq!(put(queue, 1), [NOW]);
+            assert_eq!(take(queue), (1, None));
+            queue.under_way -= 1;
+        }
+        // After others were there it has one once.
+        put(queue, 2);
+        assert_eq!(take(queue), (2, None));
+        queue.under_way -= 1;
+        for call in [LATER, NOW] {
+            assert_eq!(put(queue, 1), [call]);
+            assert_eq!(take(queue), (1, None));
+            queue.under_way -= 1;
+        }
     }
 
     #[test]
     fn what_fills_a_statement_waits_for_nobody() {
         let queue = &mut Queue::default();
         put(queue, 3 * COMMITS_MAX + 5);
-        for calls in [true, true, false] {
-            assert_eq!(take(queue), (COMMITS_MAX, calls));
+        for call in [NOW, NOW, None] {
+            assert_eq!(take(queue), (COMMITS_MAX, call));
         }
         assert_eq!((queue.waiting.len(), queue.under_way), (5, 3));
     }
