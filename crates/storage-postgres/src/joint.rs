@@ -2,7 +2,7 @@
 //!
 //! One statement is under way at a time, and what comes meanwhile is the next one. A second one begins beside it when as many
 //! commits wait as the last one has: whose way to PostgreSQL is long does not wait for the whole of it twice. Where commits do come together, a statement
-//! has a [`PAUSE`] for them first, but for what fills it.
+//! has a [`PAUSE`] before it, unless enough wait to fill it.
 //!
 //! If one of them fails, all do, and each is tried alone: whose fault it was does not matter here.
 

@@ -186,9 +186,10 @@ impl Nodes {
         state.beaten = Some(sent);
         // Another server may know of earlier heartbeats only, of this node and of others. Who has just begun does not know of another server: if that was
         // replaced a moment ago as well, some work is done twice.
-        let is_another = std::mem::replace(&mut state.server, answer.server.clone()) != answer.server;
+        let is_another = state.server != answer.server;
         if is_another {
             state.takes_over = None;
+            state.server = answer.server;
         }
         state.takes_over.get_or_insert(if is_another && before != 0 { sent + EXPIRY } else { sent });
         state.live = answer.live;
