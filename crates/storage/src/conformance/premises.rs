@@ -9,6 +9,9 @@ use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Premise, 
 
 const WATCHED: [Shard; 2] = [Shard(1), Shard(2)];
 
+/// How often an engine is asked for what it may give up.
+const TRIES: u32 = 50;
+
 /// What a process knows that has heard of everything.
 fn premise(engine: &dyn Engine) -> Premise {
     engine.catch_up().expect("the engine can be read");
@@ -29,7 +32,6 @@ fn next(engine: &dyn Engine, shard: Shard, batch: Batch) -> Result<Outcome> {
 
 /// Commits on what is known now. Engines may give that up, but not again and again.
 fn presume_and_commit(engine: &dyn Engine, shard: Shard, key: &[u8]) {
-    const TRIES: u32 = 50;
     for _ in 0..TRIES {
         match next(engine, shard, presuming(&premise(engine), key)) {
             Ok(Outcome::Committed(_)) => return,
@@ -37,6 +39,24 @@ fn presume_and_commit(engine: &dyn Engine, shard: Shard, key: &[u8]) {
         }
     }
     panic!("{TRIES} commits were given up");
+}
+
+/// What is known, after three commits on it. What others do elsewhere does not matter, nor what this process does. Engines may give that up as well, as one
+/// does that has just made another connection.
+fn presume_and_commit_on([here, there]: [&dyn Engine; 2], shard: Shard) -> Premise {
+    for _ in 0..TRIES {
+        let known = premise(here);
+        commit(there, Shard(8), puts(Keyspace::Local, &[(b"key", b"value")]));
+        let made = (0..3).try_for_each(|_| match next(here, shard, presuming(&known, b"held")) {
+            Ok(Outcome::Committed(_)) => Ok(()),
+            made => Err(made),
+        });
+        match made {
+            Ok(()) => return known,
+            Err(made) => assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}"),
+        }
+    }
+    panic!("commits were given up {TRIES} times");
 }
 
 /// A batch is committed for as long as nobody has committed to what it presumes to be known, and then it writes nothing.
@@ -47,12 +67,7 @@ pub fn premises_hold_until_somebody_commits(open: OpenTwice<'_>) {
     for (round, shard) in [1, 2, 1, 2].map(Shard).into_iter().enumerate() {
         commit(there, shard, puts(Keyspace::Local, &[(b"key", b"value")]));
         presume_and_commit(here, own, b"first");
-        let known = premise(here);
-        // What others do elsewhere does not matter, nor what this process does.
-        commit(there, Shard(8), puts(Keyspace::Local, &[(b"key", b"value")]));
-        for _ in 0..3 {
-            assert!(matches!(next(here, own, presuming(&known, b"held")), Ok(Outcome::Committed(_))));
-        }
+        let known = presume_and_commit_on([here, there], own);
         commit(there, shard, puts(Keyspace::Local, &[(b"key", b"other")]));
         let state = view(here, own).state().expect("state");
         let key = format!("{round}");
