@@ -53,35 +53,26 @@ COMMIT;
 
 /// Measures commits of 40 connections and of one.
 pub(super) fn measure(stage: &Stage<'_>, options: &Options, network: Duration, report: &mut Report) -> Result<()> {
+    let length = Duration::from_secs(options.seconds);
     let cells = [
         (format!("bare client, {CLIENTS} connections, a commit of one row each"), ONE, CLIENTS, 1.0),
         ("bare client, 1 connection, commits of a document's five rows".to_owned(), DOCUMENT, 1, 1.0),
         ("bare client, 1 connection, commits of 40 documents".to_owned(), GROUP, 1, 40.0),
     ];
     for (name, script, connections, documents) in cells {
-        let rate = commits(stage, options, network, (script, connections))? * documents;
+        let rate = commits(stage, length, network, (script, connections))? * documents;
         report.add(Row::new(name, 0, network, rate, "documents/s"));
     }
-    measure_yardstick(stage, options, network, report)
-}
-
-/// Measures what a commit of a single document needs at least, which single writes are held against. The machine may be a third faster or slower a minute
-/// later, so this is done between each two kinds of them.
-pub(super) fn measure_yardstick(
-    stage: &Stage<'_>,
-    options: &Options,
-    network: Duration,
-    report: &mut Report,
-) -> Result<()> {
-    let rate = commits(stage, options, network, (DOCUMENT, CLIENTS))?;
-    report.bare(network, rate);
-    let name = format!("bare client, {CLIENTS} connections, a commit of a document's five rows each");
-    report.add(Row::new(name, 0, network, rate, "documents/s"));
     Ok(())
 }
 
+/// What single writes are held against: 40 connections, and commits of what a single document needs at least.
+pub(super) fn yardstick(stage: &Stage<'_>, length: Duration, network: Duration) -> Result<f64> {
+    commits(stage, length, network, (DOCUMENT, CLIENTS))
+}
+
 /// Commits per second.
-fn commits(stage: &Stage<'_>, options: &Options, network: Duration, what: (&str, usize)) -> Result<f64> {
+fn commits(stage: &Stage<'_>, length: Duration, network: Duration, what: (&str, usize)) -> Result<f64> {
     stage.postgres.sql(TABLES)?;
     stage.rest()?;
     let (script, connections) = what;
@@ -90,7 +81,9 @@ fn commits(stage: &Stage<'_>, options: &Options, network: Duration, what: (&str,
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
     let mut command = stage.postgres.program("pgbench");
     command.args(["-h", "127.0.0.1", "-p", &stage.port(network).to_string(), "-U", "settee", "-n", "-M", "prepared"]);
-    command.args(["-c", &connections.to_string(), "-j", "1", "-T", &options.seconds.to_string(), "-f"]).arg(&file);
+    command
+        .args(["-c", &connections.to_string(), "-j", "1", "-T", &length.as_secs().max(1).to_string(), "-f"])
+        .arg(&file);
     rate(&process::output(command.arg("postgres"))?)
 }
 

@@ -79,26 +79,42 @@ impl Spread {
 }
 
 /// What came of it.
+#[derive(Default)]
 pub(super) struct Measured {
     /// While it was measured.
     documents: u64,
     /// From the beginning.
     pub(super) written: u64,
     seconds: f64,
-    /// Of each request, in milliseconds, ascending.
-    pub(super) latencies: Vec<f64>,
+    /// Of each request, in milliseconds.
+    latencies: Vec<f64>,
 }
 
 impl Measured {
     pub(super) fn per_second(&self) -> f64 {
         self.documents as f64 / self.seconds
     }
+
+    /// Of each request, in milliseconds, ascending.
+    pub(super) fn latencies(&self) -> Vec<f64> {
+        let mut latencies = self.latencies.clone();
+        latencies.sort_by(f64::total_cmp);
+        latencies
+    }
+
+    /// Adds what came of another turn.
+    pub(super) fn add(&mut self, mut other: Self) {
+        self.documents += other.documents;
+        self.written += other.written;
+        self.seconds += other.seconds;
+        self.latencies.append(&mut other.latencies);
+    }
 }
 
-/// Has clients write for so long, and looks whether everything acknowledged is there.
-pub(super) fn run(nodes: &Nodes, kind: Kind, spread: Spread, length: Duration) -> Result<Measured> {
+/// Has clients write for so long, in each `turn` to new databases, and looks whether everything acknowledged is there.
+pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), length: Duration) -> Result<Measured> {
     let nodes = addresses(nodes)?;
-    let name = |database: usize| format!("w{}-{}-{database}", kind as usize, spread as usize);
+    let name = |database: usize| format!("w{}-{}-{turn}-{database}", kind as usize, spread as usize);
     for database in 0..DATABASES {
         ask(nodes[0].0, &format!("PUT /{}", name(database)), &nodes[0].1, &[201])?;
     }
@@ -123,7 +139,6 @@ pub(super) fn run(nodes: &Nodes, kind: Kind, spread: Spread, length: Duration) -
         there += number(&answer, "doc_count").context("a database does not tell how many documents it has")?;
     }
     ensure!(there == written, "wrong answer: {there} documents are there, {written} were acknowledged");
-    latencies.sort_by(f64::total_cmp);
     let documents = latencies.len() as u64 * if kind == Kind::Bulk { BATCH } else { 1 };
     Ok(Measured { documents, written, seconds: length.as_secs_f64(), latencies })
 }

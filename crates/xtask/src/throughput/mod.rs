@@ -19,9 +19,13 @@ use crate::scratch::Scratch;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-use load::{Kind, Spread};
+use load::{Kind, Measured, Spread};
 use report::{Asked, Report, Row};
 use stage::{Stage, Used};
+
+/// Single writes and the bare client are measured in so many turns each, one after the other: the machine may be a third faster or slower a few seconds
+/// later.
+const TURNS: u32 = 4;
 
 /// What can be measured alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +58,7 @@ impl Options {
             parts: Vec::new(),
             nodes: vec![1, 2, 4],
             documents: 1_000_000,
-            seconds: 5,
+            seconds: 8,
             delay: Duration::from_millis(1),
         };
         let mut arguments = arguments.iter();
@@ -104,7 +108,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
         None => return Ok(Tally::one(false)),
     };
     let stage = Stage::start(&workspace)?;
-    let mut report = Report::new();
+    let mut report = Report::default();
     for network in options.networks() {
         if options.has(Part::Bare) {
             bare::measure(&stage, options, network, &mut report)?;
@@ -130,26 +134,36 @@ fn loads(
     report: &mut Report,
 ) -> Result<()> {
     let nodes = stage.nodes(count, network)?;
+    let has_yardstick = kind == Kind::Single && options.has(Part::Bare);
+    let turns = if has_yardstick { TURNS } else { 1 };
+    let length = Duration::from_secs(options.seconds) / turns;
     for spread in Spread::ALL.into_iter().filter(|spread| count > 1 || *spread != Spread::Apart) {
-        stage.rest()?;
-        let before = stage.used(&nodes)?;
-        let measured = load::run(&nodes, kind, spread, Duration::from_secs(options.seconds))?;
-        let after = stage.used(&nodes)?;
-        let name = format!("{}, {}", kind.name(), spread.name());
-        let row = Row::new(name, count, network, measured.per_second(), "documents/s").times(&measured.latencies);
-        report.add(row.asked(kind.asked()).note(notes(before, after, measured.written)));
-        if kind == Kind::Single && options.has(Part::Bare) {
-            bare::measure_yardstick(stage, options, network, report)?;
+        let (mut measured, mut used, mut yardstick) = (Measured::default(), Used::default(), Vec::new());
+        for turn in 0..turns {
+            if has_yardstick {
+                yardstick.push(bare::yardstick(stage, length, network)?);
+            }
+            stage.rest()?;
+            let before = stage.used(&nodes)?;
+            measured.add(load::run(&nodes, (kind, spread, turn), length)?);
+            used.add(before, stage.used(&nodes)?);
         }
+        // As many before as behind.
+        if has_yardstick {
+            yardstick.push(bare::yardstick(stage, length, network)?);
+        }
+        let name = format!("{}, {}", kind.name(), spread.name());
+        let row = Row::new(name, count, network, measured.per_second(), "documents/s").times(&measured.latencies());
+        report.add(row.asked(kind.asked(&yardstick)).note(notes(used, measured.written)));
     }
     Ok(())
 }
 
 /// What so many documents took, those of the warm-up among them.
-fn notes(before: Used, after: Used, documents: u64) -> String {
+fn notes(used: Used, documents: u64) -> String {
     let documents = documents.max(1) as f64;
-    let each = |place: usize| (after.processors[place] - before.processors[place]) * 1e6 / documents;
-    let [commits, conflicts, polls] = [0, 1, 2].map(|place| after.counts[place] - before.counts[place]);
+    let each = |place: usize| used.processors[place] * 1e6 / documents;
+    let [commits, conflicts, polls] = used.counts;
     let shared_by = |count: u64| documents / count.max(1) as f64;
     format!(
         "{:.1} documents a commit, {:.1} a poll, {conflicts} conflicts; processors: nodes {:.0}, PostgreSQL {:.0}, clients {:.0} us \
@@ -159,14 +173,16 @@ fn notes(before: Used, after: Used, documents: u64) -> String {
         each(0),
         each(1),
         each(2),
-        after.memory >> 20
+        used.memory >> 20
     )
 }
 
 impl Kind {
-    fn asked(self) -> Asked {
+    /// `yardstick` is what the bare client did meanwhile.
+    fn asked(self, yardstick: &[f64]) -> Asked {
         match self {
-            Self::Single => Asked::OfBare(0.6),
+            Self::Single if yardstick.is_empty() => Asked::Nothing,
+            Self::Single => Asked::OfBare(0.6, yardstick.iter().sum::<f64>() / yardstick.len() as f64),
             Self::Bulk => Asked::Rate(15_000.0),
         }
     }
@@ -178,11 +194,13 @@ mod tests {
 
     #[test]
     fn what_a_document_took_is_told() {
-        let before = Used { processors: [1.0, 2.0, 0.0], memory: 1 << 20, counts: [10, 1, 0] };
-        let after = Used { processors: [1.5, 4.0, 0.1], memory: 3 << 20, counts: [30, 4, 50] };
+        let at = |processors, memory: u64, counts| Used { processors, memory: memory << 20, counts };
+        let mut used = Used::default();
+        used.add(at([1.0, 2.0, 0.0], 1, [10, 1, 0]), at([1.5, 3.0, 0.1], 3, [20, 2, 25]));
+        used.add(at([2.0, 9.0, 0.1], 2, [90, 5, 50]), at([2.0, 10.0, 0.1], 2, [100, 7, 75]));
         let wanted = "5.0 documents a commit, 2.0 a poll, 3 conflicts; processors: nodes 5000, PostgreSQL 20000, clients 1000 us \
                       a document; 3 MB a node";
-        assert_eq!(notes(before, after, 100), wanted);
+        assert_eq!(notes(used, 100), wanted);
     }
 
     #[test]

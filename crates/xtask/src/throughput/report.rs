@@ -8,8 +8,8 @@ pub(super) enum Asked {
     Nothing,
     /// So many a second.
     Rate(f64),
-    /// This share of what a bare client does over the same network.
-    OfBare(f64),
+    /// This share of what a bare client did meanwhile over the same network.
+    OfBare(f64, f64),
 }
 
 /// A figure.
@@ -47,42 +47,15 @@ impl Row {
 }
 
 /// All figures of a run.
+#[derive(Default)]
 pub(super) struct Report {
     rows: Vec<Row>,
-    /// What a bare client did, behind so many rows.
-    bare: Vec<Bare>,
-}
-
-struct Bare {
-    network: Duration,
-    rows_before: usize,
-    rate: f64,
 }
 
 impl Report {
-    pub(super) fn new() -> Self {
-        Self { rows: Vec::new(), bare: Vec::new() }
-    }
-
-    /// Notes what a bare client does now. What is measured just before and after it is held against it.
-    pub(super) fn bare(&mut self, network: Duration, rate: f64) {
-        self.bare.push(Bare { network, rows_before: self.rows.len(), rate });
-    }
-
-    /// What a bare client did around a row: the mean of what it did before and after it.
-    fn bare_around(&self, place: usize, network: Duration) -> Option<f64> {
-        let same = || self.bare.iter().filter(|bare| bare.network == network);
-        let before = same().rfind(|bare| bare.rows_before <= place);
-        let after = same().find(|bare| bare.rows_before > place);
-        match (before, after) {
-            (Some(before), Some(after)) => Some((before.rate + after.rate) / 2.0),
-            (one, other) => one.or(other).map(|bare| bare.rate),
-        }
-    }
-
     /// Adds a figure, and says it at once.
     pub(super) fn add(&mut self, row: Row) {
-        println!("{}", self.line(self.rows.len(), &row));
+        println!("{}", self.line(&row));
         self.rows.push(row);
     }
 
@@ -93,32 +66,26 @@ impl Report {
     pub(super) fn print(&self) {
         println!("\n| what | nodes | network | rate | median, p99 | held against | |");
         println!("|---|---:|---:|---:|---:|---|---|");
-        self.rows.iter().enumerate().for_each(|(place, row)| println!("{}", self.line(place, row)));
+        self.rows.iter().for_each(|row| println!("{}", self.line(row)));
     }
 
-    fn line(&self, place: usize, row: &Row) -> String {
+    fn line(&self, row: &Row) -> String {
         let nodes = if row.nodes == 0 { "-".to_owned() } else { row.nodes.to_string() };
         let network =
             if row.network.is_zero() { "-".to_owned() } else { format!("+{} ms", row.network.as_secs_f64() * 1e3) };
         let times = row.times.map(|[median, p99]| format!("{median:.1}, {p99:.1} ms")).unwrap_or_default();
         let rate = format!("{:.0} {}", row.rate, row.unit);
-        format!(
-            "| {} | {nodes} | {network} | {rate} | {times} | {} | {} |",
-            row.name,
-            self.comparison(place, row),
-            row.note
-        )
+        format!("| {} | {nodes} | {network} | {rate} | {times} | {} | {} |", row.name, self.comparison(row), row.note)
     }
 
     /// With what is asked for; over a slower network also with the same over none.
-    fn comparison(&self, place: usize, row: &Row) -> String {
-        let bare = self.bare_around(place, row.network);
-        let asked = match (row.asked, bare) {
-            (Asked::Rate(rate), _) => format!("{:.2} of {rate:.0}", row.rate / rate),
-            (Asked::OfBare(share), Some(bare)) => {
-                format!("{:.2} of the bare client (asked {share})", row.rate / bare)
+    fn comparison(&self, row: &Row) -> String {
+        let asked = match row.asked {
+            Asked::Rate(rate) => format!("{:.2} of {rate:.0}", row.rate / rate),
+            Asked::OfBare(share, bare) => {
+                format!("{:.2} of {bare:.0} of the bare client in turn with it (asked {share})", row.rate / bare)
             }
-            (Asked::Nothing, _) | (Asked::OfBare(_), None) => String::new(),
+            Asked::Nothing => String::new(),
         };
         let same = |other: &&Row| other.name == row.name && other.nodes == row.nodes && other.network.is_zero();
         match self.rows.iter().find(same).filter(|_| !row.network.is_zero()) {
@@ -136,22 +103,15 @@ mod tests {
 
     #[test]
     fn figures_are_held_against_what_is_asked() {
-        let mut report = Report::new();
+        let mut report = Report::default();
         let slow = Duration::from_millis(1);
-        report.bare(Duration::ZERO, 1000.0);
-        report.bare(slow, 1.0);
         let row = |rate, network| Row::new("w".into(), 2, network, rate, "documents/s");
-        report.add(row(500.0, Duration::ZERO).asked(Asked::OfBare(0.6)).times(&[1.0, 2.0, 3.0]));
-        report.bare(Duration::ZERO, 1500.0);
-        report.add(row(500.0, Duration::ZERO).asked(Asked::OfBare(0.6)));
-        report.bare(Duration::ZERO, 500.0);
+        report.add(row(500.0, Duration::ZERO).asked(Asked::OfBare(0.6, 1250.0)).times(&[1.0, 2.0, 3.0]));
         report.add(row(400.0, slow).asked(Asked::Rate(800.0)).note("n".into()));
         report.add(Row::new("b".into(), 0, slow, 9.0, "rows/s"));
-        let lines = report.rows.iter().enumerate().map(|(place, row)| report.line(place, row));
-        let lines: Vec<String> = lines.collect();
+        let lines: Vec<String> = report.rows.iter().map(|row| report.line(row)).collect();
         let wanted = [
-            "| w | 2 | - | 500 documents/s | 2.0, 3.0 ms | 0.40 of the bare client (asked 0.6) |  |",
-            "| w | 2 | - | 500 documents/s |  | 0.50 of the bare client (asked 0.6) |  |",
+            "| w | 2 | - | 500 documents/s | 2.0, 3.0 ms | 0.40 of 1250 of the bare client in turn with it (asked 0.6) |  |",
             "| w | 2 | +1 ms | 400 documents/s |  | 0.50 of 800; 0.80 of without | n |",
             "| b | - | +1 ms | 9 rows/s |  |  |  |",
         ];

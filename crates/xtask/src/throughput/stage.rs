@@ -83,6 +83,21 @@ pub(super) struct Used {
     pub(super) counts: [u64; 3],
 }
 
+impl Used {
+    /// Adds what was used from `before` until `after`.
+    pub(super) fn add(&mut self, before: Self, after: Self) {
+        for (sum, (before, after)) in
+            self.processors.iter_mut().zip(before.processors.into_iter().zip(after.processors))
+        {
+            *sum += after - before;
+        }
+        for (sum, (before, after)) in self.counts.iter_mut().zip(before.counts.into_iter().zip(after.counts)) {
+            *sum += after - before;
+        }
+        self.memory = self.memory.max(after.memory);
+    }
+}
+
 impl Stage<'_> {
     pub(super) fn used(&self, nodes: &Nodes) -> Result<Used> {
         let ids: Vec<u32> = nodes.servers.iter().map(Server::pid).collect();
