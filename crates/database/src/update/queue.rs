@@ -43,7 +43,16 @@ struct State {
     waiting: VecDeque<Pending>,
     cost_bytes: usize,
     led: bool,
+    /// What the leader waits for.
+    awaited: Option<Awaited>,
     patience: Patience,
+}
+
+/// What is enough for a commit: so many works, or about so many bytes of them.
+#[derive(Clone, Copy)]
+struct Awaited {
+    works: usize,
+    bytes: usize,
 }
 
 /// Whether it is worth waiting for those who are expected.
@@ -68,7 +77,11 @@ impl Queue {
         let mut state = self.state.lock();
         state.cost_bytes += pending.iter().map(|work| work.cost_bytes).sum::<usize>();
         state.waiting.extend(pending);
-        self.pushed.notify_one();
+        // Not for each work: it would wake to find that there are too few, and wait again.
+        if state.awaited.is_some_and(|awaited| state.has(awaited)) {
+            state.awaited = None;
+            self.pushed.notify_one();
+        }
         if std::mem::replace(&mut state.led, true) { Submitted::Queued } else { Submitted::Lead }
     }
 
@@ -76,9 +89,11 @@ impl Queue {
     /// batching window, and not at all if that was in vain of late. Returns how many are.
     pub(crate) fn collect(&self, writes: usize, limit_bytes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
-        let is_short = |state: &mut State| state.waiting.len() < writes && state.cost_bytes < limit_bytes;
-        if is_short(&mut state) && !state.patience.hurries() {
-            let in_vain = self.pushed.wait_while_for(&mut state, is_short, window).timed_out();
+        let awaited = Awaited { works: writes, bytes: limit_bytes };
+        if !state.has(awaited) && !state.patience.hurries() {
+            state.awaited = Some(awaited);
+            let in_vain = self.pushed.wait_while_for(&mut state, |state| !state.has(awaited), window).timed_out();
+            state.awaited = None;
             state.patience.waited(in_vain);
         }
         state.waiting.len()
@@ -118,6 +133,12 @@ impl Queue {
     }
 }
 
+impl State {
+    fn has(&self, Awaited { works, bytes }: Awaited) -> bool {
+        self.waiting.len() >= works || self.cost_bytes >= bytes
+    }
+}
+
 impl Patience {
     /// Whether the next commit waits for nobody. Each call counts as one.
     fn hurries(&mut self) -> bool {
@@ -137,6 +158,40 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
+
+    /// A leader is woken once, when what it waits for is there.
+    #[test]
+    fn who_waits_is_woken_by_the_last_work_alone() {
+        let queue = Queue::default();
+        let push = |count: usize| {
+            let work = || (Work::SetRevsLimit(1), Box::new(|_| {}) as Completion);
+            let _ = queue.push((0..count).map(|_| work()).collect(), None);
+        };
+        let is_awaited = || queue.state.lock().awaited.is_some();
+        thread::scope(|scope| {
+            let leader = scope.spawn(|| queue.collect(4, 1 << 20, Duration::from_secs(60)));
+            while !is_awaited() {
+                thread::yield_now();
+            }
+            push(1);
+            push(2);
+            assert!(is_awaited(), "there are three");
+            push(1);
+            assert!(!is_awaited(), "it was woken");
+            assert_eq!(leader.join().expect("it was woken"), 4);
+        });
+    }
+
+    /// What fills a commit is enough, however few they are.
+    #[test]
+    fn a_full_commit_waits_for_nobody() {
+        let queue = Queue::default();
+        let large = Work::Attach { key: vec![1], value: Some(vec![0; 100]) };
+        let _ = queue.push(vec![(large, Box::new(|_| {}))], None);
+        assert_eq!(queue.collect(9, 100, Duration::from_secs(60)), 1);
+        assert_eq!(queue.state.lock().patience.waits_in_vain, 0);
+    }
 
     /// The commits until the next one that waits.
     fn hurried(patience: &mut Patience) -> usize {
