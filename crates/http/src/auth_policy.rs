@@ -3,7 +3,7 @@
 use settee_auth::jwt::{JwtAlgorithm, RequiredClaim, RolesClaim, TokenPolicy};
 use settee_auth::user_document::PasswordRules;
 use settee_auth::{Algorithm, LockoutMode, LockoutPolicy, LoginPolicy};
-use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, jwt_auth, key::Number};
+use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, cluster, jwt_auth, key::Number};
 
 /// How soon a change of a file of keys counts.
 const JWKS_FILE_FRESH_MS: u64 = 2000;
@@ -106,6 +106,8 @@ pub(crate) struct AuthPolicy {
     pub(crate) handlers: Vec<Handler>,
     pub(crate) anonymous: Anonymous,
     pub(crate) secret: Option<String>,
+    /// By which nodes of a cluster know each other.
+    pub(crate) node_secret: Option<String>,
     pub(crate) algorithms: Vec<Algorithm>,
     pub(crate) cookie: CookiePolicy,
     pub(crate) proxy: ProxyPolicy,
@@ -123,6 +125,7 @@ impl AuthPolicy {
             handlers: Handler::list(&chttpd::AUTHENTICATION_HANDLERS.of(settings)),
             anonymous: anonymous(settings),
             secret: chttpd_auth::SECRET.text(settings),
+            node_secret: cluster::SECRET.text(settings),
             algorithms: Algorithm::list(&chttpd_auth::HASH_ALGORITHMS.of(settings)),
             cookie: CookiePolicy {
                 timeout_s: chttpd_auth::TIMEOUT.of(settings),

@@ -225,6 +225,7 @@ impl Node {
             engine: Arc::clone(catalog.engine()),
             own: identity.node.clone(),
             settings: Arc::clone(&settings),
+            secret: Derived::default(),
             clock_ms: Arc::clone(&clock_ms),
             network: OnceLock::new(),
             pulses: Pulses::default(),

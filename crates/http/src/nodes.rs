@@ -12,7 +12,7 @@ use settee_auth::{ADMIN_ROLE, UserContext, node_token};
 use settee_database::members::{Node as Member, preferred};
 use settee_database::{Database, Engine};
 use settee_replication::{Auth, Connect, Endpoint, Remote, Roles, TransportError, Tuning, User, full_body};
-use settee_settings::{Settings, cluster};
+use settee_settings::{Derived, Settings, cluster};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -59,6 +59,8 @@ pub(crate) struct Nodes {
     /// What this one is called.
     pub(crate) own: String,
     pub(crate) settings: Arc<dyn Settings>,
+    /// By which nodes know each other.
+    pub(crate) secret: Derived<Option<String>>,
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The way to others, there when replication has begun.
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
@@ -107,9 +109,8 @@ impl Nodes {
     }
 
     fn others(&self) -> Vec<Member> {
-        let mut live = self.engine.members().live();
-        live.retain(|node| node.name != self.own);
-        live
+        let live = self.engine.members().live();
+        live.iter().filter(|node| node.name != self.own).cloned().collect()
     }
 
     /// The node that a request is to be passed on to: the path names another one, and no node has passed it on already.
@@ -288,7 +289,8 @@ impl Nodes {
     ) -> Result<(Arc<dyn settee_replication::Transport>, http::Request<settee_replication::Body>), String> {
         let Question { method, target, headers, body } = question;
         let network = self.network.get().ok_or("this node has not begun yet")?;
-        let secret = cluster::SECRET.text(self.settings.as_ref()).ok_or("there is no secret")?;
+        let secret = self.secret.current(self.settings.as_ref(), |settings| cluster::SECRET.text(settings));
+        let secret = secret.as_ref().as_ref().ok_or("there is no secret")?;
         let remote = remote(&node.address)?;
         let uri = format!("{}{target}", remote.url.trim_end_matches('/'));
         let tuning =

@@ -101,7 +101,7 @@ fn ask(nodes: &Arc<Nodes>, member: &Member) -> watch::Receiver<bool> {
 /// Asks a node where it was last, until nobody wants to know, or it has gone.
 async fn ask_on(nodes: Weak<Nodes>, mut member: Member) {
     while let Some(nodes) = nodes.upgrade() {
-        let live = nodes.engine.members().live().into_iter().find(|live| live.id == member.id);
+        let live = nodes.engine.members().live().iter().find(|live| live.id == member.id).cloned();
         let is_member = live.is_some();
         member = live.unwrap_or(member);
         let answers = timeout(SIGN_TIME, nodes.is_alive(&member)).await.unwrap_or_default();

@@ -88,8 +88,8 @@ impl Membership {
         if self.engine.members().is_sole() {
             return None;
         }
-        let names = self.engine.members().live().into_iter().map(|node| node.name);
-        let others: Vec<String> = names.filter(|name| *name != self.name).collect();
+        let live = self.engine.members().live();
+        let others: Vec<&str> = live.iter().map(|node| node.name.as_str()).filter(|name| *name != self.name).collect();
         Some(match others.as_slice() {
             [] => format!("This is node {}, alone so far", self.name),
             others => format!("This is node {}, together with {}", self.name, others.join(", ")),

@@ -85,7 +85,7 @@ struct State {
     /// The name and the address.
     announced: Option<(String, String)>,
     has_left: bool,
-    live: Vec<Node>,
+    live: Arc<[Node]>,
     /// When the last heartbeat was sent that arrived, if claims were not lost since.
     beaten: Option<Instant>,
     /// From when on claims are taken from others.
@@ -192,7 +192,7 @@ impl Nodes {
             state.server = answer.server;
         }
         state.takes_over.get_or_insert(if is_another && before != 0 { sent + EXPIRY } else { sent });
-        state.live = answer.live;
+        state.live = answer.live.into();
         Ok(())
     }
 
@@ -404,7 +404,7 @@ impl Members for Nodes {
                 let mut state = self.state.lock();
                 state.lose_claims();
                 (state.has_left, state.announced) = (true, None);
-                state.live.clear();
+                state.live = Arc::default();
             }
             self.writers
                 .repeatedly(async |link| {
@@ -418,8 +418,8 @@ impl Members for Nodes {
         })
     }
 
-    fn live(&self) -> Vec<Node> {
-        self.state.lock().live.clone()
+    fn live(&self) -> Arc<[Node]> {
+        Arc::clone(&self.state.lock().live)
     }
 
     fn is_gone(&self, node: NodeId) -> Result<bool> {

@@ -3,6 +3,8 @@
 //! Nothing here is needed for data to be right: commits are fenced by the versions of shards, whoever makes them. Members steer
 //! work, so that it is not done twice. An engine that no other process can write to has one, [`Sole`].
 
+use std::sync::Arc;
+
 use crate::Result;
 
 /// Tells processes apart, also those that were started at the same place one after the other.
@@ -54,7 +56,7 @@ pub trait Members: Send + Sync {
     fn leave(&self) -> Result<()>;
 
     /// The nodes that were heard of lately, this one included once it is announced, by their names. Costs nothing: it is as new as the last heartbeat.
-    fn live(&self) -> Vec<Node>;
+    fn live(&self) -> Arc<[Node]>;
 
     /// Whether a process is gone: it has left, or was not heard of for so long that others may take what it had claimed. Asks the store, so
     /// that this is right also of one that has just begun, which [`Self::live`] may not know, and of one without a name.
@@ -129,8 +131,8 @@ impl Members for Sole {
         Ok(())
     }
 
-    fn live(&self) -> Vec<Node> {
-        Vec::new()
+    fn live(&self) -> Arc<[Node]> {
+        Arc::default()
     }
 
     fn is_gone(&self, node: NodeId) -> Result<bool> {

@@ -5,7 +5,6 @@ use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Uri};
 use settee_auth::{ADMIN_ROLE, UserContext, node_token_matches};
-use settee_settings::cluster;
 
 use super::Authentication;
 use crate::Error;
@@ -36,7 +35,8 @@ pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<()
 }
 
 fn require_token(parts: &Authentication, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
-    let secret = cluster::SECRET.text(parts.settings.as_ref()).filter(|_| parts.has_nodes).ok_or_else(refused)?;
+    let policy = parts.policy();
+    let secret = policy.node_secret.as_ref().filter(|_| parts.has_nodes).ok_or_else(refused)?;
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let now_s = (parts.clock_ms)() / 1000;
     let token = headers.get(&TOKEN).and_then(|token| token.to_str().ok()).unwrap_or_default();

@@ -66,7 +66,7 @@ impl Place {
                 let mut id = [0; 16];
                 environment::random(&mut id);
                 let engine = backends::open_postgres(options, id)?;
-                let nodes: Vec<String> = engine.members().live().into_iter().map(|node| node.name).collect();
+                let nodes: Vec<String> = engine.members().live().iter().map(|node| node.name.clone()).collect();
                 if !nodes.is_empty() {
                     bail!("{} is served by {}: stop that first", self.in_words(), nodes.join(", "));
                 }

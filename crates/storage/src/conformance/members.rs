@@ -28,7 +28,7 @@ fn claim(engine: &dyn Engine, key: &str) -> Option<Claim> {
 }
 
 fn names(engine: &dyn Engine) -> Vec<String> {
-    engine.members().live().into_iter().map(|node| node.name).collect()
+    engine.members().live().iter().map(|node| node.name.clone()).collect()
 }
 
 /// Nodes see each other under names that differ, until one leaves.

@@ -1,6 +1,7 @@
 //! The processes of a memory engine: its users. They notice at once when one of them ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::MemoryEngine;
@@ -54,10 +55,10 @@ impl Members for MemoryEngine {
         Ok(())
     }
 
-    fn live(&self) -> Vec<Node> {
+    fn live(&self) -> Arc<[Node]> {
         let mut live: Vec<Node> = self.store.processes.lock().announced.values().cloned().collect();
         live.sort_by(|one, other| one.name.cmp(&other.name));
-        live
+        live.into()
     }
 
     fn is_gone(&self, node: NodeId) -> Result<bool> {
