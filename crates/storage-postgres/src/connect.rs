@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
+use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -21,8 +23,10 @@ use crate::silence::Silence;
 use crate::sql::Sql;
 use crate::tls::Tls;
 
-/// Threads that talk to PostgreSQL. Values are copied there, and nothing is thought about.
-const THREADS: usize = 2;
+/// Threads that talk to PostgreSQL, at most. Values are copied there, and nothing is thought about: one is enough for four processors, and with more
+/// threads than work they wake each other.
+const THREADS_MAX: usize = 4;
+const PROCESSORS_A_THREAD: usize = 4;
 
 /// What planners must know: all reads go through the primary keys. Without it they may sort what the index has in order, and
 /// plan again each time. A row that waits for a key of another commit waits for its end, which is short. A client whose machine was switched off
@@ -139,7 +143,9 @@ pub(crate) struct Connector {
 impl Connector {
     pub(crate) fn new(options: Options, node: i64) -> Result<Self, String> {
         let tls = Tls::new(&options.trust)?;
-        let threads = Builder::new_multi_thread().worker_threads(THREADS).thread_name("postgres").enable_all().build();
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = processors.div_ceil(PROCESSORS_A_THREAD).min(THREADS_MAX);
+        let threads = Builder::new_multi_thread().worker_threads(threads).thread_name("postgres").enable_all().build();
         let threads = threads.map_err(|error| format!("no threads: {error}"))?;
         let (hosts, runtime) = (options.hosts(), threads.handle().clone());
         let (host, made) = (AtomicUsize::new(0), Mutex::default());

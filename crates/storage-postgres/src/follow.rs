@@ -27,8 +27,8 @@ use crate::sql::Sql;
 /// The longest time between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Between two notifications of one process: each wakes all others.
-const QUIET: Duration = Duration::from_millis(20);
+/// Between two notifications of one process: each wakes all others, and has each of them poll.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// A poll takes less than a hundredth of that. After it the connection is taken for lost: requests wait for polls, and less than two seconds if
 /// nothing but this connection is gone.
