@@ -143,7 +143,8 @@ impl News {
         drop(state);
         let news = Arc::clone(self);
         if thread::Builder::new().name("news".to_owned()).spawn(move || news.read()).is_err() {
-            self.read();
+            // Not by this thread: the engine may have no other one that would answer. Whoever commits next tries again.
+            self.state.lock().has_reader = false;
         }
     }
 
