@@ -148,7 +148,7 @@ fn loads(
             measured.add(load::run(&nodes, (kind, spread, turn), length)?);
             used.add(before, stage.used(&nodes)?);
         }
-        // As many before as behind.
+        // Each turn has one on both sides.
         if has_yardstick {
             yardstick.push(bare::yardstick(stage, length, network)?);
         }
