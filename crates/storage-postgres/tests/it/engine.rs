@@ -9,6 +9,7 @@ use settee_storage::{
     Shard, Snapshot, StorageError, Version,
 };
 
+use crate::scratch::Scratch;
 use crate::{numbered, open, open_with, options, schema_of, server, step, steps, token};
 
 #[test]
@@ -219,9 +220,16 @@ fn entries_of_dropped_shards_are_deleted() {
 /// Nothing but the entries that are asked for is looked at, also in tables of which PostgreSQL knows nothing yet.
 #[test]
 fn keys_are_looked_up() {
+    let Some(server) = server() else { return };
+    // Made in pieces, and as one statement.
+    for durability in [Durability::Buffered, Durability::Synced] {
+        look_keys_up(server, durability);
+    }
+}
+
+fn look_keys_up(server: &Scratch, durability: Durability) {
     const ENTRIES: u64 = 4_000;
     const ROUNDS: u64 = 20;
-    let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);
     let url = format!("{url}&application_name={schema}");
@@ -253,8 +261,7 @@ fn keys_are_looked_up() {
         let mut batch = Batch::new();
         batch.delete(Keyspace::Bodies, keys[0]);
         batch.put(Keyspace::Bodies, keys[1], b"changed");
-        let outcome =
-            engine.commit(Shard(1), Version(1 + round), token(2 + round), batch, Durability::Buffered).unwrap();
+        let outcome = engine.commit(Shard(1), Version(1 + round), token(2 + round), batch, durability).unwrap();
         assert_eq!(outcome, Outcome::Committed(Version(2 + round)));
         let snapshot = engine.snapshot(Shard(1)).unwrap();
         let range = KeyRange { start: Some(keys[2]), end: None };
@@ -271,12 +278,18 @@ fn keys_are_looked_up() {
 #[test]
 fn commits_are_pruned() {
     let Some(server) = server() else { return };
+    for durability in [Durability::Buffered, Durability::Synced] {
+        prune_commits(server, durability);
+    }
+}
+
+fn prune_commits(server: &Scratch, durability: Durability) {
     let url = server.url();
     let engine = open(&url);
     let schema = schema_of(&url);
     let rows = || server.run(&format!("SELECT count(*) FROM {schema}.commits")).parse::<u64>().unwrap();
     for number in 0..600 {
-        step(&engine, Shard(1), number, Durability::Buffered);
+        step(&engine, Shard(1), number, durability);
     }
     assert_eq!(rows(), 600, "all of them are young");
     // A commit that was made before is known again by its token.
@@ -284,7 +297,7 @@ fn commits_are_pruned() {
     assert_eq!(outcome, Outcome::Committed(Version(101)));
     server.run(&format!("UPDATE {schema}.commits SET at = at - interval '5 minutes'"));
     for number in 600..900 {
-        step(&engine, Shard(1), number, Durability::Buffered);
+        step(&engine, Shard(1), number, durability);
     }
     assert!((300..400).contains(&rows()), "{}", rows());
 }
