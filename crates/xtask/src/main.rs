@@ -29,9 +29,10 @@ mod throughput;
 mod tidy;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use workspace::Workspace;
 
 const HELP: &str = "\
@@ -70,7 +71,6 @@ cargo xtask COMMAND
   bench         builds the server and runs `settee bench` with the further arguments
   dist          makes packages in dist/: tar.gz, deb, image, wheel, npm, formula
                   --try        installs each in an empty place and runs the README's session
-                  --program P  packs this static program and builds none
                   --url URL    where the packages will lie, for the formula
   run           builds and starts a server, or a package of this version that is at hand
                   --data D     the data directory (./data)
@@ -79,14 +79,20 @@ cargo xtask COMMAND
                   --nodes N    how many (3)
                   --port P     the port of the proxy (5984); nodes have those above it
   cluster-bench measures nodes on a PostgreSQL, and a bare client of that: single writes, bulk, an index, a view
-                  --program P   this program, and builds none
                   --part P      only bare, writes, bulk or views (may be repeated)
                   --nodes N     only so many (1, 2 and 4)
                   --documents N in the view (1000000)
                   --seconds N   for each figure of writes (5)
                   --delay-us N  what the second half's network takes longer for a message and its answer (1000), 0 for none
   setup         checks for what the build needs, and installs it where that is possible
+
+attack, chaos, clients, cluster, cluster-bench, conformance, console, dist, readme and s3 take the server's program
+from --program P, if that is given, and build none: what `dist` has made is a `static/settee` in the build directory.
 ";
+
+/// Commands that start the server's program, or pack it, and can be told which one.
+const WITH_PROGRAM: &[&str] =
+    &["attack", "chaos", "clients", "cluster", "cluster-bench", "conformance", "console", "dist", "readme", "s3"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -106,7 +112,8 @@ fn main() -> ExitCode {
 
 /// Runs one command; false means that it ran and found something wrong.
 fn run(command: &str, arguments: &[String]) -> Result<bool> {
-    let workspace = Workspace::find()?;
+    let (program, arguments) = take_program(command, arguments)?;
+    let (workspace, arguments) = (Workspace::find(program)?, &arguments[..]);
     match command {
         "conformance" => {
             let options = conformance::Options::parse(arguments)?;
@@ -153,5 +160,41 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
             Ok(true)
         }
         unknown => bail!("there is no command `{unknown}`; `cargo xtask help` lists them"),
+    }
+}
+
+/// Divides the arguments of a command into `--program P` and the others.
+fn take_program(command: &str, arguments: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
+    let mut rest = arguments.to_vec();
+    let Some(place) = rest.iter().position(|argument| argument == "--program") else { return Ok((None, rest)) };
+    ensure!(WITH_PROGRAM.contains(&command), "`{command}` takes no --program");
+    ensure!(place + 1 < rest.len(), "--program lacks its value");
+    let program = PathBuf::from(rest.remove(place + 1));
+    rest.remove(place);
+    ensure!(program.is_file(), "there is no program {}", program.display());
+    // Servers may be started in another directory.
+    Ok((Some(program.canonicalize()?), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_taken_out() {
+        let call = |command: &str, text: &str| {
+            take_program(command, &text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let own = std::env::current_exe().expect("it runs").canonicalize().expect("it is there");
+        let (program, rest) = call("chaos", &format!("--short --program {} --seed 3", own.display())).expect("right");
+        assert_eq!((program, rest.join(" ")), (Some(own), "--short --seed 3".to_owned()));
+        assert_eq!(call("lint", "a b").expect("right"), (None, vec!["a".to_owned(), "b".to_owned()]));
+        for (command, text, wanted) in [
+            ("lint", "--program x", "`lint` takes no --program"),
+            ("chaos", "--short --program", "--program lacks its value"),
+            ("chaos", "--program /nowhere/settee", "there is no program /nowhere/settee"),
+        ] {
+            assert_eq!(call(command, text).expect_err("wrong").to_string(), wanted);
+        }
     }
 }

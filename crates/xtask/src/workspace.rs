@@ -11,26 +11,21 @@ pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     /// Where cargo puts programs of the release profile; this program runs from there.
     profile: PathBuf,
-    /// Another program than the one that is built here.
-    program: Option<PathBuf>,
+    /// A program to be taken in place of the one that is built here.
+    pub(crate) program: Option<PathBuf>,
 }
 
 impl Workspace {
-    pub(crate) fn find() -> Result<Self> {
+    pub(crate) fn find(program: Option<PathBuf>) -> Result<Self> {
         // Of the running `cargo`, not of the build: checkouts in two places may share a build directory.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&manifest).ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
-        let program = std::env::current_exe().context("cannot tell where this program lies")?;
-        let profile = program.parent().context("this program lies in no folder")?.to_owned();
-        Ok(Self { root, profile, program: None })
+        let own = std::env::current_exe().context("cannot tell where this program lies")?;
+        let profile = own.parent().context("this program lies in no folder")?.to_owned();
+        Ok(Self { root, profile, program })
     }
 
-    /// The same with another `settee` program, wherever it was built.
-    pub(crate) fn with_program(&self, program: PathBuf) -> Self {
-        Self { root: self.root.clone(), profile: self.profile.clone(), program: Some(program) }
-    }
-
-    /// The `settee` program, once it has been built.
+    /// The `settee` program: the one that was given, or the one that is built here, once it has been.
     pub(crate) fn binary(&self) -> PathBuf {
         self.program.clone().unwrap_or_else(|| self.profile.join("settee"))
     }

@@ -44,8 +44,6 @@ pub(crate) fn archive_name() -> String {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     attempt: bool,
-    /// Packed instead of one that is built.
-    program: Option<PathBuf>,
     /// Where the packages will lie.
     url: Option<String>,
 }
@@ -61,7 +59,6 @@ impl Options {
             }
             let value = rest.next().with_context(|| format!("`{name}` is unknown or lacks its value"))?;
             match name.as_str() {
-                "--program" => options.program = Some(PathBuf::from(value)),
                 "--url" => options.url = Some(value.trim_end_matches('/').to_owned()),
                 _ => bail!("there is no option `{name}`; `cargo xtask help` lists them"),
             }
@@ -81,7 +78,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
     let folder = workspace.root.join("dist");
     let url = options.url.clone().unwrap_or_else(|| format!("file://{}", folder.display()));
     let release = Release::of(workspace, url);
-    let program = match &options.program {
+    let program = match &workspace.program {
         Some(program) => program.clone(),
         None => build(workspace, &release)?,
     };
@@ -152,9 +149,8 @@ mod tests {
     fn options_are_read() {
         let parse = |words: &[&str]| Options::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         let url = Some("https://example.org/a".to_owned());
-        let program = Some(PathBuf::from("settee"));
-        let all = parse(&["--try", "--url", "https://example.org/a/", "--program", "settee"]);
-        assert_eq!(all.ok(), Some(Options { attempt: true, program, url }));
+        let all = parse(&["--try", "--url", "https://example.org/a/"]);
+        assert_eq!(all.ok(), Some(Options { attempt: true, url }));
         assert_eq!(parse(&[]).ok(), Some(Options::default()));
         for wrong in [&["--url"][..], &["--what", "x"], &["x"]] {
             assert!(parse(wrong).is_err(), "{wrong:?}");

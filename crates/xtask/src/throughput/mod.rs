@@ -9,7 +9,6 @@ mod report;
 mod stage;
 mod views;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -42,7 +41,6 @@ const PARTS: [(&str, Part); 4] =
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
-    program: Option<PathBuf>,
     parts: Vec<Part>,
     nodes: Vec<usize>,
     documents: u64,
@@ -54,7 +52,6 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
         let mut options = Self {
-            program: None,
             parts: Vec::new(),
             nodes: vec![1, 2, 4],
             documents: 1_000_000,
@@ -66,7 +63,6 @@ impl Options {
             let value = arguments.next().with_context(|| format!("`{name}` is unknown or lacks its value"))?;
             let number = || value.parse::<u64>().with_context(|| format!("{name} takes a number"));
             match name.as_str() {
-                "--program" => options.program = Some(value.into()),
                 "--part" => {
                     let part = PARTS.iter().find(|(name, _)| name == value).context("there is no such part")?;
                     options.parts.push(part.1);
@@ -102,12 +98,11 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     if !Scratch::is_there() {
         bail!("there is no PostgreSQL on this machine: install the package postgresql (Debian, Ubuntu)");
     }
-    let workspace = match &options.program {
-        Some(program) => workspace.with_program(program.clone()),
-        None if build::build(workspace)?.holds() => workspace.with_program(workspace.binary()),
-        None => return Ok(Tally::one(false)),
-    };
-    let stage = Stage::start(&workspace)?;
+    let built = build::build(workspace)?;
+    if !built.holds() {
+        return Ok(built);
+    }
+    let stage = Stage::start(workspace)?;
     let mut report = Report::default();
     for network in options.networks() {
         if options.has(Part::Bare) {
@@ -208,10 +203,9 @@ mod tests {
         let parse = |text: &str| Options::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).ok();
         let all = parse("").expect("nothing need be said");
         assert_eq!((all.parts.len(), all.nodes.as_slice(), all.networks().len()), (4, &[1, 2, 4][..], 2));
-        let some =
-            parse("--part bulk --part views --nodes 3 --delay-us 0 --documents 5000 --program p").expect("right");
+        let some = parse("--part bulk --part views --nodes 3 --delay-us 0 --documents 5000").expect("right");
         assert_eq!((some.parts, some.nodes), (vec![Part::Bulk, Part::Views], vec![3]));
-        assert_eq!((some.delay, some.documents, some.program), (Duration::ZERO, 5000, Some("p".into())));
+        assert_eq!((some.delay, some.documents), (Duration::ZERO, 5000));
         for wrong in ["--part", "--part x", "--nodes 0", "--nodes 9", "--documents 1", "--seconds x", "--else 1"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
