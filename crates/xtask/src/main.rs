@@ -172,6 +172,8 @@ fn take_program(command: &str, arguments: &[String]) -> Result<(Option<PathBuf>,
     let program = PathBuf::from(rest.remove(place + 1));
     rest.remove(place);
     ensure!(program.is_file(), "there is no program {}", program.display());
+    // Sessions of the documentation call it so, and another one could be found by that name.
+    ensure!(program.ends_with("settee"), "{} must be called `settee`", program.display());
     // Servers may be started in another directory.
     Ok((Some(program.canonicalize()?), rest))
 }
@@ -186,8 +188,16 @@ mod tests {
             take_program(command, &text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         };
         let own = std::env::current_exe().expect("it runs").canonicalize().expect("it is there");
-        let (program, rest) = call("chaos", &format!("--short --program {} --seed 3", own.display())).expect("right");
-        assert_eq!((program, rest.join(" ")), (Some(own), "--short --seed 3".to_owned()));
+        let folder = std::env::temp_dir().join(format!("settee-program-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("it can be made");
+        let given = folder.join("settee");
+        std::fs::write(&given, b"").expect("it can be written");
+        let (program, rest) = call("chaos", &format!("--short --program {} --seed 3", given.display())).expect("right");
+        let wanted = given.canonicalize().expect("it is there");
+        std::fs::remove_dir_all(&folder).expect("it can be removed");
+        assert_eq!((program, rest.join(" ")), (Some(wanted), "--short --seed 3".to_owned()));
+        let error = call("chaos", &format!("--program {}", own.display())).expect_err("another name");
+        assert!(error.to_string().ends_with("must be called `settee`"), "{error}");
         assert_eq!(call("lint", "a b").expect("right"), (None, vec!["a".to_owned(), "b".to_owned()]));
         for (command, text, wanted) in [
             ("lint", "--program x", "`lint` takes no --program"),
