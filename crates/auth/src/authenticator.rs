@@ -146,18 +146,19 @@ impl Authenticator {
     pub fn check(&self, login: Login, policy: &LoginPolicy) -> Result<Check, AuthError> {
         let Login { account, password, peer, now_ms } = login;
         let shared = &self.shared;
-        let suspect = shared.suspect(peer, account.name(), account.salt());
-        shared.refuse_suspect(&suspect, &policy.lockout, now_ms)?;
+        let suspect = || shared.suspect(peer, account.name(), account.salt());
+        shared.refuse_suspect(suspect, &policy.lockout, now_ms)?;
         let known_as = fingerprint(&shared.key, &[account.name().as_bytes(), account.stored().as_bytes()]);
         let tried = fingerprint(&shared.key, &[b"password", &password]);
         match shared.verified().look_up(&known_as, &tried) {
             Known::Right => return Ok(Check::Right),
             Known::Wrong => {
-                shared.note(&suspect, &policy.lockout, now_ms);
+                shared.note(&suspect(), &policy.lockout, now_ms);
                 return Err(AuthError::Incorrect);
             }
             Known::Unknown => {}
         }
+        let suspect = suspect();
         let job = Job {
             shared: Arc::clone(shared),
             account,
@@ -175,7 +176,7 @@ impl Authenticator {
     #[must_use]
     pub fn refuse_unknown(&self, name: &str, peer: IpAddr, now_ms: u64, policy: &LockoutPolicy) -> AuthError {
         let suspect = self.shared.suspect(peer, name, "");
-        if let Err(error) = self.shared.refuse_suspect(&suspect, policy, now_ms) {
+        if let Err(error) = self.shared.refuse_suspect(|| suspect.clone(), policy, now_ms) {
             return error;
         }
         self.shared.note(&suspect, policy, now_ms);
@@ -236,11 +237,20 @@ impl Shared {
         }
     }
 
-    fn refuse_suspect(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) -> Result<(), AuthError> {
-        if policy.mode == LockoutMode::Off || !self.lockouts().is_over(suspect, policy, now_ms) {
+    /// Refuses who failed too often. Who that is takes longer to tell than all else of a request whose password is known, so nobody asks where it
+    /// makes no difference.
+    fn refuse_suspect(
+        &self,
+        suspect: impl FnOnce() -> Suspect,
+        policy: &LockoutPolicy,
+        now_ms: u64,
+    ) -> Result<(), AuthError> {
+        if policy.mode == LockoutMode::Off || self.lockouts().are_over(policy, now_ms) {
             return Ok(());
         }
-        if policy.mode == LockoutMode::Enforce { Err(AuthError::LockedOut) } else { Ok(()) }
+        let suspect = suspect();
+        let is_refused = policy.mode == LockoutMode::Enforce && self.lockouts().is_over(&suspect, policy, now_ms);
+        if is_refused { Err(AuthError::LockedOut) } else { Ok(()) }
     }
 }
 
@@ -268,7 +278,7 @@ impl Job {
         if known == Known::Right {
             return Ok(());
         }
-        self.shared.refuse_suspect(&self.suspect, &self.policy.lockout, self.now_ms)?;
+        self.shared.refuse_suspect(|| self.suspect.clone(), &self.policy.lockout, self.now_ms)?;
         let hash = self.account.hash(&self.policy.iterations)?;
         if known == Known::Wrong || !hash.verify(&self.password) {
             self.shared.note(&self.suspect, &self.policy.lockout, self.now_ms);

@@ -75,6 +75,8 @@ impl fmt::Display for Suspect {
 #[derive(Debug, Default)]
 pub(crate) struct Lockouts {
     failures: HashMap<Suspect, Failures>,
+    /// When the last of them was counted.
+    noted_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +86,11 @@ struct Failures {
 }
 
 impl Lockouts {
+    /// Whether none counts any more, whose ever it was.
+    pub(crate) fn are_over(&self, policy: &LockoutPolicy, now_ms: u64) -> bool {
+        self.failures.is_empty() || now_ms.saturating_sub(self.noted_ms) >= policy.max_lifetime_ms
+    }
+
     /// Whether there were too many.
     pub(crate) fn is_over(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) -> bool {
         let failures = self.failures.get(suspect);
@@ -103,6 +110,7 @@ impl Lockouts {
             *failures = Failures { count: 0, first_ms: now_ms };
         }
         failures.count += 1;
+        self.noted_ms = self.noted_ms.max(now_ms);
     }
 
     fn make_room(&mut self, policy: &LockoutPolicy, now_ms: u64) {
@@ -145,6 +153,7 @@ mod tests {
     #[test]
     fn the_threshold_locks_until_the_first_failure_is_old() {
         let mut lockouts = Lockouts::default();
+        assert!(lockouts.are_over(&POLICY, 0), "there are none");
         let ann = suspect(1, "ann", "s");
         for now_ms in [0, 10, 20] {
             assert!(!lockouts.is_over(&ann, &POLICY, now_ms));
@@ -152,6 +161,7 @@ mod tests {
         }
         assert!(lockouts.is_over(&ann, &POLICY, 20));
         assert!(lockouts.is_over(&ann, &POLICY, 999));
+        assert_eq!([20, 999, 1019, 1020].map(|now_ms| lockouts.are_over(&POLICY, now_ms)), [false, false, false, true]);
         for other in [suspect(2, "ann", "s"), suspect(1, "anns", ""), suspect(1, "ann", "t")] {
             assert!(!lockouts.is_over(&other, &POLICY, 20));
         }
