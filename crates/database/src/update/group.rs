@@ -253,7 +253,7 @@ impl<'a> Group<'a> {
         let expected = self.writer.state.version;
         let state = ShardState { version: Version(expected.0 + 1), token: attempt.token() };
         self.ranks.state = state;
-        let (rank_log, rank_pieces) = self.put_counters(state.version);
+        let (logged, rank_pieces) = self.put_counters(state.version);
         let batch = std::mem::take(&mut self.batch);
         self.ranks.stored();
         let ranks = Arc::new(self.ranks.clone());
@@ -272,6 +272,11 @@ impl<'a> Group<'a> {
         let [crowd, looks] = [self.writer.crowd, self.writer.looks].map(|left| left.saturating_sub(1));
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
+        let mut rank_log = std::mem::take(&mut self.writer.rank_log);
+        match logged {
+            Some(record) => rank_log.push(record),
+            None => rank_log.clear(),
+        }
         *self.writer = Writer {
             state,
             meta: self.meta,
@@ -334,27 +339,24 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Adds counters and ranks to the batch; returns the log records that are left, and how many pieces the tables have.
-    fn put_counters(&mut self, version: Version) -> (Vec<u64>, usize) {
+    /// Adds counters and ranks to the batch; returns the record that the log has then besides, or `None` if whole tables have taken the place of
+    /// all of them, and how many pieces the tables have.
+    fn put_counters(&mut self, version: Version) -> (Option<u64>, usize) {
         self.scratch.clear();
         self.meta.encode(&mut self.scratch);
         self.batch.set_head(&self.scratch);
-        let (mut rank_log, mut rank_pieces) = (self.writer.rank_log.clone(), self.writer.rank_pieces);
         self.scratch.clear();
-        if self.ranks.reshaped() || rank_log.len() >= RANK_LOG_RECORDS {
+        let key = |logged: u64| keys::prefixed(keys::RANK_LOG, &keys::sequence(logged));
+        if self.ranks.reshaped() || self.writer.rank_log.len() >= RANK_LOG_RECORDS {
             self.ranks.encode(&mut self.scratch);
-            rank_pieces = rank::table::put(&mut self.batch, &self.scratch, rank_pieces);
-            for logged in rank_log.drain(..) {
-                let key = keys::prefixed(keys::RANK_LOG, &keys::sequence(logged));
-                self.batch.delete(Keyspace::Catalog, &key);
-            }
+            let rank_pieces = rank::table::put(&mut self.batch, &self.scratch, self.writer.rank_pieces);
+            self.writer.rank_log.iter().for_each(|logged| self.batch.delete(Keyspace::Catalog, &key(*logged)));
+            (None, rank_pieces)
         } else {
             self.ranks.encode_log(&mut self.scratch);
-            let key = keys::prefixed(keys::RANK_LOG, &keys::sequence(version.0));
-            self.batch.put(Keyspace::Catalog, &key, &self.scratch);
-            rank_log.push(version.0);
+            self.batch.insert(Keyspace::Catalog, &key(version.0), &self.scratch);
+            (Some(version.0), self.writer.rank_pieces)
         }
-        (rank_log, rank_pieces)
     }
 
     /// Divides buckets that have grown too large for a short scan, before the group changes anything. That they are divided is stored with
