@@ -327,14 +327,15 @@ impl Router {
         if ![Method::PUT, Method::DELETE, Method::POST].contains(method) {
             return None;
         }
-        let place = self.place(path, plus).ok()?;
-        let path = place.resource?.path;
+        // Not the whole place: each request that may be one is asked. None of them goes through a partition, or has an attachment's name.
+        let Split { mut parts, garbled: None } = split(path, plus) else { return None };
+        let path = self.resource(&parts)?.path;
         let is_write = match path {
             "/{db}" | "/{db}/_bulk_docs" => method == Method::POST,
             "/{db}/{doc}" | "/{db}/_local/{local}" => method != Method::POST,
             _ => false,
         };
-        is_write.then(|| (path, place.captures.get("db").to_owned()))
+        is_write.then(|| (path, parts.swap_remove(0).into_owned()))
     }
 
     /// Finds what a path stands for. Behind the name of a partition stands a path of its database.

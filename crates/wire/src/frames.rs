@@ -16,6 +16,9 @@ const NUMBER: usize = 4;
 /// The bytes of the numbers behind the first one.
 const NUMBERS: usize = 4 * NUMBER;
 
+/// Frames have room for so many headers from the start; most have no more.
+const HEADERS: usize = 8;
+
 /// A request or an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
@@ -117,7 +120,7 @@ fn read(mut rest: Bytes) -> Option<Frame> {
     let [first, second, third, of_headers] = numbers;
     let start = [take(&mut rest, first)?, take(&mut rest, second)?, take(&mut rest, third)?];
     let mut lines = take(&mut rest, of_headers)?;
-    let mut headers = Vec::new();
+    let mut headers = Vec::with_capacity(HEADERS);
     while !lines.is_empty() {
         let (name, value) = (take_number(&mut lines)?, take_number(&mut lines)?);
         headers.push((take(&mut lines, name)?, take(&mut lines, value)?));

@@ -99,6 +99,35 @@ fn names_that_are_no_text_are_refused() {
 }
 
 #[test]
+fn small_writes_are_known_by_their_path() {
+    let router = router(&Shutdown::new());
+    let check = |method: &Method, path: &str, expected: Option<(&str, &str)>| {
+        let found = router.written(method, path, Plus::Space);
+        assert_eq!(found.as_ref().map(|(path, database)| (*path, database.as_str())), expected, "{method} {path}");
+    };
+    check(&Method::POST, "/db", Some(("/{db}", "db")));
+    check(&Method::POST, "//a%2Fb+c/", Some(("/{db}", "a/b c")));
+    check(&Method::POST, "/db/_bulk_docs", Some(("/{db}/_bulk_docs", "db")));
+    for method in [Method::PUT, Method::DELETE] {
+        check(&method, "/db/doc", Some(("/{db}/{doc}", "db")));
+        check(&method, "/db/a%2Fb", Some(("/{db}/{doc}", "db")));
+        check(&method, "/db/_local%2Fx", Some(("/{db}/_local/{local}", "db")));
+        for other in
+            ["/", "/db", "/db/_design/x", "/db/doc/attachment", "/db/%ff", "/db/_security", "/_up", "/a/b/c/d/e"]
+        {
+            check(&method, other, None);
+        }
+    }
+    for other in ["/", "/db/doc", "/db/_local/x", "/db/_find", "/db/_partition/p/_find", "/db/_partition/p/_bulk_docs"]
+    {
+        check(&Method::POST, other, None);
+    }
+    for method in [Method::GET, Method::HEAD, copy()] {
+        check(&method, "/db/doc", None);
+    }
+}
+
+#[test]
 fn head_is_served_as_get() {
     for path in ["/", "/_all_dbs", "/db", "/db/doc", "/db/_all_docs", "/db/_design/d/_view/v", "/db/_changes"] {
         assert_eq!(find(&Method::HEAD, path).unwrap(), find(&Method::GET, path).unwrap(), "{path}");
