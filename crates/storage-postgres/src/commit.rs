@@ -17,12 +17,13 @@ use tokio_postgres::{Error, Statement};
 
 use crate::connect::{Link, together};
 use crate::error::Failure;
+use crate::fence::{self, FENCE_PARAMETERS, PREMISE_PARAMETERS, SWEEP_PARAMETERS};
 use crate::follow::moment;
 use crate::joint::{Joined, Joint};
 use crate::lease::{Last, number};
 use crate::pieces::{PIECE_ROWS, Parameter, Piece, pieces};
 use crate::pool::{Leased, Pool};
-use crate::shape::{FENCE_PARAMETERS, PREMISE_PARAMETERS, Shape};
+use crate::shape::Shape;
 use crate::sql::Sql;
 
 /// Commits of fewer bytes are one statement.
@@ -139,12 +140,13 @@ pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Resu
         return Some(Err(Failure::Outdated));
     }
     let batches: Vec<(i64, &Batch)> = commits.iter().map(|commit| (number(commit.shard), &commit.batch)).collect();
-    let pieces = pieces(&batches);
-    let sql = Sql::Commit(Shape::of(pieces.iter().map(|piece| piece.sql))?);
+    let (pieces, fences) = (pieces(&batches), Fences::of(commits));
+    let shape = Shape::of(pieces.iter().map(|piece| piece.sql))?;
+    let sql = Sql::Commit(if fences.is_sweeping() { shape.sweeping() } else { shape });
     if !leased.link().has_room_for(sql) {
         return None;
     }
-    Some(by_statement(leased, sql, (&Fences::of(commits), &Presumed::of(premise.as_ref())), &pieces).await)
+    Some(by_statement(leased, sql, (&fences, &Presumed::of(premise.as_ref())), &pieces).await)
 }
 
 async fn by_statement(
@@ -181,10 +183,13 @@ async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
         return Err(Failure::Outdated);
     }
     let link = leased.link();
-    let pieces = pieces(&[(number(commit.shard), &commit.batch)]);
+    let (pieces, fences) = (pieces(&[(number(commit.shard), &commit.batch)]), Fences::of(&[commit]));
+    let sweep = fences.is_sweeping().then(|| (Sql::Sweep, fences.sweep_parameters().to_vec()));
+    let writes = pieces.iter().map(|piece| (piece.sql, piece.parameters().collect()));
+    let parts: Vec<(Sql, Vec<Parameter<'_>>)> =
+        [(Sql::Fence, fences.parameters().to_vec())].into_iter().chain(sweep).chain(writes).collect();
     // Before the transaction: what is sent in one trip may not wait for anything.
-    let guard = link.statement(Sql::Fence).await?;
-    let statements = link.statements(pieces.iter().map(|piece| piece.sql)).await?;
+    let statements = link.statements(parts.iter().map(|(sql, _)| *sql)).await?;
     let begin = match (commit.durability, leased.set_in_transaction(true)) {
         (Durability::Synced, false) => "BEGIN",
         (Durability::Buffered, false) => "BEGIN; SET LOCAL synchronous_commit TO off",
@@ -193,13 +198,12 @@ async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
         (Durability::Buffered, true) => "SET LOCAL synchronous_commit TO off",
     };
     let begun: Request<'_> = Box::pin(link.client.batch_execute(begin));
-    let guarded: Request<'_> = Box::pin(guarded(link, &guard, commit));
-    let written = pieces
+    let made = parts
         .iter()
         .zip(&statements)
-        .map(|(piece, statement)| -> Request<'_> { Box::pin(written(link, statement, piece)) });
+        .map(|((_, parameters), statement)| -> Request<'_> { Box::pin(written(link, statement, parameters)) });
     let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
-    let requests = [begun, guarded].into_iter().chain(written).chain([ended]);
+    let requests = [begun].into_iter().chain(made).chain([ended]);
     if commit.batch.size_bytes() <= TRIP_BYTES {
         // The first error is the cause of the others, and of the end being none.
         together(requests.collect()).await.into_iter().collect::<Result<(), Error>>()?;
@@ -221,6 +225,7 @@ struct Fences<'a> {
     tokens: Vec<Vec<u8>>,
     heads: Vec<Option<&'a [u8]>>,
     node: i64,
+    is_sweeping: bool,
 }
 
 impl<'a> Fences<'a> {
@@ -232,11 +237,21 @@ impl<'a> Fences<'a> {
             heads: commits.iter().map(|commit| commit.batch.head()).collect(),
             // All are of this process.
             node: commits.first().map_or(0, |commit| commit.node),
+            is_sweeping: commits.iter().any(|commit| fence::is_sweeping(commit.expected.0)),
         }
     }
 
     fn parameters(&self) -> [Parameter<'_>; FENCE_PARAMETERS] {
         [&self.shards, &self.expected, &self.tokens, &self.heads, &self.node]
+    }
+
+    /// Whether it is one of the commits' turn to [`sweep`].
+    fn is_sweeping(&self) -> bool {
+        self.is_sweeping
+    }
+
+    fn sweep_parameters(&self) -> [Parameter<'_>; SWEEP_PARAMETERS] {
+        [&self.shards, &self.expected]
     }
 }
 
@@ -262,16 +277,9 @@ fn version(version: Version) -> i64 {
     i64::try_from(version.0).unwrap_or(i64::MAX - 1)
 }
 
-async fn guarded(link: &Link, statement: &Statement, commit: &Commit) -> Result<(), Error> {
-    let (shard, expected) = (number(commit.shard), version(commit.expected));
-    let (token, head) = (commit.token.0.to_be_bytes(), commit.batch.head());
-    let parameters: [Parameter<'_>; FENCE_PARAMETERS] = [&shard, &expected, &&token[..], &head, &commit.node];
-    link.client.query(statement, &parameters).await.map(drop)
-}
-
-pub(crate) async fn written(link: &Link, statement: &Statement, piece: &Piece<'_>) -> Result<(), Error> {
-    let parameters: Vec<Parameter<'_>> = piece.parameters().collect();
-    link.client.execute(statement, &parameters).await.map(drop)
+/// Has a statement write.
+pub(crate) async fn written(link: &Link, statement: &Statement, parameters: &[Parameter<'_>]) -> Result<(), Error> {
+    link.client.execute(statement, parameters).await.map(drop)
 }
 
 /// After a conflict: it may have been with this very commit.

@@ -8,8 +8,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::WrongType;
 
-/// SQLSTATE of [`settee_fence`](../schema.sql): somebody else committed first.
-pub(crate) const CONFLICT: &str = "ST001";
+use crate::fence::NEXT;
 
 /// The primary key of the commits, which decides who was first.
 const COMMITS_KEY: &str = "commits_pkey";
@@ -68,8 +67,10 @@ impl From<Error> for Failure {
             let is_commit = answer.constraint() == Some(COMMITS_KEY);
             return if is_commit { Self::Conflict } else { Self::Refused(StorageError::Present(text)) };
         }
+        if *state == SqlState::NOT_NULL_VIOLATION && answer.table().zip(answer.column()) == Some(NEXT) {
+            return Self::Conflict;
+        }
         match state.code() {
-            CONFLICT => Self::Conflict,
             "53100" => Self::Refused(StorageError::Full(text)),
             "40001" | "40P01" | "55P03" => Self::Again(text),
             // Of a primary that became a standby.

@@ -13,6 +13,7 @@ mod commit;
 mod connect;
 mod cursor;
 mod error;
+mod fence;
 mod follow;
 mod joint;
 mod keys;

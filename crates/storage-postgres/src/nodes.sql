@@ -19,33 +19,6 @@ CREATE TABLE claims (
 );
 CREATE SEQUENCE claim_epochs;
 
--- Makes a commit the next one of its shard. Two that do so at the same time insert the same key, so one of them fails.
--- Rows stay for longer than anybody is in doubt about a commit of his.
-CREATE FUNCTION settee_fence(of_shard bigint, expected bigint, by_token bytea, new_head bytea, by_node bigint)
-RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    last_version bigint;
-    last_head bytea;
-    last_is_dropped boolean;
-BEGIN
-    SELECT version, head, is_dropped INTO last_version, last_head, last_is_dropped
-        FROM commits WHERE shard = of_shard ORDER BY version DESC LIMIT 1;
-    IF coalesce(last_version, 0) <> expected OR last_is_dropped THEN
-        RAISE EXCEPTION 'the shard is at version %', coalesce(last_version, 0) USING ERRCODE = 'ST001';
-    END IF;
-    INSERT INTO commits (shard, version, token, head, node)
-        VALUES (of_shard, expected + 1, by_token, coalesce(new_head, last_head), by_node);
-    IF expected % 64 = 63 THEN
-        DELETE FROM commits WHERE ctid = ANY (ARRAY (
-            SELECT place FROM (
-                SELECT ctid AS place, at FROM commits
-                    WHERE shard = of_shard AND version < expected - 64 ORDER BY version LIMIT 256
-            ) AS first
-            WHERE at < now() - interval '2 minutes'
-        ));
-    END IF;
-END $$;
-
 -- Makes the last commit of a shard, whatever it was before.
 CREATE FUNCTION settee_drop(of_shard bigint, by_node bigint)
 RETURNS void LANGUAGE plpgsql AS $$

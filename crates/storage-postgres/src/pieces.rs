@@ -1,7 +1,6 @@
 //! [`pieces`]: the writes of commits as the statements that make them, one for each keyspace and kind or, where they are many, several.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use settee_storage::{Batch, Keyspace, Operation};
 use tokio_postgres::types::ToSql;
@@ -69,23 +68,27 @@ pub(crate) fn pieces<'a>(batches: &[(i64, &'a Batch)]) -> Vec<Piece<'a>> {
 }
 
 fn last_writes(batch: &Batch) -> Spaces<'_> {
-    let mut spaces: [HashMap<&[u8], Write<'_>>; Keyspace::ALL.len()] = Default::default();
+    let mut spaces = Spaces::default();
     for operation in batch.operations() {
-        let (space, key, value, is_insert) = match operation {
+        let (space, key, value, is_new) = match operation {
             Operation::Put(space, key, value) => (space, key, Some(value), false),
             Operation::Insert(space, key, value) => (space, key, Some(value), true),
             Operation::Delete(space, key) => (space, key, None, false),
         };
-        let writes = &mut spaces[space as usize];
-        let is_new = is_insert && !writes.contains_key(key);
-        writes.insert(key, Write { key, value, is_new });
+        spaces[space as usize].push(Write { key, value, is_new });
     }
-    spaces.map(|writes| {
-        let mut writes: Vec<Write<'_>> = writes.into_values().collect();
-        // Neighbours lie in the same pages, and who writes in one order never waits in a circle.
-        writes.sort_unstable_by_key(|write| write.key);
-        writes
-    })
+    for writes in &mut spaces {
+        // Neighbours lie in the same pages, and who writes in one order never waits in a circle. Those to the same key stay in theirs.
+        writes.sort_by_key(|write| write.key);
+        writes.dedup_by(|later, last| {
+            let is_same = later.key == last.key;
+            if is_same {
+                *last = Write { is_new: false, ..*later };
+            }
+            is_same
+        });
+    }
+    spaces
 }
 
 fn divide<'a, 'b>(sql: Sql, rows: impl Iterator<Item = (i64, &'b Write<'a>)>, pieces: &mut Vec<Piece<'a>>)

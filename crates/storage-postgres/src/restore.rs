@@ -45,7 +45,8 @@ async fn attempt(leased: &Leased, shard: i64, state: ShardState, batch: &Batch) 
     }
     for piece in pieces(&[(shard, batch)]) {
         let statement = link.statement(piece.sql).await?;
-        written(link, &statement, &piece).await?;
+        let parameters: Vec<_> = piece.parameters().collect();
+        written(link, &statement, &parameters).await?;
     }
     link.client.batch_execute("COMMIT").await?;
     Ok(true)

@@ -8,15 +8,13 @@
 
 use settee_storage::Keyspace;
 
+use crate::fence::{self, FENCE_PARAMETERS, PREMISE_PARAMETERS};
 use crate::sql::{Kind, Sql, write};
 
-/// The parameters of the fences: shards, expected versions, tokens, heads, and the node.
-pub(crate) const FENCE_PARAMETERS: usize = 5;
+/// The bit of who removes old commits besides.
+const SWEEP: u32 = 1 << 31;
 
-/// The parameters of what is presumed: shards, and the snapshot that has shown all commits to them.
-pub(crate) const PREMISE_PARAMETERS: usize = 2;
-
-const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= u32::BITS as usize);
+const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= SWEEP.trailing_zeros() as usize);
 
 /// A bit for each keyspace and kind of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,18 +36,22 @@ impl Shape {
         Some(shape)
     }
 
+    /// The same with old commits removed.
+    pub(crate) fn sweeping(self) -> Self {
+        Self(self.0 | SWEEP)
+    }
+
     /// The text for PostgreSQL. Every write has the fences in its `FROM`: who is not the first everywhere writes nothing. Shards come in their
-    /// order, so nobody waits in a circle. Where something has changed that is presumed, there are no fences, and no row is answered. The last
-    /// commit of a shard tells: who sees that one sees all before it.
+    /// order, so nobody waits in a circle. Where something has changed that is presumed, there are no fences, and no row is answered.
     pub(crate) fn text(self) -> String {
-        let mut text =
-            "WITH fences AS MATERIALIZED (SELECT count(settee_fence(own.shard, own.version, own.token, own.head, $5)) \
-            FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[]) AS own(shard, version, token, head) \
-            WHERE NOT EXISTS (SELECT FROM unnest($6::bigint[]) AS presumed(shard), \
-            LATERAL (SELECT xid FROM commits WHERE shard = presumed.shard ORDER BY version DESC LIMIT 1) AS last \
-            WHERE NOT pg_visible_in_snapshot(last.xid, $7::text::pg_snapshot)) \
-            HAVING count(*) > 0)"
-                .to_owned();
+        let premise = fence::premise(FENCE_PARAMETERS + 1);
+        let mut text = format!(
+            "WITH made AS ({} RETURNING true), fences AS MATERIALIZED (SELECT FROM made HAVING count(*) > 0)",
+            fence::fences(&premise)
+        );
+        if self.0 & SWEEP != 0 {
+            text += &format!(", swept AS ({})", fence::sweep("fences, "));
+        }
         let mut parameter = FENCE_PARAMETERS + PREMISE_PARAMETERS + 1;
         let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
         for (place, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {

@@ -6,6 +6,7 @@
 
 use settee_storage::{Direction, Keyspace};
 
+use crate::fence::{fences, sweep};
 use crate::nodes_sql::OfNodes;
 use crate::shape::Shape;
 
@@ -24,6 +25,8 @@ pub(crate) enum Sql {
     Page(Keyspace, Direction, Limit),
     /// Makes a commit the next one of its shard, or fails.
     Fence,
+    /// Removes old commits.
+    Sweep,
     /// Makes a state the last commit of a shard, unless it was dropped.
     Restore,
     /// Changes entries.
@@ -92,7 +95,8 @@ impl Sql {
                     "SELECT key, value FROM {table} WHERE shard = $1 AND key >= $2{bound} ORDER BY key {order} LIMIT {rows}"
                 )
             }
-            Self::Fence => "SELECT settee_fence($1, $2, $3, $4, $5)".into(),
+            Self::Fence => fences("true"),
+            Self::Sweep => sweep(""),
             Self::Restore => "WITH last AS (SELECT head, is_dropped FROM commits WHERE shard = $1 ORDER BY version DESC LIMIT 1), \
                  gone AS (DELETE FROM commits WHERE shard = $1 AND version <> $2 AND NOT EXISTS (SELECT FROM last WHERE is_dropped)) \
                  INSERT INTO commits (shard, version, token, head, node) \

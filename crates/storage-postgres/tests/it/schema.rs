@@ -140,7 +140,7 @@ fn earlier_tables_are_upgraded() {
 
 /// What version 1 had in the place of what version 2 has.
 const DOWNGRADE: &str = "DROP TABLE nodes, claims; DROP SEQUENCE claim_epochs; \
-     DROP FUNCTION settee_fence(bigint, bigint, bytea, bytea, bigint), settee_drop(bigint, bigint); \
+     DROP FUNCTION settee_drop(bigint, bigint); \
      ALTER TABLE commits DROP COLUMN xid, DROP COLUMN node; \
      CREATE TABLE settee_owner (id bytea NOT NULL, since timestamptz NOT NULL DEFAULT now()); \
      CREATE FUNCTION settee_fence(bigint, bigint, bytea, bytea, bytea) RETURNS void LANGUAGE sql AS ''; \
