@@ -184,7 +184,7 @@ impl Write for Bounded {
 }
 
 /// The head of a request.
-pub(super) fn head(line: &str, headers: &str, length: usize) -> Vec<u8> {
+pub(crate) fn head(line: &str, headers: &str, length: usize) -> Vec<u8> {
     let length = if line.starts_with("GET") { String::new() } else { format!("Content-Length: {length}\r\n") };
     format!("{line} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{headers}{length}\r\n").into_bytes()
 }

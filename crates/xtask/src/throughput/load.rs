@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::crowd::Crowd;
 use super::stage::addresses;
 use crate::attack::client::Connection;
 use crate::cluster::Nodes;
@@ -119,20 +120,25 @@ pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), leng
         ask(nodes[0].0, &format!("PUT /{}", name(database)), &nodes[0].1, &[201])?;
     }
     let begun = Instant::now();
-    let clients: Vec<_> = (0..kind.clients())
-        .map(|client| {
-            let (node, database) = spread.place(client, nodes.len());
-            let (address, who) = nodes[node].clone();
-            let writer = Writer { address, who, kind, client: client as u64, database: name(database) };
-            thread::spawn(move || writer.run(begun + WARM_UP, begun + WARM_UP + length))
-        })
-        .collect();
-    let (mut written, mut latencies) = (0, Vec::new());
-    for client in clients {
-        let (documents, mut took) = client.join().ok().context("a client gave up")??;
-        written += documents;
-        latencies.append(&mut took);
-    }
+    let (begin, end) = (begun + WARM_UP, begun + WARM_UP + length);
+    let places = (0..kind.clients()).map(|client| {
+        let (node, database) = spread.place(client, nodes.len());
+        (client as u64, &nodes[node], name(database))
+    });
+    let (written, latencies) = match kind {
+        Kind::Single => {
+            let mut crowd = Crowd::default();
+            for (client, (address, who), database) in places {
+                crowd.join(*address, who, database, client)?;
+            }
+            crowd.run(begin, end)?
+        }
+        Kind::Bulk => {
+            let loaders =
+                places.map(|(client, node, database)| Loader { address: node.0, who: &node.1, client, database });
+            load_all(loaders.collect(), begin, end)?
+        }
+    };
     let mut there = 0;
     for database in 0..DATABASES {
         let answer = ask(nodes[0].0, &format!("GET /{}", name(database)), &nodes[0].1, &[200])?;
@@ -151,37 +157,37 @@ pub(super) fn ask(address: SocketAddr, line: &str, who: &str, right: &[u16]) -> 
     Ok(text)
 }
 
-struct Writer {
+/// A client that writes batches.
+struct Loader<'a> {
     address: SocketAddr,
-    who: String,
-    kind: Kind,
+    who: &'a str,
     client: u64,
     database: String,
 }
 
-impl Writer {
-    /// Returns how many documents were acknowledged, and the times of the requests that ended from `begin` to `end`.
+/// Each in a thread. Returns how many documents were acknowledged, and the milliseconds of the requests that ended from `begin` to `end`.
+fn load_all(loaders: Vec<Loader<'_>>, begin: Instant, end: Instant) -> Result<(u64, Vec<f64>)> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = loaders.into_iter().map(|loader| scope.spawn(move || loader.run(begin, end))).collect();
+        let (mut written, mut latencies) = (0, Vec::new());
+        for thread in threads {
+            let (documents, mut took) = thread.join().ok().context("a client gave up")??;
+            written += documents;
+            latencies.append(&mut took);
+        }
+        Ok((written, latencies))
+    })
+}
+
+impl Loader<'_> {
     fn run(self, begin: Instant, end: Instant) -> Result<(u64, Vec<f64>)> {
         let mut connection = Connection::open(self.address)?;
         let (mut written, mut latencies) = (0, Vec::new());
-        let mut random = self.client;
         while Instant::now() < end {
             let started = Instant::now();
-            let documents = match self.kind {
-                Kind::Single => {
-                    let id = format!("{:016x}{:016x}", mixed(&mut random), mixed(&mut random));
-                    let line = format!("PUT /{}/{id}", self.database);
-                    let (status, body) = connection.ask(&line, &self.who, document(written, None).as_bytes())?;
-                    ensure!(status == 201, "{line}: {status}: {}", String::from_utf8_lossy(&body));
-                    1
-                }
-                Kind::Bulk => {
-                    let body = batch(self.client * 1_000_000_000 + written, BATCH);
-                    bulk(&mut connection, &self.database, &self.who, &body, BATCH)?;
-                    BATCH
-                }
-            };
-            written += documents;
+            let body = batch(self.client * 1_000_000_000 + written, BATCH);
+            bulk(&mut connection, &self.database, self.who, &body, BATCH)?;
+            written += BATCH;
             let now = Instant::now();
             if now >= begin && now < end {
                 latencies.push((now - started).as_secs_f64() * 1e3);
@@ -192,7 +198,7 @@ impl Writer {
 }
 
 /// Numbers that look random (splitmix64).
-fn mixed(state: &mut u64) -> u64 {
+pub(super) fn mixed(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -201,7 +207,7 @@ fn mixed(state: &mut u64) -> u64 {
 }
 
 /// A document of about a hundred bytes.
-fn document(number: u64, id: Option<u64>) -> String {
+pub(super) fn document(number: u64, id: Option<u64>) -> String {
     let id = id.map(|id| format!("\"_id\":\"{id:012}\",")).unwrap_or_default();
     let (score, day) = (number % 1000, number % 28 + 1);
     format!(

@@ -4,6 +4,7 @@
 //! Every answer is checked. Figures depend on the machine, so those that were asked for stand beside them, and none of them fails.
 
 mod bare;
+mod crowd;
 mod load;
 mod report;
 mod stage;
