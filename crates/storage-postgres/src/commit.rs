@@ -245,7 +245,7 @@ impl<'a> Fences<'a> {
         [&self.shards, &self.expected, &self.tokens, &self.heads, &self.node]
     }
 
-    /// Whether it is one of the commits' turn to [`sweep`].
+    /// Whether it is one of the commits' turn to [sweep](fence::sweep).
     fn is_sweeping(&self) -> bool {
         self.is_sweeping
     }
