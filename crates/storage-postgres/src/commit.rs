@@ -225,7 +225,6 @@ struct Fences<'a> {
     tokens: Vec<Vec<u8>>,
     heads: Vec<Option<&'a [u8]>>,
     node: i64,
-    is_sweeping: bool,
 }
 
 impl<'a> Fences<'a> {
@@ -237,7 +236,6 @@ impl<'a> Fences<'a> {
             heads: commits.iter().map(|commit| commit.batch.head()).collect(),
             // All are of this process.
             node: commits.first().map_or(0, |commit| commit.node),
-            is_sweeping: commits.iter().any(|commit| fence::is_sweeping(commit.expected.0)),
         }
     }
 
@@ -247,7 +245,7 @@ impl<'a> Fences<'a> {
 
     /// Whether it is one of the commits' turn to [sweep](fence::sweep).
     fn is_sweeping(&self) -> bool {
-        self.is_sweeping
+        self.expected.iter().copied().any(fence::is_sweeping)
     }
 
     fn sweep_parameters(&self) -> [Parameter<'_>; SWEEP_PARAMETERS] {

@@ -15,7 +15,7 @@ pub(crate) const PREMISE_PARAMETERS: usize = 2;
 pub(crate) const NEXT: (&str, &str) = ("commits", "version");
 
 /// Old rows are removed by one commit of so many to a shard.
-const SWEPT_EVERY: u64 = 64;
+const SWEPT_EVERY: i64 = 64;
 
 /// Inserts the commits, unless `condition` is false.
 pub(crate) fn fences(condition: &str) -> String {
@@ -54,6 +54,6 @@ pub(crate) fn sweep(before: &str) -> String {
 }
 
 /// Whether it is the turn of a commit that expects this version to [`sweep`].
-pub(crate) fn is_sweeping(expected: u64) -> bool {
+pub(crate) fn is_sweeping(expected: i64) -> bool {
     expected % SWEPT_EVERY == SWEPT_EVERY - 1
 }
