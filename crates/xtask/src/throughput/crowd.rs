@@ -213,18 +213,26 @@ mod tests {
         crowd
     }
 
+    /// However slow the machine is, each has one answer; who has two has written again.
     #[test]
     fn each_writes_when_it_has_its_answer() {
         let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let begin = Instant::now();
-        thread::scope(|scope| {
-            let servers = listeners.each_ref().map(|listener| scope.spawn(|| serve(listener, "201")));
-            let (written, latencies) = crowd_of(&listeners).run(begin, begin + Duration::from_millis(200)).unwrap();
-            let served = servers.map(|server| server.join().unwrap());
+        for length in (0..20).map(|doublings| Duration::from_millis(10 << doublings)) {
+            let begin = Instant::now();
+            let (served, written, latencies) = thread::scope(|scope| {
+                let servers = listeners.each_ref().map(|listener| scope.spawn(|| serve(listener, "201")));
+                let (written, latencies) = crowd_of(&listeners).run(begin, begin + length).unwrap();
+                (servers.map(|server| server.join().unwrap()), written, latencies)
+            });
             assert_eq!(served.iter().sum::<usize>() as u64, written);
-            assert!(served.iter().all(|served| *served > 1), "{served:?}");
-            assert!(latencies.len() as u64 <= written && !latencies.is_empty());
-        });
+            assert!(served.iter().all(|served| *served > 0), "{served:?}");
+            // What ended later was written, and is not counted.
+            assert!(latencies.len() as u64 <= written);
+            if served.iter().all(|served| *served > 1) && !latencies.is_empty() {
+                return;
+            }
+        }
+        panic!("somebody never writes twice");
     }
 
     #[test]
