@@ -4,12 +4,15 @@
 //! sum of the counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and
 //! `pending` are exact without a counted tree that random ids would rewrite on every insert. Each commit
 //! stores its changes of counts as one small log record; the whole tables are stored now and then.
-//! Nothing here looks at entries: the owner scans a bucket that has to be divided.
+//! Nothing here reads entries: the owner scans a bucket that has to be divided.
+//!
+//! Deleted documents have entries that no rank counts. Buckets are divided by all their entries, so that the scan inside
+//! one is short, and a reader skips buckets that count nothing ([`Counts::next_counted`]).
 
 use std::sync::Arc;
 
 use settee_storage::codec::{Reader, put_bytes, put_varint};
-use settee_storage::{ShardState, Version};
+use settee_storage::{Direction, ShardState, Version};
 
 use crate::{DatabaseError, Result, keys};
 
@@ -41,11 +44,21 @@ pub(crate) struct Counts {
     /// The least key of each bucket; the first is empty.
     starts: Arc<Vec<Box<[u8]>>>,
     counts: Vec<u32>,
+    /// The number of entries of each bucket that are not counted, or fewer: tables of earlier versions do not contain it.
+    uncounted: Vec<u32>,
     /// The greatest key ever counted: a key beyond it is an append.
     greatest: Vec<u8>,
     /// Changes since the last log record, and whether the buckets themselves changed.
-    changes: Vec<(u32, i32)>,
+    changes: Vec<Change>,
     reshaped: bool,
+}
+
+/// A change of the counts of one bucket.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    bucket: u32,
+    counted: i32,
+    uncounted: i32,
 }
 
 /// A range of keys with one count.
@@ -59,6 +72,15 @@ pub(crate) struct Bucket<'a> {
     pub(crate) before: u64,
     /// The number of entries that are in this one.
     pub(crate) count: u64,
+}
+
+/// The continuation of a scan that has reached a bucket without counted entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skip<'a> {
+    /// At this key.
+    To(&'a [u8]),
+    /// Nowhere: no further entry is counted.
+    All,
 }
 
 /// A bucket that its owner has to scan for the place at which [`Counts::divide`] divides it.
@@ -88,19 +110,28 @@ impl Ranks {
         put_varint(out, self.state.version.0);
         self.ids.encode(out);
         self.seqs.encode(out);
+        self.ids.uncounted.iter().for_each(|count| put_varint(out, u64::from(*count)));
     }
 
     /// Reads whole tables; the commit's token is not among them.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "rank table");
         let state = ShardState { version: Version(reader.varint()?), ..ShardState::default() };
-        Ok(Self { state, ids: Counts::decode(&mut reader)?, seqs: Counts::decode(&mut reader)? })
+        let mut ids = Counts::decode(&mut reader)?;
+        let seqs = Counts::decode(&mut reader)?;
+        if !reader.is_at_end() {
+            for count in &mut ids.uncounted {
+                *count = u32::try_from(reader.varint()?).map_err(|_| DatabaseError::Corrupt("rank table"))?;
+            }
+        }
+        Ok(Self { state, ids, seqs })
     }
 
     /// Appends the log record of all changes since the last one.
     pub(crate) fn encode_log(&self, out: &mut Vec<u8>) {
         self.ids.encode_log(out);
         self.seqs.encode_log(out);
+        self.ids.encode_changes(out, |change| change.uncounted);
     }
 
     /// Applies a log record; records at or before the tables' version are already in them.
@@ -111,6 +142,9 @@ impl Ranks {
         let mut reader = Reader::new(record, "rank log");
         self.ids.replay(&mut reader)?;
         self.seqs.replay(&mut reader)?;
+        if !reader.is_at_end() {
+            self.ids.replay_uncounted(&mut reader)?;
+        }
         self.state.version = Version(version);
         Ok(())
     }
@@ -151,6 +185,7 @@ impl Counts {
         Self {
             starts: Arc::new(vec![Box::default()]),
             counts: vec![0],
+            uncounted: vec![0],
             greatest: Vec::new(),
             changes: Vec::new(),
             reshaped: false,
@@ -162,44 +197,95 @@ impl Counts {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Counts an entry in. An append that finds the last bucket full opens a new one.
+    /// The number of entries that are not counted.
+    #[cfg(test)]
+    pub(crate) fn total_uncounted(&self) -> u64 {
+        self.uncounted.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// Counts an entry in.
     pub(crate) fn add(&mut self, key: &[u8]) {
+        self.change(key, 1, 0);
+    }
+
+    /// Counts an entry out.
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        self.change(key, -1, 0);
+    }
+
+    /// Changes the numbers of counted and uncounted entries of the bucket that `key` belongs to. An append that finds the last
+    /// bucket full opens a new one.
+    pub(crate) fn change(&mut self, key: &[u8], counted: i32, uncounted: i32) {
         let mut bucket = self.bucket(key);
-        if key > self.greatest.as_slice() {
-            if bucket + 1 == self.counts.len() && self.counts[bucket] >= BUCKET_ENTRIES {
+        if key > self.greatest.as_slice() && counted + uncounted > 0 {
+            if bucket + 1 == self.counts.len() && self.entries(bucket) >= BUCKET_ENTRIES {
                 self.join_small();
                 Arc::make_mut(&mut self.starts).push(key.into());
                 self.counts.push(0);
+                self.uncounted.push(0);
                 self.reshaped = true;
                 bucket = self.counts.len() - 1;
             }
             self.greatest.clear();
             self.greatest.extend_from_slice(key);
         }
-        self.counts[bucket] += 1;
-        self.note(bucket, 1);
+        self.counts[bucket] = self.counts[bucket].saturating_add_signed(counted);
+        self.uncounted[bucket] = self.uncounted[bucket].saturating_add_signed(uncounted);
+        let bucket = bucket as u32;
+        match self.changes.last_mut() {
+            Some(last) if last.bucket == bucket => {
+                last.counted += counted;
+                last.uncounted += uncounted;
+            }
+            _ => self.changes.push(Change { bucket, counted, uncounted }),
+        }
     }
 
-    /// Counts an entry out.
-    pub(crate) fn remove(&mut self, key: &[u8]) {
-        let bucket = self.bucket(key);
-        self.counts[bucket] = self.counts[bucket].saturating_sub(1);
-        self.note(bucket, -1);
+    /// The number of entries of a bucket.
+    fn entries(&self, bucket: usize) -> u32 {
+        self.counts[bucket].saturating_add(self.uncounted[bucket])
     }
 
     /// A bucket that should be divided.
     pub(crate) fn overfull(&self) -> Option<Overfull> {
-        let bucket = self.counts.iter().position(|count| *count > 2 * BUCKET_ENTRIES)?;
+        let bucket = (0..self.counts.len()).find(|bucket| self.entries(*bucket) > 2 * BUCKET_ENTRIES)?;
         Some(Overfull { bucket, start: self.starts[bucket].clone(), end: self.starts.get(bucket + 1).cloned() })
     }
 
-    /// Divides `bucket` at `middle`, before which lie `before` of its entries.
-    pub(crate) fn divide(&mut self, bucket: usize, middle: &[u8], before: u32) {
-        let after = self.counts[bucket].saturating_sub(before);
+    /// Divides `bucket` at `middle`, before which are `counted` and `uncounted` of its entries.
+    pub(crate) fn divide(&mut self, bucket: usize, middle: &[u8], counted: u32, uncounted: u32) {
         Arc::make_mut(&mut self.starts).insert(bucket + 1, middle.into());
-        self.counts[bucket] = before;
-        self.counts.insert(bucket + 1, after);
+        for (counts, before) in [(&mut self.counts, counted), (&mut self.uncounted, uncounted)] {
+            let after = counts[bucket].saturating_sub(before);
+            counts[bucket] = before;
+            counts.insert(bucket + 1, after);
+        }
         self.reshaped = true;
+    }
+
+    /// Returns where a scan from `key` continues: `None` if the bucket of `key` counts entries, and otherwise the edge of the
+    /// next bucket in this direction that does, or the end of all keys ([`Skip::All`]).
+    pub(crate) fn next_counted(&self, key: &[u8], direction: Direction) -> Option<Skip<'_>> {
+        let bucket = self.bucket(key);
+        if self.counts[bucket] > 0 {
+            return None;
+        }
+        Some(match direction {
+            Direction::Forward => {
+                let next = (bucket + 1..self.counts.len()).find(|bucket| self.counts[*bucket] > 0);
+                next.map_or(Skip::All, |next| Skip::To(&self.starts[next]))
+            }
+            Direction::Backward => {
+                let next = (0..bucket).rfind(|bucket| self.counts[*bucket] > 0);
+                next.map_or(Skip::All, |next| Skip::To(&self.starts[next + 1]))
+            }
+        })
+    }
+
+    /// The least key of the bucket of `key`, and the least key of the next bucket.
+    pub(crate) fn edges(&self, key: &[u8]) -> (&[u8], Option<&[u8]>) {
+        let bucket = self.bucket(key);
+        (&self.starts[bucket], self.starts.get(bucket + 1).map(AsRef::as_ref))
     }
 
     /// The least key of the bucket that `key` belongs to, and how many entries are in the buckets before.
@@ -227,15 +313,19 @@ impl Counts {
         let starts = Arc::make_mut(&mut self.starts);
         let mut kept = 0;
         for bucket in 1..self.counts.len() {
-            if self.counts[kept] + self.counts[bucket] <= BUCKET_ENTRIES / 2 {
+            let [left, right] = [kept, bucket].map(|at| self.counts[at].saturating_add(self.uncounted[at]));
+            if left.saturating_add(right) <= BUCKET_ENTRIES / 2 {
                 self.counts[kept] += self.counts[bucket];
+                self.uncounted[kept] += self.uncounted[bucket];
             } else {
                 kept += 1;
                 self.counts[kept] = self.counts[bucket];
+                self.uncounted[kept] = self.uncounted[bucket];
                 starts.swap(kept, bucket);
             }
         }
         self.counts.truncate(kept + 1);
+        self.uncounted.truncate(kept + 1);
         starts.truncate(kept + 1);
     }
 
@@ -260,41 +350,55 @@ impl Counts {
         if !ascends {
             return Err(DatabaseError::Corrupt("rank table"));
         }
+        read.uncounted = vec![0; read.counts.len()];
         Ok(read)
     }
 
     fn encode_log(&self, out: &mut Vec<u8>) {
         put_bytes(out, &self.greatest);
-        put_varint(out, self.changes.len() as u64);
-        for (bucket, change) in &self.changes {
-            let change = i64::from(*change);
-            put_varint(out, u64::from(*bucket));
-            put_varint(out, ((change << 1) ^ (change >> 63)) as u64);
+        self.encode_changes(out, |change| change.counted);
+    }
+
+    fn encode_changes(&self, out: &mut Vec<u8>, of: impl Fn(&Change) -> i32) {
+        let changes = self.changes.iter().filter(|change| of(change) != 0);
+        put_varint(out, changes.clone().count() as u64);
+        for change in changes {
+            let difference = i64::from(of(change));
+            put_varint(out, u64::from(change.bucket));
+            put_varint(out, ((difference << 1) ^ (difference >> 63)) as u64);
         }
     }
 
     fn replay(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         self.greatest = reader.bytes()?.to_vec();
-        for _ in 0..reader.varint()? {
-            let bucket = reader.varint()? as usize;
-            let zigzag = reader.varint()?;
-            let change = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-            let count = self.counts.get_mut(bucket).ok_or(DatabaseError::Corrupt("rank log"))?;
-            let changed = i64::from(*count).checked_add(change).and_then(|count| u32::try_from(count).ok());
-            *count = changed.ok_or(DatabaseError::Corrupt("rank log"))?;
-        }
-        Ok(())
+        replay_changes(reader, |bucket, change| {
+            let count = self.counts.get_mut(bucket)?;
+            *count = i64::from(*count).checked_add(change).and_then(|count| u32::try_from(count).ok())?;
+            Some(())
+        })
+    }
+
+    /// Applies changes of uncounted entries, of which there may be more than the tables contain.
+    fn replay_uncounted(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+        replay_changes(reader, |bucket, change| {
+            let count = self.uncounted.get_mut(bucket)?;
+            *count = count.saturating_add_signed(i32::try_from(change).ok()?);
+            Some(())
+        })
     }
 
     fn bucket(&self, key: &[u8]) -> usize {
         self.starts.partition_point(|start| start.as_ref() <= key) - 1
     }
+}
 
-    fn note(&mut self, bucket: usize, change: i32) {
-        let bucket = bucket as u32;
-        match self.changes.last_mut() {
-            Some((last, sum)) if *last == bucket => *sum += change,
-            _ => self.changes.push((bucket, change)),
-        }
+/// Reads changes of buckets; `apply` returns `None` for one that is impossible.
+fn replay_changes(reader: &mut Reader<'_>, mut apply: impl FnMut(usize, i64) -> Option<()>) -> Result<()> {
+    for _ in 0..reader.varint()? {
+        let bucket = reader.varint()? as usize;
+        let zigzag = reader.varint()?;
+        let change = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        apply(bucket, change).ok_or(DatabaseError::Corrupt("rank log"))?;
     }
+    Ok(())
 }

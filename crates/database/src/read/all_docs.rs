@@ -4,7 +4,7 @@ use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
 use super::ReadView;
 use super::ahead::{BODY_BYTES, Bodies, DOCUMENTS_TOGETHER};
-use crate::rank::{BUCKET_ENTRIES, Counts};
+use crate::rank::{BUCKET_ENTRIES, Counts, Skip};
 use crate::record::Head;
 use crate::{Result, keys};
 
@@ -45,13 +45,18 @@ pub struct AllDocs<'a> {
     range: IdRange,
     direction: Direction,
     id: String,
+    /// The edge of the bucket that the scan is in, if the bucket counts live documents: they may be on either side of the scan.
+    within: Option<Option<Vec<u8>>>,
 }
+
+/// Deleted documents in a row after which the counts are consulted.
+const DELETED_ROW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl<'a> AllDocs<'a> {
     pub(super) fn open(view: &'a ReadView, range: &IdRange, direction: Direction) -> Result<Self> {
         let key_range = KeyRange { start: range.start.as_deref(), end: range.end.as_deref() };
         let cursor = view.snapshot.scan(Keyspace::Documents, key_range, direction, Expect::Few)?;
-        Ok(Self { view, cursor, range: range.clone(), direction, id: String::new() })
+        Ok(Self { view, cursor, range: range.clone(), direction, id: String::new(), within: None })
     }
 
     /// The next document.
@@ -60,8 +65,14 @@ impl<'a> AllDocs<'a> {
     /// When the engine failed.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<DocRow<'_>>> {
+        let mut deleted = 0;
         while let Some((id, record)) = self.cursor.next()? {
             if Head::is_deleted(record) {
+                deleted += 1;
+                if deleted >= DELETED_ROW && !is_within(self.within.as_ref(), self.direction, id) {
+                    let id = id.to_vec();
+                    self.pass_deleted(&id)?;
+                }
                 continue;
             }
             let head = Head::decode(record)?;
@@ -70,6 +81,25 @@ impl<'a> AllDocs<'a> {
             return Ok(Some(DocRow { id: &self.id, head }));
         }
         Ok(None)
+    }
+
+    /// Moves over deleted documents: `id` is one of them. Buckets that count no live document are skipped, so at most two
+    /// buckets are scanned between two live documents.
+    fn pass_deleted(&mut self, id: &[u8]) -> Result<()> {
+        let ranks = self.view.ranks()?;
+        match ranks.ids.next_counted(id, self.direction) {
+            None => {
+                let (start, end) = ranks.ids.edges(id);
+                self.within = Some(match self.direction {
+                    Direction::Forward => end.map(<[u8]>::to_vec),
+                    Direction::Backward => Some(start.to_vec()),
+                });
+            }
+            Some(Skip::To(key)) => self.cursor.seek(key)?,
+            Some(Skip::All) if self.direction == Direction::Forward => self.cursor.seek(BEYOND_IDS)?,
+            Some(Skip::All) => self.cursor.seek(b"")?,
+        }
+        Ok(())
     }
 
     /// The next documents, at most `most` of them and [`DOCUMENTS_TOGETHER`], with the bodies that the caller is about to ask
@@ -160,5 +190,15 @@ impl<'a> AllDocs<'a> {
             left += 1;
         }
         Ok(left)
+    }
+}
+
+/// Returns true if `id` is before the edge of a bucket; the last bucket has none.
+fn is_within(edge: Option<&Option<Vec<u8>>>, direction: Direction, id: &[u8]) -> bool {
+    match (edge, direction) {
+        (None, _) => false,
+        (Some(None), _) => true,
+        (Some(Some(edge)), Direction::Forward) => id < edge.as_slice(),
+        (Some(Some(edge)), Direction::Backward) => id >= edge.as_slice(),
     }
 }

@@ -121,6 +121,7 @@ fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
     let fitting = published.iter().filter(|ranks| ranks.state == stored.state);
     for ranks in fitting.chain([&stored.ranks]) {
         audit_counts(&ranks.ids, &live);
+        assert_eq!(ranks.ids.total_uncounted(), (documents.len() - live.len()) as u64, "deleted documents");
         audit_counts(&ranks.seqs, &seqs);
     }
     let catalog = entries(view, Keyspace::Catalog);

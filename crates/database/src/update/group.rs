@@ -370,20 +370,17 @@ impl<'a> Group<'a> {
                 Direction::Forward,
                 Expect::Rows(2 * BUCKET_ENTRIES as usize),
             )?;
-            let mut before = 0;
+            let [mut live, mut deleted] = [0; 2];
             let mut middle = None;
             while let Some((id, record)) = cursor.next()? {
-                if Head::is_deleted(record) {
-                    continue;
-                }
-                if before == BUCKET_ENTRIES {
+                if live + deleted == BUCKET_ENTRIES {
                     middle = Some(id.to_vec());
                     break;
                 }
-                before += 1;
+                *if Head::is_deleted(record) { &mut deleted } else { &mut live } += 1;
             }
             let Some(middle) = middle else { break };
-            self.ranks.ids.divide(bucket, &middle, before);
+            self.ranks.ids.divide(bucket, &middle, live, deleted);
         }
         Ok(())
     }
@@ -430,20 +427,16 @@ fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Opt
     }
     match was_deleted {
         Some(true) => meta.doc_del_count -= 1,
-        Some(false) => {
-            meta.doc_count -= 1;
-            ranks.ids.remove(id.as_bytes());
-        }
+        Some(false) => meta.doc_count -= 1,
         None => {}
     }
     match is_deleted {
         Some(true) => meta.doc_del_count += 1,
-        Some(false) => {
-            meta.doc_count += 1;
-            ranks.ids.add(id.as_bytes());
-        }
+        Some(false) => meta.doc_count += 1,
         None => {}
     }
+    let difference = |of| i32::from(is_deleted == Some(of)) - i32::from(was_deleted == Some(of));
+    ranks.ids.change(id.as_bytes(), difference(false), difference(true));
 }
 
 fn put_body(batch: &mut Batch, body_seq: u64, body: &[u8]) {
