@@ -271,7 +271,7 @@ impl Core {
         let again = || open()?.map(|(index, _)| index).ok_or(ViewError::Contended);
         match checkpoint {
             Some(checkpoint) => {
-                resume(index, &checkpoint, language, limits, purges_forgotten)?;
+                resume(index, &checkpoint, language, limits, self.settings.memory_bytes, purges_forgotten)?;
                 index = again()?;
             }
             // What is there was never noted.

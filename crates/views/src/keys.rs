@@ -26,6 +26,7 @@ pub(crate) fn node(id: u64) -> [u8; 8] {
 }
 
 /// The id in the key of a node.
+#[cfg(test)]
 pub(crate) fn node_id(key: &[u8]) -> Option<u64> {
     key.try_into().ok().map(u64::from_be_bytes)
 }

@@ -9,7 +9,10 @@ use crate::tree::Root;
 
 /// Changes when nodes or records get another layout, or when the same documents make other rows or put them into another
 /// order; an index of another format is built anew.
-const FORMAT: u64 = 5;
+const FORMAT: u64 = 6;
+
+/// The previous format: records do not contain [`Leftovers`].
+const FORMAT_WITHOUT_LEFTOVERS: u64 = 5;
 
 /// The same, but that records do not tell the number of the load.
 const FORMAT_WITHOUT_LOAD: u64 = 4;
@@ -36,6 +39,20 @@ pub(crate) struct Meta {
     pub(crate) rows: Option<Root>,
     /// The tree of back-pointers as the last load wrote it.
     pub(crate) entries: Option<Root>,
+    pub(crate) leftovers: Leftovers,
+}
+
+/// The parts of the shard that may contain nodes and entries that the index does not refer to. Opening an index reads these
+/// parts only: a scan for the first stored key would pass over every deleted key that the engine has not compacted yet, which
+/// after a load are as many as the index has nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Leftovers {
+    /// Nodes with lesser numbers are removed. Those from here to [`Meta::first_node`] may be stored.
+    pub(crate) from_node: u64,
+    /// Entries of earlier loads are removed. Those from this load to [`Meta::load`] may be stored.
+    pub(crate) from_load: u64,
+    /// Nodes from [`Meta::next_node`] on may be stored, because a writer has committed nodes and has not published yet.
+    pub(crate) is_writing: bool,
 }
 
 impl Meta {
@@ -50,6 +67,7 @@ impl Meta {
             reduces: Vec::new(),
             rows: None,
             entries: None,
+            leftovers: Leftovers::default(),
         }
     }
 
@@ -76,6 +94,9 @@ impl Meta {
                 root.encode(&mut out);
             }
         }
+        put_varint(&mut out, self.leftovers.from_node);
+        put_varint(&mut out, self.leftovers.from_load);
+        put_varint(&mut out, u64::from(self.leftovers.is_writing));
         out
     }
 
@@ -83,19 +104,27 @@ impl Meta {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "index record");
         let format = reader.varint()?;
-        let is_known = [FORMAT, FORMAT_WITHOUT_LOAD, FORMAT_WITHOUT_FIRST_NODE].contains(&format);
+        let is_known = (FORMAT_WITHOUT_FIRST_NODE..=FORMAT).contains(&format);
         if !is_known || reader.text()? != settee_model::collate::version() {
             return Ok(None);
         }
         let update_seq = reader.varint()?;
         let purge_seq = reader.varint()?;
-        let first_node = if format == FORMAT_WITHOUT_FIRST_NODE { 0 } else { reader.varint()? };
+        let first_node = if format >= FORMAT_WITHOUT_LOAD { reader.varint()? } else { 0 };
         let next_node = reader.varint()?;
-        let load = if format == FORMAT { reader.varint()? } else { 0 };
+        let load = if format >= FORMAT_WITHOUT_LEFTOVERS { reader.varint()? } else { 0 };
         let reduces = (0..reader.length()?).map(|_| Ok(Arc::from(reader.text()?))).collect::<Result<_>>()?;
         let rows = decode_root(&mut reader)?;
         let entries = decode_root(&mut reader)?;
-        Ok(Some(Self { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries }))
+        let leftovers = match format {
+            FORMAT => Leftovers {
+                from_node: reader.varint()?,
+                from_load: reader.varint()?,
+                is_writing: reader.varint()? == 1,
+            },
+            _ => Leftovers { is_writing: true, ..Leftovers::default() },
+        };
+        Ok(Some(Self { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers }))
     }
 
     /// The number of rows.
@@ -137,6 +166,7 @@ mod tests {
             reduces: vec!["_sum".into(), "function(k, v) {}".into()],
             rows: Some(Root { height: 3, node }),
             entries: None,
+            leftovers: Leftovers { from_node: 17, from_load: 2, is_writing: true },
         };
         let mut bytes = meta.encode();
         assert_eq!(Meta::decode(&bytes).unwrap(), Some(meta));
@@ -144,6 +174,10 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Meta::decode(&bytes[..len]).is_err());
         }
+        // A record of the previous format ends before the leftovers, so every part may contain some.
+        let old = [&[5], &bytes[1..bytes.len() - 3]].concat();
+        let leftovers = Leftovers { from_node: 0, from_load: 0, is_writing: true };
+        assert_eq!(Meta::decode(&old).unwrap().unwrap().leftovers, leftovers);
         bytes[2] ^= 1;
         assert_eq!(Meta::decode(&bytes).unwrap(), None);
         bytes[0] ^= 8;

@@ -12,6 +12,6 @@ mod store;
 
 pub(crate) use checkpoint::{Checkpoint, RunFile};
 pub(crate) use identity::{IndexDefinition, Signature};
-pub(crate) use meta::Meta;
+pub(crate) use meta::{Leftovers, Meta};
 pub use store::Tokens;
 pub(crate) use store::{IndexStore, IndexWriter, Opened, Record};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use settee_storage::{
-    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, MAX_HEAD_BYTES, Outcome, PageRange,
-    Purpose, Reply, Request, Shard, Snapshot, StorageError, Version,
+    Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, MAX_HEAD_BYTES, Outcome, Purpose,
+    Request, Shard, Snapshot, StorageError, Version,
 };
 
-use super::{Checkpoint, Meta};
+use super::{Checkpoint, Leftovers, Meta};
 use crate::error::{Result, ViewError};
 use crate::keys;
 use crate::tree::write::Committer;
@@ -106,8 +106,8 @@ impl IndexStore {
             Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut writer =
-            IndexWriter { store: self, version: record.version, has_entry: record.has_entry, written: Vec::new() };
+        let (version, has_entry, recorded) = (record.version, record.has_entry, record.meta.clone());
+        let mut writer = IndexWriter { store: self, version, has_entry, recorded, written: Vec::new() };
         let numbered = |meta: Meta| Meta { next_node: meta.next_node.max(first_number), ..meta };
         let Some(meta) = record.meta else {
             let is_new = record.version == Version::default();
@@ -115,18 +115,13 @@ impl IndexStore {
         };
         // An index without rows has no nodes at all.
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
-        let beyond = if is_empty { 0 } else { meta.next_node };
-        if record.last_node.is_some_and(|last| last >= beyond) {
+        if meta.leftovers.is_writing {
             // Where there is one process, their numbers are given out again.
             self.cache.forget(self.shard);
-            writer.clear_nodes(&*snapshot, beyond..u64::MAX)?;
+            writer.clear_nodes(&*snapshot, if is_empty { 0 } else { meta.next_node }..u64::MAX)?;
         }
-        if record.first_node.is_some_and(|first| first < meta.first_node.min(beyond)) {
-            writer.clear_nodes(&*snapshot, 0..meta.first_node)?;
-        }
-        if record.first_entry.is_some_and(|first| first < keys::entry_prefix(meta.load)) {
-            writer.clear_entries(&*snapshot, meta.load)?;
-        }
+        let leftovers = Leftovers { is_writing: false, ..meta.leftovers };
+        let meta = writer.clear_replaced(&*snapshot, Meta { leftovers, ..meta })?;
         Ok(Some(Opened { meta: numbered(meta), writer, checkpoint: record.checkpoint }))
     }
 }
@@ -147,30 +142,19 @@ pub(crate) struct Record {
     /// Whether that is an entry, because it is too long for a head or was written before heads were used.
     has_entry: bool,
     checkpoint: Option<Checkpoint>,
-    /// The least and the greatest number of a node that is stored.
-    first_node: Option<u64>,
-    last_node: Option<u64>,
-    /// The least key of an entry beside the tree.
-    first_entry: Option<Vec<u8>>,
 }
 
 impl Record {
     /// Reads it in one trip.
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
-        let end = |space, direction| Request::Page(PageRange { space, range: KeyRange::default(), direction, rows: 1 });
         let requests = [
             Request::State,
             Request::Head,
             Request::Get(Keyspace::Catalog, keys::META),
             Request::Get(Keyspace::Catalog, keys::CHECKPOINT),
-            end(Keyspace::IndexNodes, Direction::Forward),
-            end(Keyspace::IndexNodes, Direction::Backward),
-            end(Keyspace::IndexEntries, Direction::Forward),
         ];
-        let replies: [_; 7] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
-        let [state, head, entry, checkpoint, first_node, last_node, first_entry] = replies;
-        let node =
-            |reply: Reply| Ok::<_, ViewError>(reply.into_page()?.rows.first().and_then(|(key, _)| keys::node_id(key)));
+        let replies: [_; 4] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
+        let [state, head, entry, checkpoint] = replies;
         let (head, entry) = (head.into_value()?, entry.into_value()?);
         let has_entry = entry.is_some();
         let checkpoint = checkpoint.into_value()?;
@@ -179,9 +163,6 @@ impl Record {
             meta: decode_meta(head, entry)?,
             has_entry,
             checkpoint: checkpoint.map_or(Ok(None), |bytes| Checkpoint::decode(&bytes))?,
-            first_node: node(first_node)?,
-            last_node: node(last_node)?,
-            first_entry: first_entry.into_page()?.rows.pop().map(|(key, _)| key),
         })
     }
 }
@@ -197,6 +178,8 @@ pub(crate) struct IndexWriter<'a> {
     store: &'a IndexStore,
     version: Version,
     has_entry: bool,
+    /// The record of the index as it is stored.
+    recorded: Option<Meta>,
     /// Inner nodes that the next commit stores.
     written: Vec<(u64, Inner)>,
 }
@@ -206,7 +189,7 @@ impl IndexWriter<'_> {
     pub(crate) fn publish(&mut self, mut batch: Batch, meta: &Meta) -> Result<()> {
         self.put(&mut batch, meta);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
-        self.commit(batch)
+        self.apply(batch)
     }
 
     /// Writes down how far a load of the index that `meta` describes is. To be synced by the caller.
@@ -214,7 +197,7 @@ impl IndexWriter<'_> {
         let mut batch = Batch::new();
         self.put(&mut batch, meta);
         batch.put(Keyspace::Catalog, keys::CHECKPOINT, &checkpoint.encode());
-        self.commit(batch)
+        self.apply(batch)
     }
 
     /// The description of an index is the head of its shard. One with long functions or reductions has to be an entry.
@@ -230,48 +213,10 @@ impl IndexWriter<'_> {
                 batch.delete(Keyspace::Catalog, keys::META);
             }
         }
+        self.recorded = Some(meta.clone());
     }
 
-    /// Removes the nodes with these numbers, in pieces.
-    pub(crate) fn clear_nodes(&mut self, snapshot: &dyn Snapshot, nodes: Range<u64>) -> Result<()> {
-        let (start, end) = (keys::node(nodes.start), keys::node(nodes.end));
-        self.clear(snapshot, Keyspace::IndexNodes, KeyRange { start: Some(&start), end: Some(&end) })
-    }
-
-    /// Removes the entries beside trees that were replaced by those of `load`, in pieces.
-    pub(crate) fn clear_entries(&mut self, snapshot: &dyn Snapshot, load: u64) -> Result<()> {
-        let range = KeyRange { start: None, end: Some(&keys::entry_prefix(load)) };
-        self.clear(snapshot, Keyspace::IndexEntries, range)
-    }
-
-    fn clear(&mut self, snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>) -> Result<()> {
-        let mut entries = snapshot.scan(space, range, Direction::Forward, Expect::All)?;
-        let mut batch = Batch::of(Purpose::Room);
-        while let Some((key, _)) = entries.next()? {
-            batch.delete(space, key);
-            if batch.len() == LEFTOVERS_PER_COMMIT {
-                self.commit(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
-            }
-        }
-        self.commit_if_any(batch)
-    }
-
-    /// Forgets the checkpoint, if there is one.
-    pub(crate) fn forget_checkpoint(&mut self) -> Result<()> {
-        let mut batch = Batch::of(Purpose::Room);
-        batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
-        self.commit(batch)
-    }
-
-    /// Commits a batch of nodes, unless it is empty.
-    pub(crate) fn commit_if_any(&mut self, batch: Batch) -> Result<()> {
-        if batch.is_empty() { Ok(()) } else { self.commit(batch) }
-    }
-}
-
-impl Committer for IndexWriter<'_> {
-    /// Not synced: what a crash takes away can be computed again, and later commits do not survive without earlier ones.
-    fn commit(&mut self, batch: Batch) -> Result<()> {
+    fn apply(&mut self, batch: Batch) -> Result<()> {
         let store = self.store;
         let token = store.tokens.next();
         match store.engine.commit(store.shard, self.version, token, batch, Durability::Buffered)? {
@@ -289,6 +234,75 @@ impl Committer for IndexWriter<'_> {
         Ok(())
     }
 
+    /// Removes the nodes and entries of trees that were replaced, and records that none are left.
+    pub(crate) fn clear_replaced(&mut self, snapshot: &dyn Snapshot, meta: Meta) -> Result<Meta> {
+        let Leftovers { from_node, from_load, .. } = meta.leftovers;
+        if from_node == meta.first_node && from_load == meta.load {
+            return Ok(meta);
+        }
+        self.clear_nodes(snapshot, from_node..meta.first_node)?;
+        self.clear_entries(snapshot, from_load..meta.load)?;
+        let leftovers = Leftovers { from_node: meta.first_node, from_load: meta.load, ..meta.leftovers };
+        let meta = Meta { leftovers, ..meta };
+        let mut batch = Batch::of(Purpose::Room);
+        self.put(&mut batch, &meta);
+        self.apply(batch)?;
+        Ok(meta)
+    }
+
+    /// Removes the nodes with these numbers, in pieces.
+    fn clear_nodes(&mut self, snapshot: &dyn Snapshot, nodes: Range<u64>) -> Result<()> {
+        let (start, end) = (keys::node(nodes.start), keys::node(nodes.end));
+        self.clear(snapshot, Keyspace::IndexNodes, KeyRange { start: Some(&start), end: Some(&end) })
+    }
+
+    /// Removes the entries beside trees of these loads, in pieces.
+    fn clear_entries(&mut self, snapshot: &dyn Snapshot, loads: Range<u64>) -> Result<()> {
+        let (start, end) = (keys::entry_prefix(loads.start), keys::entry_prefix(loads.end));
+        self.clear(snapshot, Keyspace::IndexEntries, KeyRange { start: Some(&start), end: Some(&end) })
+    }
+
+    fn clear(&mut self, snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>) -> Result<()> {
+        if range.start >= range.end {
+            return Ok(());
+        }
+        let mut entries = snapshot.scan(space, range, Direction::Forward, Expect::All)?;
+        let mut batch = Batch::of(Purpose::Room);
+        while let Some((key, _)) = entries.next()? {
+            batch.delete(space, key);
+            if batch.len() == LEFTOVERS_PER_COMMIT {
+                self.apply(std::mem::replace(&mut batch, Batch::of(Purpose::Room)))?;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.apply(batch) }
+    }
+
+    /// Forgets the checkpoint, if there is one.
+    pub(crate) fn forget_checkpoint(&mut self) -> Result<()> {
+        let mut batch = Batch::of(Purpose::Room);
+        batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
+        self.apply(batch)
+    }
+
+    /// Commits a batch of nodes, unless it is empty.
+    pub(crate) fn commit_if_any(&mut self, batch: Batch) -> Result<()> {
+        if batch.is_empty() { Ok(()) } else { self.commit(batch) }
+    }
+}
+
+impl Committer for IndexWriter<'_> {
+    /// Commits nodes that the record does not refer to yet, and notes in the record that there are some. The record of a new
+    /// index is absent until it is published.
+    ///
+    /// Not synced: what a crash takes away can be computed again, and later commits do not survive without earlier ones.
+    fn commit(&mut self, mut batch: Batch) -> Result<()> {
+        if let Some(meta) = self.recorded.clone().filter(|meta| !meta.leftovers.is_writing) {
+            let leftovers = Leftovers { is_writing: true, ..meta.leftovers };
+            self.put(&mut batch, &Meta { leftovers, ..meta });
+        }
+        self.apply(batch)
+    }
+
     fn written(&mut self, id: u64, node: Inner) {
         self.written.push((id, node));
     }
@@ -297,6 +311,7 @@ impl Committer for IndexWriter<'_> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use settee_storage::counting::CountingEngine;
     use settee_storage_testing::{Store, engine};
 
     use super::*;
@@ -352,6 +367,40 @@ mod tests {
         assert!(store.open(0).unwrap().is_none() && store.checkpoint().unwrap().is_none());
         let meta = store.meta(&*store.snapshot().unwrap());
         assert!(matches!(meta, Err(ViewError::Storage(StorageError::Dropped))));
+    }
+
+    /// A scan for the first or the last key would pass over the deleted keys of trees that were replaced.
+    #[test]
+    fn opening_an_index_scans_only_where_something_may_be_left() {
+        let counting = Arc::new(CountingEngine::new(engine()));
+        let store = IndexStore::new(Arc::clone(&counting) as _, Shard(5), Arc::new(Tokens::new(0)), Arc::default());
+        let opened = |pages: u64, commits: u64| {
+            let before = counting.calls();
+            let opened = store.open(0).unwrap().unwrap();
+            let calls = counting.calls().since(before);
+            assert_eq!((calls.reads, calls.pages, calls.commits), (1, pages, commits));
+            opened
+        };
+        let Opened { mut writer, .. } = opened(0, 0);
+        write_nodes(&mut writer, 1..4);
+        let node = Child { separator: Vec::new(), id: 1, rows: 1, bytes: 1, reductions: Vec::new() };
+        let rows = Some(Root { height: 0, node });
+        let meta =
+            Meta { next_node: 4, rows, leftovers: Leftovers { from_node: 0, ..Leftovers::default() }, ..Meta::new() };
+        writer.publish(Batch::new(), &meta).unwrap();
+        // An update, then one that a crash interrupts.
+        let Opened { meta, mut writer, .. } = opened(0, 0);
+        write_nodes(&mut writer, 4..5);
+        writer.publish(Batch::new(), &Meta { next_node: 5, ..meta }).unwrap();
+        let Opened { mut writer, .. } = opened(0, 0);
+        write_nodes(&mut writer, 5..9);
+        let Opened { meta, mut writer, .. } = opened(1, 1);
+        // A load, whose replaced nodes a crash leaves behind.
+        write_nodes(&mut writer, 5..7);
+        writer.publish(Batch::new(), &Meta { first_node: 5, next_node: 7, load: 1, ..meta }).unwrap();
+        let Opened { meta, .. } = opened(2, 2);
+        assert_eq!((nodes(&store), meta.leftovers.from_node, meta.leftovers.from_load), (vec![5, 6], 5, 1));
+        opened(0, 0);
     }
 
     #[test]

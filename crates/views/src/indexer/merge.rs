@@ -88,20 +88,29 @@ impl<'a> Merge<'a> {
     }
 
     /// Calls `each` with one change for each key.
-    pub(crate) fn for_each(mut self, mut each: impl FnMut(Change<'_>) -> Result<ControlFlow<()>>) -> Result<()> {
+    pub(crate) fn for_each(self, mut each: impl FnMut(Change<'_>) -> Result<ControlFlow<()>>) -> Result<()> {
+        self.for_all(|change, is_first, _| if is_first { each(change) } else { Ok(ControlFlow::Continue(())) })
+    }
+
+    /// Calls `each` with every change, whether it is the first one of its key, and the rank of its source. The first change of
+    /// a key is the one that counts.
+    #[inline]
+    pub(crate) fn for_all(
+        mut self,
+        mut each: impl FnMut(Change<'_>, bool, u32) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
         // The key of the last change, where there may be another of the same key.
         let mut done: Option<Vec<u8>> = None;
         while let Some(top) = self.heap.first_mut() {
             let change = top.source.change()?;
-            if done.as_deref() != Some(change.row_key) {
-                if self.may_repeat {
-                    let done = done.get_or_insert_default();
-                    done.clear();
-                    done.extend_from_slice(change.row_key);
-                }
-                if each(change)?.is_break() {
-                    break;
-                }
+            let is_first = done.as_deref() != Some(change.row_key);
+            if is_first && self.may_repeat {
+                let done = done.get_or_insert_default();
+                done.clear();
+                done.extend_from_slice(change.row_key);
+            }
+            if each(change, is_first, top.rank)?.is_break() {
+                break;
             }
             top.source.advance()?;
             if top.source.row_key().is_none() {

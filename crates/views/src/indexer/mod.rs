@@ -41,7 +41,7 @@ use merge::Ranked;
 use runs::RunDirectory;
 use sorter::SortedRun;
 use source::{ChangeSnapshot, Changes, Fill};
-use worker::{Target, Worker};
+use worker::{Before, Target, Worker};
 use write::{Found, Reached, Writing};
 
 use crate::clock::Clock;
@@ -162,7 +162,7 @@ impl Pass<'_> {
         let (mut writings, mut targets) = (Vec::new(), Vec::new());
         let directories: Vec<RunDirectory> = indexes.iter_mut().map(PassIndex::take_directory).collect();
         for ((index, snapshot), directory) in indexes.into_iter().zip(&snapshots).zip(&directories) {
-            targets.push(index.target(&**snapshot, directory));
+            targets.push(index.target(&**snapshot, directory, is_load));
             writings.push(self.writing(index)?);
         }
 
@@ -292,13 +292,14 @@ impl Pass<'_> {
             found.push(take_found(workers, index, target.directory, reached)?);
         }
         let threads = workers.len().min(writings.len());
-        let queue = Mutex::new(writings.iter_mut().zip(found));
+        let memory_bytes = self.settings.memory_bytes / threads.max(1);
+        let queue = Mutex::new(writings.iter_mut().zip(found).zip(targets));
         let work = || -> Result<()> {
             loop {
                 let next = queue.lock().next();
-                let Some((writing, found)) = next else { return Ok(()) };
+                let Some(((writing, found), target)) = next else { return Ok(()) };
                 match is_load || found.entry_bytes > UPDATE_ENTRY_BYTES {
-                    true => write::load(writing, found)?,
+                    true => write::load(writing, found, target.directory, memory_bytes)?,
                     false => write::update(writing, found)?,
                 }
                 let mut said = Emissions::new();
@@ -324,18 +325,18 @@ impl<'a> PassIndex<'a> {
         std::mem::take(&mut self.directory)
     }
 
-    fn target<'s>(&self, snapshot: &'s dyn Snapshot, directory: &'s RunDirectory) -> Target<'s>
+    fn target<'s>(&self, snapshot: &'s dyn Snapshot, directory: &'s RunDirectory, is_load: bool) -> Target<'s>
     where
         'a: 's,
     {
-        let before =
+        let reader =
             || EntryReader { tree: self.store.tree(snapshot), root: self.meta.entries.clone(), load: self.meta.load };
-        Target {
-            collation: self.collation,
-            layout: self.layout,
-            before: self.meta.rows.is_some().then(before),
-            directory,
-        }
+        let before = match &self.meta.rows {
+            None => Before::Nothing,
+            Some(_) if is_load => Before::Merged,
+            Some(_) => Before::LookedUp(reader()),
+        };
+        Target { collation: self.collation, layout: self.layout, before, directory }
     }
 }
 

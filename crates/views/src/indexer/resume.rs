@@ -68,6 +68,7 @@ pub(crate) fn resume(
     checkpoint: &Checkpoint,
     language: &Arc<dyn Language>,
     limits: Limits,
+    memory_bytes: usize,
     purges_forgotten: u64,
 ) -> Result<()> {
     let PassIndex { store, meta, mut writer, directory, .. } = index;
@@ -87,7 +88,7 @@ pub(crate) fn resume(
         reached: Reached { update_seq, purge_seq },
     };
     let mut writing = Writing { store, writer, meta, aggregates, noted: HashSet::new() };
-    load(&mut writing, found)?;
+    load(&mut writing, found, &directory, memory_bytes)?;
     store.sync()?;
     directory.remove()
 }

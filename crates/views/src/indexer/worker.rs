@@ -21,10 +21,20 @@ use crate::pace::Turn;
 pub(super) struct Target<'a> {
     pub(super) collation: Collation,
     pub(super) layout: Layout,
-    /// The rows that documents emitted before; absent if the index is empty.
-    pub(super) before: Option<EntryReader<'a>>,
+    pub(super) before: Before<'a>,
     /// Where sorted runs go when memory is short.
     pub(super) directory: &'a RunDirectory,
+}
+
+/// The source of the rows that documents emitted before, which are to be removed.
+pub(super) enum Before<'a> {
+    /// The index is empty.
+    Nothing,
+    /// The index is loaded: [`load`](super::write::load) merges the back-pointers of all documents, and finds those of the
+    /// changed ones on the way.
+    Merged,
+    /// The index is updated: the back-pointers of the changed documents are read one by one.
+    LookedUp(EntryReader<'a>),
 }
 
 /// The rows of the documents that a worker mapped, for one index.
@@ -32,6 +42,8 @@ pub(super) struct Target<'a> {
 pub(super) struct Output {
     pub(super) rows: Runs,
     pub(super) entries: Runs,
+    /// The documents of the batch that emitted something, ascending.
+    emitting: Vec<u32>,
     /// The end of the keys of the document whose rows came last.
     last_document_key: Vec<u8>,
 }
@@ -47,8 +59,9 @@ impl Output {
     }
 
     /// Begins with the rows of a document, the key of which is given.
-    fn begin_document(&mut self, document_key: &[u8]) {
-        let Self { rows, entries, last_document_key } = self;
+    fn begin_document(&mut self, document: u32, document_key: &[u8]) {
+        let Self { rows, entries, emitting, last_document_key } = self;
+        emitting.push(document);
         if document_key <= &last_document_key[..] && !entries.current.is_empty() {
             rows.current.disorder();
             entries.current.disorder();
@@ -139,6 +152,7 @@ impl Worker {
         let Self { program, batch, emissions, document_key, outputs, .. } = self;
         let mut keeping = Keeping { documents: &batch.documents, targets, memory_bytes, report, document_key, outputs };
         emissions.clear();
+        keeping.outputs.iter_mut().for_each(|output| output.emitting.clear());
         if !batch.documents.is_empty() {
             let mut kept = Ok(());
             let mapped = program.map_in_parts(&batch.documents, emissions, &mut |part| {
@@ -153,8 +167,10 @@ impl Worker {
         emissions.sort_repeated_keys(by_value);
         keeping.keep(emissions)?;
         for (index, target) in targets.iter().enumerate() {
-            if let Some(before) = &target.before {
-                keeping.remove_rows(before, batch, index)?;
+            match &target.before {
+                Before::Nothing => {}
+                Before::Merged => keeping.remove_entries(batch, index),
+                Before::LookedUp(before) => keeping.remove_rows(before, batch, index)?,
             }
         }
         keeping.spill_if_full()
@@ -205,7 +221,7 @@ impl Keeping<'_, '_> {
                 }
                 current = Some((row.document, row.function));
                 number = 0;
-                self.outputs[row.function as usize].begin_document(self.document_key);
+                self.outputs[row.function as usize].begin_document(row.document, self.document_key);
             }
             let (target, output) = (&self.targets[row.function as usize], &mut self.outputs[row.function as usize]);
             let sort_key = output.rows.current.put(row.key, row.value, |out| {
@@ -225,6 +241,16 @@ impl Keeping<'_, '_> {
             number += 1;
         }
         self.spill_if_full()
+    }
+
+    /// Removes the entries of the documents of a batch that emitted nothing.
+    fn remove_entries(&mut self, batch: &ChangeBatch, index: usize) {
+        let Output { entries, emitting, .. } = &mut self.outputs[index];
+        let is_silent = |(number, _): &(u32, _)| emitting.binary_search(number).is_err();
+        let silent = (0..).zip(batch.documents.iter()).filter(is_silent).map(|(_, document)| document.id);
+        for id in silent.chain(batch.removed.iter().map(String::as_str)) {
+            entries.current.remove(|out| keys::push_document_key(out, id.as_bytes()));
+        }
     }
 
     /// Removes what the documents of a batch emitted before. Rows that they emit again are put besides, which wins.
@@ -280,8 +306,12 @@ mod tests {
         let mut worker = Worker::new(Rules.program(&source, limits).unwrap(), 2);
         let base = tempfile::tempdir().unwrap();
         let directories = [RunDirectory::new(base.path(), Shard(1)), RunDirectory::new(base.path(), Shard(2))];
-        let target =
-            |directory| Target { collation: Collation::Unicode, layout: Layout::Whole, before: None, directory };
+        let target = |directory| Target {
+            collation: Collation::Unicode,
+            layout: Layout::Whole,
+            before: Before::Nothing,
+            directory,
+        };
         let targets: Vec<Target<'_>> = directories.iter().map(target).collect();
         let element = format!("\"{}\"", "k".repeat(50));
         let json = format!("{{\"list\":[{}]}}", vec![element; elements].join(","));

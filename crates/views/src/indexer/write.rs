@@ -6,11 +6,13 @@ use std::ops::ControlFlow;
 
 use settee_storage::{Batch, Keyspace};
 
-use super::entries::{ChangedEntries, write_change};
+use super::entries::{ChangedEntries, for_each_row, write_change};
 use super::merge::{Merge, Ranked, Source};
-use super::sorter::Sorter;
+use super::open;
+use super::runs::RunDirectory;
+use super::sorter::{Runs, Sorter, Space};
 use crate::error::Result;
-use crate::index::{IndexStore, IndexWriter, Meta};
+use crate::index::{IndexStore, IndexWriter, Leftovers, Meta};
 use crate::keys;
 use crate::leaf::Leaf;
 use crate::reduce::Aggregate;
@@ -58,52 +60,78 @@ impl Reached {
 const CHANGED_ENTRIES: u32 = 1;
 const STORED: u32 = 2;
 
-/// Writes both trees anew, from what was found and what is stored.
-pub(super) fn load(writing: &mut Writing<'_>, found: Found) -> Result<()> {
+/// Writes both trees anew, from the changes and the stored trees, which are read from start to end. The tree of
+/// back-pointers comes first: merging it finds the rows that changed documents had, which are removed from the other tree.
+/// At most `memory_bytes` of these removals are in memory; the others are in `directory`.
+pub(super) fn load(
+    writing: &mut Writing<'_>,
+    found: Found,
+    directory: &RunDirectory,
+    memory_bytes: usize,
+) -> Result<()> {
     let Writing { store, writer, meta, aggregates, .. } = writing;
     let snapshot = store.snapshot()?;
     let tree = store.tree(&*snapshot);
     let first_node = meta.next_node;
     let mut nodes = NodeWriter::new(writer, first_node);
 
-    let mut sources = found.rows;
-    if let Some(root) = &meta.rows {
-        sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
-    }
-    let rows = load_tree(sources, aggregates, &mut nodes)?;
-
     let mut sources = found.entries;
     sources.push(Ranked::new(ChangedEntries::open(&*snapshot, meta.load)?, CHANGED_ENTRIES));
     if let Some(root) = &meta.entries {
         sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
     }
-    let entries = load_tree(sources, &mut [], &mut nodes)?;
+    let mut replaced = Runs::default();
+    let entries = load_entries(sources, &mut nodes, |row_key, entry| {
+        let removed = &mut replaced.current;
+        let id = keys::row_id(row_key, 0);
+        for_each_row(entry, |sort_key, number| {
+            removed.remove(|out| keys::push_row_key(out, sort_key, id.as_bytes(), number));
+        })?;
+        if replaced.size_bytes() > memory_bytes { replaced.spill(directory) } else { Ok(()) }
+    })?;
+    replaced.seal(&mut Space::default());
+
+    let mut sources = found.rows;
+    sources.extend(open(std::iter::once(replaced.take()), directory)?);
+    if let Some(root) = &meta.rows {
+        sources.push(Ranked::new(StoredRows::open(tree, root)?, STORED));
+    }
+    let mut loader = Loader::new(&mut nodes, aggregates);
+    Merge::new(sources).for_each(|change| {
+        change.row.map_or(Ok(()), |row| loader.push(row))?;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let rows = loader.finish()?;
 
     let (batch, next_node) = nodes.finish();
     let Reached { update_seq, purge_seq } = found.reached.not_before(meta);
     let (load, reduces) = (meta.load + 1, meta.reduces.clone());
-    let loaded = Meta { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries };
-    let has_replaced = meta.rows.is_some() || meta.entries.is_some();
+    let is_new = meta.load == 0 && meta.rows.is_none() && meta.entries.is_none();
+    let (from_node, from_load) = if is_new { (first_node, load) } else { (meta.first_node, meta.load) };
+    let leftovers = Leftovers { from_node, from_load, is_writing: false };
+    let loaded = Meta { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers };
     writer.publish(batch, &loaded)?;
-    *meta = loaded;
-    // Not in the same commit, which would be as large as the index was. The next who opens the index goes on if a crash
-    // comes between.
-    if !has_replaced {
-        return Ok(());
-    }
-    writer.clear_nodes(&*snapshot, 0..first_node)?;
-    writer.clear_entries(&*snapshot, load)
+    // Not in the same commit, which would be as large as the index was. The next opening continues if a crash comes between.
+    *meta = writer.clear_replaced(&*snapshot, loaded)?;
+    Ok(())
 }
 
-fn load_tree(
+/// Loads the tree of back-pointers. `replaced` gets the key and the stored entry of each document that has changed.
+fn load_entries(
     sources: Vec<Ranked<'_>>,
-    aggregates: &mut [Aggregate],
     nodes: &mut NodeWriter<'_>,
+    mut replaced: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<Option<Root>> {
-    let mut loader = Loader::new(nodes, aggregates);
-    Merge::new(sources).for_each(|change| {
-        if let Some(row) = change.row {
-            loader.push(row)?;
+    let mut loader = Loader::new(nodes, &mut []);
+    // True while the stored entry of a changed document has not come: of several, the first one is the valid one.
+    let mut has_changed = false;
+    Merge::new(sources).for_all(|change, is_first, rank| {
+        if is_first {
+            has_changed = rank < CHANGED_ENTRIES;
+            change.row.map_or(Ok(()), |row| loader.push(row))?;
+        } else if has_changed && rank >= CHANGED_ENTRIES {
+            has_changed = false;
+            change.row.map_or(Ok(()), |row| replaced(change.row_key, row.value))?;
         }
         Ok(ControlFlow::Continue(()))
     })?;
