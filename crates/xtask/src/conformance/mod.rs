@@ -4,7 +4,7 @@
 //! Every scenario of an area must pass unless it is listed there with a reason, and every listed one
 //! must fail: so a mended difference leaves the list, and a new one is noticed. Whole revision ids are
 //! compared; the few scenarios for which that cannot hold are played a second time without.
-//! The comparison itself is done by `replay.py` beside the scenarios, not here.
+//! `conformance/replay.py` performs the comparison.
 
 mod expectations;
 mod judge;
@@ -23,7 +23,7 @@ use report::{Case, Outcome};
 
 use crate::cluster::Nodes;
 use crate::process;
-use crate::scratch::Scratch;
+use crate::scratch::{MISSING, Scratch};
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -117,7 +117,7 @@ impl Servers {
     fn start(workspace: &Workspace, options: &Options) -> Result<Self> {
         let postgres = match options.storage {
             Storage::Directory => None,
-            Storage::Postgres => Some(Scratch::start("").context("the Debian package postgresql is missing")?),
+            Storage::Postgres => Some(Scratch::start("").context(MISSING)?),
         };
         let place = || postgres.as_ref().map(|postgres| format!("storage/url={}", postgres.url()));
         let start = |purpose: &str, setting: Option<&str>| {
@@ -142,7 +142,7 @@ impl Servers {
 
 /// Builds the server if it is needed, then [`run`]s.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
-    if options.url.is_none() && workspace.scenarios().is_some() {
+    if options.url.is_none() {
         let built = build::build(workspace)?;
         if !built.holds() {
             return Ok(built);
@@ -153,10 +153,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
 
 /// Replays the areas and prints a table of them. A known failure counts neither way.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
-    let Some(folder) = workspace.scenarios() else {
-        println!("    the recorded scenarios are not here (../shared/conformance): nothing was replayed");
-        return Ok(Tally::default());
-    };
+    let folder = workspace.conformance();
     let file = workspace.root.join(EXPECTATIONS);
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let expectations = Expectations::parse(&text).with_context(|| format!("in {EXPECTATIONS}"))?;
@@ -189,12 +186,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The same on so many servers whose data lie in one PostgreSQL, where there is one.
+/// Replays the scenarios on `nodes` servers that share one PostgreSQL.
 pub(crate) fn run_on_postgres(workspace: &Workspace, nodes: usize) -> Result<Tally> {
-    if !Scratch::is_there() {
-        println!("    there is no PostgreSQL here (the Debian package postgresql): nothing was replayed");
-        return Ok(Tally::default());
-    }
     run(workspace, &Options { storage: Storage::Postgres, nodes, ..Options::default() })
 }
 

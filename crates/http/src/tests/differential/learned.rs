@@ -1,23 +1,17 @@
-//! Answers of CouchDB to wrong requests, learned from the recorded scenarios: each has to be answered alike here.
+//! Answers of CouchDB to wrong requests, extracted from the recorded scenarios: each request must get the same answer here.
 //!
-//! `learned.txt` is a document of errors by endpoint. A section names an endpoint and what the database has beside a document
-//! `a` (`a:1` in partitions) and a local document `a`: design documents, partitions. Then come requests as they are sent (line,
-//! headers, body), each with its answer. With `SETTEE_UPDATE=1` it is made anew from the recordings, where there are any (`SETTEE_CONFORMANCE`, or
-//! `../shared/conformance` beside the repository).
-//!
-//! Only what does not depend on the stories that the recordings tell is taken, see [`Learner::learn`].
+//! A [`Section`] names an endpoint and the content of the database in addition to a document `a` (`a:1` in partitions) and a
+//! local document `a`. Only answers that do not depend on the story of a scenario are extracted, see [`Learner::learn`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use settee_database::{DatabaseOptions, Layout};
 use settee_model::json::{Json, Value};
 
 use super::cases::{Answer, Asked};
 use crate::tests::node::World;
-
-const FILE: &str = "differential/learned.txt";
 
 /// What is said of the request alone: that it is malformed, of the wrong method or of the wrong type.
 const OF_THE_REQUEST: [u16; 3] = [400, 405, 415];
@@ -31,7 +25,7 @@ const OF_THE_CONNECTION: &str = "Content-Encoding";
 /// A right request from which reasons follow that depend on what is stored, or on the texts of a compiler.
 const OF_THE_STORY: [&str; 3] = ["no_usable_index", "compilation_error", "Compilation of "];
 
-/// Stands for a zero byte in `learned.txt`.
+/// Stands for a zero byte in the message of a failed test.
 const ZERO: &str = "\u{2400}";
 
 /// What requests of a section need: its endpoint and what the database has.
@@ -167,12 +161,6 @@ fn learned(scenarios: &Path) -> Table {
     table
 }
 
-fn recordings() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
-    let directory = std::env::var_os("SETTEE_CONFORMANCE").map_or(beside, PathBuf::from).join("scenarios");
-    directory.is_dir().then_some(directory)
-}
-
 /// The table as a text.
 fn show(table: &Table) -> String {
     let mut out = String::new();
@@ -196,32 +184,6 @@ fn show(table: &Table) -> String {
     out
 }
 
-/// A text as the table that it shows.
-fn read(text: &str) -> Table {
-    let mut table = Table::new();
-    let (mut section, mut request) = (Section::default(), Request::default());
-    for line in text.lines().filter(|line| !line.is_empty()) {
-        let indented = line.strip_prefix("    ");
-        if let Some(endpoint) = line.strip_prefix("== ") {
-            section = (endpoint.to_owned(), Vec::new());
-        } else if let Some(given) = line.strip_prefix("with ") {
-            section.1.push(given.to_owned());
-        } else if let Some(body) = line.strip_prefix("    > ") {
-            request.2 = body.replace(ZERO, "\0");
-        } else if let Some((status, said)) = indented.and_then(|line| Some((line.get(..3)?.parse().ok()?, &line[4..])))
-        {
-            let (error, reason) = said.split_once(": ").unwrap_or((said, ""));
-            let answer = Answer { status, error: error.to_owned(), reason: reason.to_owned() };
-            table.entry(section.clone()).or_default().insert(std::mem::take(&mut request), answer);
-        } else if let Some(header) = indented {
-            request.1.push(header.to_owned());
-        } else {
-            line.clone_into(&mut request.0);
-        }
-    }
-    table
-}
-
 /// A server with a database that was given these.
 async fn world(given: &[String]) -> World {
     let world = World::new();
@@ -237,13 +199,7 @@ async fn world(given: &[String]) -> World {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_requests_are_answered_as_couchdb_was_recorded_to_answer_them() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests").join(FILE);
-    if std::env::var_os("SETTEE_UPDATE").is_some()
-        && let Some(recordings) = recordings()
-    {
-        std::fs::write(&path, show(&learned(&recordings))).unwrap();
-    }
-    let table = read(&std::fs::read_to_string(&path).unwrap());
+    let table = learned(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/scenarios"));
     assert!(!table.is_empty());
     let (mut theirs, mut ours) = (Table::new(), Table::new());
     for (section, requests) in table {
