@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 directory=${CARGO_TARGET_DIR:-target}
 file=${1:-$directory/static/settee}
 # These flags are for the last crate and the linker only, so nothing else is compiled for them.
-cargo rustc --release --locked --package settee-server --bin settee --target-dir "$directory" -- \
+cargo rustc --release --locked --package settee-server --features wasm --bin settee --target-dir "$directory" -- \
     -C target-feature=+crt-static -C relocation-model=static -C strip=symbols \
     -C linker="$PWD/packaging/static-cc.sh"
 program=$directory/release/settee

@@ -129,6 +129,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Worker,
     /// Compile a WebAssembly module for a server; not to be called by hand
+    #[cfg(feature = "wasm")]
     #[command(hide = true)]
     WasmCompiler,
 }

@@ -9,7 +9,6 @@ use settee_js::{CoffeeScript, Evaluator, JavaScript, PoolSettings, WorkerCommand
 use settee_mango::MangoLanguage;
 use settee_settings::query_server_config;
 use settee_views::Languages;
-use settee_wasm::{CompilerCommand, Wasm};
 
 use crate::config::Configuration;
 use crate::query_servers::QueryServers;
@@ -27,8 +26,12 @@ pub(crate) fn find(configuration: &Arc<Configuration>, data: &Path) -> anyhow::R
 /// it is not run natively.
 fn own(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Language>>> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
-    let (args, timeout_ms) = (vec!["wasm-compiler".to_owned()], CompilerCommand::TIMEOUT_MS);
-    let compiler = CompilerCommand { program: program.clone(), args, timeout_ms };
+    #[cfg(feature = "wasm")]
+    let wasm = {
+        use settee_wasm::{CompilerCommand, Wasm};
+        let (args, timeout_ms) = (vec!["wasm-compiler".to_owned()], CompilerCommand::TIMEOUT_MS);
+        Wasm::new(CompilerCommand { program: program.clone(), args, timeout_ms })?
+    };
     let worker = WorkerCommand { program, args: vec!["worker".to_owned()] };
     let javascript = JavaScript::new(worker, PoolSettings::default());
     javascript.set_evaluator(evaluator(configuration));
@@ -42,7 +45,8 @@ fn own(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Languag
         Arc::new(CoffeeScript::new(javascript.clone())),
         Arc::new(javascript),
         Arc::new(MangoLanguage),
-        Arc::new(Wasm::new(compiler)?),
+        #[cfg(feature = "wasm")]
+        Arc::new(wasm),
     ])
 }
 

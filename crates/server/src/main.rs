@@ -69,6 +69,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Worker => Ok(settee_js::worker_main()),
+        #[cfg(feature = "wasm")]
         Command::WasmCompiler => Ok(settee_wasm::compiler_main()),
         #[cfg(feature = "bench")]
         Command::Bench(args) => settee_bench::run(*args, &yardstick::RawRocks),

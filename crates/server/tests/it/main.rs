@@ -15,6 +15,7 @@ mod disk;
 mod exchange;
 mod feeds;
 mod format;
+#[cfg(feature = "wasm")]
 mod languages;
 mod life;
 mod limits;

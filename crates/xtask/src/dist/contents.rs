@@ -133,6 +133,7 @@ fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>
 /// The libraries that are linked in: name, version, license, place of the sources.
 fn libraries(workspace: &Workspace) -> Result<String> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--locked", "--package", "settee-server", "--edges", "normal"]);
+    tree.args(["--features", "wasm"]);
     tree.args(["--prefix", "none", "--format", "{p} | {l} | {r}"]);
     let printed = output(&mut tree)?;
     let mut lines: Vec<&str> = printed.lines().filter_map(library).collect();

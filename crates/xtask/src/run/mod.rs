@@ -79,8 +79,8 @@ fn announcement(processors: usize) -> String {
     let minutes = (FIRST_BUILD_CPU_MINUTES / processors).max(FIRST_BUILD_MINUTES_MIN);
     let processors = if processors == 1 { "one processor".to_owned() } else { format!("{processors} processors") };
     format!(
-        "The first build takes about {minutes} minutes on {processors}; most of that is the storage engine RocksDB and the compiler \
-         of WebAssembly. Later builds take seconds."
+        "The first build takes about {minutes} minutes on {processors}; a third of that is the storage engine RocksDB. \
+         Later builds take seconds."
     )
 }
 
