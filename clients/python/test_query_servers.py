@@ -14,6 +14,12 @@ PACKAGES = os.path.dirname(os.path.dirname(couchdb.__file__))
 ADMIN_ONLY = "fun(_, _, {Ctx}, _) -> case lists:member(<<\"_admin\">>, couch_util:get_value(<<\"roles\">>, Ctx)) of true -> 1; _ -> throw({forbidden, <<\"admins only\">>}) end end."
 
 
+def needs(program, package):
+    """Skips a test class whose program is missing if SETTEE_ALLOW_MISSING is set; otherwise its tests run and fail."""
+    missing = not shutil.which(program) and "SETTEE_ALLOW_MISSING" in os.environ
+    return unittest.skipIf(missing, f"{program} is missing: install the Debian package {package}")
+
+
 class Configured(test_couchdb_python.Client):
     """A database, and settings that are taken back."""
 
@@ -93,7 +99,7 @@ class SimplejsonTest(PythonTest):
     COMMAND = f"{COUCHPY} --json-module=simplejson"
 
 
-@unittest.skipUnless(shutil.which("pypy3"), "pypy3 is missing")
+@needs("pypy3", "pypy3")
 class PypyTest(PythonTest):
     COMMAND = f"env PYTHONPATH='{PACKAGES}' pypy3 {COUCHPY} --json-module=json"
 
@@ -126,7 +132,7 @@ class ConfigurationTest(Configured):
         self.assertEqual(self.view("d/v"), [([2016, 12], 7)])
 
 
-@unittest.skipUnless(shutil.which("escript"), "escript is missing: install erlang-base")
+@needs("escript", "erlang-base")
 class ErlangTest(Configured):
     MAP = "fun({Doc}) -> <<Y:4/binary, $-, M:2/binary, _/binary>> = proplists:get_value(<<\"date\">>, Doc), Emit([binary_to_integer(Y), binary_to_integer(M)], proplists:get_value(<<\"score\">>, Doc)) end."
 

@@ -1,9 +1,9 @@
-//! The gate ([`everything`]) and its steps one by one. All calls of cargo use the release profile, so
+//! The gate ([`run`]) and its steps one by one. All calls of cargo use the release profile, so
 //! that RocksDB's C++ is compiled once for programs, tests, lints and documentation.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::attack;
 use crate::build::{self, BUILD, finish, logged};
@@ -14,12 +14,15 @@ use crate::console;
 use crate::on_postgres;
 use crate::process;
 use crate::readme;
+use crate::setup;
 use crate::suite;
 use crate::tally::Tally;
 use crate::tidy;
 use crate::workspace::Workspace;
 
-const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"];
+/// The features of packages.
+const FEATURES: &str = "--features=settee-server/wasm";
+const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--release", "--no-fail-fast"];
 /// Debug assertions and overflow checks for tests, in the crates of this workspace only: `"*"` names all others, which
 /// are those of every other build.
@@ -29,30 +32,69 @@ const CHECKED: &[&str] = &[
     "--config=profile.release.package.\"*\".debug-assertions=false",
     "--config=profile.release.package.\"*\".overflow-checks=false",
 ];
-const DOC: &[&str] = &["doc", "--release", "--workspace", "--no-deps", "--document-private-items"];
+const DOC: &[&str] = &["doc", "--release", "--workspace", FEATURES, "--no-deps", "--document-private-items"];
 
-/// Runs every step, also after one has failed, and closes with what was counted.
-pub(crate) fn everything(workspace: &Workspace) -> bool {
-    let mut gate = Gate::default();
-    gate.step("fmt", || logged(workspace, "fmt", &["fmt", "--all", "--check"]));
-    gate.step("tidy", || Ok(Tally::one(tidy::command(&workspace.root)?)));
-    gate.step("lint", || logged(workspace, "lint", CLIPPY));
-    if gate.step("compile tests", || build_tests(workspace)) {
-        gate.step("test", || run_tests(workspace));
-        gate.step("test on PostgreSQL", || on_postgres::run(workspace));
+/// The steps of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// `make test`.
+    Quick,
+    /// `make test-all` without the quick steps.
+    Rest,
+    /// `make test-all`.
+    All,
+}
+
+impl Part {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
+        match arguments {
+            [] => Ok(Self::All),
+            [one] if one == "--quick" => Ok(Self::Quick),
+            [one] if one == "--rest" => Ok(Self::Rest),
+            _ => bail!("ci takes --quick or --rest, and --allow-missing"),
+        }
     }
-    gate.step("docs", || document(workspace));
-    if gate.step("build", || build::build(workspace)) {
-        gate.step("conformance", || conformance::run(workspace, &conformance::Options::default()));
-        gate.step("conformance on PostgreSQL", || conformance::run_on_postgres(workspace, 1));
-        gate.step("conformance on two nodes", || conformance::run_on_postgres(workspace, 2));
-        gate.step("chaos", || chaos::run(workspace, &chaos::Options::short()));
-        gate.step("attack", || attack::run(workspace, &attack::Options::short()));
-        gate.step("clients", || clients::run(workspace));
-        gate.step("console", || console::run(workspace));
-        gate.step("readme", || readme::run(workspace));
+}
+
+/// Runs every step of a part, also after one has failed, and prints a table of the results.
+pub(crate) fn run(workspace: &Workspace, part: Part) -> bool {
+    let mut gate = Gate { allow_missing: workspace.allow_missing, steps: Vec::new() };
+    if part != Part::Rest {
+        quick(workspace, &mut gate);
+    }
+    if part != Part::Quick {
+        rest(workspace, &mut gate);
     }
     gate.close()
+}
+
+fn quick(workspace: &Workspace, gate: &mut Gate) {
+    gate.step("fmt", &[], || logged(workspace, "fmt", &["fmt", "--all", "--check"]));
+    gate.step("tidy", &[], || Ok(Tally::one(tidy::command(&workspace.root)?)));
+    gate.step("lint", &[], || logged(workspace, "lint", CLIPPY));
+    if gate.step("compile tests", &[], || build_tests(workspace)) {
+        gate.step("test", &[], || run_tests(workspace));
+    }
+    gate.step("docs", &[], || document(workspace));
+    if gate.step("build", &[], || build::build(workspace)) {
+        gate.step("conformance", &["python3"], || conformance::run(workspace, &conformance::Options::default()));
+        gate.step("readme", &["curl"], || readme::run(workspace));
+    }
+}
+
+fn rest(workspace: &Workspace, gate: &mut Gate) {
+    gate.step("test on PostgreSQL", &["postgresql"], || on_postgres::command(workspace, &[]));
+    if gate.step("build", &[], || build::build(workspace)) {
+        let on_postgres = |nodes| move || conformance::run_on_postgres(workspace, nodes);
+        gate.step("conformance on PostgreSQL", &["python3", "postgresql"], on_postgres(1));
+        gate.step("conformance on two nodes", &["python3", "postgresql"], on_postgres(2));
+        gate.step("chaos", &["postgresql"], || chaos::run(workspace, &chaos::Options::short()));
+        gate.step("attack", &[], || attack::run(workspace, &attack::Options::short()));
+        gate.step("clients", &["nodejs", "npm", "python3-venv", "pypy3", "erlang-base", "curl"], || {
+            clients::run(workspace)
+        });
+        gate.step("console", &["nodejs", "npm", "chromium"], || console::run(workspace));
+    }
 }
 
 pub(crate) fn lint(workspace: &Workspace) -> Result<bool> {
@@ -105,7 +147,7 @@ pub(crate) fn checked_tests(workspace: &Workspace, arguments: &[String]) -> std:
     let mut command = workspace.cargo(TEST);
     let names_package = |argument: &String| argument.starts_with("-p") || argument.starts_with("--package");
     if !arguments.iter().any(names_package) {
-        command.arg("--workspace");
+        command.args(["--workspace", FEATURES]);
     }
     command.args(CHECKED).args(arguments);
     command
@@ -124,15 +166,22 @@ fn run_tests(workspace: &Workspace) -> Result<Tally> {
     suite::run(command, &workspace.log("test")?)
 }
 
-/// Steps that have run, for the table at the end.
-#[derive(Default)]
+/// The steps that have run, for the table at the end.
 struct Gate {
+    /// Skips a step whose packages are missing. Otherwise such a step fails.
+    allow_missing: bool,
     steps: Vec<(String, Tally, Duration)>,
 }
 
 impl Gate {
-    /// Runs a step; true if it holds. A step that could not run at all counts as one failure.
-    fn step(&mut self, name: &str, work: impl FnOnce() -> Result<Tally>) -> bool {
+    /// Runs a step that calls programs of `packages`; returns true if it passed. A step that cannot run counts as one failure.
+    fn step(&mut self, name: &str, packages: &[&str], work: impl FnOnce() -> Result<Tally>) -> bool {
+        let missing = setup::missing(packages).join(", ");
+        if self.allow_missing && !missing.is_empty() {
+            println!("{name} skipped: the packages {missing} are missing");
+            return false;
+        }
+        let work = || if missing.is_empty() { work() } else { bail!("these packages are missing: {missing}") };
         println!("{name} …");
         let started = Instant::now();
         let tally = match work() {
@@ -171,10 +220,20 @@ mod tests {
 
     #[test]
     fn a_step_that_cannot_run_fails_the_gate() {
-        let mut gate = Gate::default();
-        assert!(gate.step("one", || Ok(Tally::one(true))));
+        let mut gate = Gate { allow_missing: false, steps: Vec::new() };
+        assert!(gate.step("one", &[], || Ok(Tally::one(true))));
         assert!(gate.close());
-        assert!(!gate.step("two", || anyhow::bail!("no such program")));
+        assert!(!gate.step("two", &[], || bail!("no such program")));
         assert!(!gate.close());
+    }
+
+    #[test]
+    fn parts_are_read() {
+        let parse = |words: &[&str]| Part::parse(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()).ok();
+        assert_eq!(parse(&[]), Some(Part::All));
+        assert_eq!(parse(&["--quick"]), Some(Part::Quick));
+        assert_eq!(parse(&["--rest"]), Some(Part::Rest));
+        assert_eq!(parse(&["--rest", "--quick"]), None);
+        assert_eq!(parse(&["all"]), None);
     }
 }

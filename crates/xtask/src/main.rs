@@ -38,8 +38,10 @@ use workspace::Workspace;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  ci            fmt, tidy, lint, test, docs, conformance, clients, console and readme: what must hold
-                before a merge
+  ci            every check: fmt, tidy, lint, tests, docs, conformance, chaos, attack, clients, console, readme
+                  --quick      only `make test`: no other engine, no chaos, attack, clients or console
+                  --rest       only the other checks
+                  --allow-missing  skip checks whose packages are missing; they fail otherwise
   test          the Rust tests; further arguments go to `cargo test`
                   --storage postgres  those that are of no engine, on a PostgreSQL that is started for them; -p NAME
                                 for one crate, and further arguments after -- go to the test programs
@@ -84,7 +86,8 @@ cargo xtask COMMAND
                   --documents N in the view (1000000)
                   --seconds N   for each figure of writes (5)
                   --delay-us N  what the second half's network takes longer for a message and its answer (1000), 0 for none
-  setup         checks for what the build needs, and installs it where that is possible
+  setup         checks for the programs that a command calls, and installs missing packages as root
+                  --for P      run (compilation only), test or test-all
 
 attack, chaos, clients, cluster, cluster-bench, conformance, console, dist, readme and s3 take the server's program
 from --program P, if that is given, and build none: what `dist` has made is a `static/settee` in the build directory.
@@ -112,9 +115,13 @@ fn main() -> ExitCode {
 
 /// Runs one command; false means that it ran and found something wrong.
 fn run(command: &str, arguments: &[String]) -> Result<bool> {
-    let (program, arguments) = take_program(command, arguments)?;
-    let (workspace, arguments) = (Workspace::find(program)?, &arguments[..]);
+    let (program, mut arguments) = take_program(command, arguments)?;
+    let all = arguments.len();
+    arguments.retain(|argument| command != "ci" || argument != "--allow-missing");
+    let (workspace, arguments) = (Workspace::find(program, arguments.len() < all)?, &arguments[..]);
     match command {
+        "ci" => return Ok(ci::run(&workspace, ci::Part::parse(arguments)?)),
+        "setup" => return setup::command(setup::parse(arguments)?),
         "conformance" => {
             let options = conformance::Options::parse(arguments)?;
             return Ok(conformance::command(&workspace, &options)?.closing_line());
@@ -146,7 +153,6 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
         bail!("`{command}` takes no argument, got `{argument}`");
     }
     match command {
-        "ci" => Ok(ci::everything(&workspace)),
         "lint" => ci::lint(&workspace),
         "tidy" => ci::tidy(&workspace),
         "fmt" => ci::fmt(&workspace),
@@ -154,7 +160,6 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
         "clients" => Ok(clients::command(&workspace)?.closing_line()),
         "console" => Ok(console::command(&workspace)?.closing_line()),
         "readme" => Ok(readme::command(&workspace)?.closing_line()),
-        "setup" => setup::command(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(true)

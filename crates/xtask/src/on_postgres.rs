@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::build::finish;
 use crate::ci::checked_tests;
 use crate::process;
-use crate::scratch::Scratch;
+use crate::scratch::{MISSING, Scratch};
 use crate::suite;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
@@ -24,16 +24,7 @@ const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 /// Tests wait for PostgreSQL most of the time, so more of them run than there are processors.
 const THREADS: &str = "--test-threads=6";
 
-/// All of them, where there is a PostgreSQL.
-pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
-    if !Scratch::is_there() {
-        println!("    there is no PostgreSQL here (the Debian package postgresql): nothing was tested");
-        return Ok(Tally::default());
-    }
-    command(workspace, &[])
-}
-
-/// Those of the packages that the arguments name, or all. What stands behind `--` is for the test programs.
+/// Runs the tests of the packages that `arguments` name, or of all [`CRATES`]. Arguments after `--` go to the test programs.
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tally> {
     let split = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let (of_cargo, of_tests) = arguments.split_at(split);
@@ -44,7 +35,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tal
     }
     let programs = programs(&process::read_lossy(&log));
     ensure!(!programs.is_empty(), "none of these packages has tests that are of no engine: {}", CRATES.join(", "));
-    let postgres = Scratch::start("").context("the Debian package postgresql is missing")?;
+    let postgres = Scratch::start("").context(MISSING)?;
     let mut tally = Tally::default();
     for (name, program) in programs {
         let folder = workspace.root.join("crates").join(name);

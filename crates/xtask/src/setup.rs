@@ -1,125 +1,119 @@
-//! Checks that the machine has what the build and the tests need, and installs it where this program
-//! may: as root, with apt-get. Elsewhere it says what is missing and why it is needed.
+//! Checks that the machine has the programs that a command calls ([`command`]), and installs missing packages as root
+//! with apt-get. Otherwise it prints the missing packages and the reason for each.
 
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::process;
 
-/// Something the build or the tests call.
+/// A program that a command of this repository calls.
 struct Need {
-    /// The Debian package that brings it.
+    /// The Debian package that contains it.
     package: &'static str,
     why: &'static str,
+    /// The first command that calls it.
+    purpose: Purpose,
     present: fn() -> bool,
 }
 
+/// What a machine is prepared for. Each purpose includes the ones before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    /// `make run`: compilation only.
+    Run,
+    /// `make test`: unit and integration tests, one replay of the scenarios, the sessions of the documentation.
+    Test,
+    /// `make test-all`: client suites and the console in a browser as well.
+    TestAll,
+}
+
 const NEEDS: &[Need] = &[
-    Need { package: "g++", why: "compiles RocksDB", present: || process::exists("g++") || process::exists("clang++") },
-    Need { package: "clang", why: "its headers are read for RocksDB's bindings", present: clang_headers },
-    Need { package: "libclang-dev", why: "generates RocksDB's bindings", present: libclang },
-    Need { package: "cmake", why: "configures C libraries", present: || process::exists("cmake") },
-    Need { package: "make", why: "runs the commands of the Makefile", present: || process::exists("make") },
-    Need { package: "pkg-config", why: "finds C libraries", present: || process::exists("pkg-config") },
-    Need { package: "python3", why: "replays the recorded scenarios", present: || process::exists("python3") },
-    Need { package: "curl", why: "runs the session of the README", present: || process::exists("curl") },
+    need("g++", "compiles RocksDB", Purpose::Run, || process::exists("g++") || process::exists("clang++")),
+    need("clang", "compiles RocksDB and provides the headers of its bindings", Purpose::Run, clang_headers),
+    need("libclang-dev", "generates RocksDB's bindings", Purpose::Run, libclang),
+    need("cmake", "configures C libraries", Purpose::Run, || process::exists("cmake")),
+    need("make", "runs the commands of the Makefile", Purpose::Run, || process::exists("make")),
+    need("pkg-config", "finds C libraries", Purpose::Run, || process::exists("pkg-config")),
+    need("nodejs", "version 20.19 or later builds the web console", Purpose::Run, node),
+    need("npm", "installs the packages that build the web console", Purpose::Run, || process::exists("npm")),
+    need("python3", "replays the recorded scenarios", Purpose::Test, || process::exists("python3")),
+    need("curl", "runs the sessions of the documentation", Purpose::Test, || process::exists("curl")),
+    need("erlang-base", "runs design documents in Erlang", Purpose::Test, || process::exists("escript")),
+    need("postgresql", "stores data in tests of the shared engine", Purpose::Test, postgresql),
+    need("nginx-light", "distributes requests over nodes in a test", Purpose::Test, || daemon("nginx")),
+    need("haproxy", "distributes requests over nodes in a test", Purpose::Test, || daemon("haproxy")),
+    need("caddy", "distributes requests over nodes in a test", Purpose::Test, || daemon("caddy")),
+    need("pypy3", "runs couchpy faster than Python does", Purpose::TestAll, || process::exists("pypy3")),
+    need("python3-venv", "installs the client couchdb-python", Purpose::TestAll, venv),
+    need("chromium", "displays the web console in tests", Purpose::TestAll, || process::exists("chromium")),
 ];
 
-/// What builds the web console, and plays suites in JavaScript.
-const NODE_NEEDS: &[Need] = &[
-    Need { package: "nodejs", why: "version 20.19 or later builds the web console", present: node },
-    Need { package: "npm", why: "installs what builds the web console", present: || process::exists("npm") },
-];
+/// Packages that start a public service when they are installed on a machine with systemd.
+const SERVICES: [&str; 3] = ["nginx-light", "haproxy", "caddy"];
 
-/// What the suites in `clients/` call. The other commands do without.
-const CLIENT_NEEDS: &[Need] = &[Need {
-    package: "python3-venv",
-    why: "installs couchdb-python",
-    present: || {
-        Command::new("python3")
-            .args(["-c", "import ensurepip, venv"])
-            .output()
-            .is_ok_and(|output| output.status.success())
-    },
-}];
+const fn need(package: &'static str, why: &'static str, purpose: Purpose, present: fn() -> bool) -> Need {
+    Need { package, why, purpose, present }
+}
 
-/// What the tests of the web console call.
-const CONSOLE_NEEDS: &[Need] =
-    &[Need { package: "chromium", why: "shows the web console to its tests", present: || process::exists("chromium") }];
-
-/// Query servers that tests run if they are there. Without them these tests say so and are left out.
-const LANGUAGE_NEEDS: &[Need] = &[
-    Need { package: "erlang-base", why: "runs design documents in Erlang", present: || process::exists("escript") },
-    Need { package: "pypy3", why: "runs couchpy faster than Python does", present: || process::exists("pypy3") },
-];
-
-/// The store of servers that outlive a machine. Without it its tests say so and are left out.
-const STORAGE_NEEDS: &[Need] =
-    &[Need { package: "postgresql", why: "holds data for the tests of storage-postgres", present: postgresql }];
-
-/// The proxies of docs/operation/cluster.md that are small. Without them the tests of these say so and are left out.
-const PROXY_NEEDS: &[Need] = &[
-    Need { package: "nginx-light", why: "spreads requests over nodes in a test", present: || daemon("nginx") },
-    Need { package: "haproxy", why: "spreads requests over nodes in a test", present: || daemon("haproxy") },
-];
-
-/// False if something is missing that could not be installed.
-pub(crate) fn command() -> Result<bool> {
-    let provided = provide(NEEDS)? && all(NODE_NEEDS)?;
-    if !provide(LANGUAGE_NEEDS)? {
-        println!("setup: without these, the tests of their languages are left out");
+/// Reads `--for run|test|test-all`; the default is `run`.
+pub(crate) fn parse(arguments: &[String]) -> Result<Purpose> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        [] | ["--for", "run"] => Ok(Purpose::Run),
+        ["--for", "test"] => Ok(Purpose::Test),
+        ["--for", "test-all"] => Ok(Purpose::TestAll),
+        _ => bail!("setup takes --for run, --for test or --for test-all"),
     }
-    if !provide(STORAGE_NEEDS)? {
-        println!("setup: without it, the tests on PostgreSQL are left out");
-    }
-    // Where packages start the services that they bring, nobody is to find a web server on port 80 after this.
-    let starts_services = Path::new("/run/systemd/system").exists();
-    if !starts_services && !provide(PROXY_NEEDS)? {
-        println!("setup: without these, the tests of their configurations are left out");
-    }
-    Ok(provided)
 }
 
-/// The same for what the suites in `clients/` need.
-pub(crate) fn clients() -> Result<bool> {
-    Ok(all(NODE_NEEDS)? && all(CLIENT_NEEDS)?)
-}
-
-/// The same for what the tests of the web console need.
-pub(crate) fn console() -> Result<bool> {
-    Ok(all(NODE_NEEDS)? && all(CONSOLE_NEEDS)?)
-}
-
-fn all(needs: &[Need]) -> Result<bool> {
-    Ok(provide(needs)? && needs.iter().all(|need| (need.present)()))
-}
-
-fn provide(needs: &[Need]) -> Result<bool> {
-    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.present)()).collect();
+/// Installs missing packages where this program may: as root, with apt-get. Returns false if one is still missing.
+pub(crate) fn command(purpose: Purpose) -> Result<bool> {
+    let missing = missing_for(purpose);
     if missing.is_empty() {
         return Ok(true);
     }
     for need in &missing {
         println!("setup: {} is missing ({})", need.package, need.why);
     }
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
-    if !process::exists("apt-get") || !is_root() {
-        println!("setup: install these with your system's package manager, on Debian and Ubuntu with");
-        println!("setup:   sudo apt-get install {}", packages.join(" "));
-        return Ok(false);
+    let systemd = Path::new("/run/systemd/system").exists();
+    let is_installed_by_hand = |need: &&&Need| systemd && SERVICES.contains(&need.package);
+    let packages: Vec<&str> =
+        missing.iter().filter(|need| !is_installed_by_hand(need)).map(|need| need.package).collect();
+    if process::exists("apt-get") && is_root() && !packages.is_empty() {
+        println!("setup: installing {}", packages.join(" "));
+        let mut update = apt_get();
+        update.arg("update");
+        let mut install = apt_get();
+        install.args(["install", "--yes", "--no-install-recommends"]).args(&packages);
+        if !process::run_shown(&mut update)? || !process::run_shown(&mut install)? {
+            println!("setup: apt-get failed; its messages above state the cause");
+        }
     }
-    println!("setup: installing {}", packages.join(" "));
-    let mut update = apt_get();
-    update.arg("update");
-    let mut install = apt_get();
-    install.args(["install", "--yes", "--no-install-recommends"]).args(&packages);
-    if !process::run_shown(&mut update)? || !process::run_shown(&mut install)? {
-        println!("setup: apt-get failed; its messages above say why");
-        return Ok(false);
+    let missing: Vec<&str> = missing_for(purpose).iter().map(|need| need.package).collect();
+    if missing.is_empty() {
+        return Ok(true);
     }
-    Ok(true)
+    println!("setup: still missing: {}", missing.join(" "));
+    println!("setup: install these with the package manager of your system, on Debian and Ubuntu with");
+    println!("setup:   sudo apt-get install {}", missing.join(" "));
+    Ok(false)
+}
+
+/// The packages among `packages` that this machine lacks.
+pub(crate) fn missing(packages: &[&str]) -> Vec<&'static str> {
+    let is_asked_for = |need: &&Need| packages.contains(&need.package);
+    NEEDS.iter().filter(is_asked_for).filter(|need| !(need.present)()).map(|need| need.package).collect()
+}
+
+fn missing_for(purpose: Purpose) -> Vec<&'static Need> {
+    NEEDS.iter().filter(|need| need.purpose <= purpose && !(need.present)()).collect()
+}
+
+fn venv() -> bool {
+    let output = Command::new("python3").args(["-c", "import ensurepip, venv"]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 fn apt_get() -> Command {
@@ -128,7 +122,7 @@ fn apt_get() -> Command {
     command
 }
 
-/// Whether this runs as root.
+/// Returns true if this process runs as root.
 pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
@@ -143,7 +137,7 @@ fn node() -> bool {
     (numbers.next(), numbers.next()) >= (Some(20), Some(19))
 }
 
-/// A program that may lie where only root looks.
+/// Returns true if a daemon is installed; its directory may be absent from the path of ordinary users.
 fn daemon(name: &str) -> bool {
     process::exists(name) || Path::new("/usr/sbin").join(name).is_file()
 }

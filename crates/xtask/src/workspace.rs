@@ -5,6 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
+/// The variable that permits tests to be skipped because a package is missing.
+pub(crate) const ALLOW_MISSING: &str = "SETTEE_ALLOW_MISSING";
+
 /// The places that commands need.
 pub(crate) struct Workspace {
     /// The root of the checkout.
@@ -13,16 +16,18 @@ pub(crate) struct Workspace {
     profile: PathBuf,
     /// A program to be taken in place of the one that is built here.
     pub(crate) program: Option<PathBuf>,
+    /// Tests and steps whose packages are missing are skipped. Otherwise they fail.
+    pub(crate) allow_missing: bool,
 }
 
 impl Workspace {
-    pub(crate) fn find(program: Option<PathBuf>) -> Result<Self> {
+    pub(crate) fn find(program: Option<PathBuf>, allow_missing: bool) -> Result<Self> {
         // Of the running `cargo`, not of the build: checkouts in two places may share a build directory.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&manifest).ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
         let own = std::env::current_exe().context("cannot tell where this program lies")?;
         let profile = own.parent().context("this program lies in no folder")?.to_owned();
-        Ok(Self { root, profile, program })
+        Ok(Self { root, profile, program, allow_missing })
     }
 
     /// The `settee` program: the one that was given, or the one that is built here, once it has been.
@@ -57,15 +62,9 @@ impl Workspace {
         std::env::temp_dir().join(format!("settee-{purpose}-{}", std::process::id()))
     }
 
-    /// The recorded scenarios and the program that replays them; `None` where they are absent.
-    /// They are not part of this repository: they are looked for beside the checkout, or where the
-    /// variable `SETTEE_CONFORMANCE` points.
-    pub(crate) fn scenarios(&self) -> Option<PathBuf> {
-        let folder = match std::env::var_os("SETTEE_CONFORMANCE") {
-            Some(folder) => PathBuf::from(folder),
-            None => self.root.join("../shared/conformance"),
-        };
-        folder.join("replay.py").is_file().then_some(folder)
+    /// The recorded scenarios, the program that replays them, and the list of known differences.
+    pub(crate) fn conformance(&self) -> PathBuf {
+        self.root.join("conformance")
     }
 
     /// A call of cargo in the root of the checkout.
@@ -73,6 +72,9 @@ impl Workspace {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.root);
+        if self.allow_missing {
+            command.env(ALLOW_MISSING, "1");
+        }
         command
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::cluster::{ADMIN, node};
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, skip};
 use crate::server::{Directory, Server, program, run};
 use crate::{Client, TIMEOUT, save, wait_for};
 
@@ -22,6 +22,8 @@ const NAMES: [&str; 3] = ["one@here", "two@here", "three@here"];
 /// A proxy, and how its part of the manual becomes a configuration of its own.
 struct Kind {
     program: &'static str,
+    /// The Debian package that contains the program.
+    package: &'static str,
     /// The line of the manual before its configuration begins so.
     title: &'static str,
     /// What says where it listens, and the same for `{port}` of this machine.
@@ -36,6 +38,7 @@ struct Kind {
 const KINDS: [Kind; 3] = [
     Kind {
         program: "nginx",
+        package: "nginx-light",
         title: "For nginx",
         listens: ["listen 443 ssl;", "listen 127.0.0.1:{port};"],
         around: [
@@ -49,6 +52,7 @@ const KINDS: [Kind; 3] = [
     },
     Kind {
         program: "haproxy",
+        package: "haproxy",
         title: "For HAProxy",
         listens: ["bind :5984", "bind 127.0.0.1:{port}"],
         around: ["", ""],
@@ -57,6 +61,7 @@ const KINDS: [Kind; 3] = [
     },
     Kind {
         program: "caddy",
+        package: "caddy",
         title: "It spreads requests",
         listens: ["couch.example.org {", "http://:{port} {\n bind 127.0.0.1"],
         around: ["{\n admin off\n}\n", ""],
@@ -157,7 +162,7 @@ fn sorted(names: &[&str]) -> Vec<String> {
 fn behind_each_proxy(test: impl Fn(&Kind, &Proxy, &mut Vec<Server>, &str)) {
     for kind in &KINDS {
         let Some(file) = installed(kind.program) else {
-            println!("there is no {} here: the test of its configuration is left out", kind.program);
+            skip(&format!("{0} is missing: install the Debian package {1}", kind.program, kind.package));
             continue;
         };
         let Some(postgres) = Scratch::start("") else { return };

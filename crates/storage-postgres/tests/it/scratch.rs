@@ -25,6 +25,19 @@ cd /
 rm -rf "$1"
 "#;
 
+/// Names the missing package.
+pub const MISSING: &str = "PostgreSQL is missing: install the Debian package postgresql";
+
+/// Reports that a test is skipped because a package is missing, if the variable `SETTEE_ALLOW_MISSING` is set.
+///
+/// # Panics
+/// If the variable is not set: a test that cannot run must not pass.
+pub fn skip(missing: &str) {
+    let allowed = std::env::var_os("SETTEE_ALLOW_MISSING").is_some();
+    assert!(allowed, "{missing}, or set SETTEE_ALLOW_MISSING=1 to skip the tests that need it");
+    println!("skipped: {missing}");
+}
+
 /// A server.
 pub struct Scratch {
     directory: PathBuf,
@@ -33,16 +46,16 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Whether there is a PostgreSQL on this machine.
+    /// Returns true if the programs of PostgreSQL are installed.
     pub fn is_there() -> bool {
         programs().is_some()
     }
 
-    /// Starts a server; `None`, with a line about it, if there is no PostgreSQL on this machine. `settings` are options of its
-    /// command line.
+    /// Starts a server; `settings` are options of its command line. Returns `None` if PostgreSQL is missing and the
+    /// environment allows that (see [`skip`]).
     ///
     /// # Panics
-    /// When it is there and does not start.
+    /// If PostgreSQL is missing and must not be, or does not start.
     pub fn start(settings: &str) -> Option<Self> {
         Self::start_with(settings, &[])
     }
@@ -54,7 +67,7 @@ impl Scratch {
     pub fn start_with(settings: &str, files: &[(&str, &[u8])]) -> Option<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let Some(programs) = programs() else {
-            println!("there is no PostgreSQL here: its tests are left out (the Debian package is postgresql)");
+            skip(MISSING);
             return None;
         };
         let number = STARTED.fetch_add(1, Ordering::Relaxed);

@@ -24,7 +24,7 @@ use writer::{Counts, Doc, Pace, Writer};
 
 use crate::attack::client::split;
 use crate::build;
-use crate::scratch::Scratch;
+use crate::scratch::{MISSING, Scratch};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -89,10 +89,7 @@ struct Written {
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
-    if !Scratch::is_there() {
-        println!("    there is no PostgreSQL here (the Debian package postgresql): nothing was tried");
-        return Ok(Tally::default());
-    }
+    ensure!(Scratch::is_there(), "{MISSING}");
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()));
     let seed = options.seed.unwrap_or_else(clock);
     println!("    seed {seed}");

@@ -17,7 +17,7 @@ pub(crate) use link::Link;
 
 use crate::attack::client::split;
 use crate::build;
-use crate::scratch::Scratch;
+use crate::scratch::{MISSING, Scratch};
 use crate::server::{Access, Server, free_port};
 use crate::workspace::Workspace;
 
@@ -89,9 +89,7 @@ impl Nodes {
 
 /// Builds the server and runs a cluster until it is interrupted.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> {
-    if !Scratch::is_there() {
-        bail!("there is no PostgreSQL on this machine: install the package postgresql (Debian, Ubuntu)");
-    }
+    ensure!(Scratch::is_there(), "{MISSING}");
     if !build::build(workspace)?.holds() {
         return Ok(false);
     }

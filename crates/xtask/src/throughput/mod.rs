@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::build;
-use crate::scratch::Scratch;
+use crate::scratch::{MISSING, Scratch};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
@@ -96,9 +96,7 @@ impl Options {
 
 /// Measures, and prints a table.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally> {
-    if !Scratch::is_there() {
-        bail!("there is no PostgreSQL on this machine: install the package postgresql (Debian, Ubuntu)");
-    }
+    ensure!(Scratch::is_there(), "{MISSING}");
     let built = build::build(workspace)?;
     if !built.holds() {
         return Ok(built);
