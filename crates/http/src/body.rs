@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::body::Body;
 use hyper::{HeaderMap, header};
-use settee_model::json::Json;
+use settee_model::json::{Json, JsonError};
 use timeout::ReceiveTimeout;
 use unzip::Unzip;
 
@@ -112,10 +112,19 @@ where
 
 /// Parses a body as JSON.
 pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
+    parse(bytes, Json::parse).await
+}
+
+/// Parses a body as JSON with documents in it.
+pub(crate) async fn json_envelope(bytes: Bytes) -> Result<Json, Error> {
+    parse(bytes, Json::parse_envelope).await
+}
+
+async fn parse(bytes: Bytes, parse: fn(&[u8]) -> Result<Json, JsonError>) -> Result<Json, Error> {
     if bytes.len() > LARGE_BODY_BYTES {
-        return bridge::blocking(move || Ok(Json::parse(&bytes)?)).await;
+        return bridge::blocking(move || Ok(parse(&bytes)?)).await;
     }
-    Ok(Json::parse(&bytes)?)
+    Ok(parse(&bytes)?)
 }
 
 /// Refuses a request whose body is not called JSON, as CouchDB does for POST.

@@ -2,7 +2,7 @@
 
 use hyper::StatusCode;
 use settee_database::{Database, DocUpdate, Layout};
-use settee_model::json::Json;
+use settee_model::json::size::exceeds;
 use settee_model::partition::validate_partitioned_id;
 use settee_model::{Document, validate_doc_id};
 use settee_settings::{Settings, couchdb};
@@ -31,19 +31,14 @@ impl Limits {
         }
     }
 
-    /// Refuses a document that is too large.
-    pub(crate) fn check_size(self, size: usize, id: &str) -> Result<(), Error> {
-        if size as u64 <= self.document_bytes {
+    /// Refuses a document whose body is too large. As in CouchDB, neither the server's members (revisions, attachments) nor
+    /// escapes count.
+    pub(crate) fn check_document(self, document: &Document) -> Result<(), Error> {
+        if !exceeds(document.body.value(), self.document_bytes) {
             return Ok(());
         }
-        Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id.to_owned()))
-    }
-
-    /// Refuses a document that is too large, not counting its attachments. `text` is all of it.
-    pub(crate) fn check_document(self, text: &Json, document: &Document) -> Result<(), Error> {
-        let attachments = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
-        let size = text.as_bytes().len().saturating_sub(attachments);
-        self.check_size(size, document.id.as_deref().unwrap_or_default())
+        let id = document.id.clone().unwrap_or_default();
+        Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id))
     }
 
     /// The update, which keeps to the limit of its partition, if it has one.

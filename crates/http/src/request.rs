@@ -106,6 +106,14 @@ impl Request {
         body::json(bytes).await
     }
 
+    /// The whole body as JSON with documents in it, which it must be called.
+    pub(crate) async fn read_documents(&mut self) -> Result<Json, Error> {
+        body::require_json(&self.headers)?;
+        let bytes = self.read_body().await?;
+        self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
+        body::json_envelope(bytes).await
+    }
+
     /// Whether there may be much to do for its body, as far as one can tell before it has come.
     pub(crate) fn may_be_large(&self) -> bool {
         let size = match &self.body {

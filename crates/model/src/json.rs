@@ -21,11 +21,13 @@
 
 mod compact;
 pub(crate) mod scan;
+pub mod size;
 #[cfg(test)]
 mod tests;
 mod value;
 
 pub use crate::json::compact::compact;
+use crate::json::compact::compact_to_depth;
 pub use crate::json::value::{Elements, Kind, Members, Value, unescape};
 pub use crate::limits::MAX_NUMBER_LEN;
 
@@ -35,6 +37,10 @@ pub use crate::limits::MAX_NUMBER_LEN;
 /// parser), typically on stacks of 1 to 8 MB. 1,000 levels fit these with a wide margin and are far beyond what people
 /// write; Python's and many other parsers give up there as well.
 pub const MAX_DEPTH: usize = 1_000;
+
+/// Levels that a message may add around a document: `{"docs":[…]}` of `_bulk_docs`, `[{"ok":…}]` of `open_revs`, the result of
+/// an update function. Without them a document could be written alone and neither in bulk nor by a replication.
+pub const ENVELOPE_DEPTH: usize = 2;
 
 /// Why text is not JSON that can be stored. CouchDB answers "invalid UTF-8 JSON" to all of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -74,6 +80,13 @@ impl Json {
     pub fn parse(text: &[u8]) -> Result<Json, JsonError> {
         let mut out = Vec::with_capacity(text.len());
         compact(text, &mut out)?;
+        Ok(Json(out))
+    }
+
+    /// As [`Self::parse`], for a message with documents in it: these may be nested as deeply as documents alone.
+    pub fn parse_envelope(text: &[u8]) -> Result<Json, JsonError> {
+        let mut out = Vec::with_capacity(text.len());
+        compact_to_depth(text, &mut out, MAX_DEPTH + ENVELOPE_DEPTH)?;
         Ok(Json(out))
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn receive(
     policy: &Policy,
     content_type: &ContentType,
     pieces: &mut Pieces,
-    check: impl FnOnce(&Json, &Document) -> Result<(), Error>,
+    check: impl FnOnce(&Document) -> Result<(), Error>,
 ) -> Result<Related, Error> {
     let mut parts = Parts::of(content_type, pieces)?;
     let head = parts.next_part()?.ok_or_else(|| Error::bad_request("The multipart body has no document"))?;
@@ -37,7 +37,7 @@ pub(crate) fn receive(
     let json = Json::parse(&text)?;
     drop(text);
     let document = Document::parse(json.value())?;
-    check(&json, &document)?;
+    check(&document)?;
     let members = match &document.attachments {
         Some(attachments) => AttachmentMember::parse_all(attachments.value())?,
         None => Vec::new(),

@@ -114,7 +114,7 @@ async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, Strin
         |pieces| {
             let database = database();
             let content_type = ContentType::parse("multipart/related; boundary=sep");
-            let related = related::receive(&database, &policy(), &content_type, pieces, |_, _| Ok(()))?;
+            let related = related::receive(&database, &policy(), &content_type, pieces, |_| Ok(()))?;
             let attachments = resolve(&database, &policy(), "doc", &related.document, INTERACTIVE, related.followed)?;
             let rev = save(&database, "doc", "{}", attachments);
             let view = database.read()?;

@@ -37,7 +37,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
                 (Some(text), _) => {
                     let json = Json::parse(&text)?;
                     let mut document = Document::parse(json.value())?;
-                    policy.documents.check_document(&json, &document)?;
+                    policy.documents.check_document(&document)?;
                     document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
                     let mode = EditMode::Interactive;
                     let attachments = resolve(&store, &policy.attachments, &named, &document, mode, HashMap::new())?;

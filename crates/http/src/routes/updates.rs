@@ -80,7 +80,7 @@ async fn save(
     let document = Document::parse(document.value())?;
     let id = document.id.clone().unwrap_or_default();
     write::check_id(&request.node, database, &id)?;
-    write::check_size(&request.node, document.body.as_bytes().len(), &id)?;
+    write::check_size(&request.node, &document)?;
     if id.starts_with("_design/") {
         request.require_database_admin().await?;
     }

@@ -22,9 +22,15 @@ const FEW_MEMBERS: usize = 16;
 ///
 /// After an error `out` is as it was.
 pub fn compact(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
+    compact_to_depth(text, out, MAX_DEPTH)
+}
+
+/// As [`compact`], with another limit of nesting.
+pub(super) fn compact_to_depth(text: &[u8], out: &mut Vec<u8>, max_depth: usize) -> Result<(), JsonError> {
     let length_before = out.len();
+    let (open, names) = (SmallVec::new(), SmallVec::new());
     let result = match std::str::from_utf8(text) {
-        Ok(_) => Compactor { text, at: 0, copied: 0, out, open: SmallVec::new(), names: SmallVec::new() }.run(),
+        Ok(_) => Compactor { text, at: 0, copied: 0, out, max_depth, open, names }.run(),
         Err(error) => Err(JsonError::NotUtf8 { offset: error.valid_up_to() }),
     };
     if result.is_err() {
@@ -39,6 +45,7 @@ struct Compactor<'t, 'o> {
     /// Input before this index is in `out`, or was whitespace.
     copied: usize,
     out: &'o mut Vec<u8>,
+    max_depth: usize,
     open: SmallVec<[Container; 24]>,
     /// Names of the members of all open objects, innermost last.
     names: SmallVec<[Name; 24]>,
@@ -169,7 +176,7 @@ impl Compactor<'_, '_> {
 
     #[inline]
     fn open(&mut self, container: Container) -> Result<(), JsonError> {
-        if self.open.len() == MAX_DEPTH {
+        if self.open.len() == self.max_depth {
             return Err(JsonError::TooDeep { offset: self.at });
         }
         self.open.push(container);

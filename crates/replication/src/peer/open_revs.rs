@@ -97,7 +97,7 @@ impl Peer {
 
 /// The rows of an array; `None` if it is none or broke off without an error.
 fn array_rows(body: &Bytes) -> Option<Vec<Arriving>> {
-    Json::parse(body).ok().filter(|json| json.value().is_array())?;
+    Json::parse_envelope(body).ok().filter(|json| json.value().is_array())?;
     let rows = elements(body).map(|(_, row)| match member(row, "ok") {
         Some(document) => Arriving::Document(body.slice_ref(document)),
         None => Arriving::Missing,
