@@ -4,10 +4,11 @@
 //! A function is named by its path in the design document, its arguments and its result are JSON text. What a
 //! result means is left to the caller, except for refusals, which are a [`CallError`].
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use settee_model::json::Value;
+use settee_model::json::{Json, Value, write_string};
 
 use crate::{DocumentBatch, RunError};
 
@@ -30,10 +31,10 @@ pub struct DesignSource {
 pub enum CallError {
     /// It threw `{forbidden: …}`.
     #[error("{0}")]
-    Forbidden(String),
+    Forbidden(Reason),
     /// It threw `{unauthorized: …}`.
     #[error("{0}")]
-    Unauthorized(String),
+    Unauthorized(Reason),
     /// It, or something that it asked for, is not there.
     #[error("{0}")]
     NotFound(String),
@@ -50,14 +51,47 @@ pub enum CallError {
     Run(#[from] RunError),
 }
 
+/// The reason of a refusal: a JSON value of any kind, which clients receive as it was thrown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(Json);
+
+impl Reason {
+    /// Returns the value.
+    #[must_use]
+    pub fn json(&self) -> &Json {
+        &self.0
+    }
+}
+
+impl From<Value<'_>> for Reason {
+    fn from(value: Value<'_>) -> Self {
+        Self(Json::trusted(value.raw().to_vec()))
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(text: &str) -> Self {
+        let mut json = Vec::new();
+        write_string(&mut json, text);
+        Self(Json::trusted(json))
+    }
+}
+
+/// Displays a string without quotation marks, any other value as JSON.
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.value().to_text())
+    }
+}
+
 impl CallError {
     /// The error that a function named, as in `["error", name, reason]`.
     #[must_use]
     pub fn named(name: String, reason: String) -> Self {
         match name.as_str() {
             "not_found" => Self::NotFound(reason),
-            "forbidden" => Self::Forbidden(reason),
-            "unauthorized" => Self::Unauthorized(reason),
+            "forbidden" => Self::Forbidden(reason.as_str().into()),
+            "unauthorized" => Self::Unauthorized(reason.as_str().into()),
             _ => Self::Failed { name, reason },
         }
     }
@@ -67,8 +101,8 @@ impl CallError {
     #[must_use]
     pub fn thrown(value: Value<'_>) -> Self {
         match (value.get("forbidden"), value.get("unauthorized")) {
-            (Some(reason), _) => Self::Forbidden(reason.to_text()),
-            (None, Some(reason)) => Self::Unauthorized(reason.to_text()),
+            (Some(reason), _) => Self::Forbidden(reason.into()),
+            (None, Some(reason)) => Self::Unauthorized(reason.into()),
             (None, None) => {
                 let reason = value.members().next().map_or(value, |(_, first)| first);
                 Self::Failed { name: "unknown_error".to_owned(), reason: reason.to_text() }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use settee_model::json::Value;
+
 use crate::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
 };
@@ -44,10 +46,14 @@ impl DesignProgram for Call {
         (self.language.0)(&self.source, path, arguments)
     }
 
-    /// There is one filter.
+    /// `everything` passes all documents, `conflicted` those with `_conflicts`, `single` those with one of `_revisions`.
     fn filter(&mut self, path: &[&str], batch: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
+        let documents = || (0..batch.len()).map(|index| Value::trusted(batch.get(index).json));
+        let revisions = |document: Value<'_>| Some(document.get("_revisions")?.get("ids")?.elements().count());
         match path.last() {
             Some(&"everything") => Ok(vec![true; batch.len()]),
+            Some(&"conflicted") => Ok(documents().map(|document| document.get("_conflicts").is_some()).collect()),
+            Some(&"single") => Ok(documents().map(|document| revisions(document) == Some(1)).collect()),
             _ => Err(CallError::NotFound("no filters".to_owned())),
         }
     }

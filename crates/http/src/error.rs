@@ -11,7 +11,7 @@ use settee_auth::{AuthError, InvalidHeader, MalformedCookie};
 use settee_database::{DatabaseError, StorageError};
 use settee_design::{CallError, CompileError, RunError};
 use settee_mango::{MangoError, Refusal};
-use settee_model::json::JsonError;
+use settee_model::json::{Json, JsonError, write_string};
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
 use settee_replication::{Failure, PeerError, ReplicateError};
@@ -30,6 +30,8 @@ pub struct Error {
     pub name: Cow<'static, str>,
     /// The member `reason`.
     pub reason: Cow<'static, str>,
+    /// The value in the place of [`Self::reason`], if a function threw a refusal: it may be of any kind.
+    thrown: Option<Json>,
     /// Further headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -37,7 +39,18 @@ pub struct Error {
 impl Error {
     /// An error without further headers.
     pub fn new(status: StatusCode, name: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, name: name.into(), reason: reason.into(), headers: Vec::new() }
+        Self { status, name: name.into(), reason: reason.into(), thrown: None, headers: Vec::new() }
+    }
+
+    /// Appends the member `error`, a comma and the member `reason`.
+    pub(crate) fn write_members(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#""error":"#);
+        write_string(out, &self.name);
+        out.extend_from_slice(br#","reason":"#);
+        match &self.thrown {
+            Some(value) => out.extend_from_slice(value.as_bytes()),
+            None => write_string(out, &self.reason),
+        }
     }
 
     /// 400 `bad_request`.
@@ -415,8 +428,12 @@ impl From<Failure> for Error {
 impl From<CallError> for Error {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Forbidden(reason) => Self::forbidden(reason),
-            CallError::Unauthorized(reason) => Self::unauthorized(reason),
+            CallError::Forbidden(reason) => {
+                Self { thrown: Some(reason.json().clone()), ..Self::forbidden(reason.to_string()) }
+            }
+            CallError::Unauthorized(reason) => {
+                Self { thrown: Some(reason.json().clone()), ..Self::unauthorized(reason.to_string()) }
+            }
             CallError::NotFound(reason) => Self::not_found(reason),
             CallError::Failed { name, reason } => Self::new(thrown_status(&name), name, reason),
             CallError::Run(error) => error.into(),

@@ -9,7 +9,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Frame;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
-use settee_model::json;
 use tokio::sync::mpsc;
 
 use crate::Error;
@@ -146,10 +145,8 @@ pub(crate) fn error(error: &Error) -> Response {
 
 /// The JSON text of an error.
 pub(crate) fn error_text(error: &Error) -> Vec<u8> {
-    let mut text = br#"{"error":"#.to_vec();
-    json::write_string(&mut text, &error.name);
-    text.extend_from_slice(br#","reason":"#);
-    json::write_string(&mut text, &error.reason);
+    let mut text = b"{".to_vec();
+    error.write_members(&mut text);
     text.push(b'}');
     text
 }

@@ -65,7 +65,7 @@ impl DesignProgram for Validation {
         let both = [b"{\"newDoc\":".as_slice(), new, b",\"oldDoc\":", old, b"}"].concat();
         match self.selector()?.matches(Value::trusted(&both)) {
             true => Ok(b"1".to_vec()),
-            false => Err(CallError::Forbidden(NOT_VALID.to_owned())),
+            false => Err(CallError::Forbidden(NOT_VALID.into())),
         }
     }
 

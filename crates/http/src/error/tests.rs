@@ -77,8 +77,8 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     let fatal = || RunError::Fatal { name: "timeout".into(), reason: "too slow".into() };
     line(&mut text, "run Fatal", fatal());
     line(&mut text, "run Machinery", RunError::Machinery("the worker ended".to_owned()));
-    line(&mut text, "call Forbidden", CallError::Forbidden("no".to_owned()));
-    line(&mut text, "call Unauthorized", CallError::Unauthorized("who".to_owned()));
+    line(&mut text, "call Forbidden", CallError::Forbidden("no".into()));
+    line(&mut text, "call Unauthorized", CallError::Unauthorized("who".into()));
     line(&mut text, "call NotFound", CallError::NotFound("document not found".to_owned()));
     for name in ["bad_request", "compilation_error", "method_not_allowed", "not_acceptable", "conflict", "TypeError"] {
         let error = CallError::Failed { name: name.to_owned(), reason: "thrown".to_owned() };

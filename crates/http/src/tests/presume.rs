@@ -29,7 +29,7 @@ async fn server(store: &MemoryEngine) -> (Live, Arc<LateEngine>, Arc<Values>) {
     let rounds = std::num::NonZeroU32::new(2).unwrap();
     authenticator.set_admins([("admin".to_owned(), hash_password("pw", "salt", rounds))]);
     let refuses = Scripted::new(|source, _, _| match &*source.id {
-        "_design/d" => Err(CallError::Forbidden("no".to_owned())),
+        "_design/d" => Err(CallError::Forbidden("no".into())),
         _ => Ok(b"1".to_vec()),
     });
     let settings = Arc::new(Values::of(&["chttpd_auth/iterations=2", "chttpd_auth_lockout/threshold=3"]));

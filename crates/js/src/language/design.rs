@@ -218,7 +218,7 @@ impl DesignProgram for Calls {
         writer.u32(u32::try_from(arguments.len()).expect("functions get a handful of arguments"));
         arguments.iter().for_each(|argument| writer.bytes(argument));
         let result = match self.ask(Kind::Call, Use::Call, path, Sink(None)) {
-            Ok(Reply::Done(result)) => match Json::parse(&result) {
+            Ok(Reply::Done(result)) => match Json::parse_envelope(&result) {
                 Ok(result) => Ok(result.into_bytes()),
                 Err(_) => Err(self.garbled("a result is no JSON")),
             },
@@ -370,9 +370,9 @@ mod tests {
             (r#"["error","method_not_allowed","no"]"#, failed("method_not_allowed", "no")),
             (r#"["error","a",{"b":1}]"#, failed("a", r#"{"b":1}"#)),
             (r#"["error"]"#, failed("unnamed_error", r#"["error"]"#)),
-            (r#"{"forbidden":"no"}"#, CallError::Forbidden("no".to_owned())),
-            (r#"{"forbidden":{"a":1}}"#, CallError::Forbidden(r#"{"a":1}"#.to_owned())),
-            (r#"{"unauthorized":"who"}"#, CallError::Unauthorized("who".to_owned())),
+            (r#"{"forbidden":"no"}"#, CallError::Forbidden("no".into())),
+            (r#"{"forbidden":{"a":1}}"#, CallError::Forbidden(Value::trusted(br#"{"a":1}"#).into())),
+            (r#"{"unauthorized":"who"}"#, CallError::Unauthorized("who".into())),
             (r#"{"other":"thing"}"#, failed("unknown_error", "thing")),
             (r#""plain""#, failed("unknown_error", "plain")),
             ("7", failed("unknown_error", "7")),

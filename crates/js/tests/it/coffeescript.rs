@@ -83,7 +83,7 @@ fn the_other_functions_run() {
     let validate = ["validate_doc_update"];
     assert_eq!(call(&validate, &[br#"{"title":1}"#, b"null", b"{}", b"{}"]).unwrap(), "1");
     let refused = call(&validate, &[b"{}", b"null", b"{}", b"{}"]).unwrap_err();
-    assert_eq!(refused, CallError::Forbidden("no title".to_owned()));
+    assert_eq!(refused, CallError::Forbidden("no title".into()));
     let shown = call(&["shows", "s"], &[br#"{"_id":"a"}"#, br#"{"headers":{},"query":{}}"#]).unwrap();
     assert!(shown.contains("\"hi a\""), "{shown}");
     assert!(call(&["updates", "u"], &[b"null", br#"{"method":"POST"}"#]).unwrap().starts_with(r#"["up",{"_id":"x"}"#));

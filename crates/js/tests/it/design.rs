@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use settee_design::{
     CallError, DesignProgram, DesignSource, DocumentBatch, Language as _, Limits, ListSink, ListState, MoreRows,
-    RunError,
+    Reason, RunError,
 };
+use settee_model::json::Value;
 
 use super::{batch, language};
 
@@ -177,17 +178,27 @@ fn updates_answer_documents_and_responses() {
     check_throws("updates", "function() { return [null]; }", &["null", REQUEST], &nothing);
 }
 
+/// The reason of a refusal that is no text.
+fn thrown(json: &str) -> Reason {
+    Value::trusted(json.as_bytes()).into()
+}
+
 #[test]
 fn validations_accept_or_throw() {
     let arguments = [r#"{"_id":"a","n":1}"#, "null", r#"{"name":"jo","roles":["editor"]}"#, "{}"];
     check("validate_doc_update", "function(doc, old, user) { if (user.name !== 'jo') throw 1; }", &arguments, "1");
     let table = [
-        ("throw {forbidden: 'no ' + doc._id}", CallError::Forbidden("no a".to_owned())),
-        ("throw({unauthorized: 'log in'})", CallError::Unauthorized("log in".to_owned())),
+        ("throw {forbidden: 'no ' + doc._id}", CallError::Forbidden("no a".into())),
+        ("throw({unauthorized: 'log in'})", CallError::Unauthorized("log in".into())),
         ("throw 'plain'", failed("unknown_error", "plain")),
         ("throw {other: 'x'}", failed("unknown_error", "x")),
         ("null.x", failed("TypeError", "TypeError: cannot read property 'x' of null")),
-        ("throw {forbidden: {deep: 1}}", CallError::Forbidden("{\"deep\":1}".to_owned())),
+        ("throw {forbidden: {deep: 1}}", CallError::Forbidden(thrown(r#"{"deep":1}"#))),
+        ("throw {forbidden: [1, 'a']}", CallError::Forbidden(thrown(r#"[1,"a"]"#))),
+        ("throw {unauthorized: 7}", CallError::Unauthorized(thrown("7"))),
+        ("throw {unauthorized: null}", CallError::Unauthorized(thrown("null"))),
+        ("throw {forbidden: false}", CallError::Forbidden(thrown("false"))),
+        ("throw {forbidden: ''}", CallError::Forbidden("".into())),
     ];
     for (body, expected) in table {
         check_throws("validate_doc_update", &format!("function(doc, old) {{ {body} }}"), &arguments, &expected);
@@ -200,7 +211,7 @@ fn rewrites_answer_where_to_go() {
     check("rewrites", "function(req) { return '../../x'; }", &request, r#"["ok",{"path":"../../x","method":"PUT"}]"#);
     check("rewrites", "function(req) { return {code: 302}; }", &request, r#"["ok",{"code":302}]"#);
     check("rewrites", "function(req) {}", &request, r#"["no_dispatch_rule"]"#);
-    let forbidden = CallError::Forbidden("no".to_owned());
+    let forbidden = CallError::Forbidden("no".into());
     check_throws("rewrites", "function() { throw {forbidden: 'no'}; }", &request, &forbidden);
 }
 

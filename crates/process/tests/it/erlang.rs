@@ -176,11 +176,11 @@ fn validations_accept_and_refuse() {
     check("1", Ok(b"1".to_vec()));
     check("ok", Ok(b"1".to_vec()));
     check("case proplists:get_value(<<\"name\">>, Ctx) of <<\"jo\">> -> 1 end", Ok(b"1".to_vec()));
-    let forbidden = || Err(CallError::Forbidden("no".to_owned()));
+    let forbidden = || Err(CallError::Forbidden("no".into()));
     check("throw({forbidden, <<\"no\">>})", forbidden());
     check("throw({[{<<\"forbidden\">>, <<\"no\">>}]})", forbidden());
     check("{[{<<\"forbidden\">>, <<\"no\">>}]}", forbidden());
-    check("throw({unauthorized, <<\"who\">>})", Err(CallError::Unauthorized("who".to_owned())));
+    check("throw({unauthorized, <<\"who\">>})", Err(CallError::Unauthorized("who".into())));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use settee_design::{
     CallError, DesignProgram, DesignSource, Language as _, Limits, ListSink, ListState, MoreRows, RunError,
 };
-use settee_model::json::Json;
+use settee_model::json::{Json, Value};
 use settee_process::QueryServer;
 
 use super::{batch, server};
@@ -52,12 +52,12 @@ fn validations_accept_and_refuse_in_all_forms() {
     check("1", Ok("1"));
     check("true", Ok("1"));
     check("\"ok\"", Ok("1"));
-    check(r#"{"forbidden":"title required"}"#, Err(CallError::Forbidden("title required".to_owned())));
-    check(r#"{"unauthorized":{"a":1}}"#, Err(CallError::Unauthorized("{\"a\":1}".to_owned())));
+    check(r#"{"forbidden":"title required"}"#, Err(CallError::Forbidden("title required".into())));
+    check(r#"{"unauthorized":{"a":1}}"#, Err(CallError::Unauthorized(Value::trusted(br#"{"a":1}"#).into())));
     check("\"plain\"", Err(failed("unknown_error", "plain")));
     check(r#"{"other":"thing"}"#, Err(failed("unknown_error", "thing")));
     check(r#"["error","TypeError",{}]"#, Err(failed("TypeError", "{}")));
-    check(r#"["error","forbidden","no"]"#, Err(CallError::Forbidden("no".to_owned())));
+    check(r#"["error","forbidden","no"]"#, Err(CallError::Forbidden("no".into())));
     assert_eq!(server.processes(), (0, 1));
 }
 
