@@ -173,12 +173,12 @@ impl Document {
         Ok(Document { id, rev, deleted, body, attachments, revisions })
     }
 
-    /// Appends a document as clients read it: `_id`, `_rev`, the members of `body`, `_deleted` if it is `true`, then what
-    /// `extra` writes: further members, each beginning with a comma.
-    pub fn write_json(
+    /// Appends a document as clients read it: `_id`, `_rev` if there is a revision, the members of `body`, `_deleted` if it
+    /// is `true`, then the members that `extra` writes, each after a comma.
+    pub fn write_json<'r>(
         out: &mut Vec<u8>,
         id: &str,
-        rev: &Rev,
+        rev: impl Into<Option<&'r Rev>>,
         deleted: bool,
         extra: impl FnOnce(&mut Vec<u8>),
         body: &[u8],
@@ -186,8 +186,10 @@ impl Document {
         out.reserve(body.len() + id.len() + 64);
         out.extend_from_slice(b"{\"_id\":");
         write_string(out, id);
-        out.extend_from_slice(b",\"_rev\":");
-        rev.write_json(out);
+        if let Some(rev) = rev.into() {
+            out.extend_from_slice(b",\"_rev\":");
+            rev.write_json(out);
+        }
         // An empty body has no members to put a comma before.
         if let [b'{', members @ .., b'}'] = body
             && !members.is_empty()

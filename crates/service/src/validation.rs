@@ -13,8 +13,8 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::{
-    Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, EncodingInfo, IdRange, Precheck, ReadView,
-    UpdateOutcome, Validated, ValidationBasis, write_stubs,
+    Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, IdRange, Precheck, ReadView, UpdateOutcome,
+    Validated, ValidationBasis,
 };
 use settee_design::{CallError, DesignProgram};
 use settee_model::json::{write_array, write_string};
@@ -324,16 +324,17 @@ pub fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
     out.push(b'}');
 }
 
-/// Appends the document that an update makes, as functions see it: with `_revisions` and stubs of attachments.
+/// Appends the document that an update makes, as functions see it: with its known revisions and stubs of attachments.
 fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
-    let Some(rev) = update.path().first() else { return };
+    let rev = update.seen_revisions().next();
     let write_extra = |out: &mut Vec<u8>| {
+        let Some(rev) = rev else { return };
         out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{},\"ids\":", rev.generation).as_bytes());
-        write_array(out, update.path(), |out, ancestor| write_string(out, &ancestor.hash.to_string()));
+        write_array(out, update.seen_revisions(), |out, ancestor| write_string(out, &ancestor.hash.to_string()));
         out.push(b'}');
     };
     Document::write_json(out, update.id(), rev, update.is_deletion(), write_extra, update.body().as_bytes());
-    write_stubs(out, &update.attachments(), EncodingInfo::Hidden);
+    update.write_seen_attachments(out);
 }
 
 /// Appends the old document, if there is one whose body is there.

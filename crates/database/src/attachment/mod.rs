@@ -96,12 +96,22 @@ impl Attachment {
 
     /// Appends the member's name and what its object begins with: content type, revpos and digest.
     pub fn write_beginning(&self, out: &mut Vec<u8>) {
-        write_string(out, &self.name);
-        out.extend_from_slice(b":{\"content_type\":");
-        write_string(out, &self.content_type);
+        self.write_name_and_type(out);
         out.extend_from_slice(format!(",\"revpos\":{},\"digest\":\"md5-", self.revpos).as_bytes());
         self.write_digest(out);
         out.push(b'"');
+    }
+
+    /// As [`Self::write_beginning`], for data whose revision is not written yet: its generation is 0, and it has no digest.
+    pub(crate) fn write_unwritten_beginning(&self, out: &mut Vec<u8>) {
+        self.write_name_and_type(out);
+        out.extend_from_slice(b",\"revpos\":0");
+    }
+
+    fn write_name_and_type(&self, out: &mut Vec<u8>) {
+        write_string(out, &self.name);
+        out.extend_from_slice(b":{\"content_type\":");
+        write_string(out, &self.content_type);
     }
 
     /// Appends the length and `mark`, which is `stub` or `follows`.
@@ -133,6 +143,16 @@ pub fn write_marked(
     info: EncodingInfo,
     mark: impl Fn(&Attachment) -> &'static str,
 ) {
+    write_members(out, attachments, |attachment, out| {
+        attachment.write_beginning(out);
+        attachment.write_mark(mark(attachment), out);
+        attachment.write_end(info, out);
+    });
+}
+
+/// Makes `_attachments` the last member of the document at the end of `out`, with the members that `write` appends. Nothing
+/// without attachments.
+pub(crate) fn write_members<T>(out: &mut Vec<u8>, attachments: &[T], write: impl Fn(&T, &mut Vec<u8>)) {
     if attachments.is_empty() || out.pop().is_none() {
         return;
     }
@@ -141,9 +161,7 @@ pub fn write_marked(
         if index > 0 {
             out.push(b',');
         }
-        attachment.write_beginning(out);
-        attachment.write_mark(mark(attachment), out);
-        attachment.write_end(info, out);
+        write(attachment, out);
     }
     out.extend_from_slice(b"}}");
 }

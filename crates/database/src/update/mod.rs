@@ -32,6 +32,7 @@ use settee_storage::{Purpose, Turn};
 
 pub use contents::Stage;
 pub(crate) use fullness::Fullness;
+use new_attachments::Came;
 pub use new_attachments::{NewAttachment, NewAttachments};
 pub use purge::Purge;
 pub(crate) use purge::decode_number as decode_purge_number;
@@ -42,7 +43,7 @@ pub(crate) use validation::is_design_id;
 pub use validation::{Precheck, Validated, ValidationBasis};
 pub(crate) use writer::{Writer, load, load_writer};
 
-use crate::attachment::Attachment;
+use crate::attachment::{self, EncodingInfo};
 use crate::{Database, Premise, Result, StorageError, keys};
 
 /// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
@@ -82,6 +83,9 @@ pub struct DocUpdate {
     /// The new revision and its known ancestors, newest first; for an interactive edit the new revision
     /// and the one it replaces, if the client named one. Empty for local documents.
     pub(crate) path: Vec<Rev>,
+    /// Of an interactive edit: the ancestors of the replaced revision that the client named, newest first. Validation
+    /// functions receive them; the revision tree does not.
+    named_ancestors: Vec<Rev>,
     /// N of the revision `0-N` that the client of a local document named.
     local_rev: u64,
     validated: Option<Validated>,
@@ -192,16 +196,18 @@ impl DocUpdate {
             Some(revisions) => revisions.path(),
             None => rev.into_iter().collect(),
         };
-        let path = match mode {
-            EditMode::Replicated if given.is_empty() => return None,
-            EditMode::Replicated => given,
+        match mode {
+            EditMode::Replicated if given.is_empty() => None,
+            EditMode::Replicated => Some(Self::replicated(id, deleted, body, mode, given, attachments)),
             EditMode::Interactive => {
-                let parent = given.into_iter().next();
+                let mut named = given.into_iter();
+                let parent = named.next();
                 let new = next_rev(hasher, deleted, parent.as_ref(), &body, &attachments);
-                std::iter::once(new).chain(parent).collect()
+                let path = std::iter::once(new).chain(parent).collect();
+                let update = Self::replicated(id, deleted, body, mode, path, attachments);
+                Some(Self { named_ancestors: named.collect(), ..update })
             }
-        };
-        Some(Self::replicated(id, deleted, body, mode, path, attachments))
+        }
     }
 
     /// The same update, which must not let the document grow if its partition is as large as this. Replicated revisions are
@@ -220,8 +226,8 @@ impl DocUpdate {
         path: Vec<Rev>,
         attachments: NewAttachments,
     ) -> Self {
-        let (local_rev, validated, partition_bytes_max) = (0, None, None);
-        Self { id, deleted, body, mode, path, local_rev, validated, attachments, partition_bytes_max }
+        let (named_ancestors, local_rev, validated, partition_bytes_max) = (Vec::new(), 0, None, None);
+        Self { id, deleted, body, mode, path, named_ancestors, local_rev, validated, attachments, partition_bytes_max }
     }
 
     /// The same update with another body: the revision of an edit is computed anew, that of a replicated document stays.
@@ -258,17 +264,34 @@ impl DocUpdate {
         &self.path
     }
 
+    /// The revisions that validation functions see as those of the new document, newest first. As in CouchDB, an interactive
+    /// edit has those that the client named: the replaced revision and its ancestors, or none.
+    pub fn seen_revisions(&self) -> impl Iterator<Item = &Rev> {
+        let own = match self.mode {
+            EditMode::Replicated => 0,
+            EditMode::Interactive => 1,
+        };
+        self.path.iter().skip(own).chain(&self.named_ancestors)
+    }
+
+    /// Makes `_attachments` the last member of the document at the end of `out`, as validation functions see it. As in
+    /// CouchDB, data that comes with an interactive edit has neither a generation nor a digest before the edit is written.
+    pub fn write_seen_attachments(&self, out: &mut Vec<u8>) {
+        attachment::write_members(out, &self.attachments.list, |new, out| {
+            if self.mode == EditMode::Interactive && new.came == Came::Now {
+                new.attachment.write_unwritten_beginning(out);
+            } else {
+                new.attachment.write_beginning(out);
+            }
+            new.attachment.write_mark("stub", out);
+            new.attachment.write_end(EncodingInfo::Hidden, out);
+        });
+    }
+
     /// The body of the new revision.
     #[must_use]
     pub fn body(&self) -> &Json {
         &self.body
-    }
-
-    /// The attachments of the new revision, as far as they are known: those that come with it have the generation
-    /// that [`Self::path`] tells.
-    #[must_use]
-    pub fn attachments(&self) -> Vec<Attachment> {
-        self.attachments.stored(self.path.first().map_or(0, |rev| rev.generation))
     }
 
     /// About how many bytes the update adds to a commit.

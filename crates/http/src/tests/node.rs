@@ -11,10 +11,11 @@ use hyper::{HeaderMap, Method, StatusCode};
 use settee_auth::{Authenticator, hash_password};
 use settee_database::{DatabaseOptions, Engine, Layout};
 use settee_design::{
-    CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapSource, Program,
-    ReduceRows, Reducer, RunError, SearchKind, TakeRows,
+    CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Language, Limits, MapSource,
+    Program, ReduceRows, Reducer, RunError, SearchKind, TakeRows,
 };
 use settee_mango::MangoLanguage;
+use settee_model::json::Value;
 use settee_settings::{Persist, Settings};
 use settee_storage::memory::MemoryEngine;
 
@@ -96,8 +97,26 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// JavaScript whose functions accept everything, whose views are empty and whose show functions say `shown`.
+/// JavaScript whose functions are words, see [`called`], and whose views are empty.
 struct Agreeable(Scripted);
+
+/// The result of a function. The validation function `refuse` throws `{forbidden: [newDoc, oldDoc]}`, the show function `document`
+/// and the update function `same` answer with the document that they get. Other validations accept, other shows say `shown`.
+fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
+    let document = Value::trusted(&source.json);
+    let word = path.iter().try_fold(document, |value, name| value.get(name)).and_then(Value::as_str);
+    let first = arguments.first().copied().unwrap_or_default();
+    match (path.first().copied().unwrap_or_default(), word.as_deref().unwrap_or_default()) {
+        ("validate_doc_update", "refuse") => {
+            let both = [b"[", first, b",", arguments[1], b"]"].concat();
+            Err(CallError::Forbidden(Value::trusted(&both).into()))
+        }
+        ("shows", "document") => Ok([br#"["resp",{"json":"#, first, b"}]"].concat()),
+        ("shows", _) => Ok(br#"["resp",{"body":"shown"}]"#.to_vec()),
+        ("updates", _) => Ok([br#"["up","#, first, br#",{"body":"updated"}]"#].concat()),
+        _ => Ok(b"1".to_vec()),
+    }
+}
 
 struct EmptyView;
 
@@ -196,10 +215,7 @@ impl World {
         let (settings, now_ms) = (Arc::new(Values::default()), Arc::new(AtomicU64::new(1_700_000_000_000)));
         settings.set("chttpd_auth", "iterations", "2", Persist::No).unwrap();
         let clock = Arc::clone(&now_ms);
-        let language = Agreeable(Scripted::new(|_, path, _| {
-            let shows = path.first() == Some(&"shows");
-            Ok(if shows { br#"["resp",{"body":"shown"}]"#.to_vec() } else { b"1".to_vec() })
-        }));
+        let language = Agreeable(Scripted::new(called));
         let of_engine = parts(engine, vec![Arc::new(language), Arc::new(MangoLanguage)]);
         let parts = NodeDependencies {
             identity: crate::Identity { node: name.to_owned(), ..of_engine.identity },
