@@ -57,7 +57,7 @@ pub use query::{
     Start, Update, ViewQuery,
 };
 pub use records::{Family, IndexRecords};
-pub use reduce::{is_builtin_reduce, overflow_reason};
+pub use reduce::{is_builtin_reduce, overflow_reason, unsupported_reduce};
 pub use shared::{About, Languages, Log, LogLine};
 pub use trial::{Trial, TrialLimits};
 pub use turns::{Abandoned, BuildGuard, Handle, Turn};

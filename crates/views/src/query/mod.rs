@@ -209,8 +209,8 @@ pub struct ReduceRow<'a> {
 /// The document that `include_docs` puts beside a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedDocument<'a> {
-    /// Its id.
-    pub id: Cow<'a, str>,
+    /// Its id; absent if the value names one that is no string, which no document has.
+    pub id: Option<Cow<'a, str>>,
     /// Its revision; absent: the winner.
     pub rev: Option<Cow<'a, str>>,
 }
@@ -221,7 +221,7 @@ impl<'a> MapRow<'a> {
     #[must_use]
     pub fn document(&self) -> LinkedDocument<'a> {
         let value = Value::trusted(self.value);
-        let id = value.get("_id").and_then(Value::as_str).unwrap_or(Cow::Borrowed(self.id));
+        let id = value.get("_id").map_or(Some(Cow::Borrowed(self.id)), Value::as_str);
         LinkedDocument { id, rev: value.get("_rev").and_then(Value::as_str) }
     }
 }

@@ -95,8 +95,18 @@ fn builtin(source: &str, growth: Growth) -> Option<Box<dyn Builtin>> {
     BUILTINS.iter().find_map(|parse| parse(source, growth))
 }
 
+/// Returns the reason for which a design document is refused (400 `invalid_design_doc`) whose reduce function `source` begins
+/// with `_` and is no built-in one. The texts are CouchDB's.
+#[must_use]
+pub fn unsupported_reduce(source: &str) -> String {
+    match rank::refuse(source) {
+        Some(invalid) => invalid.to_string(),
+        None => format!("`{source}` is not a supported reduce function."),
+    }
+}
+
 /// Whether `source` names a built-in reduce function, which then needs no language. If it begins with `_` and does not,
-/// CouchDB refuses the design document: 400 `invalid_design_doc`, "`_x` is not a supported reduce function."
+/// CouchDB refuses the design document, see [`unsupported_reduce`].
 #[must_use]
 pub fn is_builtin_reduce(source: &str) -> bool {
     builtin(source, Growth::default()).is_some()
@@ -138,7 +148,7 @@ impl Aggregate {
             return Ok(Self { kind: Kind::Builtin(builtin), context: None });
         }
         if source.starts_with('_') {
-            return Err(CompileError::Source(format!("`{source}` is not a supported reduce function.")).into());
+            return Err(CompileError::Source(unsupported_reduce(source)).into());
         }
         let (source, language) = (Arc::clone(source), Arc::clone(language));
         let kind = Kind::Custom(Custom { source, language, limits, reducer: None });

@@ -13,13 +13,40 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
         (_, Some(count)) => (End::Bottom, count),
         _ => return None,
     };
-    let plain = !count.starts_with(['0', '+']);
-    let count = count.parse().ok().filter(|count| plain && (1..=MAX_COUNT).contains(count))?;
+    let count = parse_count(count).ok()?;
     Some(Box::new(Rank { end, count }))
 }
 
 /// CouchDB's limit.
 const MAX_COUNT: usize = 100;
+
+/// Why the text behind `_top_` or `_bottom_` is no rank. The texts are CouchDB's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidRank {
+    /// It is no integer.
+    #[error("invalid rank reducer")]
+    NoInteger,
+    /// It is out of range.
+    #[error("rank value must be between 1 and {MAX_COUNT}")]
+    OutOfRange,
+}
+
+/// Reads an integer as Erlang does: signs and leading zeros are allowed.
+fn parse_count(text: &str) -> Result<usize, InvalidRank> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(InvalidRank::NoInteger);
+    }
+    // A number that is too large for the type is out of range as well.
+    let count = text.parse::<isize>().ok().and_then(|count| usize::try_from(count).ok());
+    count.filter(|count| (1..=MAX_COUNT).contains(count)).ok_or(InvalidRank::OutOfRange)
+}
+
+/// Why `source` is no function of this module although it begins like one.
+pub(super) fn refuse(source: &str) -> Option<InvalidRank> {
+    let count = source.strip_prefix("_top_").or_else(|| source.strip_prefix("_bottom_"))?;
+    parse_count(count).err()
+}
 
 /// Stored as a JSON array.
 struct Rank {

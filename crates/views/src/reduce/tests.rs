@@ -100,15 +100,37 @@ fn what_cannot_be_reduced_makes_an_error_value_that_stays() {
 #[test]
 fn what_begins_with_the_name_of_a_built_in_function_is_one() {
     let exact = ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_1", "_bottom_100"];
+    let exact = exact.into_iter().chain(["_top_01", "_top_+1", "_bottom_0100"]);
     let longer = ["_sum\n", "_sum ", "_counter", "_statsorama", "_approx_count_distinct_", "_first1", "_last(1)"];
-    for name in exact.into_iter().chain(longer) {
+    for name in exact.chain(longer) {
         assert!(is_builtin_reduce(name), "{name}");
         assert!(Aggregate::open(&name.into(), &NoLanguage::shared(), Default::default()).is_ok(), "{name}");
     }
-    for name in ["_nosuch", "_SUM", "_su", "_top_0", "_top_101", "_bottom_", "_top_01", "_top_+1"] {
+    let (unknown, no_rank) = (None, Some("invalid rank reducer"));
+    let out_of_range = Some("rank value must be between 1 and 100");
+    for (name, reason) in [
+        ("_nosuch", unknown),
+        ("_SUM", unknown),
+        ("_su", unknown),
+        ("_top", unknown),
+        ("_top5", unknown),
+        ("_Top_5", unknown),
+        ("_bottom_", no_rank),
+        ("_top_Foo", no_rank),
+        ("_top_5x", no_rank),
+        ("_top_ 5", no_rank),
+        ("_top_1.5", no_rank),
+        ("_top_-", no_rank),
+        ("_top_0", out_of_range),
+        ("_top_-0", out_of_range),
+        ("_top_-5", out_of_range),
+        ("_top_101", out_of_range),
+        ("_bottom_99999999999999999999999", out_of_range),
+    ] {
         assert!(!is_builtin_reduce(name), "{name}");
         let error = Aggregate::open(&name.into(), &NoLanguage::shared(), Default::default()).map(drop).unwrap_err();
-        assert_eq!(error.to_string(), format!("`{name}` is not a supported reduce function."));
+        let unknown = format!("`{name}` is not a supported reduce function.");
+        assert_eq!(error.to_string(), reason.unwrap_or(&unknown), "{name}");
     }
     assert!(!is_builtin_reduce("function(k, v) {}"));
 }

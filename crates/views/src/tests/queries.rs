@@ -161,12 +161,15 @@ fn parameters_that_do_not_fit_are_refused() {
 
 #[test]
 fn rows_name_the_documents_beside_them() {
-    let check = |value: &[u8], id: &str, rev: Option<&str>| {
+    let check = |value: &[u8], id: Option<&str>, rev: Option<&str>| {
         let linked = MapRow { key: b"1", id: "own", value }.document();
-        assert_eq!((&*linked.id, linked.rev.as_deref()), (id, rev), "{}", text(value));
+        assert_eq!((linked.id.as_deref(), linked.rev.as_deref()), (id, rev), "{}", text(value));
     };
-    check(b"1", "own", None);
-    check(br#"{"_id":"t"}"#, "t", None);
-    check(br#"{"_id":"t\u0041","_rev":"1-x"}"#, "tA", Some("1-x"));
-    check(br#"{"_id":7}"#, "own", None);
+    check(b"1", Some("own"), None);
+    check(br#"{"a":1}"#, Some("own"), None);
+    check(br#"{"_id":"t"}"#, Some("t"), None);
+    check(br#"{"_id":"t\u0041","_rev":"1-x"}"#, Some("tA"), Some("1-x"));
+    for no_id in ["null", "7", "true", "{}", "[]", r#"["own"]"#] {
+        check(format!(r#"{{"_id":{no_id}}}"#).as_bytes(), None, None);
+    }
 }
