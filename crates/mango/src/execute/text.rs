@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::Database;
+use settee_design::SearchKind;
 use settee_search::{Freshness, Request, SearchError, Searches, Sort, SortBy};
 
 use super::batch::Batch;
@@ -57,6 +58,10 @@ pub(super) fn run(
         let mut batch = Batch::new(collector);
         answer.hits.iter().for_each(|hit| batch.add(&hit.id, b""));
         let offered = batch.offer(&view, collector)?;
+        if kind == SearchKind::Clouseau {
+            // Hits of the other kind are no keys to CouchDB.
+            collector.stats.keys_examined += offered.rows;
+        }
         if let Some(last) = collector.last_id()
             && let Some(hit) = answer.hits.iter().rev().find(|hit| hit.id == last)
         {

@@ -227,6 +227,9 @@ fn holds(command: &str, expected: &str, answer: &Answer, is_any_order: bool) -> 
                 Some(("returned", count)) => {
                     found.is_some_and(|found| found.stats.results_returned == count.parse::<u64>().unwrap())
                 }
+                Some(("keys", count)) => {
+                    found.is_some_and(|found| found.stats.keys_examined == count.parse::<u64>().unwrap())
+                }
                 _ => panic!("no condition {expected}"),
             },
             ("= ", text) if text.starts_with(['{', '[']) && answer.shown.starts_with("= ") => {
