@@ -96,7 +96,7 @@ table! {
         ITERATIONS: Number = setting("iterations", "600000", COUNT), "rounds of PBKDF2 for new password hashes";
         MIN_ITERATIONS: Number = setting("min_iterations", "1", COUNT), "hashes of users with fewer rounds are not accepted";
         MAX_ITERATIONS: Number = setting("max_iterations", "1000000000", COUNT), "hashes of users with more rounds are not accepted";
-        PASSWORD_SCHEME: Text = setting("password_scheme", "pbkdf2", Kind::Word(&["pbkdf2", "simple"])), "how new passwords of users are hashed";
+        PASSWORD_SCHEME: Text = setting("password_scheme", "pbkdf2", Kind::Text), "how new passwords of users are hashed: pbkdf2 or simple; with any other value users cannot set passwords";
         PBKDF2_PRF: Text = setting("pbkdf2_prf", "sha256", Kind::Word(&["sha", "sha224", "sha256", "sha384", "sha512"])), "the hash function in it";
         UPGRADE_HASH_ON_AUTH: Switch = setting("upgrade_hash_on_auth", "true", Kind::Bool), "hash the password of a user anew at a login, if new ones are hashed in another way";
         PASSWORD_REGEXP: Text = unset("password_regexp", Kind::Text), "what new passwords of users have to match: a list of expressions, or of {expression, reason}";

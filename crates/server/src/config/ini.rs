@@ -46,8 +46,9 @@ pub(crate) enum InvalidEntry {
     Value,
 }
 
-/// Whether an entry would be read back from a file as it is. CouchDB refuses control characters and brackets; what its
-/// syntax would read back as something else (a value with a comment in it, for example) it takes and loses: that is refused too.
+/// Refuses what cannot be an entry of a file. CouchDB refuses control characters and brackets. A section or key that its syntax
+/// would read back as something else is refused too. A value with ` ;` in it is accepted, as in CouchDB: it is in force until the
+/// file is read again, and then ends where the comment begins.
 pub(crate) fn check_entry(section: &str, key: &str, value: &str) -> Result<(), InvalidEntry> {
     let printable = |text: &str| !text.chars().any(|c| c.is_control() && c != '\t');
     let bracket = |text: &str| text.contains(['[', ']']);
@@ -63,7 +64,8 @@ pub(crate) fn check_entry(section: &str, key: &str, value: &str) -> Result<(), I
     let read_back = |value: &str| {
         let mut ini = Ini::default();
         ini.set(section, key, value);
-        Ini::parse(&ini.to_string()).entries().eq([(section, key, Some(value).filter(|text| !text.is_empty()))])
+        let stored = strip_comment(value).trim();
+        Ini::parse(&ini.to_string()).entries().eq([(section, key, Some(stored).filter(|text| !text.is_empty()))])
     };
     match (read_back("x"), read_back(value)) {
         (true, true) => Ok(()),
@@ -122,7 +124,9 @@ impl Ini {
         let text = format!("{key} = {value}");
         if let Some(at) = self.lines.iter().rposition(|line| line.holds(section, key)) {
             let line = &mut self.lines[at];
-            line.text = text + comment_of(&line.text);
+            // What looks like a comment may be the end of the old value.
+            let comment = if line.has_value_like_comment() { "" } else { comment_of(&line.text) };
+            line.text = text + comment;
             line.content = content;
             return;
         }
@@ -188,6 +192,11 @@ impl fmt::Display for Ini {
 impl Line {
     fn holds(&self, section: &str, key: &str) -> bool {
         matches!(&self.content, Content::Entry { section: s, key: k, .. } if s == section && k == key)
+    }
+
+    /// Returns true if the value was set with a comment mark in it.
+    fn has_value_like_comment(&self) -> bool {
+        matches!(&self.content, Content::Entry { value: Some(value), .. } if !comment_of(value).is_empty())
     }
 
     fn belongs_to(&self, section: &str) -> bool {

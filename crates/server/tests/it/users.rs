@@ -54,6 +54,10 @@ fn the_rules_of_user_documents() {
             r#"{"type":"user","name":"eve","roles":[],"password_scheme":"pbkdf2","iterations":1}"#,
             "derived_key must be a string.",
         ),
+        (
+            r#"{"type":"user","name":"eve","roles":[],"password_scheme":"other"}"#,
+            "Password scheme `other` not supported.",
+        ),
         (r#"{"type":"user","name":"eve","roles":["_x"]}"#, "No system roles (starting with underscore) in users db."),
     ] {
         refused(&mut admin, EVE, body, reason);

@@ -24,7 +24,11 @@ function (doc, old, user, security) {
   if (doc.password_sha && !doc.salt) {
     refuse('Users with password_sha must have a salt.See /_utils/script/couch.js for example code.');
   }
-  if (doc.password_scheme === 'pbkdf2') {
+  var scheme = doc.password_scheme;
+  if (scheme && ['simple', 'pbkdf2', 'simple+pbkdf2'].indexOf(scheme) < 0) {
+    refuse('Password scheme `' + scheme + '` not supported.');
+  }
+  if (scheme === 'pbkdf2') {
     if (typeof doc.iterations !== 'number') refuse('iterations must be a number.');
     if (typeof doc.derived_key !== 'string') refuse('derived_key must be a string.');
   }
@@ -36,7 +40,7 @@ function (doc, old, user, security) {
   }
   if (!isAdmin && !old && roles.length > 0) refuse('Only _admin may set roles');
 
-  if (roles.some(function (role) { return role.charAt(0) === '_'; })) {
+  if (roles.some(function (role) { return role.charAt(0) === '_' && role !== '_metrics'; })) {
     refuse('No system roles (starting with underscore) in users db.');
   }
   name = String(name);
