@@ -211,7 +211,9 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_time)
         .max_buf_size(limits.head.bytes + ROOM_BYTES)
-        .max_headers(limits.head.headers + ROOM_HEADERS);
+        .max_headers(limits.head.headers + ROOM_HEADERS)
+        // Some clients compare names as CouchDB writes them: `Content-Type`, not `content-type`.
+        .title_case_headers(true);
     let stream = Lenient::new(stream, limits.head, limits.head_time);
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
     let served = run(connection, until_true(&mut stopping), ending, http1::Connection::graceful_shutdown);

@@ -69,6 +69,7 @@ pub(crate) fn split(path: &str, plus: Plus) -> Split<'_> {
             .into_iter()
             .find(|prefix| parts.len() == 1 && segment.strip_prefix(prefix).is_some_and(|name| name.starts_with('/')));
         match prefix {
+            Some("_local") if segment.len() == "_local/".len() => parts.push(Cow::Borrowed("_local")),
             Some(prefix) => {
                 parts.push(Cow::Borrowed(prefix));
                 parts.push(Cow::Owned(segment[prefix.len() + 1..].to_owned()));

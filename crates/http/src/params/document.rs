@@ -81,8 +81,6 @@ impl DocParams {
             // With `latest`, CouchDB reads the winner, whatever revision it is.
             (None, _) => Which::Winner { deleted: query.is_true("deleted") },
         };
-        // Lists of revisions do not know it.
-        let since = since.filter(|_| !matches!(which, Which::Open(_)));
         Ok(Self {
             which,
             rev,

@@ -156,7 +156,7 @@ fn selector(body: Option<&Json>) -> Result<Filter, Error> {
     let body = body.ok_or_else(|| Error::bad_request("Selector must be specified in POST payload"))?.value();
     let selector = body.get("selector").filter(|selector| selector.is_object());
     let selector = selector.ok_or_else(|| Error::bad_request("Selector error: expected a JSON object"))?;
-    let fields = match body.get("fields").filter(|fields| !fields.is_null()) {
+    let fields = match body.get("fields") {
         None => Projection::default(),
         Some(fields) if fields.is_array() => Projection::parse(fields).map_err(|error| refused(&error))?,
         Some(_) => return Err(Error::bad_request("Selector error: fields must be JSON array")),
@@ -218,8 +218,10 @@ mod tests {
         check("filter=_doc_ids", Some(r#"{"doc_ids":[1]}"#), no_list);
         check("filter=_selector", None, "Selector must be specified in POST payload");
         check("filter=_selector", Some("{}"), "Selector error: expected a JSON object");
-        let fields = Some(r#"{"selector":{},"fields":"n"}"#);
-        check("filter=_selector", fields, "Selector error: fields must be JSON array");
+        for fields in [r#""n""#, "null", "{}", "0", "false"] {
+            let body = format!(r#"{{"selector":{{}},"fields":{fields}}}"#);
+            check("filter=_selector", Some(&body), "Selector error: fields must be JSON array");
+        }
         check("filter=_selector", Some(r#"{"selector":{"$x":1}}"#), "Invalid operator: $x");
         check("filter=_nosuch", None, "unknown builtin filter name");
     }

@@ -53,13 +53,15 @@ enum KeyList {
 }
 
 /// The request that parameters are for. A single one of `keys` is `key` to a view, while a list of documents has a row
-/// for it even if there is no such document.
+/// for it even if there is no such document, and a list function reads it as one of several keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `_all_docs` and its kin.
     Documents,
     /// A view.
     View,
+    /// A list function.
+    List,
 }
 
 impl ViewParams {
@@ -104,7 +106,7 @@ impl ViewParams {
     }
 
     fn with_keys(keys: Option<Value<'_>>, source: Source) -> Self {
-        let keys = keys.map(list).filter(|keys| source == Source::Documents || keys.only().is_none());
+        let keys = keys.map(list).filter(|keys| source != Source::View || keys.only().is_none());
         Self { keys, ..Self::default() }
     }
 
@@ -244,12 +246,13 @@ fn keys_of_body(body: Value<'_>, source: Source) -> Result<Option<Value<'_>>, Er
     if body.kind() != Kind::Object {
         return Err(no_object());
     }
-    match body.get("keys") {
-        Some(keys) if keys.kind() != Kind::Array => Err(Error::bad_request(match source {
-            Source::Documents => "`keys` body member must be an array.",
-            Source::View => "`keys` member must be an array.",
-        })),
-        keys => Ok(keys),
+    let keys = body.get("keys");
+    let is_list = keys.is_none_or(|keys| keys.kind() == Kind::Array);
+    match source {
+        Source::Documents if !is_list => Err(Error::bad_request("`keys` body member must be an array.")),
+        Source::View if !is_list => Err(Error::bad_request("`keys` member must be an array.")),
+        // A list function has its view refuse them.
+        Source::Documents | Source::View | Source::List => Ok(keys),
     }
 }
 

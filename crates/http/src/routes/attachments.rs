@@ -9,7 +9,7 @@ use settee_database::{
     Attachment, Compression, ContentEncoding, Database, EditMode, Form, Head, NewAttachment, NewAttachments, ReadView,
 };
 use settee_model::json::Json;
-use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, validate_attachment_name};
+use settee_model::{DEFAULT_CONTENT_TYPE, Document, Rev, Revisions, validate_attachment_name};
 use settee_settings::csp;
 use settee_wire::multipart::Writer;
 
@@ -192,7 +192,8 @@ fn content_type(attachment: &Attachment) -> HeaderValue {
 }
 
 /// The first and last bytes of the ranges that a client asks for; `None` if it is to get everything. The rules are
-/// CouchDB's, whose clamping makes `-100` of 10 bytes the last nine, and a list without ranges an answer without parts.
+/// CouchDB's, where a list without ranges is an answer without parts; only `-100` of 10 bytes is all of them, of which CouchDB drops
+/// the first.
 fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, Error> {
     let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
         return Ok(None);
@@ -207,10 +208,10 @@ fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, 
         if from == Some(0) && to.is_none() {
             return Ok(None);
         }
-        let clamped = to.map(|to| to.min(length - 1));
-        let (from, to) = match (from, clamped) {
-            (None, count) => (length - count.unwrap_or_default(), length - 1),
-            (Some(from), to) => (from, to.unwrap_or(length - 1)),
+        let (from, to) = match (from, to) {
+            // A suffix that is longer than the attachment is all of it.
+            (None, count) => ((length - count.unwrap_or_default()).max(0), length - 1),
+            (Some(from), to) => (from, to.unwrap_or(length - 1).min(length - 1)),
         };
         match (u64::try_from(from), u64::try_from(to)) {
             (Ok(from), Ok(to)) if from <= to => ranges.push((from, to)),
@@ -265,7 +266,10 @@ impl Base {
         }
         let attachments = std::mem::take(&mut revision.attachments);
         let body = Json::trusted(revision.into_body());
-        Ok(Self { document: document(Some(rev.clone()), stored.deleted, body), attachments })
+        let hashes = record.tree.history(node).map(|ancestor| record.tree.node(ancestor).rev.hash.clone()).collect();
+        // Validation functions see the whole history of a document that the server itself has read.
+        let revisions = Some(Revisions { start: rev.generation, hashes });
+        Ok(Self { document: Document { revisions, ..document(Some(rev.clone()), stored.deleted, body) }, attachments })
     }
 
     /// Of an attachment that is to go: the revision that is named, or the one that is shown.

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use settee_auth::UserContext;
 use settee_database::{Database, DocUpdate, EditMode};
 use settee_model::json::{Kind, Value, write_string};
-use settee_model::{Document, Rev, RevisionHasher};
+use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
 use settee_settings::{Key, couchdb, key::Number};
 
@@ -43,7 +43,7 @@ const PARALLEL_DOCS: usize = 128;
 /// `POST /{db}/_bulk_docs`
 pub(super) async fn docs(mut request: Request) -> Answer {
     let database = request.database()?;
-    let body = request.read_called_json().await?;
+    let body = request.read_documents().await?;
     let (node, store, user) = (Arc::clone(&request.node), Arc::clone(&database), request.user.clone());
     let in_query = write::copies(&request.query);
     let (mode, is_short, prepared) = bridge::blocking(move || {
@@ -53,7 +53,8 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         let is_short = !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
         let rows = prepare(&node, &store, &user, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
         let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
-        let rows = if bulk.all_or_nothing && mode == EditMode::Interactive { Err(rows) } else { Ok(rows) };
+        let is_refused = bulk.all_or_nothing && mode == EditMode::Interactive && !rows.is_empty();
+        let rows = if is_refused { Err(rows) } else { Ok(rows) };
         Ok((mode, is_short, rows))
     })
     .await?;
@@ -180,8 +181,14 @@ fn prepare_some(
         let mut document = Document::parse(*doc)?;
         let id = document.id.clone().unwrap_or_else(|| node.uuid());
         policy.documents.check_id(database, &id)?;
-        let attached = document.attachments.as_ref().map_or(0, |attachments| attachments.as_bytes().len());
-        policy.documents.check_size(doc.raw().len() - attached, document.id.as_deref().unwrap_or_default())?;
+        policy.documents.check_document(&document)?;
+        if write::is_foreign_to_local(&id, &document) {
+            if mode == EditMode::Interactive {
+                let error = Error::new(StatusCode::BAD_REQUEST, "error", InvalidRev::Format.to_string());
+                rows.push(Row::Refused { id, error });
+            }
+            continue;
+        }
         if judged && let Err(error) = before_update(database, user, &id, &mut document, mode) {
             rows.push(Row::Refused { id, error: error.into() });
             continue;
@@ -242,17 +249,11 @@ fn write_row(
                 out.extend_from_slice(br#","rev":"#);
                 rev.write_json(out);
             }
-            write_error_members(out, &error);
+            out.push(b',');
+            error.write_members(out);
             out.push(b'}');
         }
     }
-}
-
-fn write_error_members(out: &mut Vec<u8>, error: &Error) {
-    out.extend_from_slice(br#","error":"#);
-    write_string(out, &error.name);
-    out.extend_from_slice(br#","reason":"#);
-    write_string(out, &error.reason);
 }
 
 /// The old switch for atomic requests: refused document by document.

@@ -115,6 +115,15 @@ impl Refused {
         Self { id, rev, error: Error::not_found("missing") }
     }
 
+    /// Appends it as the object that a part for a revision has: without the id.
+    fn write_revision(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#"{"rev":"#);
+        out.extend_from_slice(&self.rev);
+        out.push(b',');
+        self.error.write_members(out);
+        out.push(b'}');
+    }
+
     /// Appends it as an object.
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"rev":"#);
@@ -332,12 +341,24 @@ fn send_entry(
         writer.part_end(output.text());
         sent = true;
     }
-    Ok(if sent { output.row_done() } else { send_failure(output, writer, &Refused::missing(&entry)) })
+    if sent {
+        return Ok(output.row_done());
+    }
+    let refused = Refused::missing(&entry);
+    Ok(if entry.rev.is_some() {
+        send_failure_part(output, writer, |out| refused.write_revision(out))
+    } else {
+        send_failure(output, writer, &refused)
+    })
 }
 
 fn send_failure(output: &mut Output, writer: &Writer, refused: &Refused) -> ControlFlow<()> {
+    send_failure_part(output, writer, |out| refused.write(out))
+}
+
+fn send_failure_part(output: &mut Output, writer: &Writer, write: impl FnOnce(&mut Vec<u8>)) -> ControlFlow<()> {
     writer.part(output.text(), [("Content-Type", "application/json; error=\"true\"")]);
-    refused.write(output.text());
+    write(output.text());
     writer.part_end(output.text());
     output.row_done()
 }

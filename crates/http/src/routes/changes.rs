@@ -96,7 +96,7 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
                 break;
             };
             if rows.sent > 0 {
-                output.text().extend_from_slice(b",\n");
+                output.text().extend_from_slice(b",\r\n");
             }
             rows.write(output, &view, &change, |out| walk.write_document(out))?;
             if output.row_done().is_break() {
@@ -229,7 +229,7 @@ impl Rows {
             out.extend_from_slice(b",\"doc\":");
             let conflicts = change.leaves == Leaves::Several && self.params.conflicts;
             let selects = matches!(self.params.filter, Filter::Selector(_));
-            if conflicts || (!selects && !self.params.shown.is_plain()) {
+            if !selects && (conflicts || !self.params.shown.is_plain()) {
                 let extras = Extras { conflicts, ..Extras::default() };
                 revision::write_winner(text, view, &change.id, extras, &self.params.shown)?;
             } else {
@@ -439,7 +439,7 @@ fn read_batch(database: &Arc<Database>, rows: &mut Rows, pipe: Option<Pipe>) -> 
             return Ok((batch.text, false));
         };
         let separator: &[u8] = match rows.params.feed {
-            Feed::Longpoll if rows.sent > 0 => b",\n",
+            Feed::Longpoll if rows.sent > 0 => b",\r\n",
             Feed::EventSource => b"data: ",
             Feed::Longpoll | Feed::Continuous | Feed::Normal => b"",
         };

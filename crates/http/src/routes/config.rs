@@ -66,7 +66,7 @@ pub(super) async fn set(mut request: Request) -> Answer {
     let value = body.value().as_str().ok_or_else(|| Error::bad_request("A configuration value is a JSON string."))?;
     let settings = std::sync::Arc::clone(&request.node.settings);
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
-    let (value, persist) = (value.into_owned(), persist(&request));
+    let (value, persist) = (value.trim().to_owned(), persist(&request));
     let applies = settee_settings::applies(&section, &key);
     let old = crate::bridge::blocking(move || Ok(settings.set(&section, &key, &value, persist)?)).await?;
     request.node.databases.guard_users_database().await?;

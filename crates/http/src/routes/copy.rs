@@ -12,6 +12,7 @@ use super::partition::check_place;
 use super::write::{Edit, Incoming, check_id, save, set_location};
 use crate::params::document::replaced_rev;
 use crate::params::{Plus, decode};
+use crate::path::not_text;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
@@ -35,6 +36,8 @@ pub(super) async fn copy(request: Request) -> Answer {
     let edit = Edit { id: target, document, attachments, mode: EditMode::Interactive };
     let saved = save(&request, &database, edit).await?;
     let mut response = saved.answer(&request, StatusCode::CREATED);
+    // Whatever `w` asks for, unlike other edits.
+    *response.status_mut() = StatusCode::CREATED;
     set_location(&request, &saved.id, &mut response);
     // The tag of the revision also for local documents, which have another otherwise.
     respond::set_etag(&mut response, &saved.rev.to_string());
@@ -74,13 +77,14 @@ fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<
 
 /// `Destination: id?rev=…`. CouchDB takes any single parameter for the revision.
 fn destination(request: &Request) -> Result<(String, Option<Rev>), Error> {
-    let header = request.header("destination");
+    let header = request.headers.get("destination");
     let header = header.ok_or_else(|| Error::bad_request("Destination header is mandatory for COPY."))?;
+    let header = std::str::from_utf8(header.as_bytes()).map_err(|_| not_text())?;
     if header.starts_with("http://") || header.starts_with("https://") {
         return Err(Error::bad_request("Destination URL must be relative."));
     }
     let (path, query) = header.split_once('?').map_or((header, None), |(path, query)| (path, Some(query)));
     let rev = query.map(|query| Rev::parse(query.split_once('=').map_or("", |(_, rev)| rev))).transpose()?;
-    let id = decode(path, Plus::Space).ok_or_else(|| Error::bad_request("Destination is not valid UTF-8."))?;
+    let id = decode(path, Plus::Space).ok_or_else(not_text)?;
     Ok((id.into_owned(), rev))
 }

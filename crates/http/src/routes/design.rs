@@ -23,7 +23,7 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     if let Some(unknown) =
         design.views.iter().filter_map(|view| view.reduce.as_deref()).find(|reduce| is_unknown(reduce))
     {
-        return Err(invalid(format!("`{unknown}` is not a supported reduce function.")));
+        return Err(invalid(settee_views::unsupported_reduce(unknown)));
     }
     let Some(language) = node.programs.language(&design.language) else {
         return Ok(());

@@ -328,7 +328,8 @@ fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> 
     Ok(response)
 }
 
-fn local_rev(local: &LocalDocument) -> Rev {
+/// The revision of a local document.
+pub(super) fn local_rev(local: &LocalDocument) -> Rev {
     Rev::new(0, RevHash::from_bytes(local.rev.to_string().as_bytes()))
 }
 

@@ -62,8 +62,8 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
             (other, _) => Some(views::design_document(&database, other)?),
         };
         let mut params = match &posted {
-            None => ViewParams::from_query(&request.query, Source::View)?,
-            Some(body) => ViewParams::from_body(body.value(), &request.query, Source::View)?,
+            None => ViewParams::from_query(&request.query, Source::List)?,
+            Some(body) => ViewParams::from_body(body.value(), &request.query, Source::List)?,
         };
         let kind = match &design {
             None => ViewKind::Documents(database.layout()),
@@ -137,7 +137,7 @@ impl List<'_> {
         let total = view.counts()?.0;
         match self.params.key_list() {
             Some(keys) => {
-                self.start(&head_of(Some(total), None))?;
+                self.start(format!("{{\"total_rows\":{total},\"offset\":null}}").as_bytes())?;
                 self.rows_of_keys(view, &keys)?;
             }
             None => self.rows_of_range(view, total)?,
@@ -154,7 +154,7 @@ impl List<'_> {
                 None => 0,
             },
         };
-        self.start(&head_of(Some(total), Some(before.saturating_add(self.params.skip).min(total))))?;
+        self.start(&head_of(total, before.saturating_add(self.params.skip).min(total)))?;
         let mut rows = view.all_docs(&range, direction)?;
         rows.skip(self.params.skip)?;
         let mut left = self.params.limit.unwrap_or(u64::MAX);
@@ -190,9 +190,10 @@ impl List<'_> {
             let flow = match (id, head) {
                 (Some(id), Some(head)) => self.document_row(view, &id, &head)?,
                 _ => {
-                    self.rows.extend_from_slice(b"{\"key\":");
+                    // CouchDB gives functions the marks of its own row for it.
+                    self.rows.extend_from_slice(b"{\"id\":\"error\",\"key\":");
                     self.rows.extend_from_slice(key.as_bytes());
-                    self.rows.extend_from_slice(b",\"error\":\"not_found\"}");
+                    self.rows.extend_from_slice(b",\"value\":\"not_found\"}");
                     self.row_done()
                 }
             };
@@ -260,10 +261,8 @@ impl List<'_> {
     }
 }
 
-fn head_of(total_rows: Option<u64>, offset: Option<u64>) -> Vec<u8> {
-    let members = [("total_rows", total_rows), ("offset", offset)];
-    let members = members.into_iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value?)));
-    format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into_bytes()
+fn head_of(total_rows: u64, offset: u64) -> Vec<u8> {
+    format!("{{\"total_rows\":{total_rows},\"offset\":{offset}}}").into_bytes()
 }
 
 impl RowSink for List<'_> {
@@ -273,7 +272,7 @@ impl RowSink for List<'_> {
 
     fn header(&mut self, header: Header) -> ControlFlow<()> {
         let (mut head, update_seq) = match header {
-            Header::Map { total_rows, offset, update_seq } => (head_of(Some(total_rows), Some(offset)), update_seq),
+            Header::Map { total_rows, offset, update_seq } => (head_of(total_rows, offset), update_seq),
             Header::Reduce { update_seq } => (b"{}".to_vec(), update_seq),
         };
         if self.params.update_seq {

@@ -34,6 +34,12 @@ pub(super) async fn post(mut request: Request) -> Answer {
     list(&request, Queries::one(params)).await
 }
 
+/// `/{db}/_local`, which names no local document.
+pub(super) async fn no_id(request: Request) -> Answer {
+    request.database()?;
+    Err(Error::bad_request("Invalid _local document id."))
+}
+
 /// `POST /{db}/_local_docs/queries`
 pub(super) async fn queries(mut request: Request) -> Answer {
     let queries = Queries::parse(&request.read_called_json().await?, &request.query)?;

@@ -251,7 +251,7 @@ fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_purge", "POST").post(ServerAdmin, purge::purge).takes(Lists),
         Resource::new("/{db}/_purged_infos", "GET").get(Member, purge::infos),
         Resource::new("/{db}/_purged_infos_limit", "GET,PUT")
-            .get(Member, purge::limit)
+            .get(ServerAdmin, purge::limit)
             .put(ServerAdmin, purge::set_limit),
     ]
 }
@@ -399,6 +399,7 @@ fn design_resources() -> Vec<Resource> {
 
 fn document_resources() -> Vec<Resource> {
     vec![
+        Resource::new("/{db}/_local", DOCUMENT_METHODS).any(Member, local_docs::no_id),
         Resource::new("/{db}/_local/{local}", DOCUMENT_METHODS)
             .get(Member, documents::get)
             .put(Member, write::put)

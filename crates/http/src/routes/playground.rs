@@ -89,7 +89,7 @@ pub(super) fn design(body: Value<'_>) -> Result<DesignDocument, Error> {
 /// who needs it.
 pub(super) async fn compile(node: &Arc<Node>, design: &DesignDocument) -> Result<(), Error> {
     if let Some(unknown) = design.views[0].reduce.as_deref().filter(|reduce| design::is_unknown(reduce)) {
-        let reason = format!("`{unknown}` is not a supported reduce function.");
+        let reason = settee_views::unsupported_reduce(unknown);
         return Err(Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason));
     }
     let Some(language) = node.programs.language(&design.language) else { return Ok(()) };

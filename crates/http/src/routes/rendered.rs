@@ -1,6 +1,8 @@
 //! Answers that functions of design documents make: objects with `code`, `headers` and one of `body`, `json` and `base64`
 //! become responses ([`Rendered`]).
 
+use std::borrow::Cow;
+
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use settee_model::base64;
@@ -39,8 +41,8 @@ impl Rendered {
                     content_type = "application/json";
                 }
                 "body" => {
-                    let text = value.as_str().ok_or_else(|| invalid(&name, value))?;
-                    rendered.set_text(text.into_owned().into_bytes());
+                    let text = text(value).ok_or_else(|| invalid(&name, value))?;
+                    rendered.set_text(text.into_bytes());
                     content_type = "text/html; charset=utf-8";
                 }
                 "base64" => {
@@ -69,7 +71,8 @@ impl Rendered {
         }
         for (name, value) in headers.members() {
             let name = name.as_str().unwrap_or_default();
-            let pair = (HeaderName::try_from(&*name), HeaderValue::try_from(value.to_text()));
+            let value_text = text(value).unwrap_or_else(|| value.to_text());
+            let pair = (HeaderName::try_from(&*name), HeaderValue::try_from(value_text));
             let (Ok(name), Ok(text)) = pair else {
                 return Err(invalid(&name, value));
             };
@@ -115,8 +118,19 @@ impl Rendered {
     }
 }
 
+/// A text, or the texts of an array, one after the other.
+fn text(value: Value<'_>) -> Option<String> {
+    if value.is_array() { value.elements().map(text).collect() } else { value.as_str().map(Cow::into_owned) }
+}
+
+/// The status that a function names: a number, or a text that begins with one, such as `"404"` or `"404 Not Found"`.
 fn code(value: Value<'_>) -> Result<StatusCode, Error> {
-    let code = value.as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (200..600).contains(code));
+    let text = value.as_str();
+    let number = match &text {
+        Some(text) => text.split(' ').next().filter(|digits| digits.len() == 3).and_then(|digits| digits.parse().ok()),
+        None => value.as_u64(),
+    };
+    let code = number.and_then(|code| u16::try_from(code).ok()).filter(|code| (200..600).contains(code));
     code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or_else(|| invalid("code", value))
 }
 
@@ -140,10 +154,13 @@ mod tests {
         };
         check("{}", 200, "application/json", b"");
         check(r#"{"body":"x"}"#, 200, "text/html; charset=utf-8", b"x");
+        check(r#"{"body":["x",["y"],""]}"#, 200, "text/html; charset=utf-8", b"xy");
         check(r#"{"json":{"a":1},"code":203}"#, 203, "application/json", b"{\"a\":1}\n");
         check(r#"{"json":1,"body":"x"}"#, 200, "text/html; charset=utf-8", b"1\n");
         check(r#"{"body":"x","json":1}"#, 200, "application/json", b"1\n");
         check(r#"{"base64":"AAEC","headers":{"content-type":"x/y"}}"#, 200, "x/y", &[0, 1, 2]);
+        check(r#"{"code":"404"}"#, 404, "application/json", b"");
+        check(r#"{"code":"404 Not Here","body":"x"}"#, 404, "text/html; charset=utf-8", b"x");
         check(r#"{"code":302,"headers":{"Location":"/x"},"stop":true}"#, 302, "application/json", b"");
         let numbered = Rendered::parse(json(r#"{"headers":{"X-N":5,"Content-Length":9}}"#).value(), StatusCode::OK);
         let headers = numbered.map(|rendered| rendered.headers).unwrap_or_default();
@@ -156,9 +173,18 @@ mod tests {
             |text: &str| Rendered::parse(json(text).value(), StatusCode::OK).map_err(|error| show(&error)).err();
         let table = [
             r#"{"other":1}"#,
-            r#"{"code":"200"}"#,
+            r#"{"code":""}"#,
+            r#"{"code":"99"}"#,
+            r#"{"code":"+404"}"#,
+            r#"{"code":"4040"}"#,
+            r#"{"code":"Not Found"}"#,
+            r#"{"code":null}"#,
+            r#"{"code":[404]}"#,
+            r#"{"code":404.5}"#,
             r#"{"code":99}"#,
             r#"{"body":1}"#,
+            r#"{"body":null}"#,
+            r#"{"body":["a",1]}"#,
             r#"{"base64":"%"}"#,
             r#"{"headers":[]}"#,
             r#"{"headers":{"a b":"c"}}"#,

@@ -8,13 +8,13 @@ use crate::respond::{self, Answer};
 
 /// `GET /_reshard`
 pub(super) async fn summary(_: Request) -> Answer {
-    let out = r#"{"state":"running","completed":0,"failed":0,"running":0,"stopped":0,"total":0}"#;
+    let out = r#"{"state":"running","state_reason":null,"completed":0,"failed":0,"running":0,"stopped":0,"total":0}"#;
     Ok(respond::json(StatusCode::OK, out.as_bytes().to_vec()))
 }
 
 /// `GET /_reshard/state`
 pub(super) async fn state(_: Request) -> Answer {
-    Ok(respond::json(StatusCode::OK, br#"{"state":"running"}"#.to_vec()))
+    Ok(respond::json(StatusCode::OK, br#"{"state":"running","reason":null}"#.to_vec()))
 }
 
 /// `PUT /_reshard/state`: there is nothing to stop or to go on with, so both are done at once.

@@ -92,11 +92,9 @@ fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     asked
 }
 
-/// Leaves that are older than the newest missing revision, and so may be its ancestors.
+/// Leaves that are older than the newest missing revision, and so may be its ancestors: the winner first, as in CouchDB.
 fn possible_ancestors(record: &DocRecord, missing: &[Rev]) -> Vec<Rev> {
     let newest = missing.iter().map(|rev| rev.generation).max().unwrap_or_default();
-    let leaves = record.tree.leaves().map(|leaf| record.tree.node(leaf).rev.clone());
-    let mut ancestors: Vec<Rev> = leaves.filter(|rev| rev.generation < newest).collect();
-    ancestors.sort();
-    ancestors
+    let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter();
+    leaves.map(|leaf| record.tree.node(leaf).rev.clone()).filter(|rev| rev.generation < newest).collect()
 }

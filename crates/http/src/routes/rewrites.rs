@@ -8,7 +8,7 @@ mod rules;
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
-use settee_model::json::{Kind, Value};
+use settee_model::json::{Json, Kind, Value};
 use settee_settings::chttpd;
 use tokio::task::JoinSet;
 
@@ -101,6 +101,9 @@ async fn follow(request: Request, target: Target) -> Answer {
     }
 }
 
+/// Parameters whose values are JSON, which CouchDB parses before it looks for a rule.
+const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
+
 /// The path that relative paths are relative to.
 fn prefix(request: &Request) -> String {
     let captures = &request.captures;
@@ -118,6 +121,9 @@ fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
             Raw::Json(_) => None,
         })
         .collect();
+    for (_, text) in query.iter().filter(|(name, _)| JSON_PARAMETERS.contains(&name.as_str())) {
+        Json::parse(text.as_bytes())?;
+    }
     let path = request.captures.get("path");
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let found = rules.iter().find_map(|rule| rule.apply(request.head.method.as_str(), &parts, &query));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hyper::{StatusCode, header};
 use settee_database::{DocRecord, ReadView};
 
+use super::documents::{is_local, local_rev, local_tag, write_local};
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use crate::request::Request;
@@ -68,11 +69,16 @@ pub(super) struct Opened {
     pub(super) text: Vec<u8>,
 }
 
-/// The winner of the document `id`; nothing for a deleted one.
+/// The winner of the document `id`, or the local document of that id; nothing for a deleted one.
 pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, Error> {
     let Some(id) = id else { return Ok(None) };
-    if id.starts_with("_local/") {
-        return Ok(None);
+    if is_local(id) {
+        let opened = view.local(id)?.map(|local| {
+            let mut text = Vec::new();
+            write_local(&mut text, id, &local, true);
+            Opened { rev: local_tag(&local_rev(&local), &local.body), text }
+        });
+        return Ok(opened);
     }
     let Some(record) = view.record(id)? else { return Ok(None) };
     let Some(node) = record.tree.winner(|stored| stored.deleted).filter(|node| is_live(&record, *node)) else {

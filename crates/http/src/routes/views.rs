@@ -1,5 +1,6 @@
 //! Views: queries of one view, several queries at once, temporary views, and what is known of indexes.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -301,7 +302,8 @@ impl RowSink for Rows<'_> {
         begin_map_row(&mut text, row);
         let LinkedDocument { id, rev } = row.document();
         self.waiting_bytes += text.len();
-        let document = LinkedDocument { id: id.into_owned().into(), rev: rev.map(|rev| rev.into_owned().into()) };
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        let document = LinkedDocument { id: id.map(owned), rev: rev.map(owned) };
         self.waiting.push(WaitingRow { text, document });
         if self.waiting.len() < DOCUMENTS_TOGETHER && self.waiting_bytes < WAITING_BYTES {
             return ControlFlow::Continue(());
@@ -380,7 +382,7 @@ pub(super) struct Linked<'a> {
 impl Linked<'_> {
     /// Reads documents together that are about to be written.
     fn read_ahead<'r>(&mut self, documents: impl Iterator<Item = &'r LinkedDocument<'r>>) -> Result<(), Error> {
-        let mut ids: Vec<&str> = documents.map(|document| document.id.as_ref()).collect();
+        let mut ids: Vec<&str> = documents.filter_map(|document| document.id.as_deref()).collect();
         ids.sort_unstable();
         ids.dedup();
         Ok(self.view()?.read_ahead(&ids, Bodies::Winners)?)
@@ -401,11 +403,11 @@ impl Linked<'_> {
         params: &ViewParams,
     ) -> Result<(), Error> {
         let view = self.view()?;
-        let written = match linked.rev.as_deref().map(Rev::parse) {
-            Some(Err(_)) => false,
-            Some(Ok(rev)) => write_rev(out, view, &linked.id, &rev, &params.shown())?,
-            None => match view.head(&linked.id)?.filter(|head| !head.stored.deleted) {
-                Some(head) => write_winner(out, view, &linked.id, &head, params)?,
+        let written = match (linked.id.as_deref(), linked.rev.as_deref().map(Rev::parse)) {
+            (None, _) | (_, Some(Err(_))) => false,
+            (Some(id), Some(Ok(rev))) => write_rev(out, view, id, &rev, &params.shown())?,
+            (Some(id), None) => match view.head(id)?.filter(|head| !head.stored.deleted) {
+                Some(head) => write_winner(out, view, id, &head, params)?,
                 None => false,
             },
         };

@@ -89,7 +89,7 @@ async fn put_related(
     let (document, attachments) = request
         .with_pieces(move |pieces| {
             let (documents, policy) = (policy.documents, &policy.attachments);
-            let check = |json: &Json, document: &Document| documents.check_document(json, document);
+            let check = |document: &Document| documents.check_document(document);
             let related = attachments::related::receive(&store, policy, &content_type, pieces, check)?;
             let mut document = related.document;
             document.rev = replaced_rev(&query, &headers, document.rev.as_ref())?;
@@ -180,13 +180,13 @@ pub(super) fn copies(query: &Query) -> Option<i64> {
 /// Takes a document of a body of its own apart.
 fn parse(node: &Node, body: &Json) -> Result<Document, Error> {
     let document = Document::parse(body.value())?;
-    node.policy().documents.check_document(body, &document)?;
+    node.policy().documents.check_document(&document)?;
     Ok(document)
 }
 
 /// Refuses a document that is too large, see [`crate::limits`].
-pub(super) fn check_size(node: &Node, size: usize, id: &str) -> Result<(), Error> {
-    node.policy().documents.check_size(size, id)
+pub(super) fn check_size(node: &Node, document: &Document) -> Result<(), Error> {
+    node.policy().documents.check_document(document)
 }
 
 /// Refuses an id that no document can have, see [`crate::limits`].
@@ -200,6 +200,12 @@ fn is_local_rev(rev: &Rev) -> bool {
     rev.generation == 0 && number.is_some()
 }
 
+/// Returns true for a local document with a revision that no local document has. CouchDB reports a replicated one as
+/// written and ignores it.
+pub(super) fn is_foreign_to_local(id: &str, document: &Document) -> bool {
+    is_local(id) && document.rev.as_ref().is_some_and(|rev| !is_local_rev(rev))
+}
+
 /// Turns a document into an update.
 pub(super) fn prepare(
     id: String,
@@ -208,7 +214,7 @@ pub(super) fn prepare(
     mode: EditMode,
     hasher: &mut RevisionHasher,
 ) -> Result<DocUpdate, Error> {
-    if is_local(&id) && document.rev.as_ref().is_some_and(|rev| !is_local_rev(rev)) {
+    if is_foreign_to_local(&id, &document) {
         return Err(InvalidRev::Format.into());
     }
     DocUpdate::prepare_with(id, document, attachments, mode, hasher).ok_or_else(|| {
@@ -219,6 +225,13 @@ pub(super) fn prepare(
 /// Writes an edit.
 pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit) -> Result<Saved, Error> {
     let (id, deleted) = (edit.id.clone(), edit.document.deleted);
+    if edit.mode == EditMode::Replicated
+        && is_foreign_to_local(&id, &edit.document)
+        && let Some(rev) = edit.document.rev
+    {
+        let tag = format!("\"{rev}\"");
+        return Ok(Saved { id, rev, deleted, tag });
+    }
     // What is not replicated has a tag that its revision alone does not tell.
     let local = is_local(&id).then(|| edit.document.body.clone());
     let update = make_update(request, database, edit).await?;

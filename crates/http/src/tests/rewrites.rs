@@ -28,3 +28,21 @@ async fn rewrites_leave_their_database_only_where_that_is_allowed() {
     let allowed = ask().await;
     assert!(allowed.line().starts_with("200 [") && allowed.body.contains("\"db\""), "{}", allowed.line());
 }
+
+/// CouchDB parses these before it looks for a rule.
+#[tokio::test]
+async fn keys_that_are_no_json_are_refused_before_a_rule_is_found() {
+    let world = World::new();
+    world.make_database("db");
+    world.admin("PUT /db/_design/d", r#"{"rewrites":[{"from":"all","to":"../../_all_docs"}]}"#).await;
+    let ask = async |query: &str| {
+        world.ask(Ask::new(&format!("GET /db/_design/d/_rewrite/{query}")).basic("admin", "pw")).await.line()
+    };
+    let refused = r#"400 {"error":"bad_request","reason":"invalid UTF-8 JSON"}"#;
+    for name in ["key", "startkey", "start_key", "endkey", "end_key", "keys"] {
+        assert_eq!(ask(&format!("all?{name}=x")).await, refused, "{name}");
+        assert_eq!(ask(&format!("nosuch?{name}=x")).await, refused, "{name}");
+    }
+    assert!(ask("all?key=%22x%22").await.starts_with("200 "));
+    assert_eq!(ask("nosuch?other=x").await, r#"404 {"error":"not_found","reason":"missing"}"#);
+}

@@ -15,7 +15,10 @@ fn ranges_are_cut_to_what_is_there() {
     check("bytes=-3", &[(7, 9)]);
     check("bytes=5-100", &[(5, 9)]);
     check("bytes=0-9", &[(0, 9)]);
-    check("bytes=-100", &[(1, 9)]);
+    check("bytes=-100", &[(0, 9)]);
+    check("bytes=-10", &[(0, 9)]);
+    check("bytes=-11", &[(0, 9)]);
+    check("bytes=-99999999999999999999", &[(0, 9)]);
     check("bytes=0-1, 4-5,-1", &[(0, 1), (4, 5), (9, 9)]);
     check("bytes= 0-3,", &[(0, 3)]);
     check("bytes=0-99999999999999999999", &[(0, 9)]);

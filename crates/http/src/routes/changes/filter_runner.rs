@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::routes::request_object::{Members, RequestObject};
 use crate::{Error, bridge};
 use settee_service::Functions;
-use settee_service::revisions::{Conflicts, write_for_functions};
+use settee_service::revisions::{write_leaves, write_revisions};
 
 /// Documents are filtered together in batches of about this many …
 const BATCH_DOCUMENTS: usize = 200;
@@ -119,7 +119,7 @@ impl<'a> FilterRunner<'a> {
         while self.batch.size_bytes() < BATCH_BYTES
             && let Some(row) = self.ahead.pop_front()
         {
-            let leaves = add_leaves(&mut self.batch, self.view, &row.seen, self.needs.style)?;
+            let leaves = add_leaves(&mut self.batch, self.view, &row.seen, self.needs)?;
             rows.push((row, leaves));
         }
         if rows.is_empty() {
@@ -170,24 +170,35 @@ impl<'a> FilterRunner<'a> {
     }
 }
 
-/// Adds the revisions that a row is about to the batch; returns their names, the winner first.
-fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, style: Style) -> Result<Vec<Rev>, Error> {
+/// Adds the revisions that a row is about to the batch; returns their names, the winner first. As in CouchDB, functions see of
+/// `_revisions` the revision itself alone, and `_conflicts` only of winners and only if the client asks for them.
+fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, needs: Needs) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(&change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);
-    let count = if style == Style::AllDocs { leaves.len() } else { 1 };
-    // Who asks for all leaves sees each as if it were the only one.
-    let conflicts = if style == Style::AllDocs { Conflicts::Hidden } else { Conflicts::Shown };
+    let (count, conflicts) = match needs.style {
+        // Each leaf is seen as if it were the only one.
+        Style::AllDocs => (leaves.len(), false),
+        Style::MainOnly => (1, needs.seen_conflicts),
+    };
     let mut names = Vec::new();
     for leaf in leaves.into_iter().take(count) {
+        let node = record.tree.node(leaf);
+        let Some(stored) = node.value else { continue };
+        let members = |out: &mut Vec<u8>| {
+            write_revisions(out, &record, leaf, 1);
+            if conflicts {
+                write_leaves(out, "_conflicts", &record, leaf, |stored| !stored.deleted);
+            }
+        };
         let added = batch.push_with(change.seq, &change.id, |out| {
-            match write_for_functions(out, view, &change.id, &record, leaf, conflicts) {
+            match view.write_document(out, &change.id, &node.rev, stored, members) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(None),
                 Err(error) => Err(Some(error)),
             }
         });
         match added {
-            Ok(()) => names.push(record.tree.node(leaf).rev.clone()),
+            Ok(()) => names.push(node.rev.clone()),
             // Its body is gone.
             Err(None) => {}
             Err(Some(error)) => return Err(error.into()),

@@ -5,6 +5,7 @@ use std::vec::IntoIter;
 
 use settee_database::{Bodies, Change, Changes, DOCUMENTS_TOGETHER, Direction, Head, Leaves, ReadView, Stored};
 use settee_model::Rev;
+use settee_service::revisions::write_leaves;
 
 use super::filter_runner::FilterRunner;
 use crate::Error;
@@ -57,13 +58,16 @@ pub(super) struct Needs {
     pub(super) documents: bool,
     /// The names of conflicting revisions.
     pub(super) conflicts: bool,
+    /// `_conflicts` in what a selector or a function sees, as far as it sees winners.
+    pub(super) seen_conflicts: bool,
 }
 
 impl Needs {
     pub(super) fn of(params: &ChangesParams) -> Self {
         let documents = params.include_docs || matches!(params.filter, Filter::Selector(_));
-        let conflicts = params.style == Style::AllDocs || params.include_docs && params.conflicts;
-        Self { style: params.style, documents, conflicts }
+        let seen_conflicts = params.conflicts && matches!(params.filter, Filter::Selector(_) | Filter::Function(_));
+        let conflicts = params.style == Style::AllDocs || params.include_docs && params.conflicts || seen_conflicts;
+        Self { style: params.style, documents, conflicts, seen_conflicts }
     }
 }
 
@@ -212,16 +216,18 @@ impl<'a> Walk<'a> {
             filter.fields.write(settee_model::json::Value::trusted(&self.document), out);
             return Ok(());
         }
-        self.read(out)
+        self.read(out, &[])
     }
 
-    fn read(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+    /// Appends the document of the current row with further members, each after a comma.
+    fn read(&mut self, out: &mut Vec<u8>, members: &[u8]) -> Result<(), Error> {
+        let extra = |out: &mut Vec<u8>| out.extend_from_slice(members);
         match &mut self.rows {
-            Rows::Scanned(changes) => changes.write_document(out, |_| {})?,
+            Rows::Scanned(changes) => changes.write_document(out, extra)?,
             Rows::Filtered(runner) => runner.write_document(out)?,
             Rows::Together(Together { current, .. }) => {
                 if let Some(Found { seen, rev, stored }) = current {
-                    self.view.write_document(out, &seen.id, rev, *stored, |_| {})?;
+                    self.view.write_document(out, &seen.id, rev, *stored, extra)?;
                 }
             }
         }
@@ -240,7 +246,9 @@ impl<'a> Walk<'a> {
         if let Some(filter) = selector {
             let mut document = std::mem::take(&mut self.document);
             document.clear();
-            let read = self.read(&mut document);
+            let is_conflicted = self.needs.seen_conflicts && seen.leaves == Leaves::Several;
+            let members = if is_conflicted { conflicts(self.view, &seen.id)? } else { Vec::new() };
+            let read = self.read(&mut document, &members);
             self.document = document;
             read?;
             if seen.leaves == Leaves::One || self.needs.style == Style::MainOnly {
@@ -252,6 +260,17 @@ impl<'a> Walk<'a> {
         }
         Ok(!seen.revs.is_empty())
     }
+}
+
+/// The member `_conflicts` of the winner, after a comma.
+fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::new();
+    if let Some(record) = view.record(id)?
+        && let Some(winner) = record.tree.winner(|stored| stored.deleted)
+    {
+        write_leaves(&mut out, "_conflicts", &record, winner, |stored| !stored.deleted);
+    }
+    Ok(out)
 }
 
 /// The leaves that pass, the winner first.
