@@ -50,6 +50,10 @@ const FIRST_WAIT_MS: u64 = 250;
 /// The longest wait, also where the peer asks for more.
 const MAX_WAIT_MS: u64 = 300_000;
 
+/// The longest time that a peer may answer 429 to one request. That is no failure of the peer and uses no retry, as in CouchDB; its
+/// limits are often by the minute.
+const MAX_LIMITED_MS: u64 = 600_000;
+
 /// A database at the other end of a [`Transport`].
 #[derive(Clone)]
 pub struct Peer {
@@ -281,7 +285,7 @@ impl Peer {
             };
             match result {
                 Ok((answer, wait_ms)) if is_passing(answer.status) => {
-                    if !tries.wait(wait_ms).await {
+                    if !tries.wait_after(answer.status, wait_ms).await {
                         return Err(ask.status(answer.status, &answer.body));
                     }
                 }
@@ -304,7 +308,7 @@ impl Peer {
                 Ok(response) if is_passing(response.status().as_u16()) => {
                     let (status, wait_ms) = (response.status().as_u16(), asked_wait_ms(&response));
                     let body = self.stream(response).all().await.unwrap_or_default();
-                    if !tries.wait(wait_ms).await {
+                    if !tries.wait_after(status, wait_ms).await {
                         return Err(ask.status(status, &body));
                     }
                 }
@@ -517,11 +521,13 @@ fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
 pub(crate) struct Tries {
     left: u32,
     wait_ms: u64,
+    /// The time that the peer may still answer 429.
+    limited_ms: u64,
 }
 
 impl Tries {
     pub(crate) fn new(tuning: &Tuning) -> Self {
-        Self { left: tuning.retries_per_request, wait_ms: FIRST_WAIT_MS }
+        Self { left: tuning.retries_per_request, wait_ms: FIRST_WAIT_MS, limited_ms: MAX_LIMITED_MS }
     }
 
     /// Waits before another try; `false` if there was the last one. `asked_ms` is what the peer wants us to wait.
@@ -530,10 +536,26 @@ impl Tries {
             return false;
         }
         self.left -= 1;
-        let wait_ms = self.wait_ms.max(asked_ms.unwrap_or(0)).min(MAX_WAIT_MS);
-        self.wait_ms = (self.wait_ms * 2).min(MAX_WAIT_MS);
+        tokio::time::sleep(Duration::from_millis(self.next_ms(asked_ms))).await;
+        true
+    }
+
+    /// Waits before another try after an answer with this status; returns false if there was the last one.
+    async fn wait_after(&mut self, status: u16, asked_ms: Option<u64>) -> bool {
+        if status != 429 {
+            return self.wait(asked_ms).await;
+        }
+        let wait_ms = self.next_ms(asked_ms);
+        let Some(left_ms) = self.limited_ms.checked_sub(wait_ms) else { return false };
+        self.limited_ms = left_ms;
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
         true
+    }
+
+    fn next_ms(&mut self, asked_ms: Option<u64>) -> u64 {
+        let wait_ms = self.wait_ms.max(asked_ms.unwrap_or(0)).min(MAX_WAIT_MS);
+        self.wait_ms = (self.wait_ms * 2).min(MAX_WAIT_MS);
+        wait_ms
     }
 }
 

@@ -200,7 +200,7 @@ impl Replicator {
         let job: Arc<Job>;
         match &entry.phase {
             Phase::Scheduled(key) => {
-                job = state.find(key)?;
+                job = state.job(key)?;
                 spec = &job.spec;
                 let (history, runs) = state.scheduler().find(key)?;
                 count = history.crashes(state.scheduler().settings().history);

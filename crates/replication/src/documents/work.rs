@@ -74,7 +74,7 @@ impl Replicator {
 
     /// The job of a document goes to another server: it ends here. `false` if it is none any more.
     pub(crate) fn document_given(&self, state: &mut State, place: &Place) -> bool {
-        let Some(spec) = state.find(&place.job).map(|job| Arc::clone(&job.spec)) else { return false };
+        let Some(spec) = state.job(&place.job).map(|job| Arc::clone(&job.spec)) else { return false };
         let Some(entry) = state.documents.at(place) else { return false };
         if !matches!(&entry.phase, Phase::Scheduled(job) if *job == place.job) {
             return false;
@@ -147,7 +147,7 @@ impl State {
             Phase::Initializing(spec) | Phase::Error { spec, .. } | Phase::Elsewhere { spec, .. } => {
                 Some(Arc::clone(spec))
             }
-            Phase::Scheduled(key) => self.find(key).map(|job| Arc::clone(&job.spec)),
+            Phase::Scheduled(key) => self.job(key).map(|job| Arc::clone(&job.spec)),
         }
     }
 }
@@ -218,7 +218,7 @@ impl Work {
             return self.look_again(replicator);
         }
         let origin = Origin::Document { database: Arc::clone(&self.database), id: Arc::clone(&self.id) };
-        if let Some(other) = state.find(&key).filter(|job| job.origin != origin) {
+        if let Some(other) = state.job(&key).filter(|job| job.origin != origin) {
             drop(state);
             return self.refuse_double(replicator, &other);
         }

@@ -57,8 +57,25 @@ pub(crate) enum Put {
 }
 
 impl Peer {
-    /// Which of the revisions are missing. `body` is that of `_revs_diff`: `{"id":["1-a"]}`.
+    /// Returns which of the revisions are missing. `body` is that of `_revs_diff`: `{"id":["1-a"]}`. It is divided where the peer
+    /// rejects it as too long.
     pub(crate) async fn revs_diff(&self, body: Bytes) -> Result<Vec<Wanted>, PeerError> {
+        let (mut bodies, mut wanted) = (vec![body], Vec::new());
+        while let Some(body) = bodies.pop() {
+            match self.revs_diff_once(body.clone()).await {
+                Ok(found) => wanted.extend(found),
+                Err(PeerError::Status { status: 413, .. }) if members(&body).nth(1).is_some() => {
+                    let (first, second) = halves(&body);
+                    bodies.push(second);
+                    bodies.push(first);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(wanted)
+    }
+
+    async fn revs_diff_once(&self, body: Bytes) -> Result<Vec<Wanted>, PeerError> {
         let ask = Ask::post(self.uri("_revs_diff"), body);
         let answer = self.exchange(&ask).await?;
         if answer.status != 200 {
@@ -85,28 +102,26 @@ impl Peer {
         Ok(wanted.into_iter().filter(|wanted| !wanted.revs.is_empty()).collect())
     }
 
-    /// Asks for revisions with their histories, and for leaves that came after them. `None` where the peer has no
-    /// `_bulk_get`.
+    /// Asks for revisions with their histories, and for leaves that came after them. `None` where the peer does not answer, whatever
+    /// it answers instead: documents can always be fetched one by one. It is not asked again, unless only this request was too long.
     pub(crate) async fn bulk_get(&self, wanted: &[Wanted]) -> Result<Option<BulkGet>, PeerError> {
         if !self.inner.has_bulk_get.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let ask = Ask::post(self.uri("_bulk_get?revs=true&latest=true&attachments=false"), bulk_get_body(wanted));
-        let response = self.open(&ask).await?;
-        let status = response.status().as_u16();
-        let stream = self.stream(response);
-        match status {
-            200 => Ok(Some(BulkGet { ask, stream, rows: Splitter::new(Rows::InArray), ended: false })),
-            // Whoever does not know it says one of these.
-            400 | 404 | 405 | 406 | 415 | 501 => {
-                self.inner.has_bulk_get.store(false, Ordering::Relaxed);
-                Ok(None)
+        let status = match self.open(&ask).await {
+            Ok(response) if response.status().as_u16() == 200 => {
+                let stream = self.stream(response);
+                return Ok(Some(BulkGet { ask, stream, rows: Splitter::new(Rows::InArray), ended: false }));
             }
-            _ => {
-                let body = stream.all().await.unwrap_or_default();
-                Err(ask.status(status, &body))
-            }
+            Ok(response) => response.status().as_u16(),
+            Err(PeerError::Status { status, .. }) if status != 429 => status,
+            Err(error) => return Err(error),
+        };
+        if status != 413 {
+            self.inner.has_bulk_get.store(false, Ordering::Relaxed);
         }
+        Ok(None)
     }
 
     /// Writes documents as they are (`new_edits=false`).
@@ -182,6 +197,24 @@ fn refused(row: Value<'_>) -> Option<Refused> {
     let text = |name| row.get(name).and_then(Value::as_str).map(Cow::into_owned).unwrap_or_default();
     row.get("error")?;
     Some(Refused { id: text("id"), rev: text("rev"), error: text("error"), reason: text("reason") })
+}
+
+/// Divides an object into two of half its members.
+fn halves(object: &[u8]) -> (Bytes, Bytes) {
+    let middle = members(object).count() / 2;
+    let (mut first, mut second) = (vec![b'{'], vec![b'{']);
+    for (index, (name, value)) in members(object).enumerate() {
+        let half = if index < middle { &mut first } else { &mut second };
+        if half.len() > 1 {
+            half.push(b',');
+        }
+        half.extend_from_slice(name);
+        half.push(b':');
+        half.extend_from_slice(value);
+    }
+    first.push(b'}');
+    second.push(b'}');
+    (first.into(), second.into())
 }
 
 fn bulk_get_body(wanted: &[Wanted]) -> Vec<u8> {

@@ -422,7 +422,12 @@ impl Replicator {
 }
 
 impl State {
-    /// The job of this id. Without its extension it is found where only one fits.
+    /// The job with this key, which is a whole id.
+    pub(crate) fn job(&self, key: &str) -> Option<Arc<Job>> {
+        self.jobs.get(key).cloned()
+    }
+
+    /// The job of an id that a client sent. Without its extension it is found where only one fits.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Job>> {
         if let Some(job) = self.jobs.get(id) {
             return Some(Arc::clone(job));

@@ -164,7 +164,7 @@ impl Replicator {
     async fn hand_over(self: Arc<Self>, place: Place) {
         let ended = {
             let mut state = self.state.lock();
-            let job = state.find(&place.job);
+            let job = state.job(&place.job);
             if !self.document_given(&mut state, &place) {
                 return;
             }

@@ -4,6 +4,7 @@
 mod answers;
 mod faults;
 mod options;
+mod peers;
 mod random;
 
 use std::sync::Arc;
