@@ -324,6 +324,7 @@ impl From<JwtError> for Error {
         match error {
             JwtError::BadRequest(reason) => Self::bad_request(reason),
             JwtError::Unauthorized(reason) => Self::unauthorized(reason),
+            JwtError::NotFound(reason) => Self::not_found(reason),
         }
     }
 }

@@ -28,6 +28,9 @@ pub enum JwtError {
     /// It does not hold now, or for nobody (`unauthorized`).
     #[error("{0}")]
     Unauthorized(String),
+    /// It has no claim at the configured path of the roles (`not_found`, as in CouchDB).
+    #[error("{0}")]
+    NotFound(String),
 }
 
 fn bad_request(reason: impl Into<String>) -> JwtError {
@@ -169,12 +172,34 @@ impl RolesClaim {
         RolesClaim::Path(names)
     }
 
-    fn find<'a>(&self, claims: Value<'a>) -> Option<Value<'a>> {
+    /// Returns the claim. A claim with a name is optional; one with a path is required, as in CouchDB.
+    fn find<'a>(&self, claims: Value<'a>) -> Result<Option<Value<'a>>, JwtError> {
+        let step = |value: Value<'a>, name: &String| {
+            if !value.is_object() {
+                return Err(JwtError::NotFound("json_mismatch".to_owned()));
+            }
+            value.get(name).ok_or_else(|| JwtError::NotFound(format!("missing json key: {name}")))
+        };
         match self {
-            RolesClaim::Name(name) => claims.get(name),
-            RolesClaim::Path(names) => names.iter().try_fold(claims, |value, name| value.get(name)),
+            RolesClaim::Name(name) => Ok(claims.get(name)),
+            RolesClaim::Path(names) => names.iter().try_fold(claims, step).map(Some),
         }
     }
+}
+
+/// Splits roles at commas as CouchDB's expression `\s*,\s*` does: only space around commas is removed, and empty roles only at the end.
+fn split_roles(text: &str) -> Vec<String> {
+    let is_space = |symbol: char| matches!(symbol, ' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r');
+    let last = text.matches(',').count();
+    let role = |(at, role): (usize, &str)| {
+        let role = if at > 0 { role.trim_start_matches(is_space) } else { role };
+        if at < last { role.trim_end_matches(is_space) } else { role }.to_owned()
+    };
+    let mut roles: Vec<String> = text.split(',').enumerate().map(role).collect();
+    while roles.last().is_some_and(String::is_empty) {
+        roles.pop();
+    }
+    roles
 }
 
 /// The requirements for tokens.
@@ -223,7 +248,12 @@ impl<'a> Token<'a> {
         if header.value().get("crit").is_some() {
             return Err(bad_request("Invalid crit header parameter"));
         }
-        let key_id = header.value().get("kid").and_then(Value::as_str).map(std::borrow::Cow::into_owned);
+        // A key id of another type names no key; it does not stand for the default key.
+        let key_id = match header.value().get("kid").map(Value::as_str) {
+            None => None,
+            Some(Some(id)) => Some(id.into_owned()),
+            Some(None) => return Err(bad_request("Unknown kid")),
+        };
         let signature = base64::decode_url(signature).ok_or_else(malformed)?;
         Ok(Token { algorithm, key_id, header, claims, signed, signature })
     }
@@ -314,22 +344,20 @@ impl<'a> Token<'a> {
     /// The user that it speaks for.
     ///
     /// # Errors
-    /// When it does not say.
+    /// When it names no user, or has no roles where the configuration requires them.
     pub fn context(&self, policy: &TokenPolicy) -> Result<UserContext, JwtError> {
         let missing = || JwtError::Unauthorized("Token missing sub claim.".to_owned());
         let malformed = || bad_request("Malformed token");
-        let name = self.claims.value().get("sub").ok_or_else(missing)?.as_str().ok_or_else(malformed)?;
-        let roles = match policy.roles.find(self.claims.value()) {
+        // The roles come first, as in CouchDB.
+        let roles = match policy.roles.find(self.claims.value())? {
             None => Vec::new(),
             Some(roles) if roles.is_array() => {
                 let roles = roles.elements().map(|role| role.as_str().map(std::borrow::Cow::into_owned));
                 roles.collect::<Option<Vec<_>>>().ok_or_else(malformed)?
             }
-            Some(roles) => {
-                let roles = roles.as_str().ok_or_else(malformed)?;
-                roles.split(',').map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned).collect()
-            }
+            Some(roles) => split_roles(&roles.as_str().ok_or_else(malformed)?),
         };
+        let name = self.claims.value().get("sub").ok_or_else(missing)?.as_str().ok_or_else(malformed)?;
         Ok(UserContext { name: Some(name.into_owned()), roles })
     }
 }

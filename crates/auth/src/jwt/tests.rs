@@ -35,6 +35,7 @@ fn judge(text: &str, key: &VerifyingKey, policy: &TokenPolicy) -> Result<UserCon
     judge().map_err(|error| match error {
         JwtError::BadRequest(reason) => format!("400 {reason}"),
         JwtError::Unauthorized(reason) => format!("401 {reason}"),
+        JwtError::NotFound(reason) => format!("404 {reason}"),
     })
 }
 
@@ -150,7 +151,17 @@ fn claims() {
         ("kid", r#"{"sub":"u"}"#, Ok(())),
         ("typ", r#"{"sub":"u"}"#, Err("400 Missing typ header parameter")),
         ("", "{}", Err("401 Token missing sub claim.")),
+        ("exp", r#"{"sub":"u","exp":null}"#, Err("400 Invalid exp claim")),
+        ("exp", r#"{"sub":"u","exp":[2000]}"#, Err("400 Invalid exp claim")),
+        ("exp", r#"{"sub":"u","exp":true}"#, Err("400 Invalid exp claim")),
+        ("exp", r#"{"sub":"u","exp":-1}"#, Err("401 exp not in future")),
+        ("exp", r#"{"sub":"u","exp":1e300}"#, Ok(())),
+        ("nbf", r#"{"sub":"u"}"#, Err("400 Missing nbf claim")),
+        ("nbf", r#"{"sub":"u","nbf":"1"}"#, Err("400 Invalid nbf claim")),
+        ("nbf", r#"{"sub":"u","nbf":null}"#, Err("400 Invalid nbf claim")),
         ("", r#"{"sub":1}"#, Err("400 Malformed token")),
+        ("", r#"{"sub":null}"#, Err("400 Malformed token")),
+        ("", r#"{"sub":""}"#, Ok(())),
         ("", r#"{"sub":"u","_couchdb.roles":[1]}"#, Err("400 Malformed token")),
         ("", r#"{"sub":"u","_couchdb.roles":7}"#, Err("400 Malformed token")),
         ("", "[]", Err("400 Not an object")),
@@ -166,6 +177,15 @@ fn claims() {
         (r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, "400 Invalid crit header parameter"),
         (r#"{"alg":"HS256","crit":["exp"],"exp":1}"#, "400 Invalid crit header parameter"),
         (r#"{"alg":"HS256","crit":[]}"#, "400 Invalid crit header parameter"),
+        (r#"{"alg":null}"#, "400 Invalid alg header parameter"),
+        (r#"{"alg":["HS256"]}"#, "400 Invalid alg header parameter"),
+        (r#"{"alg":"hs256"}"#, "400 Invalid alg header parameter"),
+        (r#"{"alg":"HS256","kid":7}"#, "400 Unknown kid"),
+        (r#"{"alg":"HS256","kid":null}"#, "400 Unknown kid"),
+        (r#"{"alg":"HS256","kid":["k"]}"#, "400 Unknown kid"),
+        // A token of another family never meets this key.
+        (r#"{"alg":"RS256"}"#, "400 Bad signature"),
+        (r#"{"alg":"ES256"}"#, "400 Bad signature"),
     ] {
         check("", header, r#"{"sub":"u"}"#, Err(expected));
     }
@@ -178,20 +198,52 @@ fn claims() {
     }
 }
 
+/// Each branch of CouchDB's `get_roles_claim`, and of what it does before and after.
 #[test]
 fn roles() {
-    let claims = r#"{"sub":"u","_couchdb.roles":["a","b"],"list":"c, d,","deep":{"er.er":{"roles":["e"]}}}"#;
-    let text = token(r#"{"alg":"HS256"}"#, claims);
     let hmac = VerifyingKey::parse(KeyType::Hmac, "c2VjcmV0").unwrap();
-    for (roles, expected) in [
-        (RolesClaim::Name("_couchdb.roles".to_owned()), &["a", "b"][..]),
-        (RolesClaim::Name("list".to_owned()), &["c", "d"]),
-        (RolesClaim::Name("none".to_owned()), &[]),
-        (RolesClaim::path(r"_couchdb\.roles"), &["a", "b"]),
-        (RolesClaim::path(r"deep.er\.er.roles"), &["e"]),
-        (RolesClaim::path("deep.er.er.roles"), &[]),
+    let name = |name: &str| RolesClaim::Name(name.to_owned());
+    let missing = |key: &str| Err(format!("404 missing json key: {key}"));
+    let malformed = || Err("400 Malformed token".to_owned());
+    let roles = |roles: &[&str]| Ok(roles.iter().map(|role| (*role).to_owned()).collect::<Vec<_>>());
+    let mismatch = || Err("404 json_mismatch".to_owned());
+    let deep = r#""sub":"u","deep":{"er.er":{"roles":["e"]},"list":["x"],"text":"a,b","null":null}"#;
+    for (claim, claims, expected) in [
+        (name("_couchdb.roles"), r#""sub":"u","_couchdb.roles":["a","b"]"#, roles(&["a", "b"])),
+        (name("none"), r#""sub":"u""#, roles(&[])),
+        (name("r"), r#""sub":"u","r":[]"#, roles(&[])),
+        (name("r"), r#""sub":"u","r":[1]"#, malformed()),
+        (name("r"), r#""sub":"u","r":["a",null]"#, malformed()),
+        (name("r"), r#""sub":"u","r":{"a":1}"#, malformed()),
+        (name("r"), r#""sub":"u","r":true"#, malformed()),
+        (name("r"), r#""sub":"u","r":null"#, malformed()),
+        (name("r"), r#""sub":"u","r":"c, d,""#, roles(&["c", "d"])),
+        (name("r"), r#""sub":"u","r":"""#, roles(&[])),
+        (name("r"), r#""sub":"u","r":",,""#, roles(&[])),
+        (name("r"), r#""sub":"u","r":"a,,b""#, roles(&["a", "", "b"])),
+        // Space at the ends is part of a role: " _admin" is not an administrator.
+        (name("r"), r#""sub":"u","r":" _admin , b ""#, roles(&[" _admin", "b "])),
+        (name("a.b"), r#""sub":"u","a":{"b":["x"]}"#, roles(&[])),
+        (RolesClaim::path(r"_couchdb\.roles"), r#""sub":"u","_couchdb.roles":["a"]"#, roles(&["a"])),
+        (RolesClaim::path("deep.list"), deep, roles(&["x"])),
+        (RolesClaim::path("deep.text"), deep, roles(&["a", "b"])),
+        (RolesClaim::path(r"deep.er\.er.roles"), deep, roles(&["e"])),
+        (RolesClaim::path("deep.null"), deep, malformed()),
+        (RolesClaim::path("deep"), deep, malformed()),
+        (RolesClaim::path("roles"), deep, missing("roles")),
+        (RolesClaim::path("deep.er.er.roles"), deep, missing("er")),
+        (RolesClaim::path("deep.list.roles"), deep, mismatch()),
+        (RolesClaim::path("deep.null.roles"), deep, mismatch()),
+        (RolesClaim::path("sub.roles"), deep, mismatch()),
+        (RolesClaim::path("deep."), deep, missing("")),
+        (RolesClaim::path(""), deep, missing("")),
+        // Missing roles are reported before a missing user.
+        (RolesClaim::path("roles"), "", missing("roles")),
+        (RolesClaim::path("roles"), r#""roles":[]"#, Err("401 Token missing sub claim.".to_owned())),
+        (name("r"), r#""sub":"""#, roles(&[])),
     ] {
-        let policy = TokenPolicy { required: Vec::new(), roles: roles.clone(), ..policy() };
-        assert_eq!(judge(&text, &hmac, &policy).unwrap().roles, expected, "{roles:?}");
+        let policy = TokenPolicy { required: Vec::new(), roles: claim.clone(), ..policy() };
+        let token = token(r#"{"alg":"HS256"}"#, &format!("{{{claims}}}"));
+        assert_eq!(judge(&token, &hmac, &policy).map(|user| user.roles), expected, "{claim:?} {claims}");
     }
 }

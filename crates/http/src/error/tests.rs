@@ -49,6 +49,7 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "jwt Unauthorized", JwtError::Unauthorized("exp not in future".to_owned()));
     for error in [KeyError::Invalid, KeyError::NotRsa, KeyError::NotEc] {
         line(&mut text, &format!("jwt key {error:?}"), error);
+    line(&mut text, "jwt NotFound", JwtError::NotFound("missing json key: roles".to_owned()));
     }
     line(&mut text, "password NoText", PasswordRefused::NoText("5".to_owned()));
     line(&mut text, "password Unfit", PasswordRefused::Unfit("Too short.".to_owned()));
