@@ -3,7 +3,8 @@
 //! It does not decide what to write again; its owner looks at the shard anew and asks for the next try.
 
 use settee_storage::{
-    Batch, CommitToken, Durability, Engine, Outcome, Purpose, Shard, ShardState, StorageError, Version,
+    Batch, CommitToken, Durability, Engine, Outcome, Purpose, Reply, Request, Shard, ShardState, Snapshot,
+    StorageError, Version,
 };
 
 use crate::{DatabaseError, Premise, Result};
@@ -35,7 +36,9 @@ impl Attempt {
     /// # Errors
     /// [`StorageError::Outdated`] when it is known that one does not.
     pub(crate) fn presume(&self, batch: &mut Batch) -> Result<()> {
-        self.check()?;
+        if self.is_overtaken() {
+            return Err(self.outdated().into());
+        }
         let around = self.premises.iter().map(|premise| premise.around().clone());
         if let Some(all) = around.reduce(|one, other| one.and(&other)) {
             batch.presume(all);
@@ -43,20 +46,24 @@ impl Attempt {
         Ok(())
     }
 
-    /// Gives up what is known to be outdated, before any more is done for it.
+    /// Gives up what is known to be outdated, before any more is done for it. An attempt in doubt is looked up first ([`Self::happened`]).
     ///
     /// # Errors
     /// [`StorageError::Outdated`].
     pub(crate) fn check(&self) -> Result<()> {
-        if self.premises.iter().any(Premise::is_overtaken) { Err(self.outdated().into()) } else { Ok(()) }
+        if !self.is_in_doubt() && self.is_overtaken() { Err(StorageError::Outdated.into()) } else { Ok(()) }
+    }
+
+    fn is_overtaken(&self) -> bool {
+        self.premises.iter().any(Premise::is_overtaken)
     }
 
     /// The error of a try that has not written anything because a premise does not hold.
     fn outdated(&self) -> StorageError {
         match self.doubt {
             None => StorageError::Outdated,
-            // An earlier try may be on its way, and whoever made it again would conflict with that.
-            Some(_) => lost(),
+            // An earlier try may be on its way, and a new one would conflict with that.
+            Some(_) => in_doubt(),
         }
     }
 
@@ -132,33 +139,45 @@ impl Attempt {
         true
     }
 
-    /// Whether a try whose outcome was not known has happened after all, as the shard's `state` tells.
+    /// Returns true if a try whose outcome was unknown has happened, as the shard's `state` in `snapshot` and the tokens of its commits show.
     ///
     /// # Errors
-    /// When others have committed so much since that nobody can tell.
-    pub(crate) fn happened(&mut self, state: ShardState) -> Result<bool> {
+    /// [`StorageError::InDoubt`] when other commits followed and the engine no longer has the token. Errors of the engine.
+    pub(crate) fn happened(&mut self, state: ShardState, snapshot: &dyn Snapshot) -> Result<bool> {
         let Some(Version(expected)) = self.doubt else {
             return Ok(false);
         };
-        if state.token == self.token {
-            self.hold();
-            return Ok(true);
+        let made = Version(expected + 1);
+        let found = match state.version {
+            version if version < made => return Ok(false),
+            version if version == made => Some(state.token),
+            _ => token_of(snapshot, made)?,
+        };
+        match found {
+            Some(token) if token == self.token => {
+                self.hold();
+                Ok(true)
+            }
+            Some(_) => {
+                // Another process made the commit of that version, so the try can never happen.
+                self.doubt = None;
+                Ok(false)
+            }
+            None => Err(in_doubt().into()),
         }
-        let Version(version) = state.version;
-        if version > expected + 1 {
-            return Err(lost().into());
-        }
-        if version > expected {
-            // Another node took the place that the try could have had.
-            self.doubt = None;
-        }
-        Ok(false)
     }
 }
 
-/// The error of who cannot know.
-fn lost() -> StorageError {
-    StorageError::Io("the outcome of a commit was lost".to_owned())
+/// Returns the token of the commit that made this version, if the engine still has it.
+fn token_of(snapshot: &dyn Snapshot, version: Version) -> Result<Option<CommitToken>> {
+    let replies = snapshot.read(&[Request::Token(version)])?;
+    let bytes = replies.into_iter().next().map(Reply::into_value).transpose()?.flatten();
+    Ok(bytes.and_then(|bytes| Some(CommitToken(u128::from_be_bytes(bytes.try_into().ok()?)))))
+}
+
+/// The error of a commit whose outcome cannot be found out.
+fn in_doubt() -> StorageError {
+    StorageError::InDoubt("the store lost the connection to it and has no record of it".to_owned())
 }
 
 /// Does what makes room, and once more after the engine has looked after itself if there was none. See [`Attempt::goes_on`].
@@ -198,10 +217,9 @@ mod tests {
         let database = ours.create("db", options).unwrap();
         let premise = Premise::of(&database, Vec::new()).unwrap();
         theirs.create("other", options).unwrap();
-        for (doubt, expected) in [
-            (None, StorageError::Outdated.to_string()),
-            (Some(Version(7)), "storage failed: the outcome of a commit was lost".to_owned()),
-        ] {
+        for (doubt, expected) in
+            [(None, StorageError::Outdated.to_string()), (Some(Version(7)), in_doubt().to_string())]
+        {
             let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.presuming(vec![premise.clone()]);
             let mut batch = Batch::new();
             batch.put(Keyspace::Local, b"key", b"value");
@@ -210,5 +228,33 @@ mod tests {
             assert_eq!(refused.to_string(), expected);
             assert_eq!(attempt.is_in_doubt(), doubt.is_some());
         }
+    }
+
+    /// Two writes of others are not enough to lose a commit, and neither is one of them taken for it.
+    #[test]
+    fn a_commit_is_found_by_its_token_as_long_as_the_engine_has_it() {
+        let store: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+        let commit = |version: u64, token: u128| {
+            let mut batch = Batch::new();
+            batch.put(Keyspace::Local, b"key", b"value");
+            let made = store.commit(Shard(1000), Version(version), CommitToken(token), batch, Durability::Synced);
+            assert_eq!(made.unwrap(), Outcome::Committed(Version(version + 1)));
+        };
+        // Ours is the commit of version 2, in one case.
+        (0..4).for_each(|version| commit(version, 100 + u128::from(version)));
+        let judge = |token: u128, doubt: u64| {
+            let mut attempt = Attempt { doubt: Some(Version(doubt)), ..Attempt::new(CommitToken(token)) };
+            let snapshot = store.snapshot(Shard(1000)).unwrap();
+            let happened = attempt.happened(snapshot.state().unwrap(), snapshot.as_ref());
+            (happened.map_err(|error| error.to_string()), attempt.is_in_doubt())
+        };
+        assert_eq!(judge(101, 1), (Ok(true), true));
+        assert_eq!(judge(103, 3), (Ok(true), true));
+        assert_eq!(judge(7, 1), (Ok(false), false));
+        assert_eq!(judge(7, 3), (Ok(false), false));
+        // It may be on its way.
+        assert_eq!(judge(7, 4), (Ok(false), true));
+        (4..2_000).for_each(|version| commit(version, 100 + u128::from(version)));
+        assert_eq!(judge(101, 1), (Err(in_doubt().to_string()), true));
     }
 }

@@ -446,7 +446,7 @@ impl Catalog {
         loop {
             let snapshot = self.engine.snapshot(CATALOG)?;
             let state = snapshot.state()?;
-            if attempt.happened(state)? {
+            if attempt.happened(state, snapshot.as_ref())? {
                 return Ok(state.version);
             }
             let mut batch = Batch::of(purpose);

@@ -182,12 +182,12 @@ impl From<StorageError> for Error {
             }
             StorageError::Corrupt(_) | StorageError::Present(_) => Self::damaged(error.to_string()),
             StorageError::Unreached(why) => Self::no_store(&why),
+            // Nothing is wrong with the request: the client retries it, after it has read what is there.
+            StorageError::InDoubt(_) | StorageError::Interrupted(_) => Self::for_now(error.to_string()),
             // Clients hear of the last of them only by a mistake: whoever presumes something tries again.
-            StorageError::Io(_)
-            | StorageError::Interrupted(_)
-            | StorageError::Poisoned(_)
-            | StorageError::Dropped
-            | StorageError::Outdated => Self::internal(error.to_string()),
+            StorageError::Io(_) | StorageError::Poisoned(_) | StorageError::Dropped | StorageError::Outdated => {
+                Self::internal(error.to_string())
+            }
         }
     }
 }

@@ -119,9 +119,9 @@ async fn alone(
                     return Ok(Outcome::Unknown);
                 }
             }
-            // An earlier try may be on its way still.
-            Failure::Outdated if is_unknown => return Ok(Outcome::Unknown),
             Failure::Again(_) | Failure::Conflict if tries < TRIES && begun.elapsed() < PATIENCE => tries += 1,
+            // An earlier try may be on its way still, whatever the server says of this one.
+            _ if is_unknown => return Ok(Outcome::Unknown),
             Failure::Again(_) | Failure::Conflict | Failure::Outdated | Failure::Refused(_) => {
                 return Err(failure.into_error());
             }

@@ -47,8 +47,9 @@ impl Failure {
     pub(crate) fn into_error(self) -> StorageError {
         match self {
             Self::Lost(text) => StorageError::Unreached(text),
-            Self::Again(text) => StorageError::Io(text),
-            Self::Conflict => StorageError::Io("a commit was overtaken".to_owned()),
+            // Nothing was written, and the same may work a moment later.
+            Self::Again(text) => StorageError::Unreached(text),
+            Self::Conflict => StorageError::Unreached("a commit was overtaken again and again".to_owned()),
             Self::Outdated => StorageError::Outdated,
             Self::Refused(error) => error,
         }

@@ -167,7 +167,7 @@ impl Pool {
             }
             step = (step * 2).min(QUEUE_STEP_MAX);
             if begun.elapsed() > QUEUE {
-                return Err(StorageError::Io(format!(
+                return Err(StorageError::Unreached(format!(
                     "all {} connections to PostgreSQL were busy for {} s",
                     self.size,
                     QUEUE.as_secs()

@@ -45,6 +45,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
         StorageError::Corrupt(_) => true,
         StorageError::Io(text) => text.contains("No such file") && !named(text).is_empty(),
         StorageError::Unreached(_)
+        | StorageError::InDoubt(_)
         | StorageError::Interrupted(_)
         | StorageError::Poisoned(_)
         | StorageError::Full(_)

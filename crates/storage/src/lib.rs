@@ -123,7 +123,7 @@ pub enum Outcome {
     /// Somebody else committed to the shard first; nothing was written. This is its version.
     Conflict(Version),
     /// The acknowledgement was lost. Read [`Snapshot::state`] of the shard until it answers, and
-    /// compare its token.
+    /// compare its token, or that of the version after the expected one ([`Request::Token`]).
     Unknown,
 }
 
@@ -181,6 +181,9 @@ pub enum StorageError {
     /// The server that keeps the data does not answer. The same may work a moment later, or elsewhere; a write may have happened.
     #[error("the store cannot be reached: {0}")]
     Unreached(String),
+    /// It is unknown whether a write happened, and it may still happen. Its client reads before it retries.
+    #[error("it is not known whether the write was made: {0}")]
+    InDoubt(String),
     /// The stored bytes are not what the engine wrote.
     #[error("storage is corrupt: {0}")]
     Corrupt(String),

@@ -306,18 +306,43 @@ fn a_commit_that_arrives_late_is_not_taken_for_a_conflict() {
 }
 
 #[test]
-fn an_answer_that_is_lost_for_good_is_an_error() {
-    // The commit happened, but so did others: no one can tell any more. "Conflict" would be a lie.
+fn an_answer_that_is_lost_is_found_behind_commits_of_others() {
+    // The commit happened, and others did after it. "Conflict" would be a lie, and so would an error.
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     let parent = save(&here, new("doc", "{}"));
-    nodes.script.on_commit(OnCommit::LoseAnswer(save_there(&there, "else")));
-    let error = update(&here, edit("doc", Some(&parent), false, "{\"n\":1}")).unwrap_err();
-    assert!(matches!(error, DatabaseError::Storage(_)), "{error}");
+    let act: Act = Box::new(move |_| {
+        for number in 0..3 {
+            save(&there, new(&format!("else{number}"), "{}"));
+        }
+    });
+    nodes.script.on_commit(OnCommit::LoseAnswer(act));
+    let outcomes = update(&here, edit("doc", Some(&parent), false, "{\"n\":1}")).unwrap();
+    let rev = saved(outcomes[0].clone()).expect("it was written, so it is no conflict");
     let head = here.read().unwrap().head("doc").unwrap().unwrap();
-    assert_eq!(head.rev.generation, 2);
+    assert_eq!(head.rev, rev);
     save(&here, edit("doc", Some(&head.rev), false, "{\"n\":2}"));
-    assert_eq!(ids(&here.read().unwrap()), ["doc", "else"]);
+    assert_eq!(ids(&here.read().unwrap()), ["doc", "else0", "else1", "else2"]);
+    audit(&here.read().unwrap());
+}
+
+/// A request that never arrived is made again behind commits of others.
+#[test]
+fn a_request_that_is_lost_is_made_again_behind_commits_of_others() {
+    let nodes = Nodes::new();
+    let (here, there) = nodes.database();
+    let act: Act = Box::new(move |script: &Interposed| {
+        // It never arrives.
+        script.delayed.lock().take();
+        for number in 0..3 {
+            save(&there, new(&format!("else{number}"), "{}"));
+        }
+    });
+    nodes.script.on_commit(OnCommit::Delay);
+    nodes.script.on_snapshot(1, OnSnapshot::After(act));
+    let outcomes = update(&here, new("doc", "{}")).unwrap();
+    assert!(matches!(outcomes[..], [UpdateOutcome::Saved(_)]));
+    assert_eq!(ids(&here.read().unwrap()), ["doc", "else0", "else1", "else2"]);
     audit(&here.read().unwrap());
 }
 

@@ -149,7 +149,7 @@ fn try_commit(
         // Another node has committed to the shard, or an earlier try has arrived.
         writer.learn(database, snapshot.as_ref(), state, besides)?;
     }
-    if attempt.happened(state)? {
+    if attempt.happened(state, snapshot.as_ref())? {
         *database.ranks.lock() = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         database.notify(Event::Committed(writer.meta.update_seq));
         return Ok(true);

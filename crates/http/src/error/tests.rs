@@ -14,13 +14,15 @@ fn line(text: &mut String, what: &str, error: impl Into<Error>) {
     writeln!(text, "{what}\n    {}", show(&error.into())).expect("a String takes everything");
 }
 
-fn storage_errors() -> [(&'static str, StorageError); 5] {
+fn storage_errors() -> [(&'static str, StorageError); 7] {
     [
         ("Io", StorageError::Io("EIO".to_owned())),
         ("Corrupt", StorageError::Corrupt("a block".to_owned())),
         ("Poisoned", StorageError::Poisoned("EIO".to_owned())),
         ("Full", StorageError::Full("ENOSPC".to_owned())),
         ("Unreached", StorageError::Unreached("no answer".to_owned())),
+        ("InDoubt", StorageError::InDoubt("no answer".to_owned())),
+        ("Interrupted", StorageError::Interrupted("opened again".to_owned())),
     ]
 }
 
@@ -47,9 +49,9 @@ fn every_error_has_a_status_a_name_and_a_reason() {
     line(&mut text, "auth MalformedCookie", MalformedCookie);
     line(&mut text, "jwt BadRequest", JwtError::BadRequest("Malformed token".to_owned()));
     line(&mut text, "jwt Unauthorized", JwtError::Unauthorized("exp not in future".to_owned()));
+    line(&mut text, "jwt NotFound", JwtError::NotFound("missing json key: roles".to_owned()));
     for error in [KeyError::Invalid, KeyError::NotRsa, KeyError::NotEc] {
         line(&mut text, &format!("jwt key {error:?}"), error);
-    line(&mut text, "jwt NotFound", JwtError::NotFound("missing json key: roles".to_owned()));
     }
     line(&mut text, "password NoText", PasswordRefused::NoText("5".to_owned()));
     line(&mut text, "password Unfit", PasswordRefused::Unfit("Too short.".to_owned()));

@@ -141,7 +141,10 @@ impl Shelf {
             Outcome::Unknown => {
                 let state = self.engine.snapshot(self.shard)?.state()?;
                 if state.token != token {
-                    return Err(StorageError::Io("the outcome of a commit is unknown".to_owned()).into());
+                    // No other commit can have this version, unless another process builds the index.
+                    let is_overtaken = state.version > *version;
+                    let why = || StorageError::InDoubt("a commit of an index".to_owned()).into();
+                    return Err(if is_overtaken { Error::Contended } else { why() });
                 }
                 *version = state.version;
             }

@@ -224,7 +224,10 @@ impl IndexWriter<'_> {
             Outcome::Unknown => {
                 let state = store.snapshot()?.state()?;
                 if state.token != token {
-                    return Err(StorageError::Io("the outcome of a commit is unknown".to_owned()).into());
+                    // No other commit can have this version, unless another process builds the index.
+                    let is_overtaken = state.version > self.version;
+                    let why = || StorageError::InDoubt("a commit of an index".to_owned()).into();
+                    return Err(if is_overtaken { ViewError::Contended } else { why() });
                 }
                 self.version = state.version;
             }
