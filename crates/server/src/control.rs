@@ -100,7 +100,7 @@ impl Served {
     fn status(&self) -> Vec<u8> {
         let mut out = format!("{{\"ok\":true,\"version\":\"{}\",\"url\":", env!("CARGO_PKG_VERSION")).into_bytes();
         write_string(&mut out, &self.url);
-        if let Err(error) = self.engine.check() {
+        if let Err(error) = self.engine.health() {
             out.extend_from_slice(b",\"refused\":");
             write_string(&mut out, &error.to_string());
         }

@@ -35,6 +35,7 @@ mod snapshot;
 mod sql;
 mod sweep;
 mod tls;
+mod writable;
 
 use std::fmt;
 use std::path::Path;
@@ -64,6 +65,7 @@ pub use schema::{Tables, VERSION};
 use size::Sizes;
 use snapshot::PostgresSnapshot;
 use sql::Sql;
+use writable::Refusal;
 
 /// Of all connections, a quarter is for commits: readers who hold one never keep a writer from it.
 const WRITERS: usize = 4;
@@ -162,6 +164,8 @@ pub struct PostgresEngine {
     sizes: Sizes,
     /// Tells that a shard was dropped.
     dropped: Arc<Notify>,
+    /// Why the server has refused writes.
+    refusal: Refusal,
     commits: AtomicU64,
     conflicts: AtomicU64,
     written: AtomicU64,
@@ -240,6 +244,7 @@ impl PostgresEngine {
             node,
             sizes: Sizes::default(),
             dropped,
+            refusal: Refusal::default(),
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -290,7 +295,9 @@ impl Engine for PostgresEngine {
         batch.check()?;
         let size = batch.size_bytes();
         let commit = Commit { shard, expected, token, batch, node: self.node, durability };
-        let outcome = block_on(self.handle(), commit::commit(&self.joint, self.line.take(shard), commit))?;
+        let made = block_on(self.handle(), commit::commit(&self.joint, self.line.take(shard), commit));
+        self.refusal.note(&made);
+        let outcome = made?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
         counter.fetch_add(1, Ordering::Relaxed);
         if !matches!(outcome, Outcome::Conflict(_)) {
@@ -313,13 +320,21 @@ impl Engine for PostgresEngine {
         self.writers.fault().map_or(Ok(()), Err)
     }
 
+    fn health(&self) -> Result<()> {
+        self.check()?;
+        self.refusal.reason().map_or(Ok(()), Err)
+    }
+
     fn tend(&self) -> Result<()> {
         for pool in [&self.readers, &self.writers] {
             pool.tend();
             // What fails is what the check tells.
             let _ = block_on(self.handle(), pool.try_again());
         }
-        self.check()
+        if self.writers.fault().is_none() && !self.connector.is_silent() {
+            block_on(self.handle(), self.refusal.probe(&self.writers));
+        }
+        self.health()
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {

@@ -294,6 +294,15 @@ pub trait Engine: Send + Sync + 'static {
     /// The outcome of a commit of [`Purpose::Growth`], were it made now.
     fn check(&self) -> Result<()>;
 
+    /// Reports why writes fail, for health checks: what [`Self::check`] does, and a refusal of the last commit that may be over with the
+    /// next one.
+    ///
+    /// # Errors
+    /// The reason.
+    fn health(&self) -> Result<()> {
+        self.check()
+    }
+
     /// Looks after what may have changed around the engine: takes commits again once the cause of an error is gone, and
     /// notices when room gets scarce. To be called about once a second; cheap when nothing is wrong. Answers what
     /// [`Self::check`] does. An engine that has no platform does nothing more.

@@ -37,8 +37,7 @@ pub(super) async fn welcome(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `GET /_up`. A store that refuses writes is an error here, so that whoever watches the server starts it again: only
-/// opening the store anew can mend that.
+/// `GET /_up`. A server whose store refuses writes is not up, and reports the reason until writes succeed again.
 pub(super) async fn up(request: Request) -> Answer {
     let mode = couchdb::MAINTENANCE_MODE.of(&*request.node.settings);
     if mode == "true" || mode == "nolb" {
@@ -48,7 +47,12 @@ pub(super) async fn up(request: Request) -> Answer {
         return Ok(respond::json(StatusCode::NOT_FOUND, out));
     }
     let engine = request.node.engine();
-    engine.check()?;
+    if let Err(error) = engine.health() {
+        let mut out = br#"{"status":"error","reason":"#.to_vec();
+        write_string(&mut out, &error.to_string());
+        out.push(b'}');
+        return Ok(respond::json(StatusCode::SERVICE_UNAVAILABLE, out));
+    }
     let mut out = br#"{"status":"ok","seeds":{}"#.to_vec();
     let nodes = request.node.nodes.names().len();
     if nodes > 1 {
@@ -256,7 +260,7 @@ mod tests {
         assert_eq!(full.line(), r#"507 {"error":"insufficient_storage","reason":"no space left: the disk"}"#);
         let up = world.ask(Ask::new("GET /_up")).await;
         let reason = "storage refuses writes after a failed sync: no space left: the disk";
-        assert_eq!(up.line(), format!(r#"500 {{"error":"internal_server_error","reason":"{reason}"}}"#));
+        assert_eq!(up.line(), format!(r#"503 {{"status":"error","reason":"{reason}"}}"#));
         assert_eq!(world.admin("GET /db/_all_docs", "").await.status.as_u16(), 200);
     }
 }

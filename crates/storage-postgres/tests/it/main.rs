@@ -13,6 +13,7 @@ mod schema;
 mod scratch;
 mod silence;
 mod tls;
+mod writable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

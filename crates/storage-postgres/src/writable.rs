@@ -1,0 +1,102 @@
+//! [`Refusal`]: why PostgreSQL refuses writes though it can be reached: the role lacks a privilege, the disk is full, transactions are read-only.
+//!
+//! A commit that is refused sets it, and one that succeeds clears it. A server whose health check fails gets no writes, so a probe clears it as
+//! well, and finds missing privileges before a write does.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use settee_storage::{Keyspace, Outcome, Result, StorageError};
+
+use crate::error::Failure;
+use crate::pool::Pool;
+use crate::sql::table;
+
+/// Size of the value that the probe writes. A full disk still has room for small rows in pages that exist.
+const PROBE_BYTES: usize = 256 << 10;
+
+/// The shard of the probe, which no engine gives out. The probe is rolled back.
+const PROBE_SHARD: i64 = -1;
+
+/// The last refusal, until a write succeeds.
+#[derive(Debug, Default)]
+pub(crate) struct Refusal(Mutex<Option<StorageError>>);
+
+impl Refusal {
+    /// Returns the reason, if the last write was refused.
+    pub(crate) fn reason(&self) -> Option<StorageError> {
+        self.0.lock().clone()
+    }
+
+    /// Notes the outcome of a commit.
+    pub(crate) fn note(&self, made: &Result<Outcome>) {
+        match made {
+            Ok(Outcome::Committed(_)) => *self.0.lock() = None,
+            Err(error @ (StorageError::Io(_) | StorageError::Full(_))) => *self.0.lock() = Some(error.clone()),
+            Ok(Outcome::Conflict(_) | Outcome::Unknown) | Err(_) => {}
+        }
+    }
+
+    /// Asks for privileges, and writes after a refusal. An answer that does not come changes nothing.
+    pub(crate) async fn probe(&self, writers: &Arc<Pool>) {
+        let is_refused = self.0.lock().is_some();
+        let answer = match allowed(writers).await {
+            Ok(()) if is_refused => written(writers).await,
+            answer => answer,
+        };
+        match answer {
+            Ok(()) if is_refused => *self.0.lock() = None,
+            Err(Failure::Refused(error @ (StorageError::Io(_) | StorageError::Full(_)))) => {
+                *self.0.lock() = Some(error);
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+/// Refused if the role lacks a privilege that commits need.
+async fn allowed(writers: &Arc<Pool>) -> Result<(), Failure> {
+    const ASK: &str = "SELECT coalesce(bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
+         AND has_table_privilege(oid, 'DELETE') AND (relname = 'commits' OR has_table_privilege(oid, 'UPDATE'))), false)::text \
+         FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') \
+         AND (relname = 'commits' OR starts_with(relname::text, 'kv_'))";
+    let leased = writers.take().await.map_err(Failure::Refused)?;
+    let answer = leased.link().client.simple_query(ASK).await.map_err(Failure::from).inspect_err(|failure| {
+        if matches!(failure, Failure::Lost(_)) {
+            leased.set_broken();
+        }
+    })?;
+    let may_write = answer.iter().any(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0) == Some("true"),
+        _ => false,
+    });
+    let refused = || StorageError::Io("PostgreSQL: the role may not write to the tables of the schema".to_owned());
+    if may_write { Ok(()) } else { Err(Failure::Refused(refused())) }
+}
+
+/// Writes as a commit does, and rolls back.
+async fn written(writers: &Arc<Pool>) -> Result<(), Failure> {
+    let leased = writers.take().await.map_err(Failure::Refused)?;
+    // Its end takes the transaction back.
+    leased.set_in_transaction(true);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    // Nothing that PostgreSQL could compress.
+    let value: String = (0..PROBE_BYTES / 8)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            format!("{:016x}", state ^ (state >> 29))
+        })
+        .collect();
+    // Probes of several processes do not wait for each other.
+    let version = std::process::id();
+    let bodies = table(Keyspace::Bodies);
+    let statements = format!(
+        "BEGIN; INSERT INTO commits (shard, version, token, node) VALUES ({PROBE_SHARD}, {version}, '\\x00', 0); \
+         INSERT INTO {bodies} (shard, key, value) VALUES ({PROBE_SHARD}, decode(to_hex({version}), 'escape'), '\\x{value}')"
+    );
+    leased.link().client.batch_execute(&statements).await.map_err(Failure::from).inspect_err(|failure| {
+        if matches!(failure, Failure::Lost(_)) {
+            leased.set_broken();
+        }
+    })
+}
