@@ -1,57 +1,267 @@
-//! Tokens by which nodes of one cluster prove to each other that they are of it: a token is good for one method and target, for a
-//! minute, and shows nothing of the secret that all nodes have.
+//! [`NodeToken`]: the proof of a node that a request comes from a member of its cluster.
+//!
+//! A token covers the method, the target, the headers that the receiver reads, and the body of one request to one node. It is valid for a
+//! minute, once ([`SeenTokens`]), and reveals nothing of the secret that all nodes share. The digest of the body is part of the token, so the
+//! head is verified before the body is read.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
-use data_encoding::HEXLOWER;
 
-/// The time for which a token is good, in both directions: clocks of nodes differ a little.
+/// Validity of a token in seconds, in both directions, because clocks of nodes differ a little.
 const LIFETIME_S: u64 = 60;
 
-/// What else is signed, so that nothing that was signed for other purposes is a token.
-const PURPOSE: &[u8] = b"settee node\n";
+/// Distinguishes what is signed from everything else that is signed with the secret.
+const PURPOSE: &[u8] = b"settee node 2\n";
 
-/// The token of a request that is made at `now_s`, in seconds of the Unix epoch.
-#[must_use]
-pub fn node_token(secret: &[u8], method: &str, target: &str, now_s: u64) -> String {
-    let time = now_s.to_string();
-    let mac =
-        Algorithm::Sha256.mac(secret, &[PURPOSE, time.as_bytes(), b"\n", method.as_bytes(), b" ", target.as_bytes()]);
-    format!("{time}:{}", HEXLOWER.encode(&mac))
+/// Number of requests of one sender that may be in flight: a token that is older than so many others is refused.
+const WINDOW: u64 = 16_384;
+const WINDOW_WORDS: usize = (WINDOW / 64) as usize;
+
+/// Number of senders that are remembered. Each takes 2 KiB; each start of a node is another sender.
+const SENDERS_MAX: usize = 1024;
+
+/// The head of a request, as a token covers it.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRequest<'a> {
+    /// Name of the node that receives the request.
+    pub receiver: &'a str,
+    /// The method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// The headers that the receiver reads, in a form that both sides compute.
+    pub headers: &'a [u8],
 }
 
-/// Whether `token` was made for this request, and lately.
-#[must_use]
-pub fn node_token_matches(secret: &[u8], token: &str, method: &str, target: &str, now_s: u64) -> bool {
-    let Some(made_s) = token.split_once(':').and_then(|(time, _)| time.parse::<u64>().ok()) else { return false };
-    let expected = node_token(secret, method, target, made_s);
-    made_s.abs_diff(now_s) <= LIFETIME_S && bool::from(expected.as_bytes().ct_eq(token.as_bytes()))
+/// A token as it was received. Nothing is proven before [`NodeToken::matches`] and [`NodeToken::covers`].
+#[derive(Clone, Debug)]
+pub struct NodeToken {
+    /// What precedes the code.
+    claim: String,
+    made_s: u64,
+    sender: u64,
+    number: u64,
+    digest: String,
+    code: String,
+}
+
+impl NodeToken {
+    /// Returns the text of a token for a request that `sender` makes at `now_s`, in seconds of the Unix epoch. The sender uses each `number`
+    /// once, in ascending order.
+    #[must_use]
+    pub fn sign(
+        secret: &[u8],
+        request: &NodeRequest<'_>,
+        body: &[u8],
+        (sender, number): (u64, u64),
+        now_s: u64,
+    ) -> String {
+        let claim = format!("{now_s}:{sender:x}:{number}:{}", digest(body));
+        let code = code(secret, &claim, request);
+        format!("{claim}:{code}")
+    }
+
+    /// Parses a token.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<NodeToken> {
+        let (claim, code) = text.rsplit_once(':')?;
+        let mut parts = claim.split(':');
+        let (made_s, sender, number, digest) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        Some(NodeToken {
+            claim: claim.to_owned(),
+            made_s: made_s.parse().ok()?,
+            sender: u64::from_str_radix(sender, 16).ok()?,
+            number: number.parse().ok()?,
+            digest: digest.to_owned(),
+            code: code.to_owned(),
+        })
+    }
+
+    /// Returns true if the token was made for this request lately, with this secret. Its body is to be verified as well.
+    #[must_use]
+    pub fn matches(&self, secret: &[u8], request: &NodeRequest<'_>, now_s: u64) -> bool {
+        let expected = code(secret, &self.claim, request);
+        self.made_s.abs_diff(now_s) <= LIFETIME_S && bool::from(expected.as_bytes().ct_eq(self.code.as_bytes()))
+    }
+
+    /// Returns true if the token was made for a request with this body.
+    #[must_use]
+    pub fn covers(&self, body: &[u8]) -> bool {
+        bool::from(digest(body).as_bytes().ct_eq(self.digest.as_bytes()))
+    }
+}
+
+fn digest(body: &[u8]) -> String {
+    HEXLOWER.encode(&Sha256::digest(body))
+}
+
+fn code(secret: &[u8], claim: &str, request: &NodeRequest<'_>) -> String {
+    let NodeRequest { receiver, method, target, headers } = *request;
+    let length = (receiver.len() as u64).to_be_bytes();
+    let head = [method.as_bytes(), b" ", target.as_bytes(), b"\n"];
+    let [method, space, target, end] = head;
+    let parts = [PURPOSE, claim.as_bytes(), b"\n", &length, receiver.as_bytes(), method, space, target, end, headers];
+    HEXLOWER.encode(&Algorithm::Sha256.mac(secret, &parts))
+}
+
+/// The tokens that were used, so that a request that was recorded is not accepted again.
+#[derive(Debug, Default)]
+pub struct SeenTokens(Mutex<HashMap<u64, Window>>);
+
+/// The numbers of one sender that were seen, of the last [`WINDOW`].
+#[derive(Debug)]
+struct Window {
+    highest: u64,
+    bits: Box<[u64; WINDOW_WORDS]>,
+    last_s: u64,
+}
+
+impl SeenTokens {
+    /// Returns true the first time for each token. The caller must have verified it.
+    pub fn take(&self, token: &NodeToken, now_s: u64) -> bool {
+        let mut senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if senders.len() >= SENDERS_MAX && !senders.contains_key(&token.sender) {
+            // Tokens of a sender that is silent for so long have expired.
+            senders.retain(|_, window| now_s.saturating_sub(window.last_s) <= 2 * LIFETIME_S);
+            if senders.len() >= SENDERS_MAX {
+                return false;
+            }
+        }
+        let unseen = || Window { highest: 0, bits: Box::new([0; WINDOW_WORDS]), last_s: now_s };
+        let window = senders.entry(token.sender).or_insert_with(unseen);
+        window.last_s = now_s;
+        window.take(token.number)
+    }
+}
+
+impl Window {
+    fn take(&mut self, number: u64) -> bool {
+        if number > self.highest {
+            // The bits of numbers that enter the window are those of numbers that leave it.
+            for entering in self.highest + 1..=number.min(self.highest.saturating_add(WINDOW)) {
+                self.set(entering, false);
+            }
+            self.highest = number;
+        } else if self.highest - number >= WINDOW {
+            return false;
+        }
+        !self.set(number, true)
+    }
+
+    /// Sets the bit of a number, and returns what it was.
+    fn set(&mut self, number: u64, is_seen: bool) -> bool {
+        let at = number % WINDOW;
+        let (word, bit) = (&mut self.bits[(at / 64) as usize], 1 << (at % 64));
+        let was = *word & bit != 0;
+        *word = if is_seen { *word | bit } else { *word & !bit };
+        was
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const REQUEST: NodeRequest<'_> =
+        NodeRequest { receiver: "settee@b", method: "POST", target: "/_active_tasks?x=1", headers: b"accept: a\n" };
+
     #[test]
     fn a_token_is_good_for_one_request_and_a_while() {
-        let token = node_token(b"secret", "GET", "/_active_tasks", 1_000);
-        for (secret, method, target, now_s, expected) in [
-            ("secret", "GET", "/_active_tasks", 1_000, true),
-            ("secret", "GET", "/_active_tasks", 1_060, true),
-            ("secret", "GET", "/_active_tasks", 940, true),
-            ("secret", "GET", "/_active_tasks", 1_061, false),
-            ("secret", "GET", "/_active_tasks", 939, false),
-            ("secret", "PUT", "/_active_tasks", 1_000, false),
-            ("secret", "GET", "/_active_tasks?x", 1_000, false),
-            ("Secret", "GET", "/_active_tasks", 1_000, false),
-            ("", "GET", "/_active_tasks", 1_000, false),
+        let text = NodeToken::sign(b"secret", &REQUEST, b"body", (7, 1), 1_000);
+        let token = NodeToken::parse(&text).expect("a token");
+        for (now_s, expected) in [(1_000, true), (1_060, true), (940, true), (1_061, false), (939, false)] {
+            assert_eq!(token.matches(b"secret", &REQUEST, now_s), expected, "{now_s}");
+        }
+        for request in [
+            NodeRequest { receiver: "settee@c", ..REQUEST },
+            NodeRequest { receiver: "settee@bP", method: "OST", ..REQUEST },
+            NodeRequest { method: "PUT", ..REQUEST },
+            NodeRequest { method: "GET", ..REQUEST },
+            NodeRequest { target: "/_active_tasks", ..REQUEST },
+            NodeRequest { target: "/_active_tasks?x=2", ..REQUEST },
+            NodeRequest { target: "/_active_task?x=1", ..REQUEST },
+            NodeRequest { headers: b"", ..REQUEST },
+            NodeRequest { headers: b"accept: b\n", ..REQUEST },
+            NodeRequest { headers: b"accept: a\nx-couch-persist: false\n", ..REQUEST },
         ] {
-            let found = node_token_matches(secret.as_bytes(), &token, method, target, now_s);
-            assert_eq!(found, expected, "{secret} {method} {target} {now_s}");
+            assert!(!token.matches(b"secret", &request, 1_000), "{request:?}");
         }
-        for broken in ["", ":", "1000", "1000:", &token[..token.len() - 1], &format!("0{token}"), "x:y"] {
-            assert!(!node_token_matches(b"secret", broken, "GET", "/_active_tasks", 1_000), "{broken}");
+        for secret in ["Secret", ""] {
+            assert!(!token.matches(secret.as_bytes(), &REQUEST, 1_000), "{secret}");
         }
+        assert!(token.covers(b"body"));
+        for body in [&b""[..], b"bodY", b"body ", b"bod"] {
+            assert!(!token.covers(body), "{body:?}");
+        }
+    }
+
+    /// Whatever is changed in a token, it is none, or one that does not match.
+    #[test]
+    fn nothing_of_a_token_can_be_changed() {
+        let text = NodeToken::sign(b"secret", &REQUEST, b"body", (7, 12), 1_000);
+        let is_accepted = |text: &str| {
+            NodeToken::parse(text)
+                .is_some_and(|token| token.matches(b"secret", &REQUEST, 1_000) && token.covers(b"body"))
+        };
+        assert!(is_accepted(&text));
+        for at in 0..text.len() {
+            for with in ['0', '1', 'a', ':', 'x', ' '] {
+                let mut changed = text.clone();
+                changed.replace_range(at..=at, &with.to_string());
+                assert!(changed == text || !is_accepted(&changed), "{changed}");
+            }
+            assert!(!is_accepted(&text[..at]), "{at}");
+        }
+        let other = format!("1000:7:13:{}", text.splitn(4, ':').nth(3).unwrap_or_default());
+        for broken in ["", ":", "::::", "1000", &format!("0{text}"), &format!("{text}0"), &format!(" {text}"), &other] {
+            assert!(!is_accepted(broken), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_accepted_once() {
+        let seen = SeenTokens::default();
+        let take = |sender: u64, number: u64, now_s: u64| {
+            let text = NodeToken::sign(b"secret", &REQUEST, b"", (sender, number), now_s);
+            seen.take(&NodeToken::parse(&text).expect("a token"), now_s)
+        };
+        for (sender, number, expected) in [
+            (1, 1, true),
+            (1, 1, false),
+            (2, 1, true),
+            (1, 5, true),
+            (1, 3, true),
+            (1, 3, false),
+            (1, 5, false),
+            (1, WINDOW, true),
+            (1, 2, true),
+            (1, WINDOW + 2, true),
+            // It is too old to know.
+            (1, 2, false),
+            (1, 4, true),
+            (1, 4, false),
+            (1, 9 * WINDOW + 4, true),
+            (1, WINDOW + 2, false),
+            (1, 9 * WINDOW + 3, true),
+            (1, 9 * WINDOW + 4, false),
+            (1, u64::MAX, true),
+            (1, u64::MAX, false),
+        ] {
+            assert_eq!(take(sender, number, 10), expected, "{sender} {number}");
+        }
+        for sender in 0..SENDERS_MAX as u64 + 10 {
+            take(sender, 1, 10);
+        }
+        assert!(!take(u64::MAX, 1, 10), "there are too many");
+        assert!(take(u64::MAX, 1, 10 + 2 * LIFETIME_S + 1), "the others are silent");
     }
 }

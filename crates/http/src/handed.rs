@@ -59,11 +59,13 @@ async fn requests(
     ending: &Arc<Ending>,
 ) -> Result<Vec<Handed>, Error> {
     let node = service.node();
-    authentication::require_node(&node.authentication, parts)?;
+    let token = authentication::require_node(&node.authentication, parts)?;
     let account = Account::new(&node.budget, Some(Arc::clone(ending)), Share::Admin);
     let timeout = ReceiveTimeout::new(node.policy().receive_timeout);
     let mut reader = Reader::new(MESSAGE_BYTES_MAX);
-    reader.feed(&body::read(body, &parts.headers, MESSAGE_BYTES_MAX, timeout, &account).await?);
+    let body = body::read(body, &parts.headers, MESSAGE_BYTES_MAX, timeout, &account).await?;
+    authentication::require_body(&token, &body)?;
+    reader.feed(&body);
     let broken = || Error::bad_request("This is no message of a node.");
     let mut requests = Vec::new();
     while let Some(frame) = reader.frame().map_err(|_| broken())? {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::StatusCode;
 use parking_lot::Mutex;
-use settee_auth::Authenticator;
+use settee_auth::{Authenticator, SeenTokens};
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database};
 use settee_replication::Replicator;
@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use crate::Error;
 use crate::auth_policy::AuthPolicy;
 use crate::authentication::jwt::{KeyReader, Keys};
-use crate::authentication::{Authentication, Caller, Secrets};
+use crate::authentication::{Authentication, Caller, NodeTokens, Secrets};
 use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
 use crate::catch_up::CatchUp;
@@ -197,6 +197,7 @@ impl Node {
             policy: Derived::default(),
             secrets: Secrets::default(),
             has_nodes: !catalog.engine().members().is_sole(),
+            node_tokens: NodeTokens { receiver: identity.node.clone(), seen: SeenTokens::default() },
         };
         let access = Access::new(Arc::clone(&catalog), Arc::clone(&settings), Arc::clone(&users));
         let replicator = Arc::new(OnceLock::new());
@@ -233,6 +234,7 @@ impl Node {
             couriers: Couriers::default(),
             writing: Arc::default(),
             handing_over: Semaphore::new(HANDED_OVER_MAX),
+            signed: AtomicU64::new(0),
         });
         Arc::new(Self {
             catalog,

@@ -1,14 +1,15 @@
 //! [`Nodes`]: the other servers on the same store, as they are asked for what only they know. A node that does not answer in time is
 //! left out, or told of; nobody waits longer for it. A server on a store of its own has none.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
-use settee_auth::{ADMIN_ROLE, UserContext, node_token};
+use settee_auth::{ADMIN_ROLE, NodeRequest, NodeToken, UserContext};
 use settee_database::members::{Node as Member, preferred};
 use settee_database::{Database, Engine};
 use settee_replication::{Auth, Connect, Endpoint, Remote, Roles, TransportError, Tuning, User, full_body};
@@ -17,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::authentication::{NODE_ROLE, TOKEN};
+use crate::authentication::{COVERED, NODE_ROLE, TOKEN, covered_text};
 use crate::handover::couriers::Couriers;
 use crate::handover::{BUSY, TAKEN};
 use crate::load::Load;
@@ -42,13 +43,8 @@ pub(crate) const WRITES_MIN: usize = 4;
 /// With fewer nodes, PostgreSQL has no less to do when one of them makes the commits of all.
 pub(crate) const NODES_MIN: usize = 3;
 
-/// The headers that go on to another node, and come back.
-const PASSED_ON: [HeaderName; 4] = [
-    header::ACCEPT,
-    header::CONTENT_TYPE,
-    HeaderName::from_static("x-couch-persist"),
-    HeaderName::from_static("x-settee-applies"),
-];
+/// The most bytes of a request of another node. Messages of writes have a lower limit.
+pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 /// The target of requests for a sign of life. They are answered before anything else is looked at.
 pub(crate) const ALIVE: &str = "/_node/_local/_alive";
@@ -71,6 +67,8 @@ pub(crate) struct Nodes {
     pub(crate) writing: Arc<()>,
     /// The places of requests that are handed over: strangers' ones are not judged before, and must not take all that another node has.
     pub(crate) handing_over: Semaphore,
+    /// Number of requests that this process has signed.
+    pub(crate) signed: AtomicU64,
 }
 
 /// What one node asks another.
@@ -130,14 +128,14 @@ impl Nodes {
         body: Bytes,
     ) -> Answer {
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        let passed = PASSED_ON.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())));
+        let passed = COVERED.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())));
         let question = Question { method: method.clone(), target, headers: passed.collect(), body };
         let (status, headers, body) = self.ask(node, question).await.map_err(|why| {
             let reason = format!("node {} does not answer: {why}", node.name);
             Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
         })?;
         let mut response = respond::whole(status, "application/json", body);
-        for name in PASSED_ON {
+        for name in COVERED {
             if let Some(value) = headers.get(&name) {
                 response.headers_mut().insert(name, value.clone());
             }
@@ -296,7 +294,13 @@ impl Nodes {
         let tuning =
             Tuning { connection_timeout_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX), ..Tuning::default() };
         let transport = network.connect(&Endpoint::Remote(remote), &tuning).map_err(|error| error.to_string())?;
-        let token = node_token(secret.as_bytes(), method.as_str(), &target, (self.clock_ms)() / 1000);
+        let headers_text = covered_text(&headers);
+        let signed =
+            NodeRequest { receiver: &node.name, method: method.as_str(), target: &target, headers: &headers_text };
+        // Each start of a node is another sender.
+        let sender = (self.engine.members().this().0 & u128::from(u64::MAX)) as u64;
+        let number = self.signed.fetch_add(1, Ordering::Relaxed) + 1;
+        let token = NodeToken::sign(secret.as_bytes(), &signed, &body, (sender, number), (self.clock_ms)() / 1000);
         let token = HeaderValue::try_from(token).map_err(|error| error.to_string())?;
         let mut request = http::Request::builder()
             .method(method)

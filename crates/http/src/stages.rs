@@ -19,6 +19,7 @@ use crate::handover::Handed;
 use crate::head::{REQUEST_ID, RequestHead, Seen, copy};
 use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::node::Node;
+use crate::nodes::REQUEST_BYTES_MAX;
 use crate::observe::Observation;
 use crate::origin::Peer;
 use crate::policy::Policy;
@@ -241,6 +242,14 @@ impl Service {
         (head.handler, *renewed) = (found.handler, found.renewed);
         if let Some(name) = &found.user.name {
             head.seen.set_user(name);
+        let (headers, body) = match &found.token {
+            None => (headers, body),
+            Some(token) => {
+                let body = self.read_known(policy, body, &headers, &head).await?;
+                authentication::require_body(token, &body)?;
+                (authentication::covered(&headers), Unread::Known(body))
+            }
+        };
         }
         self.count(policy, ClientKind::User, || found.user.name.clone().map_or(by_address, Client::User))?;
         if head.method == Method::HEAD {
@@ -251,6 +260,25 @@ impl Service {
 
     /// Refuses the request if its client makes too many and this is how clients are told apart.
     fn count(&self, policy: &Policy, kind: ClientKind, client: impl FnOnce() -> Client) -> Result<(), Error> {
+    /// Reads the whole body of a request of another node.
+    async fn read_known(
+        &self,
+        policy: &Policy,
+        body: Unread,
+        headers: &HeaderMap,
+        head: &RequestHead,
+    ) -> Result<Bytes, Error> {
+        match body {
+            Unread::Known(bytes) => Ok(bytes),
+            Unread::Incoming(body) => {
+                let timeout = ReceiveTimeout::new(policy.receive_timeout);
+                body::read(body, headers, REQUEST_BYTES_MAX, timeout, &head.account).await
+            }
+            // Requests of this process have no token.
+            Unread::Streamed(_) => Err(Error::bad_request("a node sends no such body")),
+        }
+    }
+
         match &policy.rate_limit {
             Some(limit) if limit.by == kind => self.node.rates.take(limit, client()),
             _ => Ok(()),

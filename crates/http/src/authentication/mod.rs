@@ -17,12 +17,12 @@ use std::sync::Arc;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use settee_auth::{Authenticator, BasicCredentials, UserContext};
+use settee_auth::{Authenticator, BasicCredentials, NodeToken, UserContext};
 use settee_service::{Hashers, Users, Writer};
 use settee_settings::{Derived, Settings};
 
-pub(crate) use cookie::{clear, issue};
-pub(crate) use node::{NODE_ROLE, TOKEN, require_node};
+pub(crate) use cookie::{clear, is_session_cookie, issue};
+pub(crate) use node::{COVERED, NODE_ROLE, NodeTokens, TOKEN, covered, covered_text, require_body, require_node};
 pub(crate) use secrets::Secrets;
 
 use crate::auth_policy::{Anonymous, AuthPolicy, Handler};
@@ -48,6 +48,7 @@ pub(crate) struct Authentication {
     pub(crate) secrets: Secrets,
     /// Whether other nodes may ask.
     pub(crate) has_nodes: bool,
+    pub(crate) node_tokens: NodeTokens,
 }
 
 impl Authentication {
@@ -65,6 +66,8 @@ pub(crate) struct Authenticated {
     pub(crate) handler: Option<Handler>,
     /// A new session cookie for one that has lasted for a while.
     pub(crate) renewed: Option<HeaderValue>,
+    /// The token of a node, by which the body is still to be verified.
+    pub(crate) token: Option<NodeToken>,
 }
 
 /// Finds out who sends a request.
@@ -73,8 +76,8 @@ pub(crate) async fn authenticate(
     head: &RequestHead,
     headers: &HeaderMap,
 ) -> Result<Authenticated, Error> {
-    if let Some(user) = node::user(parts, head, headers)? {
-        return Ok(Authenticated { user, handler: None, renewed: None });
+    if let Some((user, token)) = node::user(parts, head, headers)? {
+        return Ok(Authenticated { user, handler: None, renewed: None, token: Some(token) });
     }
     let policy = parts.policy();
     for handler in &policy.handlers {
@@ -85,13 +88,13 @@ pub(crate) async fn authenticate(
             Handler::Jwt => jwt::user(parts, &policy, headers).await?.map(|user| (user, None)),
         };
         if let Some((user, renewed)) = found {
-            return Ok(Authenticated { user, handler: Some(*handler), renewed });
+            return Ok(Authenticated { user, handler: Some(*handler), renewed, token: None });
         }
     }
     if refuses_anonymous(policy.anonymous, head) {
         return Err(Error::unauthorized("Authentication required."));
     }
-    Ok(Authenticated { user: UserContext::anonymous(), handler: None, renewed: None })
+    Ok(Authenticated { user: UserContext::anonymous(), handler: None, renewed: None, token: None })
 }
 
 /// Basic credentials. While there is no admin everybody is one, also under a name that no user has: set-up scripts send

@@ -1,10 +1,11 @@
-//! Requests of other nodes of the cluster: they prove with a token that they know the secret of the store. Who does not is refused,
-//! whatever else the request has.
+//! Requests of other nodes of the cluster. A node proves with a token that it knows the secret of the store; a request whose token does not
+//! prove that is refused, whatever else it has. The token covers method, target, body and the headers that count between nodes
+//! ([`COVERED`]); the others are dropped. What else is on the way between nodes can neither change a request nor send it again.
 
-use hyper::header::HeaderName;
+use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Uri};
-use settee_auth::{ADMIN_ROLE, UserContext, node_token_matches};
+use settee_auth::{ADMIN_ROLE, NodeRequest, NodeToken, SeenTokens, UserContext};
 
 use super::Authentication;
 use crate::Error;
@@ -16,32 +17,84 @@ pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-settee-node");
 /// The role that tells requests of nodes, which are answered for this node alone, from those of clients.
 pub(crate) const NODE_ROLE: &str = "_node";
 
-/// The node that sends the request, if it is one: an administrator. The administrator for whom it asks was judged there.
+/// The headers of requests between nodes that the receiver reads.
+pub(crate) const COVERED: [HeaderName; 4] = [
+    header::ACCEPT,
+    header::CONTENT_TYPE,
+    HeaderName::from_static("x-couch-persist"),
+    HeaderName::from_static("x-settee-applies"),
+];
+
+/// The tokens of requests to this node.
+#[derive(Debug)]
+pub(crate) struct NodeTokens {
+    /// The name of this node.
+    pub(crate) receiver: String,
+    pub(crate) seen: SeenTokens,
+}
+
+/// Returns the covered headers as both sides compute them.
+pub(crate) fn covered_text(headers: &HeaderMap) -> Vec<u8> {
+    let mut text = Vec::new();
+    for name in &COVERED {
+        for value in headers.get_all(name) {
+            text.extend_from_slice(name.as_str().as_bytes());
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(value.as_bytes());
+            text.push(b'\n');
+        }
+    }
+    text
+}
+
+/// Returns the headers of a request of a node that its token covers.
+pub(crate) fn covered(headers: &HeaderMap) -> HeaderMap {
+    let all =
+        COVERED.iter().flat_map(|name| headers.get_all(name).iter().map(move |value| (name.clone(), value.clone())));
+    let mut kept = HeaderMap::new();
+    all.for_each(|(name, value)| {
+        kept.append(name, value);
+    });
+    kept
+}
+
+/// The node that sends the request, if it is one: an administrator. The administrator for whom it asks was authorized there. The body is
+/// not verified yet.
 pub(super) fn user(
     parts: &Authentication,
     head: &RequestHead,
     headers: &HeaderMap,
-) -> Result<Option<UserContext>, Error> {
+) -> Result<Option<(UserContext, NodeToken)>, Error> {
     if !headers.contains_key(TOKEN) {
         return Ok(None);
     }
-    require_token(parts, &head.method, &head.uri, headers)?;
-    Ok(Some(UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned(), NODE_ROLE.to_owned()] }))
+    let token = require_token(parts, &head.method, &head.uri, headers)?;
+    Ok(Some((UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned(), NODE_ROLE.to_owned()] }, token)))
 }
 
-/// Refuses a request that is not of another node.
-pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<(), Error> {
+/// Refuses a request that is not of another node. The caller verifies the body with [`require_body`].
+pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<NodeToken, Error> {
     require_token(parts, &request.method, &request.uri, &request.headers)
 }
 
-fn require_token(parts: &Authentication, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Error> {
+/// Refuses a body that is not the one that the node has sent.
+pub(crate) fn require_body(token: &NodeToken, body: &[u8]) -> Result<(), Error> {
+    if token.covers(body) { Ok(()) } else { Err(refused()) }
+}
+
+fn require_token(parts: &Authentication, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<NodeToken, Error> {
     let policy = parts.policy();
     let secret = policy.node_secret.as_ref().filter(|_| parts.has_nodes).ok_or_else(refused)?;
-    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let request = NodeRequest {
+        receiver: &parts.node_tokens.receiver,
+        method: method.as_str(),
+        target: uri.path_and_query().map_or("/", |target| target.as_str()),
+        headers: &covered_text(headers),
+    };
     let now_s = (parts.clock_ms)() / 1000;
-    let token = headers.get(&TOKEN).and_then(|token| token.to_str().ok()).unwrap_or_default();
-    let matches = node_token_matches(secret.as_bytes(), token, method.as_str(), target, now_s);
-    if matches { Ok(()) } else { Err(refused()) }
+    let token = headers.get(&TOKEN).and_then(|token| NodeToken::parse(token.to_str().ok()?)).ok_or_else(refused)?;
+    let is_valid = token.matches(secret.as_bytes(), &request, now_s) && parts.node_tokens.seen.take(&token, now_s);
+    if is_valid { Ok(token) } else { Err(refused()) }
 }
 
 fn refused() -> Error {

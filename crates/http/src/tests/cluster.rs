@@ -413,11 +413,23 @@ async fn strangers_are_no_nodes() {
     let alone = World::new();
     alone.set("cluster", "secret", "of the cluster");
     let now_s = 1_700_000_000;
-    let token = |secret: &str, target: &str| settee_auth::node_token(secret.as_bytes(), "GET", target, now_s);
+    let numbers = std::sync::atomic::AtomicU64::new(0);
+    let signed = |secret: &str, receiver: &str, target: &str, body: &str| {
+        let request = settee_auth::NodeRequest { receiver, method: "GET", target, headers: b"" };
+        let number = numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        settee_auth::NodeToken::sign(secret.as_bytes(), &request, body.as_bytes(), (9, number), now_s)
+    };
+    let token = |secret: &str, target: &str| signed(secret, "a", target, "");
+    let used = token("of the cluster", "/_membership");
     let refused = r#"401 {"error":"unauthorized","reason":"This is no token of a node of this cluster."}"#;
     for (world, token, target, expected) in [
         (&*team.worlds[0], token("of the cluster", "/_membership"), "/_membership", None),
+        (&team.worlds[0], used.clone(), "/_membership", None),
+        (&team.worlds[0], used, "/_membership", Some(refused)),
         (&team.worlds[0], token("of the cluster", "/"), "/_membership", Some(refused)),
+        (&team.worlds[0], token("of the cluster", "/_membership"), "/_membership?x", Some(refused)),
+        (&team.worlds[0], signed("of the cluster", "b", "/_membership", ""), "/_membership", Some(refused)),
+        (&team.worlds[0], signed("of the cluster", "a", "/_membership", "{}"), "/_membership", Some(refused)),
         (&team.worlds[0], token("another", "/_membership"), "/_membership", Some(refused)),
         (&team.worlds[0], String::new(), "/_membership", Some(refused)),
         // Where there is no cluster nobody is a node, and credentials do not help who says to be one.

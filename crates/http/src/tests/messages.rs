@@ -1,6 +1,8 @@
 //! Messages of several writes between nodes: what of them is gathered, what of them waits, and what is no message.
 
-use settee_auth::node_token;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use settee_auth::{NodeRequest, NodeToken};
 use settee_storage::Engine as _;
 use settee_wire::frames::{Frame, Reader, write_head};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -239,12 +241,34 @@ async fn nobody_but_a_node_sends_messages() {
         String::from_utf8(out).unwrap()
     };
     let good = frame(["PUT", "/db/of-message", "http 192.0.2.1"]);
-    let token = |method: &str, target: &str| node_token(b"of the cluster", method, target, 0);
-    let right = token("POST", TARGET);
+    let numbers = AtomicU64::new(0);
+    let token_of = |method: &str, target: &str, headers: &[u8], body: &str| {
+        let receiver = &pair.writer.node.identity.node;
+        let request = NodeRequest { receiver, method, target, headers };
+        let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
+        NodeToken::sign(b"of the cluster", &request, body.as_bytes(), (u64::MAX, number), 0)
+    };
+    // Clients here say so of each body.
+    let json = b"content-type: application/json\n";
+    let token = |method: &str, target: &str| token_of(method, target, json, &good);
+    let right = |body: &str| token_of("POST", TARGET, json, body);
     // Whoever knows no secret is told what all are told.
     let unknown = ask(&[AUTHORIZED], &good).await;
     assert_eq!((unknown.status, unknown.header("x-settee-writes")), (404, None), "{unknown:?}");
-    for wrong in [token("GET", TARGET), token("POST", "/db"), "0:".to_owned(), String::new()] {
+    let recorded = frame(["PUT", "/db/recorded", "http 192.0.2.1"]);
+    let used = right(&recorded);
+    assert_eq!(ask(&[("X-Settee-Node", &used)], &recorded).await.status, 200);
+    // A message that was recorded is not taken again.
+    assert_eq!(ask(&[("X-Settee-Node", &used), AUTHORIZED], &recorded).await.status, 401);
+    for wrong in [
+        token("GET", TARGET),
+        token("POST", "/db"),
+        token_of("POST", TARGET, b"", &good),
+        right(&good.replace("of-message", "of-massage")),
+        right(""),
+        "0:".to_owned(),
+        String::new(),
+    ] {
         let reply = ask(&[("X-Settee-Node", &wrong), AUTHORIZED], &good).await;
         assert_eq!((reply.status, reply.header("x-settee-writes")), (401, None), "{wrong}: {reply:?}");
     }
@@ -256,16 +280,18 @@ async fn nobody_but_a_node_sends_messages() {
         frame(["P T", "/db/a", "http 192.0.2.1"]),
         frame(["PUT", "not a target", "http 192.0.2.1"]),
     ] {
-        let reply = ask(&[("X-Settee-Node", &right)], &broken).await;
+        let reply = ask(&[("X-Settee-Node", &right(&broken))], &broken).await;
         assert_eq!((reply.status, reply.header("x-settee-writes")), (400, None), "{broken:?}: {reply:?}");
     }
-    let large = ask(&[("X-Settee-Node", &right)], &"x".repeat(600 << 10)).await;
+    let large = "x".repeat(600 << 10);
+    let large = ask(&[("X-Settee-Node", &right(&large))], &large).await;
     assert_eq!(large.status, 413);
     // A message makes no administrator: each request brings its own credentials.
     let stranger = good.replace(AUTHORIZED.1, "Basic YWRtaW46eHg=");
     let message = format!("{good}{stranger}");
     let length = message.len();
     let mut stream = TcpStream::connect(pair.writer.address).await.unwrap();
+    let right = token_of("POST", TARGET, b"", &message);
     let head = format!("POST {TARGET} HTTP/1.1\r\nHost: a\r\nX-Settee-Node: {right}\r\n");
     let rest = format!("Connection: close\r\nContent-Length: {length}\r\n\r\n{message}");
     stream.write_all(format!("{head}{rest}").as_bytes()).await.unwrap();

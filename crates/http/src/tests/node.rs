@@ -286,6 +286,13 @@ impl World {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let body = String::from_utf8_lossy(&body).into_owned();
+            let headers = match &found.token {
+                None => headers,
+                Some(token) => {
+                    authentication::require_body(token, &body)?;
+                    authentication::covered(&headers)
+                }
+            };
         Told { status: parts.status, headers: parts.headers, body }
     }
 
