@@ -5,6 +5,8 @@ use settee_auth::user_document::PasswordRules;
 use settee_auth::{Algorithm, LockoutMode, LockoutPolicy, LoginPolicy};
 use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, cluster, jwt_auth, key::Number};
 
+use crate::proxies::TrustedProxies;
+
 /// How soon a change of a file of keys counts.
 const JWKS_FILE_FRESH_MS: u64 = 2000;
 
@@ -173,6 +175,10 @@ pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> 
             PasswordRules::parse(value).is_ok(),
             "a list of regular expressions, such as [\"[a-z]\", {\".{10,}\", \"At least ten characters.\"}]",
         ),
+        ("chttpd" | "httpd", "trusted_proxies") => (
+            TrustedProxies::parse(value).is_some(),
+            "none, or addresses and ranges such as 127.0.0.1, 10.0.0.0/8, 2001:db8::/32",
+        ),
         ("jwt_auth", "required_claims") => (
             value.trim() == "[]" || RequiredClaim::list(value).is_some(),
             "names of claims and pairs such as {iss, \"https://example.com\"}",
@@ -290,6 +296,10 @@ mod tests {
         check("jwt_auth/required_claims", "{iss}", false);
         check("jwt_auth/allowed_algorithms", r#"RS256, "ES256""#, true);
         check("jwt_auth/allowed_algorithms", "RS256, none", false);
+        check("chttpd/trusted_proxies", "none", true);
+        check("chttpd/trusted_proxies", "192.0.2.7, 2001:db8::/32", true);
+        check("chttpd/trusted_proxies", "192.0.2.7/40", false);
+        check("chttpd/trusted_proxies", "proxy.example.org", false);
         check("vendor/name", "{", true);
     }
 

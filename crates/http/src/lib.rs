@@ -36,6 +36,7 @@ mod params;
 mod path;
 mod policy;
 mod presume;
+mod proxies;
 mod pulse;
 mod rate;
 mod redactor;

@@ -31,7 +31,7 @@ impl Scheme {
 /// How a request came in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// The client's address; who comes over a Unix socket is on this machine.
+    /// The address of the peer; that of a Unix socket is 127.0.0.1. Behind trusted proxies that of the client.
     pub(crate) ip: IpAddr,
     pub(crate) scheme: Scheme,
 }

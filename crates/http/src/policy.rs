@@ -11,6 +11,7 @@ use crate::browser::BrowserPolicy;
 use crate::limits::Limits;
 use crate::origin::Forwarded;
 use crate::params::Plus;
+use crate::proxies::TrustedProxies;
 use crate::rate::RateLimit;
 
 /// The settings that hold for all requests.
@@ -30,6 +31,7 @@ pub(crate) struct Policy {
     pub(crate) plus: Plus,
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) forwarded: Forwarded,
+    pub(crate) trusted_proxies: TrustedProxies,
     /// Whether answers may be calls of functions that pages name.
     pub(crate) allows_jsonp: bool,
     /// Whether the header `Server` tells versions.
@@ -51,6 +53,7 @@ impl Policy {
             plus: if chttpd::DECODE_PLUS_TO_SPACE.of(settings) { Plus::Space } else { Plus::Plus },
             rate_limit: RateLimit::of(settings),
             forwarded: Forwarded::of(settings),
+            trusted_proxies: TrustedProxies::of(settings),
             allows_jsonp: chttpd::ALLOW_JSONP.of(settings),
             tells_versions: chttpd::SERVER_HEADER_VERSIONS.of(settings),
             minimal_headers: minimal_headers(settings),

@@ -86,6 +86,8 @@ impl Service {
         if handed::is_message(&parts) {
             return finish(handed::answer(&self, &parts, body, &ending).await).await;
         }
+        // From here on the address is that of the client, for the lock-out, limits and the log.
+        let peer = Peer { ip: self.node.policy().trusted_proxies.client(peer.ip, &parts.headers), ..peer };
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
         let observation = Observation::begin(self.node.observers(), &method, &parts.uri, &parts.headers, peer.ip, &id);
@@ -240,8 +242,6 @@ impl Service {
         self.count(policy, ClientKind::Address, || by_address.clone())?;
         let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;
         (head.handler, *renewed) = (found.handler, found.renewed);
-        if let Some(name) = &found.user.name {
-            head.seen.set_user(name);
         let (headers, body) = match &found.token {
             None => (headers, body),
             Some(token) => {
@@ -250,6 +250,8 @@ impl Service {
                 (authentication::covered(&headers), Unread::Known(body))
             }
         };
+        if let Some(name) = &found.user.name {
+            head.seen.set_user(name);
         }
         self.count(policy, ClientKind::User, || found.user.name.clone().map_or(by_address, Client::User))?;
         if head.method == Method::HEAD {
@@ -258,8 +260,6 @@ impl Service {
         self.router.dispatch(&self.node, head, headers, found.user, Some(body)).await
     }
 
-    /// Refuses the request if its client makes too many and this is how clients are told apart.
-    fn count(&self, policy: &Policy, kind: ClientKind, client: impl FnOnce() -> Client) -> Result<(), Error> {
     /// Reads the whole body of a request of another node.
     async fn read_known(
         &self,
@@ -279,6 +279,8 @@ impl Service {
         }
     }
 
+    /// Refuses the request if its client makes too many and this is how clients are told apart.
+    fn count(&self, policy: &Policy, kind: ClientKind, client: impl FnOnce() -> Client) -> Result<(), Error> {
         match &policy.rate_limit {
             Some(limit) if limit.by == kind => self.node.rates.take(limit, client()),
             _ => Ok(()),

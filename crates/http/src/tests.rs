@@ -21,6 +21,7 @@ mod nodes;
 pub(crate) mod parts;
 mod presume;
 mod protocols;
+mod proxies;
 mod read_faults;
 mod refused_bodies;
 mod revisions;

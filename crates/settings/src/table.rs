@@ -10,6 +10,7 @@ const COMMON_HEADERS: &str = "accept, accept-language, authorization, content-le
      x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
 const UTILS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'";
+const PRIVATE_NETWORKS: &str = "127.0.0.0/8, ::1, 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, fc00::/7";
 const COMMON_METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
 
 /// Declares a module for each section, with a [`Key`] for each setting, and [`SETTINGS`] in the same order.
@@ -89,7 +90,8 @@ table! {
         X_FORWARDED_HOST: Text = setting("x_forwarded_host", "X-Forwarded-Host", Kind::Text), "the header in which a proxy tells what host it was asked for, for addresses in answers";
         X_FORWARDED_PROTO: Text = setting("x_forwarded_proto", "X-Forwarded-Proto", Kind::Text), "the same for the scheme";
         X_FORWARDED_SSL: Text = setting("x_forwarded_ssl", "X-Forwarded-Ssl", Kind::Text), "the same: on stands for https";
-        SECURE_REWRITES: Switch = setting("secure_rewrites", "true", Kind::Bool), "keep rewrites within their database";
+        TRUSTED_PROXIES: Text = setting("trusted_proxies", PRIVATE_NETWORKS, Kind::Text), "proxies whose Forwarded and X-Forwarded-For headers name the client, for the lock-out, limits and the log: addresses and ranges such as 10.0.0.0/8, separated by commas; none: the peer is the client. A Unix socket counts as 127.0.0.1";
+        SECURE_REWRITES: Switch = setting("secure_rewrites", "true", Kind::Bool), "keep rewrites, rules and functions, within their database, and reads reads";
         REWRITE_LIMIT: Number = setting("rewrite_limit", "100", COUNT), "how many rewrites one request may run through";
     }
     chttpd_auth = "chttpd_auth" {

@@ -59,7 +59,7 @@ impl RequestObject {
         out.extend_from_slice(b",\"body\":");
         write_string(&mut out, &text_of_body(request, body));
         out.extend_from_slice(b",\"peer\":");
-        write_string(&mut out, &peer(request));
+        write_string(&mut out, &head.peer.to_string());
         out.extend_from_slice(b",\"cookie\":");
         write_cookies(&mut out, request);
         let mut form = Vec::new();
@@ -174,20 +174,6 @@ fn capitalize(name: &str) -> String {
         capital
     };
     name.chars().map(capital).collect()
-}
-
-/// The address of the client, also behind a proxy of this machine or network.
-fn peer(request: &Request) -> String {
-    let peer = request.head.peer;
-    let is_near = match peer {
-        std::net::IpAddr::V4(address) => address.is_loopback() || address.is_private(),
-        std::net::IpAddr::V6(address) => address.is_loopback(),
-    };
-    let forwarded = request.header("x-forwarded-for").and_then(|list| list.rsplit(',').next());
-    match forwarded.map(str::trim).filter(|address| is_near && !address.is_empty()) {
-        Some(address) => address.to_owned(),
-        None => peer.to_string(),
-    }
 }
 
 fn write_cookies(out: &mut Vec<u8>, request: &Request) {

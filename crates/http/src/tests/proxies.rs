@@ -1,0 +1,78 @@
+//! Clients behind a proxy, over sockets: the lock-out and the limit of the rate are those of a client, not of the proxy.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use settee_auth::hash_password;
+use settee_storage::memory::MemoryEngine;
+
+use super::live::{Live, Reply, Values};
+use super::parts::parts;
+use crate::NodeDependencies;
+
+/// A server with the admin `admin`, whose password is `pw`.
+async fn server(settings: &[&str]) -> Live {
+    let dependencies = parts(Arc::new(MemoryEngine::new()), Vec::new());
+    let rounds = NonZeroU32::new(2).expect("not zero");
+    dependencies.authenticator.set_admins([("admin".to_owned(), hash_password("pw", "salt", rounds))]);
+    Live::of(NodeDependencies { settings: Arc::new(Values::of(settings)), ..dependencies }).await
+}
+
+async fn ask(server: &Live, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    server.client().await.request(line, headers, body).await
+}
+
+/// A login through a proxy of this machine that names its client in `header`.
+async fn login(server: &Live, header: (&str, &str), password: &str) -> Reply {
+    let body = format!(r#"{{"name":"admin","password":"{password}"}}"#);
+    ask(server, "POST /_session", &[header], &body).await
+}
+
+#[tokio::test]
+async fn failed_logins_lock_out_the_client_and_not_its_proxy() {
+    for (settings, bad, good) in [
+        (&[][..], ("X-Forwarded-For", "203.0.113.9"), ("X-Forwarded-For", "203.0.113.10")),
+        (&[], ("X-Forwarded-For", "198.51.100.1, 203.0.113.9"), ("X-Forwarded-For", "203.0.113.9, 198.51.100.1")),
+        (&[], ("Forwarded", "for=\"[2001:db8::9]:1\""), ("Forwarded", "for=\"[2001:db8::a]:1\"")),
+        (&["chttpd/trusted_proxies=127.0.0.1"], ("X-Forwarded-For", "10.0.0.9"), ("X-Forwarded-For", "10.0.0.8")),
+    ] {
+        let server = server(settings).await;
+        let begun = login(&server, bad, "pw").await;
+        assert_eq!(begun.status, 200, "{}", begun.body);
+        let cookie = begun.header("set-cookie").unwrap_or_default().split(';').next().unwrap_or_default().to_owned();
+        for _ in 0..5 {
+            assert_eq!(login(&server, bad, "no").await.status, 401);
+        }
+        let locked = login(&server, bad, "pw").await;
+        assert_eq!(locked.status, 403, "{bad:?} {}", locked.body);
+        assert_eq!(login(&server, good, "pw").await.status, 200, "{good:?}");
+        assert_eq!(login(&server, ("Accept", "*/*"), "pw").await.status, 200, "the proxy itself is not locked out");
+        // Failed logins of others at the same address end no session.
+        let session = ask(&server, "GET /_all_dbs", &[bad, ("Cookie", &cookie)], "").await;
+        assert_eq!(session.status, 200, "{}", session.body);
+        let written = ask(&server, "PUT /db", &[bad, ("Cookie", &cookie)], "").await;
+        assert_eq!(written.status, 201, "{}", written.body);
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_no_proxy_cannot_choose_its_address() {
+    let server = server(&["chttpd/trusted_proxies=192.0.2.1"]).await;
+    for number in 0..5 {
+        let address = format!("203.0.113.{number}");
+        assert_eq!(login(&server, ("X-Forwarded-For", &address), "no").await.status, 401);
+    }
+    assert_eq!(login(&server, ("X-Forwarded-For", "203.0.113.200"), "pw").await.status, 403);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_rate_is_limited_for_each_client_of_a_proxy() {
+    let server = server(&["rate_limit/requests_per_second=1", "rate_limit/burst=2"]).await;
+    let status = async |address: &str| ask(&server, "GET /_up", &[("X-Forwarded-For", address)], "").await.status;
+    let of_one = [status("203.0.113.9").await, status("203.0.113.9").await, status("203.0.113.9").await];
+    assert_eq!(of_one, [200, 200, 429]);
+    assert_eq!(status("203.0.113.10").await, 200);
+    server.stop().await;
+}
