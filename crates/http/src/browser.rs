@@ -97,7 +97,14 @@ impl BrowserPolicy {
             cors.mark(origin, response.headers_mut());
         }
         if let Some(frames) = &self.frames {
-            respond::set(response.headers_mut(), header::X_FRAME_OPTIONS, &frames.option(viewer));
+            let (option, ancestors) = frames.options(viewer);
+            let headers = response.headers_mut();
+            respond::set(headers, header::X_FRAME_OPTIONS, &option);
+            // A browser ignores that header where a policy names frames, as one of a function can. It enforces all policies, so one more
+            // restricts.
+            if let Some(ancestors) = ancestors.filter(|_| names_frames(headers)) {
+                headers.append(header::CONTENT_SECURITY_POLICY, ancestors);
+            }
         }
         if let Some(policy) = self.utils.as_ref().filter(|_| is_utils(path)) {
             response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy.clone());
@@ -126,6 +133,14 @@ fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
+fn names_frames(headers: &HeaderMap) -> bool {
+    const DIRECTIVE: &[u8] = b"frame-ancestors";
+    let names = |policy: &HeaderValue| {
+        policy.as_bytes().windows(DIRECTIVE.len()).any(|part| part.eq_ignore_ascii_case(DIRECTIVE))
+    };
+    headers.get_all(header::CONTENT_SECURITY_POLICY).iter().any(names)
+}
+
 fn is_utils(path: &str) -> bool {
     path.strip_prefix("/_utils").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -138,16 +153,20 @@ fn is_simple_type(content_type: Option<&str>) -> bool {
 }
 
 impl Frames {
-    fn option(&self, viewer: &Viewer) -> String {
-        match self {
-            Self::SameOrigin => "SAMEORIGIN".to_owned(),
+    /// Returns the value of `X-Frame-Options`, and the policy that says the same.
+    fn options(&self, viewer: &Viewer) -> (String, Option<HeaderValue>) {
+        let (option, ancestors) = match self {
+            Self::SameOrigin => ("SAMEORIGIN".to_owned(), "'self'".to_owned()),
             Self::From(hosts) => {
                 let host = viewer.host.as_ref().and_then(|host| host.to_str().ok()).unwrap_or_default();
                 let own = format!("{}://{host}", viewer.scheme.name());
                 let is_listed = hosts.contains(&own) || hosts[..] == ["*"];
-                if is_listed { format!("ALLOW-FROM {own}") } else { "DENY".to_owned() }
+                if is_listed { (format!("ALLOW-FROM {own}"), own) } else { ("DENY".to_owned(), "'none'".to_owned()) }
             }
-        }
+        };
+        // A host that could end the directive names no frames.
+        let ancestors = if ancestors.contains([';', ',', ' ']) { "'none'".to_owned() } else { ancestors };
+        (option, HeaderValue::try_from(format!("frame-ancestors {ancestors}")).ok())
     }
 }
 

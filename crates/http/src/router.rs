@@ -322,6 +322,13 @@ impl Router {
         }
     }
 
+    /// Returns the path of the resource that serves `method` on `path`, and what the method needs. `None` if none does.
+    pub(crate) fn served(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, Permission)> {
+        let resource = self.place(path, plus).ok()?.resource?;
+        let (permission, ..) = resource.method(method).ok()?;
+        Some((resource.path, permission))
+    }
+
     /// The resource and the database of a request that writes documents, if it is one that may be small.
     pub(crate) fn written(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, String)> {
         if ![Method::PUT, Method::DELETE, Method::POST].contains(method) {

@@ -31,6 +31,13 @@ pub(super) async fn user(
     }))
 }
 
+/// Returns true for a value of `Set-Cookie` that sets the session cookie, also as a cookie without a name that is sent back as one.
+pub(crate) fn is_session_cookie(value: &HeaderValue) -> bool {
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let name = text.trim_start_matches(['=', ' ', '\t']).split(['=', ';']).next().unwrap_or_default();
+    name.trim().eq_ignore_ascii_case(SESSION_COOKIE)
+}
+
 /// The value of the session cookie of a request.
 fn value(headers: &HeaderMap) -> Option<&str> {
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());

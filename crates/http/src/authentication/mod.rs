@@ -178,11 +178,11 @@ impl Caller {
     }
 }
 
-/// Adds the cookie that a session goes on with, unless the answer has one of its own.
+/// Adds the cookie that continues a session, unless the answer begins or ends one itself.
 pub(crate) fn renew(response: &mut Response, renewed: Option<HeaderValue>) {
     if let Some(cookie) = renewed
-        && !response.headers().contains_key(header::SET_COOKIE)
+        && !response.headers().get_all(header::SET_COOKIE).iter().any(is_session_cookie)
     {
-        response.headers_mut().insert(header::SET_COOKIE, cookie);
+        response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 }

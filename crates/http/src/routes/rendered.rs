@@ -9,10 +9,10 @@ use settee_model::base64;
 use settee_model::json::{Kind, Value};
 use settee_settings::{Settings, csp};
 
-use crate::Error;
 use crate::bridge::Head;
 use crate::node::Node;
 use crate::respond::{self, Response};
+use crate::{Error, authentication};
 
 /// A response as a function described it.
 #[derive(Debug)]
@@ -76,8 +76,7 @@ impl Rendered {
             let (Ok(name), Ok(text)) = pair else {
                 return Err(invalid(&name, value));
             };
-            // How the bytes of the body are framed is the server's business.
-            if name != header::CONTENT_LENGTH && name != header::TRANSFER_ENCODING && name != header::CONNECTION {
+            if !is_reserved(&name, &text) {
                 self.headers.insert(name, text);
             }
         }
@@ -90,19 +89,30 @@ impl Rendered {
     }
 
     /// Keeps browsers from running what the function made as if it were the server's own. What it gave as JSON is sent
-    /// like the server's own JSON.
+    /// like the server's own JSON, unless it has another type. A policy of the function is sent after that of the server: a browser
+    /// enforces both, so it can only restrict.
     pub(super) fn sandbox(mut self, node: &Node) -> Self {
-        if self.json {
+        if self.json && self.is_typed_as_json() {
             let revalidate = HeaderValue::from_static("must-revalidate");
             self.headers.entry(header::CACHE_CONTROL).or_insert(revalidate);
             return self;
         }
         let settings: &dyn Settings = node.settings.as_ref();
-        if csp::SHOWLIST_ENABLE.of(settings) && !self.headers.contains_key(header::CONTENT_SECURITY_POLICY) {
+        if csp::SHOWLIST_ENABLE.of(settings) {
+            let own = self.headers.remove(header::CONTENT_SECURITY_POLICY);
             let policy = csp::SHOWLIST_HEADER_VALUE.literal(settings);
             self.set(header::CONTENT_SECURITY_POLICY, &policy);
+            if let Some(own) = own {
+                self.headers.append(header::CONTENT_SECURITY_POLICY, own);
+            }
         }
         self
+    }
+
+    fn is_typed_as_json(&self) -> bool {
+        let content_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("application/json")
     }
 
     /// The head of the response, for a body that is still to come.
@@ -116,6 +126,40 @@ impl Rendered {
         *response.headers_mut() = self.headers;
         response
     }
+}
+
+/// Headers that functions do not set: those that frame the body or concern the connection, those that the server sets itself, and those
+/// whose effect is on the whole server and not on one answer.
+const RESERVED: [&str; 22] = [
+    "alt-svc",
+    "clear-site-data",
+    "connection",
+    "content-length",
+    "date",
+    "expect-ct",
+    "keep-alive",
+    "nel",
+    "proxy-authenticate",
+    "proxy-connection",
+    "public-key-pins",
+    "report-to",
+    "reporting-endpoints",
+    "server",
+    "service-worker-allowed",
+    "strict-transport-security",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-couch-request-id",
+    "x-couchdb-body-time",
+];
+
+/// Returns true for a header that only the server sets. What other origins may read is a matter of `[cors]`; a session is begun by the
+/// server, for the user who has logged in.
+fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
+    let is_of_session = *name == header::SET_COOKIE && authentication::is_session_cookie(value);
+    is_of_session || name.as_str().starts_with("access-control-") || RESERVED.contains(&name.as_str())
 }
 
 /// A text, or the texts of an array, one after the other.
@@ -162,6 +206,38 @@ mod tests {
         check(r#"{"code":"404"}"#, 404, "application/json", b"");
         check(r#"{"code":"404 Not Here","body":"x"}"#, 404, "text/html; charset=utf-8", b"x");
         check(r#"{"code":302,"headers":{"Location":"/x"},"stop":true}"#, 302, "application/json", b"");
+        for (name, value, is_kept) in [
+            ("Content-Security-Policy", "x", true),
+            ("Content-Security-Policy-Report-Only", "x", true),
+            ("X-Frame-Options", "x", true),
+            ("X-Content-Type-Options", "nosniff", true),
+            ("Set-Cookie", "lang=de", true),
+            ("Set-Cookie", "AuthSessionOther=de", true),
+            ("Set-Cookie", "AuthSession=x; Path=/", false),
+            ("set-cookie", " authsession = x", false),
+            ("Set-Cookie", "=AuthSession=x", false),
+            ("Access-Control-Allow-Origin", "*", false),
+            ("Access-Control-Allow-Credentials", "true", false),
+            ("Access-Control-Allow-Methods", "GET", false),
+            ("access-control-max-age", "9", false),
+            ("Strict-Transport-Security", "max-age=0", false),
+            ("Clear-Site-Data", "*", false),
+            ("Service-Worker-Allowed", "/", false),
+            ("Transfer-Encoding", "chunked", false),
+            ("Content-Length", "1", false),
+            ("Connection", "close", false),
+            ("Keep-Alive", "timeout=1", false),
+            ("Upgrade", "h2c", false),
+            ("Trailer", "x", false),
+            ("Date", "x", false),
+            ("Server", "x", false),
+            ("X-Couch-Request-ID", "x", false),
+        ] {
+            let rendered =
+                Rendered::parse(json(&format!(r#"{{"headers":{{"{name}":"{value}"}}}}"#)).value(), StatusCode::OK);
+            let headers = rendered.map(|rendered| rendered.headers).unwrap_or_default();
+            assert_eq!(headers.contains_key(name), is_kept, "{name}: {value}");
+        }
         let numbered = Rendered::parse(json(r#"{"headers":{"X-N":5,"Content-Length":9}}"#).value(), StatusCode::OK);
         let headers = numbered.map(|rendered| rendered.headers).unwrap_or_default();
         assert_eq!((&headers["x-n"], headers.contains_key(header::CONTENT_LENGTH)), (&HeaderValue::from(5), false));

@@ -2,6 +2,9 @@
 //!
 //! `Rule`s are tried in order. A path that none leads anywhere is no resource; where one leads is served like any other
 //! request, with its own permission. What rules mean is CouchDB's (`chttpd_rewrite`).
+//!
+//! The author of a design document administers its database, and visitors may be allowed more. With `[chttpd] secure_rewrites`, which is on by
+//! default, a rewrite therefore stays in its database, does nothing that only a server administrator may do, and does not make a read a write.
 
 mod rules;
 
@@ -16,12 +19,13 @@ use self::rules::Rewritten;
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use crate::head::RequestHead;
+use crate::node::Node;
 use crate::params::Raw;
-use crate::path::encode_path;
+use crate::path::{encode_path, split};
 use crate::request::{Request, Unread};
 use crate::respond::Answer;
 use crate::{Error, bridge};
-use settee_service::Functions;
+use settee_service::{Functions, Permission};
 
 /// `_rewrite` and everything below it.
 pub(super) async fn rewrite(mut request: Request) -> Answer {
@@ -75,8 +79,11 @@ struct Target {
 
 /// Serves the request as if it had asked for `target`.
 async fn follow(request: Request, target: Target) -> Answer {
-    let Request { node, router, head, mut headers, user, body, .. } = request;
     let uri: Uri = target.path.parse().map_err(|_| failed("bad path"))?;
+    if chttpd::SECURE_REWRITES.of(&*request.node.settings) {
+        require_harmless(&request, target.method.as_ref().unwrap_or(&request.head.method), &uri)?;
+    }
+    let Request { node, router, head, mut headers, user, body, .. } = request;
     for (name, value) in target.headers {
         headers.insert(name, value);
     }
@@ -103,6 +110,46 @@ async fn follow(request: Request, target: Target) -> Answer {
 
 /// Parameters whose values are JSON, which CouchDB parses before it looks for a rule.
 const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
+/// Resources of a database that only read, also by POST.
+const READ_BY_POST: [&str; 9] = [
+    "_all_docs",
+    "_bulk_get",
+    "_changes",
+    "_design_docs",
+    "_explain",
+    "_find",
+    "_local_docs",
+    "_missing_revs",
+    "_revs_diff",
+];
+
+/// Functions and indexes of a design document that only read, also by POST.
+const FUNCTIONS_READ_BY_POST: [&str; 5] = ["_list", "_nouveau", "_search", "_show", "_view"];
+
+/// Refuses a rewrite that leads out of its database, does what only a server administrator may do, or makes a read a write: a link, which
+/// any page can have a browser follow, must not change anything.
+fn require_harmless(request: &Request, method: &Method, uri: &Uri) -> Result<(), Error> {
+    let plus = request.node.policy().plus;
+    let parts = split(uri.path(), plus).parts;
+    if parts.first().is_none_or(|database| database != request.captures.get("db")) {
+        return Err(rules::insecure());
+    }
+    let Some((resource, permission)) = request.router.served(method, uri.path(), plus) else { return Ok(()) };
+    if permission == Permission::ServerAdmin {
+        return Err(Error::forbidden(format!("a rewrite may not lead to {method} {resource}")));
+    }
+    let from = &request.head.method;
+    let is_read = |method: &Method| [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let reads_by_post = || match resource.split('/').skip(2).collect::<Vec<_>>()[..] {
+        ["_design", _, function, ..] => FUNCTIONS_READ_BY_POST.contains(&function),
+        [name, ..] => READ_BY_POST.contains(&name),
+        [] => false,
+    };
+    if !is_read(from) || is_read(method) || (*method == Method::POST && reads_by_post()) {
+        return Ok(());
+    }
+    Err(Error::forbidden(format!("a rewrite may not make {method} {resource} of a {from}")))
+}
 
 /// The path that relative paths are relative to.
 fn prefix(request: &Request) -> String {
@@ -139,7 +186,7 @@ fn failed(reason: &str) -> Error {
 async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answer {
     let rewrite = check(rewrite)?;
     if rewrite.get("code").is_some() {
-        return answer(rewrite);
+        return answer(rewrite, &request.node);
     }
     let path = text_member(rewrite, "path").ok_or_else(|| failed("Rewrite result must produce a new path."))?;
     let query = match rewrite.get("query") {
@@ -163,7 +210,8 @@ async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answe
     follow(request, Target { path: target, method, headers, body: Some(body) }).await
 }
 
-fn answer(rewrite: Value<'_>) -> Answer {
+/// Answers with what the function made, which is sandboxed as that of a show function.
+fn answer(rewrite: Value<'_>, node: &Node) -> Answer {
     let mut object = b"{".to_vec();
     for name in ["code", "headers", "body"] {
         if let Some(value) = rewrite.get(name) {
@@ -174,7 +222,7 @@ fn answer(rewrite: Value<'_>) -> Answer {
         }
     }
     object.push(b'}');
-    Ok(Rendered::parse(Value::trusted(&object), StatusCode::OK)?.into_response())
+    Ok(Rendered::parse(Value::trusted(&object), StatusCode::OK)?.sandbox(node).into_response())
 }
 
 fn text_member(object: Value<'_>, name: &str) -> Option<String> {

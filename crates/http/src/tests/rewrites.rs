@@ -46,3 +46,191 @@ async fn keys_that_are_no_json_are_refused_before_a_rule_is_found() {
     assert!(ask("all?key=%22x%22").await.starts_with("200 "));
     assert_eq!(ask("nosuch?other=x").await, r#"404 {"error":"not_found","reason":"missing"}"#);
 }
+
+/// A design document whose function `rewrites` returns `rewrite`.
+fn function(rewrite: &str) -> String {
+    let mut out = br#"{"rewrites":"#.to_vec();
+    settee_model::json::write_string(&mut out, &format!("[\"ok\",{rewrite}]"));
+    out.push(b'}');
+    String::from_utf8(out).expect("text")
+}
+
+/// A world with the databases `db` and `other`, and a document in each.
+async fn two_databases() -> World {
+    let world = World::new();
+    for name in ["db", "other"] {
+        world.make_database(name);
+        world.admin(&format!("PUT /{name}/doc"), "{}").await;
+    }
+    world
+}
+
+/// What a rewrite of a function leads an administrator to who follows a link, or sends `method`.
+async fn follow(world: &World, method: &str, rewrite: &str) -> (u16, String) {
+    let id = format!("{:x}", number_of(rewrite));
+    world.admin(&format!("PUT /db/_design/{id}"), &function(rewrite)).await;
+    let line = format!("{method} /db/_design/{id}/_rewrite/x");
+    let told = world.ask(Ask::new(&line).basic("admin", "pw").json("")).await;
+    (told.status.as_u16(), told.line())
+}
+
+/// A number by which a design document is named.
+fn number_of(text: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[tokio::test]
+async fn functions_stay_in_their_database() {
+    let world = two_databases().await;
+    for inside in ["../../doc", "../../../db/doc", "../../../../../db/doc", "/../../doc", "../..//doc", "../.././doc"] {
+        let (status, line) = follow(&world, "GET", &format!(r#"{{"path":"{inside}"}}"#)).await;
+        assert!(status == 200 && line.contains("\"_id\":\"doc\""), "{inside}: {line}");
+    }
+    let refused = r#"500 {"error":"insecure_rewrite_rule","reason":"too many ../.. segments"}"#;
+    for outside in [
+        "../../../other/doc",
+        "../../../_all_dbs",
+        "../../../_node/_local/_config/admins/x",
+        "../../..",
+        "../../../db%2F..%2Fother/doc",
+        "../../../d%62x/doc",
+        "x/../../../../other/doc",
+        "../../../%2e%2e/other",
+        "../../..//other/doc",
+        "/../../../other/doc",
+        "../../../other/doc?x=1",
+        "x?y=/../../../../other/doc",
+        "../../doc?x=/../../../other",
+    ] {
+        assert_eq!(follow(&world, "GET", &format!(r#"{{"path":"{outside}"}}"#)).await.1, refused, "{outside}");
+    }
+    // Segments that are encoded name a document or an attachment, and nothing outside.
+    for name in [
+        "../../%2e%2e",
+        "../../%2e%2e/other",
+        "../../..%2F..%2Fother",
+        "../../%252e%252e",
+        "%2e%2e/%2e%2e/%2e%2e/other/doc",
+    ] {
+        let (status, line) = follow(&world, "GET", &format!(r#"{{"path":"{name}"}}"#)).await;
+        assert_eq!(status, 404, "{name}: {line}");
+    }
+    // The name of the database may be written in another way.
+    assert_eq!(follow(&world, "GET", r#"{"path":"../../../d%62/doc"}"#).await.0, 200);
+    world.set("chttpd", "secure_rewrites", "false");
+    assert_eq!(follow(&world, "GET", r#"{"path":"../../../other/doc","query":{}}"#).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_read_never_becomes_a_write() {
+    let world = two_databases().await;
+    for (method, path) in [
+        ("PUT", "../../new"),
+        ("DELETE", "../../doc"),
+        ("POST", "../.."),
+        ("POST", "../../_bulk_docs"),
+        ("PUT", "../../_security"),
+        ("PUT", "../../_revs_limit"),
+        ("COPY", "../../doc"),
+        ("POST", "../../_compact"),
+        ("POST", "../../_index"),
+        ("POST", "../../_view_cleanup"),
+        ("PUT", "_update/u"),
+        ("POST", "_update/u"),
+        ("PUT", "../other"),
+        ("POST", "_rewrite/y"),
+        ("PUT", "../../doc/attachment"),
+    ] {
+        for from in ["GET", "HEAD", "OPTIONS"] {
+            let rewrite =
+                format!(r#"{{"path":"{path}","method":"{method}","body":"{{}}","headers":{{"Destination":"new"}}}}"#);
+            let (status, line) = follow(&world, from, &rewrite).await;
+            assert!(status == 403 && line.contains("a rewrite may not make"), "{from} {method} {path}: {line}");
+        }
+    }
+    // What only server administrators may do is not done for them, whatever they asked.
+    for (method, path) in
+        [("DELETE", "../.."), ("PUT", "../.."), ("POST", "../../_purge"), ("POST", "../../_sync_shards")]
+    {
+        for from in ["GET", "POST", "DELETE"] {
+            let (status, line) =
+                follow(&world, from, &format!(r#"{{"path":"{path}","method":"{method}","body":"{{}}"}}"#)).await;
+            assert!(status == 403 && line.contains("a rewrite may not lead to"), "{from} {method} {path}: {line}");
+        }
+    }
+    for (name, expected) in [("new", 404), ("doc", 200)] {
+        let told = world.ask(Ask::new(&format!("GET /db/{name}")).basic("admin", "pw")).await;
+        assert_eq!(told.status.as_u16(), expected, "{name}");
+    }
+    // Reads by POST are reads, and a write may become another one.
+    for (from, method, path, body) in [
+        ("GET", "POST", "../../_all_docs", r#"{\"keys\":[\"doc\"]}"#),
+        ("GET", "POST", "../../_find", r#"{\"selector\":{}}"#),
+        ("GET", "HEAD", "../../doc", ""),
+        ("POST", "GET", "../../doc", ""),
+        ("POST", "PUT", "../../new", "{}"),
+    ] {
+        let (status, line) =
+            follow(&world, from, &format!(r#"{{"path":"{path}","method":"{method}","body":"{body}"}}"#)).await;
+        assert!((200..300).contains(&status), "{from} {method} {path}: {line}");
+    }
+    world.set("chttpd", "secure_rewrites", "false");
+    let open = follow(&world, "GET", r#"{"path":"../../another","method":"PUT","body":"{}"}"#).await;
+    assert_eq!(open.0, 201, "{}", open.1);
+}
+
+#[tokio::test]
+async fn functions_that_lead_to_each_other_end_at_the_limit() {
+    let world = two_databases().await;
+    world.set("chttpd", "rewrite_limit", "20");
+    let (_, line) = follow(&world, "GET", r#"{"path":"_rewrite/x"}"#).await;
+    assert_eq!(line, r#"400 {"error":"bad_request","reason":"Exceeded rewrite recursion limit"}"#);
+}
+
+/// CouchDB sends both policies for shows, and none for what a function for rewrites answers itself.
+#[tokio::test]
+async fn a_function_only_restricts_the_policy_of_the_server() {
+    let world = two_databases().await;
+    let design = |response: &str| {
+        let quoted = |text: String| {
+            let mut out = Vec::new();
+            settee_model::json::write_string(&mut out, &text);
+            String::from_utf8(out).expect("text")
+        };
+        let (show, rewrite) = (format!("[\"resp\",{response}]"), format!("[\"ok\",{response}]"));
+        format!(r#"{{"shows":{{"s":{}}},"rewrites":{}}}"#, quoted(show), quoted(rewrite))
+    };
+    let own =
+        r#""Content-Security-Policy":"default-src *","Access-Control-Allow-Origin":"*","Set-Cookie":"AuthSession=x""#;
+    for (number, (response, expected)) in [
+        (format!(r#"{{"code":200,"headers":{{{own}}},"body":"<b>"}}"#), &["sandbox", "default-src *"][..]),
+        (r#"{"code":200,"body":"<b>"}"#.to_owned(), &["sandbox"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        world.admin(&format!("PUT /db/_design/p{number}"), &design(&response)).await;
+        for path in ["_show/s", "_rewrite/x"] {
+            let line = format!("GET /db/_design/p{number}/{path}");
+            let told = world.ask(Ask::new(&line).basic("admin", "pw")).await;
+            let policies: Vec<_> = told.headers.get_all("content-security-policy").iter().collect();
+            assert_eq!(policies, expected, "{line} {}", told.line());
+            assert_eq!((told.header("access-control-allow-origin"), told.header("set-cookie")), ("", ""), "{line}");
+        }
+    }
+    // JSON that calls itself something else is no JSON to a browser.
+    let page = r#"["resp",{"json":"<script>","headers":{"Content-Type":"text/html"}}]"#;
+    let plain = r#"["resp",{"json":{"a":1}}]"#;
+    for (name, result, expected) in [("html", page, 1), ("json", plain, 0)] {
+        let mut out = Vec::new();
+        settee_model::json::write_string(&mut out, result);
+        let text = String::from_utf8(out).expect("text");
+        world.admin(&format!("PUT /db/_design/{name}"), &format!(r#"{{"shows":{{"s":{text}}}}}"#)).await;
+        let line = format!("GET /db/_design/{name}/_show/s");
+        let told = world.ask(Ask::new(&line).basic("admin", "pw")).await;
+        assert_eq!(told.headers.get_all("content-security-policy").iter().count(), expected, "{name}");
+    }
+}

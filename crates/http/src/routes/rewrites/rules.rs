@@ -167,10 +167,10 @@ impl Rule {
                 Part::Literal(text) => made.push(quote(text)),
                 Part::Variable(name) => {
                     let bound = bindings.iter().find(|(bound, _)| bound == name);
-                    made.push(bound.map_or_else(|| "undefined".to_owned(), |(_, value)| quote(&plain(value))));
+                    made.push(bound.map_or_else(|| "undefined".to_owned(), |(_, value)| quote_segment(&plain(value))));
                 }
                 Part::Rest => {
-                    made.extend(rest.iter().map(|part| quote(part)));
+                    made.extend(rest.iter().map(|part| quote_segment(part)));
                     break;
                 }
             }
@@ -187,6 +187,11 @@ impl Template {
             _ => Self::Json(value.raw().to_vec()),
         }
     }
+}
+
+/// Encodes what a client sent as one segment. Dots stand for themselves there and lead nowhere.
+fn quote_segment(text: &str) -> String {
+    if matches!(text, "." | "..") { text.replace('.', "%2E") } else { quote(text) }
 }
 
 fn quote(text: &str) -> String {
@@ -224,14 +229,18 @@ fn write_json(out: &mut Vec<u8>, bound: &Bound) {
     }
 }
 
+/// The error of a rewrite that leads out of its database.
+pub(super) fn insecure() -> Error {
+    Error::new(StatusCode::INTERNAL_SERVER_ERROR, "insecure_rewrite_rule", "too many ../.. segments")
+}
+
 fn parts(path: &str, secure: bool) -> Result<Vec<Part>, Error> {
     let mut parents = 0;
     let mut parts = Vec::new();
     for part in path.split('/').filter(|part| !part.is_empty()) {
         parents += usize::from(part == "..");
         if secure && parents > PARENTS_MAX {
-            let reason = "too many ../.. segments";
-            return Err(Error::new(StatusCode::INTERNAL_SERVER_ERROR, "insecure_rewrite_rule", reason));
+            return Err(insecure());
         }
         parts.push(match part.strip_prefix(':') {
             Some(name) => Part::Variable(name.to_owned()),
@@ -324,6 +333,15 @@ mod tests {
         check("GET", "/docs/a/b", &[], None);
         check("GET", "/", &[], Some("/db/_design/d/_view/v?limit=1"));
         check("GET", "/up", &[], Some("/db/x%20y"));
+        // What a client sends is a name, never a way out.
+        check("GET", "/docs/..", &[], Some("/db/%2E%2E?id=.."));
+        check(
+            "GET",
+            "/v/../../../../_all_dbs",
+            &[],
+            Some("/db/_design/d/_view/v/%2E%2E/%2E%2E/%2E%2E/%2E%2E/_all_dbs?reduce=false"),
+        );
+        check("GET", "/docs/..%2F..", &[], Some("/db/..%252F..?id=..%252F.."));
         check(
             "GET",
             "/int/5/TRUE",
@@ -353,5 +371,53 @@ mod tests {
         for (path, expected) in table {
             assert_eq!(target("/db/_design/d", path, &[]), expected);
         }
+    }
+
+    /// Rules that are accepted lead nowhere outside the database, whatever they are and whatever a client sends.
+    #[test]
+    fn any_rules_and_paths() {
+        let seeds: &[&[u8]] = &[
+            b"[{\"from\":\"/docs/:id\",\"to\":\"../../:id\",\"query\":{\"key\":[\":id\",1]}}]\n/docs/..?a=b",
+            b"[{\"from\":\"*\",\"to\":\"_view/*\",\"method\":\"GET\",\"formats\":{\"a\":\"int\"}}]\n/x/../..",
+            b"[{\"to\":\"../../*\"}]\n/..//%2e%2e/../../other",
+        ];
+        let words = &[
+            "..",
+            "/",
+            "../",
+            ":id",
+            ":a",
+            "*",
+            "%2e%2e",
+            "%2F",
+            "%252e",
+            "?",
+            "#",
+            "&",
+            "=",
+            "\\u002e",
+            "\"to\":",
+            "\"from\":",
+            "\n",
+        ];
+        settee_model::testing::fuzz(seeds, words, |data| {
+            let text = String::from_utf8_lossy(data);
+            let Some((rules, path)) = text.split_once('\n') else { return };
+            let Ok(json) = settee_model::json::Json::parse(rules.as_bytes()) else { return };
+            let Ok(rules) = parse(json.value(), true) else { return };
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+            let query: Vec<(String, String)> = query
+                .split('&')
+                .filter_map(|pair| pair.split_once('='))
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect();
+            for found in rules.iter().filter_map(|rule| rule.apply("GET", &parts, &query)) {
+                let target = target("/db/_design/d", &found.path, &found.query);
+                let Ok(uri) = target.parse::<hyper::Uri>() else { continue };
+                let parts = crate::path::split(uri.path(), crate::params::Plus::Space).parts;
+                assert!(parts.first().is_some_and(|first| first == "db"), "{target}");
+            }
+        });
     }
 }
