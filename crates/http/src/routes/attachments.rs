@@ -210,7 +210,7 @@ fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, 
         }
         let (from, to) = match (from, to) {
             // A suffix that is longer than the attachment is all of it.
-            (None, count) => ((length - count.unwrap_or_default()).max(0), length - 1),
+            (None, count) => (length.saturating_sub(count.unwrap_or_default()).max(0), length - 1),
             (Some(from), to) => (from, to.unwrap_or(length - 1).min(length - 1)),
         };
         match (u64::try_from(from), u64::try_from(to)) {

@@ -43,3 +43,19 @@ fn ranges_beyond_the_end_are_refused() {
     }
     assert_eq!(ranges(Some("bytes=0-"), 0).unwrap(), None);
 }
+
+/// Ranges of any header lie within the attachment.
+#[test]
+fn any_ranges() {
+    let seeds: &[&[u8]] =
+        &[b"bytes=0-9,20-,-5", b"bytes=--170141183460469231731687303715884105728", b"bytes=1-2,,3", b"bytes=0-"];
+    let words =
+        &["bytes=", "-", ",", "0", "18446744073709551616", "170141183460469231731687303715884105727", "--", " "];
+    settee_model::testing::fuzz(seeds, words, |data| {
+        let header = String::from_utf8_lossy(data);
+        for length in [0, 1, 10, u64::MAX] {
+            let Ok(Some(found)) = ranges(Some(&header), length) else { continue };
+            assert!(found.iter().all(|(from, to)| from <= to && *to < length), "{header} of {length}: {found:?}");
+        }
+    });
+}
