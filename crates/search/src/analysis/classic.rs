@@ -1,6 +1,8 @@
 //! Words as Lucene's classic tokenizer finds them: hosts, addresses of mail, companies (`AT&T`), acronyms and numbers with
 //! signs in them are kept together.
 
+use super::split::MAX_WORD_CHARS;
+
 /// A row of letters and digits, and where it ends.
 struct Run {
     end: usize,
@@ -49,13 +51,14 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric()
 }
 
-/// The runs from here on that only single signs separate.
+/// The runs from here on that only single signs separate, up to the length of the longest word.
 fn runs(text: &str, start: usize) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut at = start;
+    let mut left = MAX_WORD_CHARS;
     loop {
         let mut run = Run { end: at, has_digit: false, is_alpha: true, chars: 0 };
-        for c in text[at..].chars().take_while(|&c| is_part(c) && !is_ideograph(c)) {
+        for c in text[at..].chars().take_while(|&c| is_part(c) && !is_ideograph(c)).take(left) {
             run.end += c.len_utf8();
             run.has_digit |= c.is_numeric();
             run.is_alpha &= c.is_alphabetic();
@@ -66,7 +69,9 @@ fn runs(text: &str, start: usize) -> Vec<Run> {
             return runs;
         }
         at = run.end + 1;
-        let goes_on = !is_empty && text.as_bytes().get(run.end).is_some_and(|sign| b"._-/,&@'".contains(sign));
+        left = left.saturating_sub(run.chars + 1);
+        let goes_on =
+            !is_empty && left > 0 && text.as_bytes().get(run.end).is_some_and(|sign| b"._-/,&@'".contains(sign));
         runs.push(run);
         if !goes_on {
             return runs;

@@ -1,8 +1,9 @@
 //! Where words begin and end: by Unicode's word boundaries as Lucene's standard tokenizer reads them, by letters, by blanks.
 //! Each function finds the next word at or after a byte.
 
-/// The longest word, in characters: longer ones are taken apart, as Lucene does.
-const MAX_WORD_CHARS: usize = 255;
+/// The longest word, in characters: longer ones are taken apart, as Lucene does. So the time for a word has a limit as well, and a text
+/// takes as long as its words.
+pub(super) const MAX_WORD_CHARS: usize = 255;
 
 /// A function that finds the bytes of the next word.
 pub(super) type Next = fn(&str, usize) -> Option<(usize, usize)>;
@@ -67,7 +68,14 @@ pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, 
         let class = class_of(c);
         let next = at + c.len_utf8();
         let end = match class {
-            Class::Letter | Class::Number | Class::Joiner | Class::Katakana => joined(text, at),
+            Class::Letter | Class::Number | Class::Joiner | Class::Katakana => match joined(text, at) {
+                (end, true) => Some(end),
+                // Only joiners: none of them is looked at again.
+                (end, false) => {
+                    at = end;
+                    continue;
+                }
+            },
             Class::Ideograph | Class::Hiragana => Some(marks(text, next)),
             Class::Complex => Some(same(text, next, Class::Complex)),
             Class::Emoji => Some(emoji(text, next)),
@@ -82,8 +90,8 @@ pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, 
     None
 }
 
-/// The end of a word of letters, numbers and what joins them. `None` if there are only joiners.
-fn joined(text: &str, start: usize) -> Option<usize> {
+/// The end of a word of letters, numbers and what joins them, and false if there are only joiners.
+fn joined(text: &str, start: usize) -> (usize, bool) {
     let (mut end, mut last, mut chars) = (start, Class::Other, 0);
     let mut is_word = false;
     while chars < MAX_WORD_CHARS {
@@ -108,7 +116,7 @@ fn joined(text: &str, start: usize) -> Option<usize> {
         end = next;
         chars += 1;
     }
-    is_word.then_some(end)
+    (end, is_word)
 }
 
 fn step(text: &str, at: usize) -> Option<(Class, usize)> {
@@ -124,21 +132,26 @@ fn marks(text: &str, at: usize) -> usize {
 }
 
 fn same(text: &str, mut at: usize, wanted: Class) -> usize {
-    while let Some((class, next)) = step(text, at)
-        && (class == wanted || class == Class::Mark)
-    {
-        at = next;
+    // The first character is before `at`.
+    for _ in 1..MAX_WORD_CHARS {
+        match step(text, at) {
+            Some((class, next)) if class == wanted || class == Class::Mark => at = next,
+            _ => break,
+        }
     }
     at
 }
 
 /// Emoji that are joined to one picture are one word.
 fn emoji(text: &str, at: usize) -> usize {
-    let end = marks(text, at);
-    match step(text, end) {
-        Some((Class::Emoji, next)) if text[..end].ends_with('\u{200d}') => emoji(text, next),
-        _ => end,
+    let mut end = marks(text, at);
+    for _ in 1..MAX_WORD_CHARS {
+        match step(text, end) {
+            Some((Class::Emoji, next)) if text[..end].ends_with('\u{200d}') => end = marks(text, next),
+            _ => break,
+        }
     }
+    end
 }
 
 fn flag(text: &str, at: usize) -> usize {

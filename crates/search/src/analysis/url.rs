@@ -2,6 +2,9 @@
 
 use super::split;
 
+/// The longest address, in bytes. Longer ones are taken apart, as Lucene does, and each word looks no further for its end.
+const MAX_ADDRESS_BYTES: usize = 255;
+
 /// Of addresses without a scheme, those are known that end so or in two letters.
 const TOP_LEVEL: [&str; 14] =
     ["com", "org", "net", "edu", "gov", "mil", "int", "info", "biz", "name", "museum", "app", "dev", "arpa"];
@@ -11,9 +14,17 @@ const SCHEMES: [&str; 4] = ["http://", "https://", "ftp://", "file://"];
 /// The next word, or the next address where one begins with it.
 pub(super) fn word_or_address(text: &str, from: usize) -> Option<(usize, usize)> {
     let (start, end) = split::word(text, from)?;
-    let rest = &text[start..];
+    let rest = beginning(&text[start..]);
     let longer = mail(rest).or_else(|| page(rest)).map(|length| start + length).filter(|&longer| longer > end);
     Some((start, longer.unwrap_or(end)))
+}
+
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(MAX_ADDRESS_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 fn mail(text: &str) -> Option<usize> {
