@@ -3,6 +3,7 @@
 
 pub(crate) mod permits;
 pub(crate) mod pipe;
+pub(crate) mod presence;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use permits::{Admission, ClientPermit};
 use pipe::{Pieces, Pipe};
+use presence::Presence;
 
 use crate::Error;
 use crate::budget::{Account, Held};
@@ -46,6 +48,9 @@ pub(crate) async fn stream(
     admission: Admission,
     write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static,
 ) -> Answer {
+    let presence = Arc::new(Presence::default());
+    // This future is dropped when the client disconnects before the first piece.
+    let _leaving = presence.leaves_with_this();
     let permit = admission.acquire().await;
     let (begun, beginning) = oneshot::channel();
     let timeout = admission.timeout();
@@ -54,7 +59,8 @@ pub(crate) async fn stream(
     drop(account.hold(PIECE_BYTES).await?);
     let task = admission.spawn(move || {
         let sink = Sink::Unsent { begun, permit, timeout };
-        let mut output = Output { head: Head::default(), buffer: Vec::new(), sink, account, expected: Vec::new() };
+        let (head, buffer, expected) = Default::default();
+        let mut output = Output { head, buffer, sink, account, expected, presence };
         let result = write(&mut output);
         output.finish(result)
     });
@@ -127,6 +133,7 @@ pub(crate) struct Output {
     account: Arc<Account>,
     /// Memory for what is about to be written.
     expected: Vec<Held>,
+    presence: Arc<Presence>,
 }
 
 enum Sink {
@@ -144,6 +151,11 @@ impl Output {
     /// Adds a header to the answer, whatever its head is. It does nothing once a piece was sent.
     pub(crate) fn add_header(&mut self, name: HeaderName, value: &str) {
         respond::set(&mut self.head.besides, name, value);
+    }
+
+    /// Tells whether the client is still connected.
+    pub(crate) fn presence(&self) -> &Arc<Presence> {
+        &self.presence
     }
 
     /// Where to append text.
@@ -198,6 +210,7 @@ impl Output {
         let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
             Sink::Unsent { begun, permit, timeout } => {
                 let (pipe, pieces) = Pipe::new(PIECES_WAITING, permit, timeout, Arc::clone(&self.account));
+                self.presence.takes(pipe.to_client());
                 if begun.send((std::mem::take(&mut self.head), pieces)).is_err() {
                     return ControlFlow::Break(());
                 }

@@ -496,6 +496,9 @@ impl From<settee_search::Error> for Error {
             | Cause::TypeConflict { .. }
             | Cause::BadField(_)
             | Cause::TooLarge(_) => Self::bad_request(reason),
+            Cause::OutOfMemory => Self::short_of_memory(),
+            Cause::TimedOut => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "timeout", reason),
+            Cause::Disconnected => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
             Cause::Storage(error) => error.into(),
             Cause::Contended => Self::internal(reason),
             Cause::Corrupt(_) => Self::damaged(reason),

@@ -37,6 +37,7 @@ use crate::policy::Policy;
 use crate::pulse::Pulses;
 use crate::rate::Rates;
 use crate::respond::Response;
+use crate::searching::SearchPermits;
 
 /// How this server names itself.
 #[derive(Clone, Debug)]
@@ -135,6 +136,8 @@ pub struct Node {
     pub(crate) making_secret: Mutex<()>,
     pub(crate) authentication: Authentication,
     client_threads: Arc<ClientThreads>,
+    /// What searches wait for.
+    pub(crate) search_permits: SearchPermits,
     /// Where requests are served that have much to do.
     pub(crate) slow_lane: SlowLane,
     pub(crate) budget: Arc<Budget>,
@@ -163,6 +166,7 @@ impl Node {
         let started_ms = clock_ms();
         let programs = Arc::new(Programs::new(languages, settings.as_ref()));
         let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()), &platform.give_way);
+        let search_permits = SearchPermits::of(settings.as_ref());
         let slow_lane = SlowLane::new(platform.processors, &platform.give_way);
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));
         let hashers = Arc::new(Hashers::start(platform.processors.div_ceil(2), &platform.give_way));
@@ -256,6 +260,7 @@ impl Node {
             making_secret: Mutex::default(),
             authentication,
             client_threads,
+            search_permits,
             slow_lane,
             budget: Budget::new(platform.request_memory_bytes),
             policy: Derived::default(),

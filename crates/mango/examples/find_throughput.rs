@@ -13,7 +13,7 @@ use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, Readers, TextSearch, find};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
-use settee_search::{Caches, Searches};
+use settee_search::{Caches, SearchLimits, Searches};
 use settee_storage::memory::MemoryEngine;
 use settee_views::{Log, Settings, Views};
 
@@ -48,9 +48,9 @@ fn main() -> Result<(), Failure> {
     };
     let (tasks, log): (Tasks, Log) = (Tasks::new(|| 0), Arc::new(|_| {}));
     let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::clone(&log), settings));
-    let searches = Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1);
+    let searches = Arc::new(Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1));
     let search = TextSearch { text: false, nouveau: false };
-    let readers = Readers { views: &views, searches: &searches, search };
+    let readers = Readers { views: &views, searches: &searches, limits: &SearchLimits::none(), search };
     write(&database, documents)?;
     for field in ["group", "team"] {
         let index = Json::parse(format!(r#"{{"index":{{"fields":["{field}"]}},"name":"{field}"}}"#).as_bytes())?;

@@ -16,7 +16,7 @@ use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, L
 use settee_design::{Language, Limits};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
-use settee_search::{Caches, Searches};
+use settee_search::{Caches, SearchLimits, Searches};
 use settee_storage_testing::engine;
 use settee_views::{Settings, Views};
 
@@ -27,7 +27,7 @@ use crate::{DocumentSink, FindOptions, Found, MangoError, MangoLanguage, Outcome
 struct Place {
     database: Arc<Database>,
     views: Arc<Views>,
-    searches: Searches,
+    searches: Arc<Searches>,
 }
 
 /// All types of text indexes are served.
@@ -79,7 +79,7 @@ impl Place {
         };
         let (tasks, log): (Tasks, settee_views::Log) = (Tasks::new(|| 0), Arc::new(|_| {}));
         let views = Arc::new(Views::new(catalog, languages, tasks.clone(), Arc::clone(&log), settings));
-        let searches = Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1);
+        let searches = Arc::new(Searches::new(Arc::clone(&views), tasks, log, Caches::new(1 << 20, 1 << 20), 1));
         Self { database, views, searches }
     }
 
@@ -102,7 +102,8 @@ impl Place {
     fn find(&self, body: &str) -> Result<Page, MangoError> {
         let options = FindOptions::parse(json(body).value())?;
         let mut documents = Documents::default();
-        let readers = Readers { views: &self.views, searches: &self.searches, search: SEARCH };
+        let (views, searches, limits) = (&self.views, &self.searches, &SearchLimits::none());
+        let readers = Readers { views, searches, limits, search: SEARCH };
         let outcome = find(readers, &self.database, &options, &mut documents)?;
         let found = match outcome {
             Outcome::Nothing => None,

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use settee_search::{
     Analyzer, Analyzers, Caches, Definition, Dialect, Field, FieldOptions, FieldValue, Index, Locale, Request,
+    SearchLimits,
 };
 use settee_storage::{CommitToken, Engine, Shard};
 use settee_storage_rocksdb::{Options, RocksEngine};
@@ -102,10 +103,11 @@ fn query_ms(index: &Index, text: &str, counts: &[&str]) -> f64 {
     let mut times: Vec<f64> = (0..15)
         .map(|_| {
             let start = Instant::now();
-            let mut request = Request::new(index.parse(text, Locale::default()).expect("a query"));
+            let mut request =
+                Request::new(index.parse(text, Locale::default(), &SearchLimits::none()).expect("a query"));
             request.limit = 10;
             request.counts = counts.iter().map(|&field| field.to_owned()).collect();
-            index.search(&request).expect("an answer");
+            index.search(&request, &SearchLimits::none()).expect("an answer");
             start.elapsed().as_secs_f64() * 1000.0
         })
         .collect();

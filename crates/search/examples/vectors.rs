@@ -11,7 +11,7 @@ use std::time::Instant;
 use settee_model::testing::Random;
 use settee_search::{
     Analyzer, Analyzers, Caches, Definition, Dialect, Field, FieldOptions, FieldValue, Index, Nearest, Query, Request,
-    Similarity, VectorField,
+    SearchLimits, Similarity, VectorField,
 };
 use settee_storage::{CommitToken, Engine, Shard};
 use settee_storage_rocksdb::{Options, RocksEngine};
@@ -91,7 +91,7 @@ fn main() {
                 let vector = wanted.clone();
                 let near = Nearest { field: "v".to_owned(), vector, count: NEAREST, candidates, filter: None };
                 let request = Request { limit: NEAREST, ..Request::new(Query::Nearest(near)) };
-                let answer = index.search(&request).expect("an answer");
+                let answer = index.search(&request, &SearchLimits::none()).expect("an answer");
                 times.push(start.elapsed().as_secs_f64() * 1000.0);
                 let is_right = |id: &str| expected.iter().any(|number| id == format!("doc{number:08}"));
                 right += answer.hits.iter().filter(|hit| is_right(&hit.id)).count();

@@ -35,6 +35,15 @@ pub enum Error {
     /// A query that is too large for what there is of memory.
     #[error("{0}")]
     TooLarge(String),
+    /// The memory for the search is in use by other requests.
+    #[error("the memory for requests is in use; see the header Retry-After")]
+    OutOfMemory,
+    /// The time of the search is over.
+    #[error("The request could not be processed in a reasonable amount of time.")]
+    TimedOut,
+    /// The client disconnected.
+    #[error("the client has disconnected")]
+    Disconnected,
     /// Somebody else writes to the index.
     #[error("the search index is being written by somebody else")]
     Contended,
@@ -52,6 +61,11 @@ impl Error {
             Ok(error) => error,
             Err(error) => Self::Corrupt(error.to_string()),
         }
+    }
+
+    /// The error as one of `tantivy`. It becomes the same error again on its way out.
+    pub(crate) fn within_tantivy(self) -> tantivy::TantivyError {
+        std::io::Error::other(self).into()
     }
 
     pub(crate) fn bad_request(reason: impl Into<String>) -> Self {

@@ -14,6 +14,7 @@ mod error;
 mod field;
 mod index;
 mod indexes;
+mod limits;
 mod query;
 mod request;
 mod search;
@@ -27,10 +28,11 @@ pub use error::{Error, Result};
 pub use field::{Field, FieldKind, FieldOptions, FieldValue, MAX_FIELDS, MAX_TERM_BYTES, StoredValue, check_name};
 pub use index::{Definition, Index, Info, Writer};
 pub use indexes::{Freshness, SearchError, SearchIndex, SearchInfo, Searches, analyzer_of};
+pub use limits::{Requester, SearchLimits, Shortage, Taken};
 pub use query::{Boolean, Interval, Nearest, Query, Relative};
 pub use request::{
-    DEFAULT_CANDIDATES, DEFAULT_LIMIT, DEFAULT_TOP_N, Grouping, Highlighting, MAX_CANDIDATES, MAX_LIMIT, MAX_TOP_N,
-    Range, Request, Sort, SortBy,
+    DEFAULT_CANDIDATES, DEFAULT_LIMIT, DEFAULT_TOP_N, Grouping, Highlighting, MAX_CANDIDATES, MAX_TOP_N, Range,
+    Request, Sort, SortBy,
 };
 pub use store::{Caches, NewToken, verify};
 pub use syntax::Locale;

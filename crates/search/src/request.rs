@@ -8,9 +8,6 @@ use crate::query::Query;
 /// The number of hits of an answer, unless the request says otherwise.
 pub const DEFAULT_LIMIT: usize = 25;
 
-/// The greatest number of hits that one answer holds: they are in memory together.
-pub const MAX_LIMIT: usize = 100_000;
-
 /// The number of values of a field that are counted, unless the request says otherwise; and the greatest number.
 pub const DEFAULT_TOP_N: usize = 10;
 /// See [`DEFAULT_TOP_N`].

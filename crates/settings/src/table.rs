@@ -292,6 +292,8 @@ table! {
         ENABLE_ERLANG_QUERY_SERVER: Switch = setting("enable_erlang_query_server", "false", Kind::Bool), "run design documents in Erlang, without a sandbox";
     }
     search = "search" {
+        TIMEOUT_MS: Number = setting("timeout_ms", "60000", Kind::Milliseconds), "how long one search may take; the time for which it waits for its index counts as well, whose update goes on afterwards";
+        MAX_SEARCHES: Number = setting("max_searches", "8", Kind::Integer(1, 10_000)).at_start(), "searches that run at a time, from the next start on; further ones wait, and one account or address leaves permits for others";
         CACHE_BYTES: Number = setting("cache_bytes", "67108864", Kind::Limit).at_start(), "memory for parts of search indexes that are read again and again";
         VECTOR_CACHE_BYTES: Number = setting("vector_cache_bytes", "536870912", Kind::Limit).at_start(), "memory for the vectors of search indexes, taken when they are searched; vectors that take more are read from the disk, which is slow";
     }

@@ -150,6 +150,30 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_may_leave_before_the_build_ends() {
+        let handle = handle();
+        let builds = handle.builds();
+        let guard = handle.try_build().unwrap();
+        let mut checks = 0;
+        let left = handle.wait_for_build(builds, &mut || {
+            checks += 1;
+            if checks == 2 { Err(ViewError::Stopped) } else { Ok(()) }
+        });
+        assert!(matches!(left, Err(ViewError::Stopped)));
+        assert_eq!((checks, handle.activity()), (2, (true, 0)));
+        // The end of the build, during a check, ends the wait.
+        let mut guard = Some(guard);
+        let ended = handle.wait_for_build(builds, &mut || {
+            if let Some(guard) = guard.take() {
+                guard.finish(Err(ViewError::Corrupt("test")));
+            }
+            Ok(())
+        });
+        assert!(matches!(ended, Err(ViewError::Corrupt("test"))));
+        assert!(handle.wait_for_build(handle.builds(), &mut || Ok(())).is_ok(), "no build runs");
+    }
+
+    #[test]
     fn nobody_builds_an_index_that_was_removed() {
         let handle = handle();
         handle.try_build().unwrap().retire();

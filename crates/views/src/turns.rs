@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+/// How often a waiter checks whether it still has to wait.
+const CHECK_EVERY: Duration = Duration::from_millis(40);
 
 /// An index, which is written and read through an `S`, and may fail with an `E`.
 pub struct Handle<S, E> {
@@ -96,6 +100,31 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
             Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
             _ => Ok(Turn::Over),
         }
+    }
+
+    /// Waits while another thread builds, and calls `check` now and then. `builds` is the number of builds before ([`Handle::builds`]).
+    ///
+    /// # Errors
+    /// That of the build, or of `check`.
+    pub fn wait_for_build(&self, builds: u64, check: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
+        let mut state = self.state.lock();
+        state.waiting += 1;
+        let mut checked = Ok(());
+        while state.is_building && state.builds == builds && checked.is_ok() {
+            self.idle.wait_for(&mut state, CHECK_EVERY);
+            checked = MutexGuard::unlocked(&mut state, &mut *check);
+        }
+        state.waiting -= 1;
+        checked?;
+        match &state.failure {
+            Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of builds that have ended.
+    pub fn builds(&self) -> u64 {
+        self.state.lock().builds
     }
 
     /// Takes the right to build if nobody has it and the index is still there.

@@ -134,6 +134,9 @@ fn search_errors(text: &mut String) {
     line(text, "search TypeConflict", SearchError::Index(conflict));
     line(text, "search BadField", Cause::BadField("why".to_owned()));
     line(text, "search TooLarge", Cause::TooLarge("why".to_owned()));
+    line(text, "search OutOfMemory", Cause::OutOfMemory);
+    line(text, "search TimedOut", Cause::TimedOut);
+    line(text, "search Disconnected", Cause::Disconnected);
     line(text, "search Contended", Cause::Contended);
     line(text, "search Storage", Cause::Storage(StorageError::Full("why".to_owned())));
     line(text, "search Corrupt", Cause::Corrupt("why".to_owned()));

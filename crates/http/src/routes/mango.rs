@@ -16,6 +16,7 @@ use crate::metrics::{Count, Metrics};
 use crate::node::Node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
+use crate::searching::Searches;
 use crate::{Error, bridge::blocking};
 
 /// `POST /{db}/_find`, also within a partition
@@ -24,12 +25,16 @@ pub(super) async fn find(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
     let database = request.database()?;
     let node = Arc::clone(&request.node);
+    let searching = Searches::of(&request);
+    let account = Arc::clone(&request.head.account);
     bridge::stream(request.outward(), move |output| {
         let options = options(&body, partition)?;
+        let limits = searching.limits(output.presence(), &account);
         let begun_us = (node.operation.monotonic_us)();
         output.text().extend_from_slice(b"{\"docs\":[");
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
-        let readers = Readers { views: &node.views, searches: &node.searches, search: served(&node) };
+        let (views, searches, search) = (&node.views, &node.searches, served(&node));
+        let readers = Readers { views, searches, limits: &limits, search };
         let outcome = find_documents(readers, &database, &options, &mut documents)?;
         if documents.flow.is_break() {
             return Ok(());

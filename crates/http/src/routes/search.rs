@@ -5,21 +5,24 @@ pub(super) mod nouveau;
 
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, ReadView};
 use settee_design::{DesignDocument, SearchKind};
 use settee_model::json::{self, write_array, write_object, write_string};
 use settee_search::{
-    Highlight, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, Searches, StoredValue,
+    Analyzer, Highlight, Hit, Index, Locale, Nearest, Query as SearchQuery, Request as Search, SearchLimits, Searches,
+    StoredValue,
 };
+use settee_service::Permit;
 use settee_views::design_documents;
 
 use super::views::design_document;
+use crate::Error;
 use crate::bridge::{self, Output};
 use crate::node::Node;
 use crate::params::search::SearchParams;
 use crate::request::Request;
-use crate::{Error, respond};
+use crate::respond::Answer;
+use crate::searching::Searches as Permitted;
 
 /// A search of an index of a design document that was found.
 struct Asked {
@@ -29,9 +32,6 @@ struct Asked {
     kind: SearchKind,
     index: String,
 }
-
-/// About how much memory a hit takes with its stored fields.
-const HIT_BYTES: usize = 512;
 
 /// What an index answered.
 struct Found {
@@ -52,22 +52,54 @@ impl Asked {
         .await
     }
 
-    /// Blocks while the index is brought up to date, while there is no memory for so many hits, and while it is asked.
-    fn search(&self, output: &mut Output, params: &SearchParams) -> Result<Found, Error> {
+    /// The answer of a search, which `write` makes of what was found.
+    async fn answer(
+        self,
+        request: &Request,
+        params: SearchParams,
+        write: impl FnOnce(&mut Output, &Self, &SearchParams, &Found) -> Result<(), Error> + Send + 'static,
+    ) -> Answer {
+        let searches = Permitted::of(request);
+        let permit = searches.permit().await?;
+        let account = Arc::clone(&request.head.account);
+        bridge::stream(request.outward(), move |output| {
+            let limits = searches.limits(output.presence(), &account);
+            let found = self.search(&params, &searches, permit, &limits)?;
+            write(output, &self, &params, &found)
+        })
+        .await
+    }
+
+    /// Blocks while the index is brought up to date and searched.
+    fn search(
+        &self,
+        params: &SearchParams,
+        permitted: &Permitted,
+        permit: Permit,
+        limits: &SearchLimits,
+    ) -> Result<Found, Error> {
         let Self { node, database, design, kind, index } = self;
         let begun_us = (node.operation.monotonic_us)();
-        let index = node.searches.open(database, design, *kind, index, params.freshness)?;
+        let (index, _permit) = match node.searches.open_now(database, design, *kind, index, params.freshness)? {
+            Some(index) => (index, permit),
+            None => {
+                // Others may search meanwhile.
+                drop(permit);
+                let index = node.searches.open(database, design, *kind, index, params.freshness, limits)?;
+                (index, permitted.permit_now(limits)?)
+            }
+        };
         let update_latency_ms = (node.operation.monotonic_us)().saturating_sub(begun_us) / 1000;
-        output.expect(params.limit.saturating_mul(HIT_BYTES))?;
-        let answer = index.search(&search_of(&index, *kind, params)?)?;
+        let answer = index.search(&search_of(&index, *kind, params, limits)?, limits)?;
         Ok(Found { answer, update_latency_ms })
     }
 }
 
-fn search_of(index: &Index, kind: SearchKind, params: &SearchParams) -> Result<Search, Error> {
+fn search_of(index: &Index, kind: SearchKind, params: &SearchParams, limits: &SearchLimits) -> Result<Search, Error> {
+    let locale = || params.locale.as_deref().map_or_else(Locale::default, Locale::named);
     let parse = |text: &str| match kind {
-        SearchKind::Nouveau => index.parse(text, params.locale.as_deref().map_or_else(Locale::default, Locale::named)),
-        SearchKind::Clouseau => index.parse_classic(text),
+        SearchKind::Nouveau => index.parse(text, locale(), limits),
+        SearchKind::Clouseau => index.parse_classic(text, limits),
     };
     let query = match &params.knn {
         None => parse(params.query.as_deref().unwrap_or_default())?,
@@ -179,11 +211,16 @@ impl Documents<'_> {
 }
 
 /// Appends what is counted: `{"field":{"value":3,…},…}`.
-fn write_counts(out: &mut Vec<u8>, counts: &[(String, Vec<(String, u64)>)]) {
+fn write_counts(output: &mut Output, counts: &[(String, Vec<(String, u64)>)]) -> Result<(), Error> {
+    let bytes = |(value, _): &(String, u64)| value.len() + 24;
+    let all = counts.iter().map(|(field, counted)| field.len() + counted.iter().map(bytes).sum::<usize>());
+    output.expect(all.sum())?;
+    let out = output.text();
     let fields = counts.iter().map(|(field, counted)| (field, counted));
     write_object(out, fields, |out, counted| {
         write_object(out, counted.iter().map(|(value, count)| (value, *count)), json::write_u64);
     });
+    Ok(())
 }
 
 /// Appends the stored fields of a hit: values of a field that has several are an array.
@@ -221,10 +258,31 @@ fn write_double(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// 200 with `{"tokens":[…]}`.
-fn tokens(tokens: &[String]) -> respond::Response {
-    let mut out = b"{\"tokens\":".to_vec();
-    write_texts(&mut out, tokens);
-    out.push(b'}');
-    respond::json(StatusCode::OK, out)
+/// The terms that an analyzer makes of a text: 200 with `{"tokens":[…]}`.
+async fn analyzed(
+    request: &Request,
+    text: String,
+    analyzer: impl FnOnce() -> Result<Analyzer, Error> + Send + 'static,
+) -> Answer {
+    let searches = Permitted::of(request);
+    let permit = searches.permit().await?;
+    let account = Arc::clone(&request.head.account);
+    bridge::stream(request.outward(), move |output| {
+        let _permit = permit;
+        let limits = searches.limits(output.presence(), &account);
+        let terms = analyzer()?.analyze(&text, &limits)?;
+        output.text().extend_from_slice(b"{\"tokens\":[");
+        for (number, term) in terms.iter().enumerate() {
+            if number > 0 {
+                output.text().push(b',');
+            }
+            write_string(output.text(), term);
+            if output.row_done().is_break() {
+                return Ok(());
+            }
+        }
+        output.text().extend_from_slice(b"]}\n");
+        Ok(())
+    })
+    .await
 }

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::Database;
-use settee_search::Searches;
+use settee_search::{SearchLimits, Searches};
 use settee_views::Views;
 
 use crate::error::Result;
@@ -79,7 +79,9 @@ pub struct Readers<'a> {
     /// JSON indexes.
     pub views: &'a Views,
     /// Text indexes.
-    pub searches: &'a Searches,
+    pub searches: &'a Arc<Searches>,
+    /// The limits of searches in them.
+    pub limits: &'a SearchLimits,
     /// The types of those that are served.
     pub search: TextSearch,
 }
@@ -120,7 +122,7 @@ fn run(
     plan: &Plan<'_>,
     collector: &mut Collector<'_>,
 ) -> Result<Option<String>> {
-    let Readers { views, searches, .. } = readers;
+    let Readers { views, searches, limits, .. } = readers;
     match &plan.access {
         Access::Primary(ranges) if plan.access.is_scan() && scan::is_possible(collector) => {
             scan::run(&database.read()?, ranges, collector)?;
@@ -128,7 +130,7 @@ fn run(
         Access::Primary(ranges) => primary::run(&database.read()?, ranges, collector)?,
         Access::Index(index, ranges) => rows::run(views, database, index, ranges, plan.covering, collector)?,
         Access::Union(parts) => union::run(views, database, parts, collector)?,
-        Access::Text(text) => return text::run(searches, database, text, collector),
+        Access::Text(text) => return text::run(searches, limits, database, text, collector),
     }
     Ok(None)
 }

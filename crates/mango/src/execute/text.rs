@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use settee_database::Database;
 use settee_design::SearchKind;
-use settee_search::{Freshness, Request, SearchError, Searches, Sort, SortBy};
+use settee_search::{Freshness, Request, SearchError, SearchLimits, Searches, Sort, SortBy};
 
 use super::batch::Batch;
 use super::collector::Collector;
@@ -20,7 +20,8 @@ const PAGE: (usize, usize) = if cfg!(test) { (2, 5) } else { (32, 4_096) };
 
 /// Offers the documents that are found. Returns where the last one that was taken stands, if one was.
 pub(super) fn run(
-    searches: &Searches,
+    searches: &Arc<Searches>,
+    limits: &SearchLimits,
     database: &Arc<Database>,
     access: &TextAccess<'_>,
     collector: &mut Collector<'_>,
@@ -33,8 +34,8 @@ pub(super) fn run(
     let TextAccess { index: wanted, clause, sort } = access;
     let freshness = if options.updates() { Freshness::Current } else { Freshness::Any };
     let kind = wanted.definition.kind;
-    let index = searches.open(database, &wanted.design, kind, &wanted.name, freshness).map_err(refuse)?;
-    let mut request = Request::new(Translator::new(&index, &wanted.definition).query(clause).map_err(refused)?);
+    let index = searches.open(database, &wanted.design, kind, &wanted.name, freshness, limits).map_err(refuse)?;
+    let mut request = Request::new(Translator::new(&index, &wanted.definition, limits).query(clause).map_err(refused)?);
     request.partition = options.partition.clone();
     let descending = options.sort.order == Order::Descending;
     let by = |field: &str, is_number| match is_number {
@@ -49,7 +50,8 @@ pub(super) fn run(
     request.limit = usize::try_from(collector.wanted()).unwrap_or(PAGE.1).clamp(PAGE.0, PAGE.1);
     let mut place = None;
     loop {
-        let answer = index.search(&request).map_err(refused)?;
+        // The memory of a page is returned with it.
+        let answer = index.search(&request, &limits.scope()).map_err(refused)?;
         if answer.hits.is_empty() {
             return Ok(place);
         }

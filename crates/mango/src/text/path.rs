@@ -38,6 +38,11 @@ impl Path {
         self.0.iter().any(is_position).then(|| Self(parts().collect()))
     }
 
+    /// The number of names in it.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether it leads to the document itself.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

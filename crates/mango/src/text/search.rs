@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use settee_search::{Boolean, Index, Query};
+use settee_search::{Boolean, Index, Query, SearchLimits};
 
 use super::clause::{Clause, NULL, NUMBER, STRING, Scalar};
 use super::definition::TextDefinition;
@@ -12,6 +12,7 @@ use super::path::Path;
 /// What makes queries for an index.
 pub(crate) struct Translator<'i> {
     index: &'i Index,
+    limits: &'i SearchLimits,
     /// Whether strings are indexed as they are.
     is_keyword: bool,
     has_lengths: bool,
@@ -20,8 +21,8 @@ pub(crate) struct Translator<'i> {
 type Result<T, E = settee_search::Error> = std::result::Result<T, E>;
 
 impl<'i> Translator<'i> {
-    pub(crate) fn new(index: &'i Index, definition: &TextDefinition) -> Self {
-        Self { index, is_keyword: definition.is_keyword(), has_lengths: definition.has_lengths }
+    pub(crate) fn new(index: &'i Index, definition: &TextDefinition, limits: &'i SearchLimits) -> Self {
+        Self { index, limits, is_keyword: definition.is_keyword(), has_lengths: definition.has_lengths }
     }
 
     /// The query for a clause.
@@ -84,7 +85,7 @@ impl<'i> Translator<'i> {
     /// The words of a text, one after the other.
     fn words(&self, field: &str, text: &str) -> Result<Query> {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-        self.index.parse_classic(&format!("{field}:\"{quoted}\""))
+        self.index.parse_classic(&format!("{field}:\"{quoted}\""), self.limits)
     }
 
     fn between(&self, path: &Path, low: &Bound<Scalar>, high: &Bound<Scalar>) -> Query {

@@ -290,3 +290,27 @@ fn only_a_text_is_looked_for() {
     let refusal = refused(r#"{"$text":5}"#);
     assert_eq!((refusal.name(), refusal.to_string().as_str()), ("invalid_operator", "Invalid text operator: $text"));
 }
+
+#[test]
+fn clauses_are_bounded_whatever_the_selector() {
+    let check = |selector: &str| {
+        let clause = translated(selector);
+        let mut out = String::new();
+        clause.write(&mut out);
+        assert!(out.len() < 8 << 20, "{}", out.len());
+        clause.fields(&mut Vec::new());
+    };
+    // Each position doubles what is below it.
+    let positions =
+        |levels: usize| format!("{}{{\"$gt\":0}}{}", r#"{"0":{"$elemMatch":"#.repeat(levels), "}}".repeat(levels));
+    check(&positions(10));
+    check(&positions(60));
+    // Each element has the path to it.
+    let nested = format!("{}1{}", "[".repeat(900), "]".repeat(900));
+    check(&format!("{{\"a\":{nested}}}"));
+    check(&format!("{{\"a\":{{\"$in\":[{}]}}}}", vec![nested.as_str(); 500].join(",")));
+    check(&format!("{{\"a\":{{\"$all\":[{}]}}}}", vec![nested.as_str(); 2_000].join(",")));
+    check(&format!("{{\"a\":[{}]}}", vec!["1"; 100_000].join(",")));
+    let objects = format!("{}1{}", r#"{"b":"#.repeat(100), "}".repeat(100));
+    check(&format!("{{\"$or\":[{}]}}", vec![format!("{{\"a\":{{\"$in\":[{objects}]}}}}"); 300].join(",")));
+}

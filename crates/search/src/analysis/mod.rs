@@ -12,11 +12,16 @@ mod url;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::ControlFlow;
 
 use tantivy::tokenizer::{StopWordFilter, TextAnalyzer, TokenStream};
 
 use self::filters::{Apply, Bigrams, Split};
 use crate::error::{Error, Result};
+use crate::limits::SearchLimits;
+
+/// About the bytes of a term in a list of them, besides its text.
+const TERM_BYTES: usize = 48;
 
 /// Whose rules an index goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,9 +85,33 @@ impl Analyzer {
     }
 
     /// The terms of a text, in their order.
-    #[must_use]
-    pub fn analyze(&self, text: &str) -> Vec<String> {
-        self.tokens(text).into_iter().map(|token| token.text).collect()
+    ///
+    /// # Errors
+    /// When they exceed the limits.
+    pub fn analyze(&self, text: &str, limits: &SearchLimits) -> Result<Vec<String>> {
+        let mut steps = limits.steps();
+        self.collect(text, |token| {
+            steps.take(1)?;
+            limits.charge(TERM_BYTES + token.text.len())?;
+            Ok(Some(token.text))
+        })
+    }
+
+    /// Collects what a function makes of tokens, until it makes nothing of one.
+    pub(crate) fn collect<T>(&self, text: &str, mut of: impl FnMut(Token) -> Result<Option<T>>) -> Result<Vec<T>> {
+        let (mut all, mut outcome) = (Vec::new(), Ok(()));
+        self.each(text, &mut |token| match of(token) {
+            Ok(Some(item)) => {
+                all.push(item);
+                ControlFlow::Continue(())
+            }
+            Ok(None) => ControlFlow::Break(()),
+            Err(error) => {
+                outcome = Err(error);
+                ControlFlow::Break(())
+            }
+        });
+        outcome.map(|()| all)
     }
 
     /// Whether it leaves a text as it is.
@@ -91,20 +120,22 @@ impl Analyzer {
         self.name == "keyword"
     }
 
-    pub(crate) fn tokens(&self, text: &str) -> Vec<Token> {
-        let mut tokens = Vec::new();
+    /// Calls a function with each token of a text, until it breaks off.
+    pub(crate) fn each(&self, text: &str, take: &mut dyn FnMut(Token) -> ControlFlow<()>) {
         let mut chain = self.chain.clone();
         let mut stream = chain.token_stream(text);
         while stream.advance() {
             let token = stream.token();
-            tokens.push(Token {
+            let taken = take(Token {
                 text: token.text.clone(),
                 position: u32::try_from(token.position).unwrap_or(u32::MAX),
                 start: token.offset_from,
                 end: token.offset_to,
             });
+            if taken.is_break() {
+                return;
+            }
         }
-        tokens
     }
 
     /// What is done to a part of a word: of a wildcard, a range, a fuzzy term.

@@ -5,8 +5,16 @@ use super::*;
 
 const GOLDEN: &str = include_str!("../golden/analyze.txt");
 
+fn terms(analyzer: &Analyzer, text: &str) -> Vec<String> {
+    analyzer.analyze(text, &SearchLimits::none()).unwrap()
+}
+
+fn tokens(analyzer: &Analyzer, text: &str) -> Vec<Token> {
+    analyzer.collect(text, |token| Ok(Some(token))).unwrap()
+}
+
 fn check(name: &str, text: &str, expected: &str) {
-    let terms = Analyzer::named(Dialect::Nouveau, name, None).unwrap().analyze(text);
+    let terms = Analyzer::named(Dialect::Nouveau, name, None).unwrap().analyze(text, &SearchLimits::none()).unwrap();
     assert_eq!(terms.join(" | "), expected, "{name}: {text}");
 }
 
@@ -41,8 +49,9 @@ fn other_texts() {
     }
     let own = ["x".to_owned()];
     let analyzer = Analyzer::named(Dialect::Clouseau, "standard", Some(&own)).unwrap();
-    assert_eq!(analyzer.analyze("the X y"), ["the", "y"]);
-    assert_eq!(Analyzer::named(Dialect::Clouseau, "portuguese", None).unwrap().analyze("as casas"), ["casa"]);
+    assert_eq!(terms(&analyzer, "the X y"), ["the", "y"]);
+    let portuguese = Analyzer::named(Dialect::Clouseau, "portuguese", None).unwrap();
+    assert_eq!(terms(&portuguese, "as casas"), ["casa"]);
 }
 
 #[test]
@@ -65,19 +74,96 @@ fn every_name_has_an_analyzer_that_keeps_places() {
     let text = "Zwei Wörter 12 und x’y";
     for name in names.split_whitespace() {
         let analyzer = Analyzer::named(Dialect::Nouveau, name, None).unwrap();
-        for token in analyzer.tokens(text) {
+        for token in tokens(&analyzer, text) {
             assert!(token.start < token.end && text.get(token.start..token.end).is_some(), "{name} {token:?}");
         }
         assert!(analyzer.normalize("ÄB").to_lowercase().ends_with('b'), "{name}");
     }
     let english = Analyzer::named(Dialect::Nouveau, "english", None).unwrap();
-    let places: Vec<_> = english.tokens("jumps over the lazy dog").iter().map(|token| token.position).collect();
+    let places: Vec<_> = tokens(&english, "jumps over the lazy dog").iter().map(|token| token.position).collect();
     assert_eq!(places, [0, 1, 3, 4]);
 }
 
 #[test]
 fn long_words_are_taken_apart() {
     let standard = Analyzer::named(Dialect::Nouveau, "standard", None).unwrap();
-    let lengths: Vec<_> = standard.analyze(&"x".repeat(600)).iter().map(String::len).collect();
+    let lengths: Vec<_> = terms(&standard, &"x".repeat(600)).iter().map(String::len).collect();
     assert_eq!(lengths, [255, 255, 90]);
+}
+
+/// The names of all analyzers, and texts that have no end to look for, or an end that is looked for again and again.
+const NAMES: &str = "arabic armenian basque bulgarian catalan chinese cjk classic czech danish dutch email english finnish french \
+    galician german greek hindi hungarian indonesian irish italian japanese keyword latvian norwegian persian polish portugese \
+    romanian russian simple simple_asciifolding spanish standard swedish thai turkish whitespace";
+
+const ENDLESS: [&str; 30] = [
+    "a",
+    "中",
+    "ひ",
+    "カ",
+    "ก",
+    "한",
+    "\u{301}",
+    "a\u{301}",
+    "中\u{301}",
+    "_",
+    "_\u{301}",
+    ".",
+    "'",
+    "a.",
+    "a'",
+    "1,",
+    "a-",
+    "a_",
+    "-",
+    "a@",
+    "@a",
+    "a!",
+    "a@b.",
+    "http://a.",
+    "😀\u{200d}",
+    "😀\u{301}",
+    "🇩🇪",
+    "ก\u{e31}",
+    "\u{200d}",
+    "é'",
+];
+
+#[test]
+fn the_time_of_a_text_grows_with_its_length() {
+    // The fastest of several runs: other programs only make runs slower.
+    let time = |analyzer: &Analyzer, text: &str| {
+        let run = || {
+            let begun = std::time::Instant::now();
+            analyzer.each(text, &mut |_| std::ops::ControlFlow::Continue(()));
+            begun.elapsed()
+        };
+        (0..3).map(|_| run()).min().unwrap()
+    };
+    for name in NAMES.split_whitespace() {
+        let analyzer = Analyzer::named(Dialect::Nouveau, name, None).unwrap();
+        for unit in ENDLESS {
+            let text = |bytes: usize| unit.repeat(bytes / unit.len());
+            let (short, long) = (text(8 << 10), text(128 << 10));
+            // Sixteen times the length: 256 times the time if it grew with the square.
+            let growth = || {
+                let (short, long) = (time(&analyzer, &short), time(&analyzer, &long));
+                long.as_secs_f64() / short.as_secs_f64().max(20e-6)
+            };
+            let growth = (0..3).map(|_| growth()).find(|growth| *growth < 80.0);
+            assert!(growth.is_some(), "{name} {unit:?}");
+        }
+    }
+}
+
+#[test]
+fn one_character_without_end_is_many_words() {
+    for name in NAMES.split_whitespace().filter(|name| *name != "keyword") {
+        let analyzer = Analyzer::named(Dialect::Nouveau, name, None).unwrap();
+        for unit in ENDLESS {
+            for token in tokens(&analyzer, &unit.repeat(1_000)) {
+                assert!(token.end - token.start <= 4 * 2 * 256, "{name} {unit:?}: {}", token.end - token.start);
+            }
+        }
+    }
 }

@@ -12,13 +12,14 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use settee_storage::{Engine, Shard, StorageError};
 
-pub(crate) use self::reader::Reader;
+pub(crate) use self::reader::{Reader, SegmentValues};
 pub(crate) use self::schema::{Layout, column};
 pub use self::writer::Writer;
 use crate::analysis::{Analyzers, Dialect};
 use crate::answer::Answer;
 use crate::error::{Error, Result};
 use crate::field::FieldKind;
+use crate::limits::SearchLimits;
 use crate::query::Query;
 use crate::request::Request;
 use crate::search;
@@ -121,34 +122,35 @@ impl Index {
     ///
     /// # Errors
     /// When it is none, or has a word where a number is due.
-    pub fn parse(&self, text: &str, locale: Locale) -> Result<Query> {
-        self.parse_by(Grammar::Standard, text, locale)
+    pub fn parse(&self, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
+        self.parse_by(Grammar::Standard, text, locale, limits)
     }
 
     /// Reads a query of `_search`.
     ///
     /// # Errors
     /// When it is none.
-    pub fn parse_classic(&self, text: &str) -> Result<Query> {
-        self.parse_by(Grammar::Classic, text, Locale::default())
+    pub fn parse_classic(&self, text: &str, limits: &SearchLimits) -> Result<Query> {
+        self.parse_by(Grammar::Classic, text, Locale::default(), limits)
     }
 
-    fn parse_by(&self, grammar: Grammar, text: &str, locale: Locale) -> Result<Query> {
+    fn parse_by(&self, grammar: Grammar, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
         let reader = self.inner.reader()?;
-        syntax::parse(grammar, text, &self.inner.definition.analyzers, reader.layout(), locale)
+        let analyzers = &self.inner.definition.analyzers;
+        syntax::parse(&syntax::Context { grammar, analyzers, fields: reader.layout(), locale, limits }, text)
     }
 
-    /// Searches what was committed.
+    /// Searches what was committed, within the limits.
     ///
     /// # Errors
-    /// When the request makes no sense for the fields of the index, or the store fails.
-    pub fn search(&self, request: &Request) -> Result<Answer> {
-        let outcome = search::search(&*self.inner.reader()?, &self.inner.definition, request);
+    /// When the request makes no sense for the fields of the index, exceeds a limit, or the store fails.
+    pub fn search(&self, request: &Request, limits: &SearchLimits) -> Result<Answer> {
+        let outcome = search::search(&*self.inner.reader()?, &self.inner.definition, request, limits);
         match self.inner.shelf.blame(outcome) {
             // Another process has removed the files meanwhile.
             Err(Error::Corrupt(_)) => {
                 *self.inner.reader.lock() = None;
-                search::search(&*self.inner.reader()?, &self.inner.definition, request)
+                search::search(&*self.inner.reader()?, &self.inner.definition, request, limits)
             }
             outcome => outcome,
         }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tantivy::columnar::StrColumn;
 use tantivy::query::Bm25StatisticsProvider;
 use tantivy::schema::Field;
+use tantivy::store::StoreReader;
 use tantivy::{DocId, Searcher, SegmentReader, Term};
 
 use super::schema::{ID, Layout};
@@ -18,6 +19,12 @@ use crate::vectors::VectorFile;
 
 /// Files of vectors that were opened, by the numbers of segment and slot. Not all have one.
 type OpenedVectors = HashMap<(usize, usize), Option<Arc<VectorFile>>>;
+
+/// The ids and the stored fields of the documents of a segment.
+pub(crate) struct SegmentValues {
+    pub(crate) ids: StrColumn,
+    store: StoreReader,
+}
 
 /// What a search reads.
 pub(crate) struct Reader {
@@ -62,17 +69,18 @@ impl Reader {
         &self.searcher
     }
 
-    /// The stored fields of a document.
-    pub(crate) fn stored(&self, segment: usize, doc: DocId) -> Result<Vec<(String, StoredValue)>> {
+    /// Opens what hits of a segment are made of.
+    pub(crate) fn values(&self, segment: usize) -> Result<SegmentValues> {
+        let ids = self.segments[segment].fast_fields().str(ID)?;
+        let ids = ids.ok_or_else(|| Error::Corrupt("a segment has no ids".to_owned()))?;
         let store = self.segments[segment].get_store_reader(4).map_err(Error::from_io)?;
-        let document: tantivy::TantivyDocument = store.get(doc)?;
-        segment::stored(&document, &self.layout)
+        Ok(SegmentValues { ids, store })
     }
 
-    /// The ids of the documents of a segment.
-    pub(crate) fn ids(&self, segment: usize) -> Result<StrColumn> {
-        let column = self.segments[segment].fast_fields().str(ID)?;
-        column.ok_or_else(|| Error::Corrupt("a segment has no ids".to_owned()))
+    /// The stored fields of a document.
+    pub(crate) fn stored(&self, values: &SegmentValues, doc: DocId) -> Result<Vec<(String, StoredValue)>> {
+        let document: tantivy::TantivyDocument = values.store.get(doc)?;
+        segment::stored(&document, &self.layout)
     }
 
     /// The vectors of a segment, if it has some in this slot.

@@ -17,7 +17,7 @@ use super::pass::Pass;
 use super::position::Position;
 use super::state::{Indexes, SearchGuard, SearchTurn};
 use super::{Result, SearchError, Searches, signature_of_all};
-use crate::Error;
+use crate::{Error, SearchLimits};
 
 /// How often a build starts over that somebody else has come before, or below which the engine is opened again: it goes on
 /// where the last commit was.
@@ -55,16 +55,7 @@ impl Searches {
         update_seq: u64,
         urgency: Urgency,
     ) -> Result<()> {
-        let indexes = self.indexes_of(database);
-        let control = self.views.control(database, &ddoc.id)?;
-        if control.is_paused {
-            return Err(ViewError::Paused.into());
-        }
-        if let Some((seq, error)) = indexes.stuck.lock().get(&wanted.signature)
-            && *seq >= update_seq
-        {
-            return Err(error.clone());
-        }
+        self.require_buildable(database, ddoc, wanted, update_seq)?;
         let guard = match self.handle(database, wanted)?.take_turn() {
             Ok(SearchTurn::Build(guard)) => guard,
             Ok(SearchTurn::Over) => return Ok(()),
@@ -74,7 +65,69 @@ impl Searches {
             }
             Err(error) => return Err(error),
         };
-        let cancels = control.cancels;
+        self.build_with(guard, database, ddoc, wanted, update_seq, urgency)
+    }
+
+    /// Has an index built by a thread of its own, unless one builds it already, and waits for that within the limits. The build
+    /// goes on when its client waits no longer: the next one needs it.
+    pub(super) fn await_build(
+        self: &Arc<Self>,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        wanted: &SearchIndex,
+        update_seq: u64,
+        limits: &SearchLimits,
+    ) -> Result<()> {
+        limits.check()?;
+        self.require_buildable(database, ddoc, wanted, update_seq)?;
+        let handle = self.handle(database, wanted)?;
+        let builds = handle.builds();
+        if let Some(guard) = handle.try_build() {
+            let (searches, database) = (Arc::clone(self), Arc::clone(database));
+            let (ddoc, wanted) = (ddoc.clone(), wanted.clone());
+            let thread = std::thread::Builder::new().name("settee-search".to_owned());
+            // Without a thread the guard is dropped, and the build counts as stopped.
+            drop(thread.spawn(move || {
+                // The waiting clients get its result.
+                let _ = searches.build_with(guard, &database, &ddoc, &wanted, update_seq, Urgency::Client);
+            }));
+        }
+        match handle.wait_for_build(builds, &mut || Ok(limits.check()?)) {
+            // The build that was waited for was paused, and resumed before it had ended.
+            Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Refuses to build an index that is paused, or that nothing has changed for since its last build failed.
+    fn require_buildable(
+        &self,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        wanted: &SearchIndex,
+        update_seq: u64,
+    ) -> Result<()> {
+        if self.views.control(database, &ddoc.id)?.is_paused {
+            return Err(ViewError::Paused.into());
+        }
+        match self.indexes_of(database).stuck.lock().get(&wanted.signature) {
+            Some((seq, error)) if *seq >= update_seq => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Builds an index that `guard` gives the right to.
+    fn build_with(
+        &self,
+        guard: SearchGuard,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        wanted: &SearchIndex,
+        update_seq: u64,
+        urgency: Urgency,
+    ) -> Result<()> {
+        let indexes = self.indexes_of(database);
+        let cancels = self.views.control(database, &ddoc.id)?.cancels;
         let build = Build { database, ddoc, wanted, indexes: &indexes, guard: &guard, claimed: None, urgency, cancels };
         match self.build_until_it_ends(&build, update_seq) {
             Ok(Built::Done) => {

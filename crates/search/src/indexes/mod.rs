@@ -27,7 +27,7 @@ use settee_views::{About, Claims, Clock, IndexRecords, LogLine, Signature, Token
 
 use self::position::Position;
 use self::state::{Databases, Indexes, SearchHandle};
-use crate::{Caches, Error, Index};
+use crate::{Caches, Error, Index, SearchLimits};
 
 pub use self::definition::{SearchIndex, analyzer_of};
 pub use self::error::SearchError;
@@ -87,30 +87,46 @@ impl Searches {
         Self { views, tasks, log, tokens, caches, databases: Databases::default(), claims: Claims::default() }
     }
 
-    /// The index `name` of `ddoc`. Blocks while it is brought up to date.
+    /// The index `name` of `ddoc`. Blocks while it is brought up to date, within the limits.
     ///
     /// # Errors
-    /// When there is no such index, its definition makes no sense, or it could not be brought up to date.
+    /// When there is no such index, its definition makes no sense, it could not be brought up to date, or a limit was exceeded.
     pub fn open(
+        self: &Arc<Self>,
+        database: &Arc<Database>,
+        ddoc: &DesignDocument,
+        kind: SearchKind,
+        name: &str,
+        freshness: Freshness,
+        limits: &SearchLimits,
+    ) -> Result<Index> {
+        let wanted = SearchIndex::find(ddoc, kind, name)?;
+        let update_seq = required_seq(database, freshness)?;
+        loop {
+            let (handle, position) = self.shown(database, &wanted)?;
+            if position.update_seq >= update_seq {
+                return Ok(handle.store().clone());
+            }
+            self.await_build(database, ddoc, &wanted, update_seq, limits)?;
+        }
+    }
+
+    /// The same without waiting: `None` if the index has to be brought up to date first.
+    ///
+    /// # Errors
+    /// When there is no such index, or its definition makes no sense.
+    pub fn open_now(
         &self,
         database: &Arc<Database>,
         ddoc: &DesignDocument,
         kind: SearchKind,
         name: &str,
         freshness: Freshness,
-    ) -> Result<Index> {
+    ) -> Result<Option<Index>> {
         let wanted = SearchIndex::find(ddoc, kind, name)?;
-        let update_seq = match freshness {
-            Freshness::Current => database.read().map_err(ViewError::from)?.update_seq().map_err(ViewError::from)?,
-            Freshness::Any => 0,
-        };
-        loop {
-            let (handle, position) = self.shown(database, &wanted)?;
-            if position.update_seq >= update_seq {
-                return Ok(handle.store().clone());
-            }
-            self.advance(database, ddoc, &wanted, update_seq, Urgency::Client)?;
-        }
+        let update_seq = required_seq(database, freshness)?;
+        let (handle, position) = self.shown(database, &wanted)?;
+        Ok((position.update_seq >= update_seq).then(|| handle.store().clone()))
     }
 
     /// Brings all search indexes of a design document up to date. Definitions that make no sense are passed over.
@@ -226,6 +242,14 @@ impl Searches {
 
     fn indexes_of(&self, database: &Database) -> Arc<Indexes> {
         self.databases.of(database.shard())
+    }
+}
+
+/// The update sequence that an index must have reached.
+fn required_seq(database: &Arc<Database>, freshness: Freshness) -> Result<u64> {
+    match freshness {
+        Freshness::Current => Ok(database.read().map_err(ViewError::from)?.update_seq().map_err(ViewError::from)?),
+        Freshness::Any => Ok(0),
     }
 }
 

@@ -21,7 +21,7 @@ use settee_storage::Engine;
 use settee_views::{Clock, Settings, Views};
 
 use super::{Freshness, Result, Searches};
-use crate::{Answer, Caches, Hit, Query, Request, Sort, SortBy, StoredValue};
+use crate::{Answer, Caches, Hit, Query, Request, SearchLimits, Sort, SortBy, StoredValue};
 
 /// A language for tests: any function yields the member `t` as a stored text `default`, `s` as a string, `n` as a double,
 /// and fails for documents with a member `bad`. What is written in the function makes it another one, and no more.
@@ -91,7 +91,7 @@ struct World {
     catalog: Arc<Catalog>,
     members: Arc<Members>,
     views: Arc<Views>,
-    searches: Searches,
+    searches: Arc<Searches>,
     log: Arc<Mutex<Vec<String>>>,
     tasks: Tasks,
     now_us: Arc<AtomicU64>,
@@ -122,7 +122,8 @@ impl World {
         let lines = Arc::clone(&log);
         let say: settee_views::Log =
             Arc::new(move |line| lines.lock().push(format!("{:?} {}", line.about, line.message)));
-        let searches = Searches::new(Arc::clone(&views), tasks.clone(), say, Caches::new(1 << 20, 1 << 20), 9);
+        let caches = Caches::new(1 << 20, 1 << 20);
+        let searches = Arc::new(Searches::new(Arc::clone(&views), tasks.clone(), say, caches, 9));
         Self { catalog, members, views, searches, log, tasks, now_us }
     }
 
@@ -135,9 +136,10 @@ impl World {
     }
 
     fn search(&self, database: &Arc<Database>, ddoc: &DesignDocument, query: Query) -> Result<Answer> {
-        let index = self.searches.open(database, ddoc, SearchKind::Nouveau, "i", Freshness::Current)?;
+        let (kind, limits) = (SearchKind::Nouveau, SearchLimits::none());
+        let index = self.searches.open(database, ddoc, kind, "i", Freshness::Current, &limits)?;
         let sort = vec![Sort { by: SortBy::Id, descending: false }];
-        Ok(index.search(&Request { limit: 10_000, sort, ..Request::new(query) })?)
+        Ok(index.search(&Request { limit: 10_000, sort, ..Request::new(query) }, &SearchLimits::none())?)
     }
 
     /// All documents in the index, each with its stored fields.

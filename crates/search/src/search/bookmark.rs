@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 /// The bookmark of an answer without hits: CouchDB's, an empty array.
 const NOTHING: &str = "W10";
 
+/// The longest bookmark: one for as many sorts as a search may have, each by the longest string.
+const MAX_BYTES: usize = 2 << 20;
+
 pub(crate) fn encode(last: Option<&[OrderValue]>, former: Option<&str>) -> String {
     let Some(values) = last else {
         // Who goes on asking stays where the hits ended.
@@ -42,15 +45,18 @@ pub(super) fn decode(bookmark: &str, sorts: usize) -> Result<Option<Vec<OrderVal
         return Ok(None);
     }
     let invalid = || Error::bad_request("Invalid bookmark parameter supplied");
+    if bookmark.len() > MAX_BYTES {
+        return Err(invalid());
+    }
     let bytes = URL_SAFE_NO_PAD.decode(bookmark).map_err(|_| invalid())?;
-    let values = read(&bytes).map_err(|_| invalid())?;
+    let values = read(&bytes, sorts).map_err(|_| invalid())?;
     if values.len() == sorts { Ok(Some(values)) } else { Err(invalid()) }
 }
 
-fn read(bytes: &[u8]) -> Result<Vec<OrderValue>> {
+fn read(bytes: &[u8], most: usize) -> Result<Vec<OrderValue>> {
     let mut reader = Reader::new(bytes, "bookmark");
     let mut values = Vec::new();
-    while !reader.is_at_end() {
+    while !reader.is_at_end() && values.len() <= most {
         values.push(match reader.byte()? {
             0 => OrderValue::Null,
             1 => OrderValue::Score(f32::from_be_bytes(reader.array()?)),

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use tantivy::query::{EnableScoring, Explanation, Query, Scorer, Weight};
 use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, TantivyError};
 
+use crate::error::Result;
+use crate::limits::SearchLimits;
+
 /// Finds the documents of a segment and how well they match, in the order of documents.
 pub(super) type Find = dyn Fn(&SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> + Send + Sync;
 
@@ -37,12 +40,26 @@ impl Query for ByHand {
 
 impl Weight for ByHand {
     fn scorer(&self, reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
-        Ok(Box::new(Found { docs: (self.find)(reader)?, at: 0, boost }))
+        Ok(found((self.find)(reader)?, boost))
     }
 
     fn explain(&self, _: &SegmentReader, _: DocId) -> tantivy::Result<Explanation> {
         Err(TantivyError::InvalidArgument("nothing is explained".to_owned()))
     }
+}
+
+/// A scorer of documents that were found, in their order.
+pub(super) fn found(docs: Vec<(DocId, Score)>, boost: Score) -> Box<dyn Scorer> {
+    Box::new(Found { docs, at: 0, boost })
+}
+
+/// Adds a document to those that were found, and charges its memory.
+pub(super) fn push(found: &mut Vec<(DocId, Score)>, doc: DocId, score: Score, limits: &SearchLimits) -> Result<()> {
+    if found.len() == found.capacity() {
+        limits.charge(found.len().max(64) * size_of::<(DocId, Score)>())?;
+    }
+    found.push((doc, score));
+    Ok(())
 }
 
 struct Found {

@@ -1,19 +1,26 @@
 //! From a [`Query`] to one of `tantivy`, for the fields that an index has.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use tantivy::query::{
-    AllQuery, Bm25Weight, BooleanQuery, BoostQuery, ConstScoreQuery, EmptyQuery, ExistsQuery, FuzzyTermQuery,
-    InvertedIndexRangeQuery, Occur, PhraseQuery, Query as Compiled, RangeQuery, RegexQuery, TermQuery,
+    AllQuery, Bm25Weight, BooleanQuery, BoostQuery, ConstScoreQuery, EmptyQuery, ExistsQuery, Occur, PhraseQuery,
+    Query as Compiled, RangeQuery, TermQuery,
 };
 use tantivy::schema::{Field, IndexRecordOption};
-use tantivy::{SegmentReader, Term};
+use tantivy::{DocId, Score, SegmentReader, Term};
 
-use super::by_hand::ByHand;
+use super::automata::{Fuzzy, Pattern, Utf8};
+use super::by_hand::{ByHand, push};
+use super::expansion::{self, Expansion, Terms};
 use super::positions::{self, Positions, Test, Tree};
+use super::watched::Watched;
 use super::{nearest, patterns};
 use crate::error::{Error, Result};
 use crate::index::{Definition, Layout, Reader};
+use crate::limits::SearchLimits;
 use crate::query::{Boolean, Interval, Nearest, Query, Relative};
 use crate::store::SlotKind;
 
@@ -22,8 +29,21 @@ type Boxed = Box<dyn Compiled>;
 /// The longest way from the top of a query to its ends.
 const MAX_DEPTH: usize = 200;
 
-/// The greatest number of terms that a pattern within intervals stands for: Lucene's.
-const MAX_EXPANSIONS: usize = 128;
+/// The greatest number of terms of a phrase that `tantivy` looks for. It compares the positions of a document without a check in
+/// between, which takes as long as the document times the number of terms.
+const MAX_UNCHECKED_TERMS: usize = 8;
+
+/// The greatest number of terms of a phrase or of intervals.
+const MAX_TERMS: usize = 4_096;
+
+/// What is checked of compiled queries while they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checks {
+    /// Each step.
+    Steps,
+    /// Nothing: the caller knows the terms and charges them. Only such queries skip documents in blocks.
+    Nothing,
+}
 
 /// Makes queries of `tantivy` for an index.
 pub(super) struct Compiler<'a> {
@@ -31,6 +51,10 @@ pub(super) struct Compiler<'a> {
     layout: &'a Layout,
     definition: &'a Definition,
     partition: Option<&'a str>,
+    limits: &'a SearchLimits,
+    checks: Checks,
+    /// The terms of queries that check nothing.
+    terms: RefCell<Vec<Term>>,
 }
 
 /// Where a string or a text is looked for.
@@ -50,49 +74,98 @@ impl Place {
 
 impl<'a> Compiler<'a> {
     /// For queries of one partition, if so.
-    pub(super) fn new(reader: &'a Reader, definition: &'a Definition, partition: Option<&'a str>) -> Self {
-        Self { reader, layout: reader.layout(), definition, partition }
+    pub(super) fn new(
+        reader: &'a Reader,
+        definition: &'a Definition,
+        partition: Option<&'a str>,
+        limits: &'a SearchLimits,
+        checks: Checks,
+    ) -> Self {
+        let (layout, terms) = (reader.layout(), RefCell::default());
+        Self { reader, layout, definition, partition, limits, checks, terms }
     }
 
-    pub(super) fn compile(&self, query: &Query) -> Result<Boxed> {
-        Ok(self.in_partition(self.nested(query, 0)?))
+    /// The terms of the queries compiled so far, if these check nothing.
+    pub(super) fn into_terms(self) -> Vec<Term> {
+        self.terms.into_inner()
+    }
+
+    /// Compiles a query. Its matches have one of the values (behind the first) in the field (the first), for all of `drilldown`.
+    pub(super) fn compile(&self, query: &Query, drilldown: &[Vec<String>]) -> Result<Boxed> {
+        let query = self.in_partition(self.nested(query, 0)?);
+        let wanted = drilldown.iter().filter_map(|values| values.split_first());
+        let filters: Vec<Boxed> = wanted.map(|(field, values)| self.drilldown(field, values)).collect::<Result<_>>()?;
+        if filters.is_empty() {
+            return Ok(query);
+        }
+        let filters = filters.into_iter().map(|filter| Box::new(ConstScoreQuery::new(filter, 0.0)) as Boxed);
+        let clauses = filters.chain([query]).map(|clause| (Occur::Must, clause)).collect();
+        Ok(Box::new(BooleanQuery::new(clauses)))
     }
 
     /// Only what is in the partition.
     fn in_partition(&self, query: Boxed) -> Boxed {
         let Some(partition) = self.partition else { return query };
         let term = Term::from_field_text(self.layout.partition, partition);
-        both(Box::new(TermQuery::new(term, IndexRecordOption::Basic)), query)
+        let filter = Box::new(ConstScoreQuery::new(self.term_query(term, IndexRecordOption::Basic), 0.0));
+        Box::new(BooleanQuery::new(vec![(Occur::Must, filter as Boxed), (Occur::Must, query)]))
     }
 
-    /// Only what has one of these strings in a field.
-    pub(super) fn drilldown(&self, field: &str, values: &[String], query: Boxed) -> Boxed {
+    /// What has one of these strings in a field.
+    fn drilldown(&self, field: &str, values: &[String]) -> Result<Boxed> {
+        self.limits.check()?;
         // Values as a whole are in a column, where a text has one beside its terms.
         let column = self.layout.slots_of(field).find(|(kind, ..)| *kind == SlotKind::Column);
         if let Some((_, _, Some(column))) = column {
             let is = |value: &String| {
                 let term = Bound::Included(Term::from_field_text(column, value));
-                Box::new(RangeQuery::new(term.clone(), term)) as Boxed
+                self.watched(RangeQuery::new(term.clone(), term))
             };
-            return both(Box::new(BooleanQuery::union(values.iter().map(is).collect())), query);
+            return Ok(any(values.iter().map(is).collect()));
         }
         let places = self.places(field);
         let terms = values.iter().flat_map(|value| places.iter().map(move |place| (place, value)));
         let clauses = terms.map(|(place, value)| {
-            let term = Term::from_field_text(place.field(), value);
-            Box::new(TermQuery::new(term, IndexRecordOption::Basic)) as Boxed
+            self.term_query(Term::from_field_text(place.field(), value), IndexRecordOption::Basic)
         });
-        both(Box::new(BooleanQuery::union(clauses.collect())), query)
+        Ok(any(clauses.collect()))
+    }
+
+    fn watched(&self, query: impl Compiled) -> Boxed {
+        Box::new(Watched::new(query, self.limits))
+    }
+
+    fn term_query(&self, term: Term, option: IndexRecordOption) -> Boxed {
+        let query = TermQuery::new(term.clone(), option);
+        if self.checks == Checks::Nothing {
+            self.terms.borrow_mut().push(term);
+            return Box::new(query);
+        }
+        Box::new(Watched::of_terms(query, vec![term], false, self.limits))
+    }
+
+    fn term(&self, place: Place, text: &str) -> Boxed {
+        let option = match place {
+            Place::Text(_) => IndexRecordOption::WithFreqs,
+            Place::String(_) => IndexRecordOption::Basic,
+        };
+        self.term_query(Term::from_field_text(place.field(), text), option)
+    }
+
+    /// The documents that have a term of a set in one of the places of a field.
+    fn terms(&self, field: &str, terms: &Terms) -> Result<Boxed> {
+        self.each(field, |place| Ok(self.watched(Expansion::new(place.field(), terms.clone(), self.limits))))
     }
 
     fn nested(&self, query: &Query, depth: usize) -> Result<Boxed> {
         if depth > MAX_DEPTH {
             return Err(Error::TooLarge(format!("a query is nested more than {MAX_DEPTH} deep")));
         }
+        self.limits.check()?;
         Ok(match query {
             Query::All => Box::new(AllQuery),
             Query::None => Box::new(EmptyQuery),
-            Query::Term { field, text } => self.each(field, |place| Ok(term(place, text)))?,
+            Query::Term { field, text } => self.each(field, |place| Ok(self.term(place, text)))?,
             Query::Number { field, value } => self.numbers(field, Bound::Included(*value), Bound::Included(*value)),
             Query::NumberRange { field, lower, upper } => self.numbers(field, *lower, *upper),
             Query::Phrase { field, terms, slop } => {
@@ -102,18 +175,9 @@ impl<'a> Compiler<'a> {
                 let upper = patterns::after_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
                 self.strings(field, &Bound::Included(prefix.clone()), &upper)?
             }
-            Query::Wildcard { field, pattern } => {
-                let pattern = patterns::of_wildcard(pattern)?;
-                self.each(field, |place| Ok(Box::new(RegexQuery::from_pattern(&pattern, place.field())?)))?
+            Query::Wildcard { field, .. } | Query::Regex { field, .. } | Query::Fuzzy { field, .. } => {
+                self.terms(field, &self.set(query)?)?
             }
-            Query::Regex { field, pattern } => {
-                let pattern = patterns::of_regex(pattern)?;
-                self.each(field, |place| Ok(Box::new(RegexQuery::from_pattern(&pattern, place.field())?)))?
-            }
-            Query::Fuzzy { field, text, edits } => self.each(field, |place| {
-                let term = Term::from_field_text(place.field(), text);
-                Ok(Box::new(FuzzyTermQuery::new(term, (*edits).min(2), true)))
-            })?,
             Query::Range { field, lower, upper } => self.strings(field, lower, upper)?,
             Query::Exists { field } => self.exists(field),
             Query::Boolean(boolean) => self.boolean(boolean, depth)?,
@@ -150,9 +214,19 @@ impl<'a> Compiler<'a> {
         if matches!((lower, upper), (Bound::Unbounded, Bound::Unbounded)) {
             return Ok(self.exists(field));
         }
-        self.each(field, |place| {
-            let bound = |bound: &Bound<String>| bound.as_ref().map(|text| Term::from_field_text(place.field(), text));
-            Ok(Box::new(InvertedIndexRangeQuery::new(bound(lower), bound(upper))))
+        self.terms(field, &Terms::Between(lower.clone(), upper.clone()))
+    }
+
+    /// The set of terms that a query stands for.
+    fn set(&self, query: &Query) -> Result<Terms> {
+        Ok(match query {
+            Query::Fuzzy { text, edits, .. } => {
+                self.limits.charge(Fuzzy::bytes_of(text))?;
+                Terms::Fuzzy(Arc::new(Utf8(Fuzzy::new(text, *edits))))
+            }
+            Query::Wildcard { pattern, .. } => Terms::Pattern(Arc::new(Utf8(Pattern::wildcard(pattern, self.limits)?))),
+            Query::Regex { pattern, .. } => Terms::Pattern(Arc::new(Utf8(Pattern::regex(pattern, self.limits)?))),
+            other => return Err(Error::bad_request(format!("{other:?} stands for no set of terms"))),
         })
     }
 
@@ -160,13 +234,11 @@ impl<'a> Compiler<'a> {
         let slot = self.layout.slots_of(name).find(|(kind, ..)| *kind == SlotKind::Double);
         let Some((_, number, Some(field))) = slot else { return Box::new(EmptyQuery) };
         if matches!((lower, upper), (Bound::Unbounded, Bound::Unbounded)) {
-            return Box::new(ConstScoreQuery::new(
-                Box::new(ExistsQuery::new(crate::index::column(number), false)),
-                1.0,
-            ));
+            let exists = self.watched(ExistsQuery::new(crate::index::column(number), false));
+            return Box::new(ConstScoreQuery::new(exists, 1.0));
         }
         let bound = |bound: Bound<f64>| bound.map(|value| Term::from_field_f64(field, value));
-        Box::new(RangeQuery::new(bound(lower), bound(upper)))
+        self.watched(RangeQuery::new(bound(lower), bound(upper)))
     }
 
     fn phrase(&self, name: &str, place: Place, terms: &[(u32, String)], slop: u32) -> Result<Boxed> {
@@ -180,35 +252,34 @@ impl<'a> Compiler<'a> {
                 )));
             }
         };
-        let offsets: std::collections::BTreeSet<u32> = terms.iter().map(|(offset, _)| *offset).collect();
-        let is_plain = slop == 0 && offsets.len() == terms.len();
+        check_terms(terms.len())?;
+        let mut offsets: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let mut known = Numbers::default();
+        for (offset, text) in terms {
+            offsets.entry(*offset).or_default().push(known.of(Term::from_field_text(field, text)));
+        }
+        let is_plain = slop == 0 && offsets.len() == terms.len() && terms.len() <= MAX_UNCHECKED_TERMS;
         match terms {
             [] => return Ok(Box::new(EmptyQuery)),
-            [(_, text)] => return Ok(term(place, text)),
+            [(_, text)] => return Ok(self.term(place, text)),
             _ if is_plain => {
                 let terms = terms.iter().map(|(offset, text)| (*offset as usize, Term::from_field_text(field, text)));
-                return Ok(Box::new(PhraseQuery::new_with_offset(terms.collect())));
+                let phrase = PhraseQuery::new_with_offset(terms.collect());
+                return Ok(Box::new(Watched::of_terms(phrase, known.terms, true, self.limits)));
             }
             _ => {}
         }
-        let mut known = Vec::new();
-        let mut groups: Vec<(u32, Vec<usize>)> = offsets.into_iter().map(|offset| (offset, Vec::new())).collect();
-        for (offset, text) in terms {
-            let number = number_of(&mut known, Term::from_field_text(field, text));
-            if let Some((_, group)) = groups.iter_mut().find(|(place, _)| place == offset) {
-                group.push(number);
-            }
-        }
-        self.by_positions(field, known, Test::Phrase(groups, slop))
+        self.by_positions(field, known.terms, Test::Phrase(offsets.into_iter().collect(), slop))
     }
 
     fn by_positions(&self, field: Field, terms: Vec<Term>, test: Test) -> Result<Boxed> {
         if terms.is_empty() {
             return Ok(Box::new(EmptyQuery));
         }
+        self.limits.check()?;
         let weight = Bm25Weight::for_terms(self.reader, &terms)?;
-        let query = Positions { field, terms, test, weight };
-        Ok(Box::new(ByHand::new(move |reader| positions::find(&query, reader))))
+        let query = Positions { field, terms, test, weight, limits: self.limits.clone() };
+        Ok(self.watched(ByHand::new(move |reader| positions::find(&query, reader))))
     }
 
     fn exists(&self, field: &str) -> Boxed {
@@ -217,9 +288,12 @@ impl<'a> Compiler<'a> {
         }
         let queries = self.layout.slots_of(field).filter_map(|(kind, number, field)| match kind {
             SlotKind::String | SlotKind::Double | SlotKind::Column => {
-                Some(Box::new(ExistsQuery::new(crate::index::column(number), false)) as Boxed)
+                Some(self.watched(ExistsQuery::new(crate::index::column(number), false)))
             }
-            SlotKind::Text => field.map(|field| Box::new(ByHand::new(move |reader| with_text(reader, field))) as Boxed),
+            SlotKind::Text => field.map(|field| {
+                let limits = self.limits.clone();
+                self.watched(ByHand::new(move |reader| with_text(reader, field, &limits)))
+            }),
             SlotKind::Stored | SlotKind::Vector => None,
         });
         Box::new(ConstScoreQuery::new(Box::new(BooleanQuery::union(queries.collect())), 1.0))
@@ -231,8 +305,8 @@ impl<'a> Compiler<'a> {
             Some(filter) => Some(self.in_partition(self.nested(filter, depth + 1)?)),
             None => self.partition.map(|_| self.in_partition(Box::new(AllQuery))),
         };
-        let found = nearest::find(self.reader, self.definition, wanted, filter)?;
-        Ok(Box::new(ByHand::new(move |reader| Ok(found.get(&reader.segment_id()).cloned().unwrap_or_default()))))
+        let found = nearest::find(self.reader, self.definition, wanted, filter, self.limits)?;
+        Ok(self.watched(ByHand::new(move |reader| Ok(found.get(&reader.segment_id()).cloned().unwrap_or_default()))))
     }
 
     fn boolean(&self, boolean: &Boolean, depth: usize) -> Result<Boxed> {
@@ -260,14 +334,15 @@ impl<'a> Compiler<'a> {
                 "Cannot create intervals over field {field} because it has no indexed positions"
             ))),
             Place::Text(field) => {
-                let mut terms = Vec::new();
+                let mut terms = Numbers::default();
                 let tree = self.tree(field, source, &mut terms)?;
-                self.by_positions(field, terms, Test::Interval(tree))
+                self.by_positions(field, terms.terms, Test::Interval(tree))
             }
         })
     }
 
-    fn tree(&self, field: Field, source: &Interval, terms: &mut Vec<Term>) -> Result<Tree> {
+    fn tree(&self, field: Field, source: &Interval, terms: &mut Numbers) -> Result<Tree> {
+        check_terms(terms.terms.len())?;
         let mut many = |parts: &[Interval]| -> Result<Vec<Tree>> {
             parts.iter().map(|part| self.tree(field, part, terms)).collect()
         };
@@ -277,10 +352,11 @@ impl<'a> Compiler<'a> {
             Interval::Unordered(parts) => Tree::Unordered(many(parts)?),
             Interval::Or(parts) => Tree::Or(many(parts)?),
             Interval::AtLeast(count, parts) => Tree::AtLeast(*count, many(parts)?),
-            Interval::Term(text) => Tree::Terms(vec![number_of(terms, Term::from_field_text(field, text))]),
+            Interval::Term(text) => Tree::Terms(vec![terms.of(Term::from_field_text(field, text))]),
             Interval::Terms(query) => {
-                let expanded = self.expand(field, query)?;
-                Tree::Terms(expanded.into_iter().map(|term| number_of(terms, term)).collect())
+                let expanded = expansion::expand(self.reader.segments(), field, &self.set(query)?, self.limits)?;
+                let number = |text: String| terms.of(Term::from_field_text(field, &text));
+                Tree::Terms(expanded.into_iter().map(number).collect())
             }
             Interval::MaxWidth(width, part) => Tree::MaxWidth(*width, Box::new(self.tree(field, part, terms)?)),
             Interval::MaxGaps(gaps, part) => Tree::MaxGaps(*gaps, Box::new(self.tree(field, part, terms)?)),
@@ -288,13 +364,8 @@ impl<'a> Compiler<'a> {
                 Tree::Extend(Box::new(self.tree(field, part, terms)?), *before, *after)
             }
             Interval::UnorderedNoOverlaps(first, second) => {
-                let ordered = |first: &Interval, second: &Interval, terms: &mut Vec<Term>| {
-                    Ok::<_, Error>(Tree::Ordered(vec![
-                        self.tree(field, first, terms)?,
-                        self.tree(field, second, terms)?,
-                    ]))
-                };
-                Tree::Or(vec![ordered(first, second, terms)?, ordered(second, first, terms)?])
+                let (first, second) = (self.tree(field, first, terms)?, self.tree(field, second, terms)?);
+                Tree::NoOverlaps(Box::new(first), Box::new(second))
             }
             Interval::Filter(relation, part, other) => {
                 let (part, other) = (self.tree(field, part, terms)?, self.tree(field, other, terms)?);
@@ -307,60 +378,45 @@ impl<'a> Compiler<'a> {
             }
         })
     }
+}
 
-    /// The terms of a field that a pattern stands for.
-    fn expand(&self, field: Field, query: &Query) -> Result<Vec<Term>> {
-        let is_wanted = |text: &str| match query {
-            Query::Wildcard { pattern, .. } => patterns::is_like(text, pattern),
-            Query::Prefix { prefix, .. } => text.starts_with(prefix.as_str()),
-            Query::Fuzzy { text: wanted, edits, .. } => patterns::is_near(text, wanted, usize::from(*edits)),
-            _ => false,
-        };
-        let mut texts = std::collections::BTreeSet::new();
-        for segment in self.reader.segments() {
-            let index = segment.inverted_index(field)?;
-            let mut stream = index.terms().stream().map_err(Error::from_io)?;
-            while stream.advance() {
-                if let Ok(text) = std::str::from_utf8(stream.key())
-                    && is_wanted(text)
-                {
-                    texts.insert(text.to_owned());
-                    if texts.len() > MAX_EXPANSIONS {
-                        return Err(Error::bad_request(format!(
-                            "Automaton expanded to more than {MAX_EXPANSIONS} terms"
-                        )));
-                    }
-                }
-            }
+fn any(mut queries: Vec<Boxed>) -> Boxed {
+    if queries.len() == 1 { queries.swap_remove(0) } else { Box::new(BooleanQuery::union(queries)) }
+}
+
+fn check_terms(count: usize) -> Result<()> {
+    if count <= MAX_TERMS {
+        return Ok(());
+    }
+    Err(Error::TooLarge(format!("a phrase or an interval has at most {MAX_TERMS} terms")))
+}
+
+/// Terms and their numbers.
+#[derive(Default)]
+struct Numbers {
+    terms: Vec<Term>,
+    numbers: HashMap<Term, usize>,
+}
+
+impl Numbers {
+    fn of(&mut self, term: Term) -> usize {
+        let next = self.terms.len();
+        let number = *self.numbers.entry(term.clone()).or_insert(next);
+        if number == next {
+            self.terms.push(term);
         }
-        Ok(texts.into_iter().map(|text| Term::from_field_text(field, &text)).collect())
+        number
     }
 }
 
-fn both(filter: Boxed, query: Boxed) -> Boxed {
-    let filter = Box::new(ConstScoreQuery::new(filter, 0.0));
-    Box::new(BooleanQuery::new(vec![(Occur::Must, filter as Boxed), (Occur::Must, query)]))
-}
-
-fn term(place: Place, text: &str) -> Boxed {
-    let option = match place {
-        Place::Text(_) => IndexRecordOption::WithFreqs,
-        Place::String(_) => IndexRecordOption::Basic,
-    };
-    Box::new(TermQuery::new(Term::from_field_text(place.field(), text), option))
-}
-
-fn number_of(terms: &mut Vec<Term>, term: Term) -> usize {
-    terms.iter().position(|known| *known == term).unwrap_or_else(|| {
-        terms.push(term);
-        terms.len() - 1
-    })
-}
-
 /// The documents that have a word in a text.
-fn with_text(reader: &SegmentReader, field: Field) -> tantivy::Result<Vec<(u32, f32)>> {
+fn with_text(reader: &SegmentReader, field: Field, limits: &SearchLimits) -> tantivy::Result<Vec<(DocId, Score)>> {
     let Some(lengths) = reader.fieldnorms_readers().get_field(field)? else {
         return Ok(Vec::new());
     };
-    Ok((0..reader.max_doc()).filter(|&doc| lengths.fieldnorm_id(doc) > 0).map(|doc| (doc, 1.0)).collect())
+    let (mut found, mut steps) = (Vec::new(), limits.steps());
+    for doc in (0..reader.max_doc()).filter(|&doc| lengths.fieldnorm_id(doc) > 0) {
+        steps.take(1).and_then(|()| push(&mut found, doc, 1.0, limits)).map_err(Error::within_tantivy)?;
+    }
+    Ok(found)
 }

@@ -8,6 +8,7 @@ use tantivy::{DocId, SegmentReader};
 use super::order;
 use crate::error::{Error, Result};
 use crate::index::Reader;
+use crate::limits::SearchLimits;
 use crate::request::{Range, Request};
 use crate::store::SlotKind;
 
@@ -15,12 +16,19 @@ use crate::store::SlotKind;
 const MAX_FACETS: usize = 100;
 const MAX_RANGES: usize = 1_000;
 
+/// The texts of this many values are read between two checks.
+const NAMED_TOGETHER: usize = 1_000;
+
+/// About the bytes of a value that is counted, besides its text.
+const VALUE_BYTES: usize = 96;
+
 /// Values, most frequent first.
 type Counted = Vec<(String, Vec<(String, u64)>)>;
 
 /// What was counted so far.
 pub(super) struct Facets<'a> {
     request: &'a Request,
+    limits: &'a SearchLimits,
     /// The columns of the counted fields; `None` for those that no document has.
     columns: Vec<Option<String>>,
     counts: Vec<HashMap<String, u64>>,
@@ -44,7 +52,7 @@ struct Numbers<'a> {
 }
 
 impl<'a> Facets<'a> {
-    pub(super) fn new(reader: &Reader, request: &'a Request) -> Result<Self> {
+    pub(super) fn new(reader: &Reader, request: &'a Request, limits: &'a SearchLimits) -> Result<Self> {
         let ranges: usize = request.ranges.iter().map(|(_, ranges)| ranges.len()).sum();
         if request.counts.len() > MAX_FACETS || request.ranges.len() > MAX_FACETS || ranges > MAX_RANGES {
             return Err(Error::bad_request(format!("at most {MAX_FACETS} fields are counted, in {MAX_RANGES} ranges")));
@@ -53,6 +61,7 @@ impl<'a> Facets<'a> {
         let numbers = request.ranges.iter().map(|(field, _)| numbers(reader, field)).collect::<Result<Vec<_>>>()?;
         Ok(Self {
             request,
+            limits,
             counts: vec![HashMap::new(); columns.len()],
             columns,
             numbers,
@@ -70,6 +79,7 @@ impl<'a> Facets<'a> {
             if let Some(name) = name
                 && let Some(column) = segment.fast_fields().str(name)?
             {
+                self.limits.charge(column.num_terms() * size_of::<u64>())?;
                 let counts = vec![0; column.num_terms()];
                 opened.strings.push((at, column, counts));
             }
@@ -89,13 +99,22 @@ impl<'a> Facets<'a> {
     pub(super) fn add(&mut self, segment: OfSegment<'_>) -> Result<()> {
         for (at, column, counts) in segment.strings {
             let into = &mut self.counts[at];
+            self.limits.charge(counts.iter().filter(|count| **count > 0).count() * size_of::<u64>())?;
             let ords: Vec<u64> = (0..).zip(&counts).filter(|(_, count)| **count > 0).map(|(ord, _)| ord).collect();
             let mut counts = counts.iter().filter(|count| **count > 0);
-            let add = |text: &[u8]| {
-                let count = counts.next().copied().unwrap_or(0);
-                *into.entry(String::from_utf8_lossy(text).into_owned()).or_default() += count;
-            };
-            column.dictionary().sorted_ords_to_term_cb(&ords, add).map_err(Error::from_io)?;
+            for some in ords.chunks(NAMED_TOGETHER) {
+                self.limits.check()?;
+                let mut charged = Ok(());
+                let add = |text: &[u8]| {
+                    let count = counts.next().copied().unwrap_or(0);
+                    if charged.is_ok() {
+                        charged = self.limits.charge(VALUE_BYTES + text.len());
+                        *into.entry(String::from_utf8_lossy(text).into_owned()).or_default() += count;
+                    }
+                };
+                column.dictionary().sorted_ords_to_term_cb(some, add).map_err(Error::from_io)?;
+                charged?;
+            }
         }
         for Numbers { at, counts, .. } in segment.numbers {
             self.ranges[at].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
@@ -104,26 +123,33 @@ impl<'a> Facets<'a> {
     }
 
     /// The counts and the ranges.
-    pub(super) fn finish(self) -> (Counted, Counted) {
-        let top = self.request.top_n.unwrap_or(usize::MAX);
-        let counts = self.request.counts.iter().zip(self.counts);
-        let counts = counts.map(|(field, counts)| (field.clone(), most_frequent(counts.into_iter().collect(), top)));
-        let ranges = self.request.ranges.iter().zip(self.ranges).map(|((field, ranges), counts)| {
+    pub(super) fn finish(self) -> Result<(Counted, Counted)> {
+        let Self { request, limits, .. } = self;
+        let top = request.top_n.unwrap_or(usize::MAX);
+        let of_field = |(field, counts): (&String, HashMap<String, u64>)| {
+            Ok((field.clone(), most_frequent(counts.into_iter().collect(), top, limits)?))
+        };
+        let counts = request.counts.iter().zip(self.counts).map(of_field).collect::<Result<_>>()?;
+        let of_ranges = |((field, ranges), counts): (&(String, Vec<Range>), Vec<u64>)| {
             let labels = ranges.iter().map(|range| range.label.clone());
             let counted = labels.zip(counts).filter(|(_, count)| *count > 0).collect();
-            (field.clone(), most_frequent(counted, top))
-        });
-        (counts.collect(), ranges.collect())
+            Ok((field.clone(), most_frequent(counted, top, limits)?))
+        };
+        let ranges = request.ranges.iter().zip(self.ranges).map(of_ranges).collect::<Result<_>>()?;
+        Ok((counts, ranges))
     }
 }
 
 impl OfSegment<'_> {
-    pub(super) fn count(&mut self, doc: DocId) {
+    /// Counts the values of a document. Returns the number of steps.
+    pub(super) fn count(&mut self, doc: DocId) -> usize {
+        let mut steps = 0;
         for (_, column, counts) in &mut self.strings {
             if column.ords().get_cardinality() == Cardinality::Multivalued {
                 // A value that a document has twice is still that of one document.
                 self.ords.clear();
                 self.ords.extend(column.term_ords(doc));
+                steps += self.ords.len();
                 self.ords.sort_unstable();
                 self.ords.dedup();
                 self.ords.iter().for_each(|&ord| bump(counts, ord));
@@ -136,7 +162,9 @@ impl OfSegment<'_> {
                 let is_in = column.values_for_doc(doc).any(|number| range.holds(number));
                 *count += u64::from(is_in);
             }
+            steps += ranges.len();
         }
+        steps + self.strings.len()
     }
 }
 
@@ -152,10 +180,12 @@ impl Range {
     }
 }
 
-fn most_frequent(mut counts: Vec<(String, u64)>, top: usize) -> Vec<(String, u64)> {
-    counts.sort_by(|(one, one_count), (other, other_count)| other_count.cmp(one_count).then_with(|| one.cmp(other)));
+fn most_frequent(counts: Vec<(String, u64)>, top: usize, limits: &SearchLimits) -> Result<Vec<(String, u64)>> {
+    let mut counts = limits.sort(counts, |(one, one_count), (other, other_count)| {
+        other_count.cmp(one_count).then_with(|| one.cmp(other))
+    })?;
     counts.truncate(top);
-    counts
+    Ok(counts)
 }
 
 fn numbers(reader: &Reader, field: &str) -> Result<Option<String>> {

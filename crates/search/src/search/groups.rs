@@ -1,24 +1,30 @@
 //! Hits in groups by the value of a field.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use tantivy::columnar::StrColumn;
 use tantivy::{DocId, Score, SegmentReader};
 
-use super::Shower;
 use super::order::{self, Keys};
+use super::show::Shower;
 use super::top::Candidate;
 use crate::answer::{Group, OrderValue};
 use crate::error::{Error, Result};
 use crate::index::Reader;
+use crate::limits::SearchLimits;
 use crate::request::{Grouping, Request, Sort};
 
 /// The greatest number of groups of an answer, and of hits of all of them.
 const MAX_GROUPS: usize = 10_000;
 
+/// The bytes of a hit of a group, besides its keys.
+const DOC_BYTES: usize = size_of::<(Vec<u64>, DocId, Score)>();
+
 /// The groups so far.
 pub(super) struct Groups<'a> {
     grouping: &'a Grouping,
+    limits: &'a SearchLimits,
     limit: usize,
     column: Option<String>,
     /// The order within groups, and of groups.
@@ -40,7 +46,8 @@ struct Growing {
 type Grown = (Option<String>, u64, Vec<Candidate>, Vec<OrderValue>);
 
 /// The groups of a segment.
-pub(super) struct OfSegment {
+pub(super) struct OfSegment<'a> {
+    limits: &'a SearchLimits,
     column: Option<StrColumn>,
     keys: Keys,
     group_keys: Keys,
@@ -55,13 +62,19 @@ struct Collecting {
 }
 
 impl<'a> Groups<'a> {
-    pub(super) fn new(reader: &Reader, request: &'a Request, sorts: &[Sort]) -> Result<Option<Self>> {
+    pub(super) fn new(
+        reader: &Reader,
+        request: &'a Request,
+        sorts: &[Sort],
+        limits: &'a SearchLimits,
+    ) -> Result<Option<Self>> {
         let Some(grouping) = &request.group else { return Ok(None) };
         if grouping.limit > MAX_GROUPS {
             return Err(Error::bad_request(format!("group_limit must be less than or equal to {MAX_GROUPS}")));
         }
         Ok(Some(Self {
             grouping,
+            limits,
             limit: request.limit,
             column: order::countable(reader, &grouping.field)?,
             sorts: sorts.to_vec(),
@@ -70,9 +83,10 @@ impl<'a> Groups<'a> {
         }))
     }
 
-    pub(super) fn open(&self, reader: &Reader, segment: &SegmentReader) -> Result<OfSegment> {
+    pub(super) fn open(&self, reader: &Reader, segment: &SegmentReader) -> Result<OfSegment<'a>> {
         let column = self.column.as_ref().map(|name| segment.fast_fields().str(name)).transpose()?.flatten();
         Ok(OfSegment {
+            limits: self.limits,
             column,
             keys: Keys::open(reader, segment, &self.sorts)?,
             group_keys: Keys::open(reader, segment, &self.group_sorts)?,
@@ -81,8 +95,10 @@ impl<'a> Groups<'a> {
         })
     }
 
-    pub(super) fn add(&mut self, groups: Vec<Grown>) {
+    pub(super) fn add(&mut self, groups: Vec<Grown>) -> Result<()> {
+        let mut steps = self.limits.steps();
         for (by, total, hits, first) in groups {
+            steps.take(1 + hits.len())?;
             let group = self.groups.entry(by).or_default();
             group.total += total;
             group.hits.extend(hits);
@@ -96,14 +112,15 @@ impl<'a> Groups<'a> {
                 group.hits.truncate(self.limit);
             }
         }
+        Ok(())
     }
 
     pub(super) fn finish(self, shower: &Shower<'_>) -> Result<Vec<Group>> {
-        let mut groups: Vec<_> = self.groups.into_iter().collect();
-        groups.sort_by(|(_, one), (_, other)| {
-            let first = |group: &Growing| group.first.clone().unwrap_or_default();
-            order::compare(&self.group_sorts, &first(one), &first(other))
-        });
+        let groups: Vec<_> = self.groups.into_iter().collect();
+        let mut groups = self.limits.sort(groups, |(_, one), (_, other)| {
+            let [one, other] = [one, other].map(|group| group.first.as_deref().unwrap_or_default());
+            order::compare(&self.group_sorts, one, other)
+        })?;
         groups.truncate(self.grouping.limit);
         let finish = |(by, mut group): (Option<String>, Growing)| {
             group.hits.sort_by(|one, other| order::compare(&self.sorts, &one.order, &other.order));
@@ -113,31 +130,39 @@ impl<'a> Groups<'a> {
     }
 }
 
-impl OfSegment {
-    pub(super) fn offer(&mut self, doc: DocId, score: Score) {
+impl OfSegment<'_> {
+    pub(super) fn offer(&mut self, doc: DocId, score: Score) -> Result<()> {
         let by = self.column.as_ref().and_then(|column| column.term_ords(doc).min());
         let first = self.group_keys.of(doc, score);
-        let group = self.groups.entry(by).or_insert_with(|| Collecting {
-            total: 0,
-            docs: Vec::new(),
-            first: (first.clone(), doc, score),
-        });
+        let group = match self.groups.entry(by) {
+            Entry::Occupied(group) => group.into_mut(),
+            Entry::Vacant(group) => {
+                self.limits.charge(2 * size_of::<Collecting>() + self.group_keys.bytes())?;
+                group.insert(Collecting { total: 0, docs: Vec::new(), first: (first.clone(), doc, score) })
+            }
+        };
         group.total += 1;
         if first < group.first.0 {
             group.first = (first, doc, score);
         }
+        if group.docs.len() == group.docs.capacity() {
+            self.limits.charge(group.docs.len().max(4) * (DOC_BYTES + self.keys.bytes()))?;
+        }
         group.docs.push((self.keys.of(doc, score), doc, score));
         // Twice as many as are wanted are kept, so that sorting is rare.
-        if group.docs.len() > 2 * self.limit.max(8) {
+        if group.docs.len() > self.limit.max(8).saturating_mul(2) {
             group.docs.sort_unstable_by(|one, other| one.0.cmp(&other.0));
             group.docs.truncate(self.limit);
         }
+        Ok(())
     }
 
     /// The groups with their values.
     pub(super) fn finish(self, segment: usize) -> Result<Vec<Grown>> {
         let mut groups = Vec::with_capacity(self.groups.len());
+        let mut steps = self.limits.steps();
         for (by, mut group) in self.groups {
+            steps.take(1 + group.docs.len())?;
             let by = match (by, &self.column) {
                 (Some(ord), Some(column)) => {
                     let mut text = String::new();
@@ -151,10 +176,14 @@ impl OfSegment {
             let hits = group
                 .docs
                 .into_iter()
-                .map(|(_, doc, score)| Ok(Candidate { segment, doc, order: self.keys.values(doc, score)? }))
+                .map(|(_, doc, score)| {
+                    Ok(Candidate { segment, doc, order: self.keys.charged_values(doc, score, self.limits)? })
+                })
                 .collect::<Result<_>>()?;
             let (_, doc, score) = group.first;
-            groups.push((by, group.total, hits, self.group_keys.values(doc, score)?));
+            let by_first = self.group_keys.charged_values(doc, score, self.limits)?;
+            self.limits.charge(size_of::<Grown>() + by.as_ref().map_or(0, String::len))?;
+            groups.push((by, group.total, hits, by_first));
         }
         Ok(groups)
     }

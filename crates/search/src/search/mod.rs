@@ -1,9 +1,11 @@
 //! Searching: the query is compiled, the documents of each segment that match are walked through once, and hits, counts and
 //! groups are put together from what the segments have.
 
+mod automata;
 pub(crate) mod bookmark;
 mod by_hand;
 mod compile;
+mod expansion;
 mod facets;
 mod groups;
 mod highlight;
@@ -11,45 +13,60 @@ mod nearest;
 mod order;
 mod patterns;
 mod positions;
+mod show;
 mod top;
+mod watched;
 
 use tantivy::query::{EnableScoring, Weight};
-use tantivy::{DocId, Score, SegmentReader};
+use tantivy::{DocId, Score, SegmentReader, TERMINATED, Term};
 
-use self::compile::Compiler;
+use self::compile::{Checks, Compiler};
 use self::facets::Facets;
 use self::groups::Groups;
 use self::order::Keys;
+use self::show::Shower;
 use self::top::{Candidate, Top};
-use crate::answer::{Answer, Hit, Relation};
+use crate::answer::{Answer, Relation};
 use crate::error::{Error, Result};
-use crate::field::StoredValue;
 use crate::index::{Definition, Reader};
+use crate::limits::SearchLimits;
 use crate::query::{Boolean, Query};
-use crate::request::{MAX_LIMIT, MAX_TOP_N, Request, Sort, SortBy};
+use crate::request::{MAX_TOP_N, Request, Sort, SortBy};
 
 /// Where not all hits are looked at, they are counted up to here.
 const EXACT_HITS: u64 = 10_000;
 
+/// The most entries of lists of several terms that are skipped through in blocks, without a check in between: this takes some ten
+/// milliseconds.
+const MAX_UNCHECKED_ENTRIES: u64 = 2_000_000;
+
 /// Searches what `reader` has.
-pub(crate) fn search(reader: &Reader, definition: &Definition, request: &Request) -> Result<Answer> {
+pub(crate) fn search(
+    reader: &Reader,
+    definition: &Definition,
+    request: &Request,
+    limits: &SearchLimits,
+) -> Result<Answer> {
     check(request)?;
+    limits.check()?;
     let sorts = order::complete(&request.sort)?;
     let after = request.bookmark.as_deref().map(|bookmark| bookmark::decode(bookmark, sorts.len()));
     let after = after.transpose()?.flatten();
-    let weight = weight(reader, definition, request)?;
-    let mut facets = Facets::new(reader, request)?;
-    let mut groups = Groups::new(reader, request, &sorts)?;
+    let mut facets = Facets::new(reader, request, limits)?;
+    let mut groups = Groups::new(reader, request, &sorts, limits)?;
     let may_skip = facets.is_empty() && groups.is_none() && is_by_relevance(&sorts) && is_of_terms(request);
+    let mut weights = Weights::new(reader, definition, request, limits, may_skip)?;
     let mut found: Vec<Candidate> = Vec::new();
     let (mut total, mut relation) = (0, Relation::EqualTo);
     for (number, segment) in reader.segments().iter().enumerate() {
+        limits.check()?;
         let keys = Keys::open(reader, segment, &sorts)?;
         let after = after.as_ref().map(|values| keys.after(values)).transpose()?;
-        let mut top = Top::new(&keys, request.limit, after);
+        let mut top = Top::new(&keys, request.limit, after, limits);
         if may_skip {
+            let weight = weights.of(segment)?;
             if total < EXACT_HITS {
-                total += count(&*weight, segment, request)?;
+                total += count(weight, segment, request)?;
             }
             let alive = segment.alive_bitset();
             let mut offer = |doc, score| match alive {
@@ -63,54 +80,93 @@ pub(crate) fn search(reader: &Reader, definition: &Definition, request: &Request
         } else {
             let mut counted = facets.open(segment)?;
             let mut grouped = groups.as_ref().map(|groups| groups.open(reader, segment)).transpose()?;
-            each(&*weight, segment, |doc, score| {
+            each(weights.of(segment)?, segment, limits, |doc, score| {
                 total += 1;
                 top.offer(doc, score);
-                counted.count(doc);
                 if let Some(grouped) = &mut grouped {
-                    grouped.offer(doc, score);
+                    grouped.offer(doc, score)?;
                 }
+                Ok(1 + counted.count(doc))
             })?;
             facets.add(counted)?;
             if let (Some(groups), Some(grouped)) = (&mut groups, grouped) {
-                groups.add(grouped.finish(number)?);
+                groups.add(grouped.finish(number)?)?;
             }
         }
+        // What was to be watched ends without an error.
+        limits.check()?;
         found.extend(top.finish(number)?);
     }
     if may_skip && total >= EXACT_HITS && !matches!(request.query, Query::Term { .. }) {
         relation = Relation::GreaterThanOrEqualTo;
     }
-    found.sort_by(|one, other| order::compare(&sorts, &one.order, &other.order));
+    let mut found = limits.sort(found, |one, other| order::compare(&sorts, &one.order, &other.order))?;
     found.truncate(request.limit);
     let bookmark = bookmark::encode(found.last().map(|last| last.order.as_slice()), request.bookmark.as_deref());
-    let shower = Shower { reader, definition, request };
+    let shower = Shower::new(reader, definition, request, limits)?;
     let groups = groups.map(|groups| groups.finish(&shower)).transpose()?;
     let hits = if groups.is_some() { Vec::new() } else { shower.hits(found)? };
-    let (counts, ranges) = facets.finish();
+    let (counts, ranges) = facets.finish()?;
     Ok(Answer { total_hits: total, relation, bookmark, hits, counts, ranges, groups })
 }
 
 fn check(request: &Request) -> Result<()> {
-    if request.limit > MAX_LIMIT {
-        return Err(Error::bad_request(format!("limit must be less than or equal to {MAX_LIMIT}")));
-    }
     if request.top_n.is_some_and(|top| top == 0 || top > MAX_TOP_N) {
         return Err(Error::bad_request(format!("top_n must be between 1 and {MAX_TOP_N}")));
     }
     Ok(())
 }
 
-fn weight(reader: &Reader, definition: &Definition, request: &Request) -> Result<Box<dyn Weight>> {
-    let compiler = Compiler::new(reader, definition, request.partition.as_deref());
-    let mut query = compiler.compile(&request.query)?;
-    for values in &request.drilldown {
-        if let Some((field, values)) = values.split_first() {
-            query = compiler.drilldown(field, values, query);
+/// The query, compiled.
+struct Weights<'a> {
+    reader: &'a Reader,
+    definition: &'a Definition,
+    request: &'a Request,
+    limits: &'a SearchLimits,
+    /// With a check in each step.
+    checked: Option<Box<dyn Weight>>,
+    /// Without any, and the terms whose lists it reads.
+    unchecked: Option<(Box<dyn Weight>, Vec<Term>)>,
+}
+
+impl<'a> Weights<'a> {
+    fn new(
+        reader: &'a Reader,
+        definition: &'a Definition,
+        request: &'a Request,
+        limits: &'a SearchLimits,
+        may_skip: bool,
+    ) -> Result<Self> {
+        let mut weights = Self { reader, definition, request, limits, checked: None, unchecked: None };
+        match may_skip {
+            true => weights.unchecked = Some(weights.compile(Checks::Nothing)?),
+            false => weights.checked = Some(weights.compile(Checks::Steps)?.0),
         }
+        Ok(weights)
     }
-    let scoring = EnableScoring::Enabled { searcher: reader.searcher(), statistics_provider: reader };
-    Ok(query.weight(scoring)?)
+
+    fn compile(&self, checks: Checks) -> Result<(Box<dyn Weight>, Vec<Term>)> {
+        let Self { reader, definition, request, limits, .. } = *self;
+        let compiler = Compiler::new(reader, definition, request.partition.as_deref(), limits, checks);
+        let query = compiler.compile(&request.query, &request.drilldown)?;
+        let scoring = EnableScoring::Enabled { searcher: reader.searcher(), statistics_provider: reader };
+        Ok((query.weight(scoring)?, compiler.into_terms()))
+    }
+
+    /// The weight for a segment: one without checks where that has little to do.
+    fn of(&mut self, segment: &SegmentReader) -> Result<&dyn Weight> {
+        if let Some((_, terms)) = &self.unchecked {
+            let entries = watched::charge_terms(segment, terms, false, self.limits)?;
+            if terms.len() > 1 && entries > MAX_UNCHECKED_ENTRIES && self.checked.is_none() {
+                self.checked = Some(self.compile(Checks::Steps)?.0);
+            }
+            let is_short = terms.len() <= 1 || entries <= MAX_UNCHECKED_ENTRIES;
+            if let (true, Some((weight, _))) = (is_short, &self.unchecked) {
+                return Ok(&**weight);
+            }
+        }
+        self.checked.as_deref().ok_or_else(|| Error::Corrupt("a query that was not compiled".to_owned()))
+    }
 }
 
 fn is_by_relevance(sorts: &[Sort]) -> bool {
@@ -143,55 +199,22 @@ fn count(weight: &dyn Weight, segment: &SegmentReader, request: &Request) -> Res
     Ok(count)
 }
 
-/// Calls a function for each document of a segment that matches.
-fn each(weight: &dyn Weight, segment: &SegmentReader, mut call: impl FnMut(DocId, Score)) -> Result<()> {
-    match segment.alive_bitset() {
-        None => weight.for_each(segment, &mut call)?,
-        Some(alive) => weight.for_each(segment, &mut |doc, score| {
-            if alive.is_alive(doc) {
-                call(doc, score);
-            }
-        })?,
+/// Calls a function for each document of a segment that matches. It returns the number of its steps.
+fn each(
+    weight: &dyn Weight,
+    segment: &SegmentReader,
+    limits: &SearchLimits,
+    mut call: impl FnMut(DocId, Score) -> Result<usize>,
+) -> Result<()> {
+    let mut steps = limits.steps();
+    let mut matches = weight.scorer(segment, 1.0)?;
+    let alive = segment.alive_bitset();
+    let mut doc = matches.doc();
+    while doc != TERMINATED {
+        if alive.is_none_or(|alive| alive.is_alive(doc)) {
+            steps.take(call(doc, matches.score())?)?;
+        }
+        doc = matches.advance();
     }
     Ok(())
-}
-
-/// Makes hits of what was found.
-struct Shower<'a> {
-    reader: &'a Reader,
-    definition: &'a Definition,
-    request: &'a Request,
-}
-
-impl Shower<'_> {
-    fn hits(&self, found: Vec<Candidate>) -> Result<Vec<Hit>> {
-        found.into_iter().map(|candidate| self.hit(candidate)).collect()
-    }
-
-    fn hit(&self, candidate: Candidate) -> Result<Hit> {
-        let Candidate { segment, doc, order } = candidate;
-        let ids = self.reader.ids(segment)?;
-        let mut id = String::new();
-        let ord = ids.ords().first(doc).ok_or_else(|| Error::Corrupt("a document without id".to_owned()))?;
-        ids.ord_to_str(ord, &mut id).map_err(Error::from_io)?;
-        let stored = self.reader.stored(segment, doc)?;
-        let highlights = match &self.request.highlight {
-            Some(how) => highlight::highlights(&self.definition.analyzers, &self.request.query, how, &stored),
-            None => Vec::new(),
-        };
-        Ok(Hit { id, order, fields: self.grouped(stored), highlights })
-    }
-
-    /// Values of the same field side by side.
-    fn grouped(&self, stored: Vec<(String, StoredValue)>) -> Vec<(String, Vec<StoredValue>)> {
-        let mut fields: Vec<(String, Vec<StoredValue>)> = Vec::new();
-        let wanted = self.request.include_fields.as_ref();
-        for (name, value) in stored.into_iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted.contains(name))) {
-            match fields.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, values)) => values.push(value),
-                None => fields.push((name, vec![value])),
-            }
-        }
-        fields
-    }
 }

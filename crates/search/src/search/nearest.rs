@@ -6,10 +6,12 @@ use tantivy::index::SegmentId;
 use tantivy::query::{EnableScoring, Query, Weight};
 use tantivy::{BitSet, DocId, Score, SegmentReader};
 
+use super::watched::bits;
 use crate::error::{Error, Result};
 use crate::index::{Definition, Reader};
+use crate::limits::SearchLimits;
 use crate::query::Nearest;
-use crate::request::{MAX_CANDIDATES, MAX_LIMIT};
+use crate::request::MAX_CANDIDATES;
 use crate::store::SlotKind;
 use crate::vectors::nearest::{Found, Wanted};
 
@@ -22,10 +24,11 @@ pub(super) fn find(
     definition: &Definition,
     wanted: &Nearest,
     filter: Option<Box<dyn Query>>,
+    limits: &SearchLimits,
 ) -> Result<BySegment> {
     let Nearest { field, vector, count, candidates, .. } = wanted;
-    if *count == 0 || *count > MAX_LIMIT || *candidates > MAX_CANDIDATES {
-        let reason = format!("k must be between 1 and {MAX_LIMIT}, candidates not greater than {MAX_CANDIDATES}");
+    if *count == 0 || *candidates > MAX_CANDIDATES {
+        let reason = format!("k must be greater than 0, and candidates at most {MAX_CANDIDATES}");
         return Err(Error::BadRequest(reason));
     }
     let known = definition.vectors_of(field);
@@ -40,15 +43,15 @@ pub(super) fn find(
     for (number, segment) in reader.segments().iter().enumerate() {
         if let Some(file) = reader.vectors(number, slot)? {
             let nodes = file.nodes(reader.longest_vectors)?;
-            let found = match allowed(filter.as_deref(), segment)? {
-                Some(allowed) => wanted.find(&nodes, allowed.len(), |doc| allowed.contains(doc))?,
-                None => wanted.find(&nodes, file.len(), |doc| !segment.is_deleted(doc))?,
+            let found = match allowed(filter.as_deref(), segment, limits)? {
+                Some(allowed) => wanted.find(&nodes, allowed.len(), |doc| allowed.contains(doc), limits)?,
+                None => wanted.find(&nodes, file.len(), |doc| !segment.is_deleted(doc), limits)?,
             };
             all.extend(found.into_iter().map(|found| (number, found)));
         }
     }
     // Stable: what is equally near comes in the order of segments and documents.
-    all.sort_by(|(_, one), (_, other)| one.distance.total_cmp(&other.distance));
+    let mut all = limits.sort(all, |(_, one), (_, other)| one.distance.total_cmp(&other.distance))?;
     all.truncate(*count);
     let mut by_segment = BySegment::new();
     for (number, found) in all {
@@ -60,13 +63,15 @@ pub(super) fn find(
 }
 
 /// The documents of a segment that match, without deleted ones.
-fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader) -> Result<Option<BitSet>> {
+fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader, limits: &SearchLimits) -> Result<Option<BitSet>> {
     let Some(filter) = filter else { return Ok(None) };
-    let mut allowed = BitSet::with_max_value(segment.max_doc());
+    let mut allowed = bits(segment.max_doc(), limits)?;
     filter.for_each_no_score(segment, &mut |docs| {
         for doc in docs.iter().filter(|doc| !segment.is_deleted(**doc)) {
             allowed.insert(*doc);
         }
     })?;
+    // What was to be watched ends without an error.
+    limits.check()?;
     Ok(Some(allowed))
 }

@@ -10,6 +10,7 @@ use crate::answer::OrderValue;
 use crate::error::{Error, Result};
 use crate::field::FieldKind;
 use crate::index::Reader;
+use crate::limits::SearchLimits;
 use crate::request::{Sort, SortBy};
 use crate::store::SlotKind;
 
@@ -99,9 +100,21 @@ impl Keys {
         self.each(doc, score).cmp(to.iter().copied())
     }
 
-    /// The values of a document.
-    pub(super) fn values(&self, doc: DocId, score: Score) -> Result<Vec<OrderValue>> {
-        self.columns.iter().map(|(key, _)| key.value(doc, score)).collect()
+    /// The bytes of the numbers of a document.
+    pub(super) fn bytes(&self) -> usize {
+        self.columns.len() * size_of::<u64>() + 16
+    }
+
+    /// The values of a document, whose memory is charged.
+    pub(super) fn charged_values(&self, doc: DocId, score: Score, limits: &SearchLimits) -> Result<Vec<OrderValue>> {
+        let values: Vec<OrderValue> =
+            self.columns.iter().map(|(key, _)| key.value(doc, score)).collect::<Result<_>>()?;
+        let texts = values.iter().map(|value| match value {
+            OrderValue::String(text) => text.len(),
+            OrderValue::Score(_) | OrderValue::Double(_) | OrderValue::Null => 0,
+        });
+        limits.charge(size_of_val(values.as_slice()) + texts.sum::<usize>() + 64)?;
+        Ok(values)
     }
 
     /// The numbers that stand for values of another segment or an earlier answer: all documents behind them have greater ones.

@@ -1,5 +1,4 @@
-//! Patterns of terms: wildcards and Lucene's regular expressions as those that the term dictionary is searched with, and the
-//! same for single words.
+//! The texts of patterns: the parts of wildcards, and Lucene's regular expressions in Rust's syntax.
 
 use crate::error::{Error, Result};
 
@@ -19,30 +18,41 @@ fn push_literal(out: &mut String, c: char) {
     out.push(c);
 }
 
-fn check(pattern: &str) -> Result<()> {
+/// Refuses a pattern that is too long.
+pub(super) fn check(pattern: &str) -> Result<()> {
     if pattern.chars().count() <= MAX_PATTERN_CHARS {
         return Ok(());
     }
     Err(Error::TooLarge(format!("a pattern has at most {MAX_PATTERN_CHARS} characters")))
 }
 
-/// A pattern with `*` and `?` as a regular expression.
-pub(super) fn of_wildcard(pattern: &str) -> Result<String> {
-    check(pattern)?;
-    let mut out = String::new();
+/// Part of a wildcard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// `*`
+    Anything,
+    /// `?`
+    Any,
+    /// A character.
+    Is(char),
+}
+
+/// The parts of a pattern with `*` and `?`. Of several `*` in a row one is left.
+pub(super) fn parts(pattern: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
-        match c {
-            '*' => {
-                out.push_str(ANY);
-                out.push('*');
-            }
-            '?' => out.push_str(ANY),
-            '\\' => push_literal(&mut out, chars.next().unwrap_or('\\')),
-            c => push_literal(&mut out, c),
+        let part = match c {
+            '*' => Part::Anything,
+            '?' => Part::Any,
+            '\\' => Part::Is(chars.next().unwrap_or('\\')),
+            c => Part::Is(c),
+        };
+        if part != Part::Anything || parts.last() != Some(&part) {
+            parts.push(part);
         }
     }
-    Ok(out)
+    parts
 }
 
 /// A regular expression of Lucene as one of Rust.
@@ -112,60 +122,6 @@ fn push_numbers(out: &mut String, rest: &mut std::str::Chars<'_>, pattern: &str)
     Ok(())
 }
 
-/// Whether a word is like a pattern with `*` and `?`.
-pub(super) fn is_like(word: &str, pattern: &str) -> bool {
-    let mut parts = Vec::new();
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        parts.push(match c {
-            '*' => None,
-            '?' => Some(None),
-            '\\' => Some(chars.next()),
-            c => Some(Some(c)),
-        });
-    }
-    let word: Vec<char> = word.chars().collect();
-    // The places that can be reached: a bit for each number of characters.
-    let mut reached = vec![false; word.len() + 1];
-    reached[0] = true;
-    for part in parts {
-        match part {
-            None => {
-                let first = reached.iter().position(|&is| is).unwrap_or(reached.len());
-                reached.iter_mut().skip(first).for_each(|is| *is = true);
-            }
-            Some(wanted) => {
-                for at in (0..word.len()).rev() {
-                    reached[at + 1] = reached[at] && wanted.is_none_or(|wanted| wanted == word[at]);
-                }
-                reached[0] = false;
-            }
-        }
-    }
-    reached[word.len()]
-}
-
-/// Whether so many edits lead from one word to another; exchanging neighbours is one.
-pub(super) fn is_near(word: &str, other: &str, edits: usize) -> bool {
-    let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
-    if word.len().abs_diff(other.len()) > edits {
-        return false;
-    }
-    let (mut before, mut row): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=other.len()).collect());
-    for at in 1..=word.len() {
-        let mut next = vec![at; other.len() + 1];
-        for to in 1..=other.len() {
-            let is_same = word[at - 1] == other[to - 1];
-            next[to] = (row[to] + 1).min(next[to - 1] + 1).min(row[to - 1] + usize::from(!is_same));
-            if at > 1 && to > 1 && word[at - 1] == other[to - 2] && word[at - 2] == other[to - 1] {
-                next[to] = next[to].min(before[to - 2] + 1);
-            }
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[other.len()] <= edits
-}
-
 /// The least string that is greater than all that begin so. `None` if there is none.
 pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
@@ -185,32 +141,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_like_patterns() {
-        for (word, pattern, expected) in [
-            ("quick", "qui*", true),
-            ("quick", "q?ick", true),
-            ("quick", "*", true),
-            ("quick", "q*k*", true),
-            ("quick", "q?ck", false),
-            ("", "*", true),
-            ("", "?", false),
-            ("a*c", "a\\*c", true),
-            ("abc", "a\\*c", false),
-            ("éa", "?a", true),
-        ] {
-            assert_eq!(is_like(word, pattern), expected, "{word} {pattern}");
-        }
-        for (word, other, edits, expected) in [
-            ("quikc", "quick", 1, true),
-            ("date", "cats", 2, true),
-            ("date", "cats", 1, false),
-            ("fox", "fox", 0, true),
-        ] {
-            assert_eq!(is_near(word, other, edits), expected, "{word} {other} {edits}");
-        }
-    }
-
-    #[test]
     fn expressions_are_rewritten() {
         for (pattern, expected) in [
             ("f.x", "f(?s:.)x"),
@@ -224,8 +154,9 @@ mod tests {
             assert_eq!(of_regex(pattern).unwrap(), expected, "{pattern}");
         }
         assert!(of_regex("a~b").is_err() && of_regex("a\\").is_err() && of_regex("<1-100000>").is_err());
-        assert_eq!(of_wildcard("a*.?\\*").unwrap(), "a(?s:.)*\\.(?s:.)\\*");
-        assert!(of_wildcard(&"x".repeat(1_001)).is_err());
+        let expected = [Part::Is('a'), Part::Anything, Part::Is('.'), Part::Any, Part::Is('*')];
+        assert_eq!(parts("a**.?\\*"), expected);
+        assert!(check(&"x".repeat(1_001)).is_err());
     }
 
     #[test]

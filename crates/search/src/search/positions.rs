@@ -6,6 +6,10 @@ use tantivy::query::Bm25Weight;
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, Term};
 
+use super::by_hand::push;
+use super::watched::charge_terms;
+use crate::error::{Error, Result};
+use crate::limits::{SearchLimits, Steps};
 use crate::query::Relative;
 
 /// What is asked of the places of terms, which are known by number.
@@ -21,6 +25,8 @@ pub(super) enum Tree {
     Phrase(Vec<Tree>),
     Ordered(Vec<Tree>),
     Unordered(Vec<Tree>),
+    /// One before or after the other.
+    NoOverlaps(Box<Tree>, Box<Tree>),
     Or(Vec<Tree>),
     AtLeast(usize, Vec<Tree>),
     MaxWidth(u32, Box<Tree>),
@@ -35,6 +41,7 @@ pub(super) struct Positions {
     pub(super) terms: Vec<Term>,
     pub(super) test: Test,
     pub(super) weight: Bm25Weight,
+    pub(super) limits: SearchLimits,
 }
 
 /// From the first place to the last, and how many between belong to nothing.
@@ -47,12 +54,20 @@ struct Span {
 
 /// The documents of a segment that match.
 pub(super) fn find(query: &Positions, reader: &SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> {
+    try_find(query, reader).map_err(Error::within_tantivy)
+}
+
+fn try_find(query: &Positions, reader: &SegmentReader) -> Result<Vec<(DocId, Score)>> {
+    let limits = &query.limits;
+    charge_terms(reader, &query.terms, true, limits)?;
+    let mut steps = limits.steps();
+    let mut charged = 0;
     let index = reader.inverted_index(query.field)?;
     let mut postings: Vec<Option<SegmentPostings>> = query
         .terms
         .iter()
-        .map(|term| Ok(index.read_postings(term, IndexRecordOption::WithFreqsAndPositions)?))
-        .collect::<tantivy::Result<_>>()?;
+        .map(|term| index.read_postings(term, IndexRecordOption::WithFreqsAndPositions).map_err(Error::from_io))
+        .collect::<Result<_>>()?;
     let lengths = reader.fieldnorms_readers().get_field(query.field)?;
     let groups = query.test.groups();
     let mut places: Vec<Vec<u32>> = vec![Vec::new(); postings.len()];
@@ -62,6 +77,7 @@ pub(super) fn find(query: &Positions, reader: &SegmentReader) -> tantivy::Result
         // The next document that has a term of each group.
         let mut doc = target;
         for group in &groups {
+            steps.take(group.len())?;
             let first = group.iter().map(|&term| seek(&mut postings[term], target)).min().unwrap_or(TERMINATED);
             doc = doc.max(first);
         }
@@ -74,22 +90,36 @@ pub(super) fn find(query: &Positions, reader: &SegmentReader) -> tantivy::Result
         }
         for (postings, places) in postings.iter_mut().zip(&mut places) {
             places.clear();
+            steps.take(1)?;
             if seek(postings, doc) == doc
                 && let Some(postings) = postings
             {
+                let count = postings.term_freq() as usize;
+                if count > places.capacity() {
+                    limits.charge((count - places.capacity()) * BYTES_OF_PLACE)?;
+                }
+                steps.take(count / 8)?;
                 postings.positions(places);
             }
         }
-        let frequency = query.test.frequency(&places);
+        let count = places.iter().map(Vec::len).sum::<usize>() * BYTES_OF_PLACE;
+        if count > charged {
+            limits.charge(count - charged)?;
+            charged = count;
+        }
+        let frequency = query.test.frequency(&places, &mut steps)?;
         if frequency > 0.0 {
             let length = lengths.as_ref().map_or(1, |lengths| lengths.fieldnorm_id(doc));
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of places")]
             let frequency = frequency.ceil() as u32;
-            found.push((doc, query.weight.score(length, frequency)));
+            push(&mut found, doc, query.weight.score(length, frequency), limits)?;
         }
         target = doc + 1;
     }
 }
+
+/// The bytes of a place, in lists of them and of the spans that are made of them.
+const BYTES_OF_PLACE: usize = 4 * size_of::<Span>();
 
 fn seek(postings: &mut Option<SegmentPostings>, target: DocId) -> DocId {
     postings.as_mut().map_or(TERMINATED, |postings| {
@@ -111,17 +141,17 @@ impl Test {
         }
     }
 
-    fn frequency(&self, places: &[Vec<u32>]) -> f32 {
+    fn frequency(&self, places: &[Vec<u32>], steps: &mut Steps) -> Result<f32> {
         match self {
-            Self::Phrase(groups, slop) => sloppy(groups, *slop, places),
+            Self::Phrase(groups, slop) => sloppy(groups, *slop, places, steps),
             #[expect(clippy::cast_precision_loss, reason = "a count of places")]
-            Self::Interval(tree) => tree.spans(places).len() as f32,
+            Self::Interval(tree) => Ok(tree.spans(places, steps)?.len() as f32),
         }
     }
 }
 
 /// How often the groups are together: the more, the less they are off.
-fn sloppy(groups: &[(u32, Vec<usize>)], slop: u32, places: &[Vec<u32>]) -> f32 {
+fn sloppy(groups: &[(u32, Vec<usize>)], slop: u32, places: &[Vec<u32>], steps: &mut Steps) -> Result<f32> {
     let lists: Vec<Vec<i64>> = groups
         .iter()
         .map(|(offset, terms)| {
@@ -134,9 +164,10 @@ fn sloppy(groups: &[(u32, Vec<usize>)], slop: u32, places: &[Vec<u32>]) -> f32 {
     let mut at = vec![0; lists.len()];
     let mut frequency = 0.0;
     loop {
+        steps.take(lists.len())?;
         let Some(now) = lists.iter().zip(&at).map(|(list, &at)| list.get(at).copied()).collect::<Option<Vec<_>>>()
         else {
-            return frequency;
+            return Ok(frequency);
         };
         let (least, greatest) = (now.iter().min().copied().unwrap_or(0), now.iter().max().copied().unwrap_or(0));
         let mut taken: Vec<i64> =
@@ -165,6 +196,10 @@ impl Tree {
                 parts.iter().for_each(|part| part.push_groups(&mut groups));
                 out.push(groups.concat());
             }
+            Self::NoOverlaps(one, other) => {
+                one.push_groups(out);
+                other.push_groups(out);
+            }
             Self::MaxWidth(_, part) | Self::MaxGaps(_, part) | Self::Extend(part, ..) => part.push_groups(out),
             Self::Filter(relation, part, other) => {
                 part.push_groups(out);
@@ -176,34 +211,51 @@ impl Tree {
     }
 
     /// The spans, of which none holds another, by where they begin.
-    fn spans(&self, places: &[Vec<u32>]) -> Vec<Span> {
-        let all = |parts: &[Self]| -> Vec<Vec<Span>> { parts.iter().map(|part| part.spans(places)).collect() };
-        match self {
+    fn spans(&self, places: &[Vec<u32>], steps: &mut Steps) -> Result<Vec<Span>> {
+        let spans = match self {
             Self::Terms(terms) => {
                 let ends = terms.iter().flat_map(|&term| &places[term]);
                 least(ends.map(|&place| Span { start: place, end: place, gaps: 0 }).collect())
             }
-            Self::Phrase(parts) => row(all(parts), |gap| gap == 0),
-            Self::Ordered(parts) => row(all(parts), |_| true),
-            Self::Unordered(parts) => unordered(&all(parts)),
-            Self::Or(parts) => least(all(parts).concat()),
-            Self::AtLeast(count, parts) => at_least(*count, &all(parts)),
+            Self::Phrase(parts) => row(all(parts, places, steps)?, |gap| gap == 0, steps)?,
+            Self::Ordered(parts) => row(all(parts, places, steps)?, |_| true, steps)?,
+            Self::Unordered(parts) => unordered(&all(parts, places, steps)?, steps)?,
+            Self::NoOverlaps(one, other) => {
+                let (one, other) = (one.spans(places, steps)?, other.spans(places, steps)?);
+                let before = row(vec![one.clone(), other.clone()], |_| true, steps)?;
+                let after = row(vec![other, one], |_| true, steps)?;
+                least([before, after].concat())
+            }
+            Self::Or(parts) => least(all(parts, places, steps)?.concat()),
+            Self::AtLeast(count, parts) => at_least(*count, &all(parts, places, steps)?, steps)?,
             Self::MaxWidth(width, part) => {
-                part.spans(places).into_iter().filter(|span| span.end - span.start < *width).collect()
+                part.spans(places, steps)?.into_iter().filter(|span| span.end - span.start < *width).collect()
             }
-            Self::MaxGaps(gaps, part) => part.spans(places).into_iter().filter(|span| span.gaps <= *gaps).collect(),
-            Self::Extend(part, before, after) => extend(part.spans(places), *before, *after),
+            Self::MaxGaps(gaps, part) => {
+                part.spans(places, steps)?.into_iter().filter(|span| span.gaps <= *gaps).collect()
+            }
+            Self::Extend(part, before, after) => extend(part.spans(places, steps)?, *before, *after),
             Self::Filter(relation, part, other) => {
-                let others = other.spans(places);
-                part.spans(places).into_iter().filter(|span| relation.holds(*span, &others)).collect()
+                let others = other.spans(places, steps)?;
+                let part = part.spans(places, steps)?;
+                part.into_iter().filter(|span| relation.holds(*span, &others)).collect()
             }
-        }
+        };
+        steps.take(spans.len())?;
+        Ok(spans)
     }
 }
 
+fn all(parts: &[Tree], places: &[Vec<u32>], steps: &mut Steps) -> Result<Vec<Vec<Span>>> {
+    parts.iter().map(|part| part.spans(places, steps)).collect()
+}
+
+/// No text has as many places. Lengths of spans up to here can be added.
+const LAST_PLACE: u32 = u32::MAX >> 1;
+
 fn extend(spans: Vec<Span>, before: u32, after: u32) -> Vec<Span> {
-    let longer =
-        |span: Span| Span { start: span.start.saturating_sub(before), end: span.end.saturating_add(after), ..span };
+    let end = |span: Span| span.end.saturating_add(after).min(LAST_PLACE);
+    let longer = |span: Span| Span { start: span.start.saturating_sub(before), end: end(span), ..span };
     spans.into_iter().map(longer).collect()
 }
 
@@ -221,12 +273,13 @@ fn least(mut spans: Vec<Span>) -> Vec<Span> {
 }
 
 /// One after the other.
-fn row(parts: Vec<Vec<Span>>, fits: impl Fn(u32) -> bool) -> Vec<Span> {
+fn row(parts: Vec<Vec<Span>>, fits: impl Fn(u32) -> bool, steps: &mut Steps) -> Result<Vec<Span>> {
     let mut parts = parts.into_iter();
     let mut spans = parts.next().unwrap_or_default();
     for next in parts {
         let mut longer = Vec::new();
         for span in spans {
+            steps.take(1)?;
             let from = next.partition_point(|next| next.start <= span.end);
             if let Some(next) = next.get(from) {
                 let gap = next.start - span.end - 1;
@@ -237,31 +290,34 @@ fn row(parts: Vec<Vec<Span>>, fits: impl Fn(u32) -> bool) -> Vec<Span> {
         }
         spans = least(longer);
     }
-    spans
+    Ok(spans)
 }
 
-fn unordered(parts: &[Vec<Span>]) -> Vec<Span> {
+fn unordered(parts: &[Vec<Span>], steps: &mut Steps) -> Result<Vec<Span>> {
     let mut at = vec![0; parts.len()];
     let mut spans = Vec::new();
     while let Some(now) = parts.iter().zip(&at).map(|(part, &at)| part.get(at).copied()).collect::<Option<Vec<_>>>() {
+        steps.take(parts.len())?;
         let (Some(first), Some(end)) = (now.iter().map(|span| span.start).min(), now.iter().map(|span| span.end).max())
         else {
             break;
         };
-        let within: u32 = now.iter().map(|span| span.end - span.start + 1 - span.gaps.min(span.end - span.start)).sum();
+        let covered = |span: &Span| u64::from(span.end - span.start + 1 - span.gaps.min(span.end - span.start));
+        let within = u32::try_from(now.iter().map(covered).sum::<u64>()).unwrap_or(u32::MAX);
         spans.push(Span { start: first, end, gaps: (end - first + 1).saturating_sub(within) });
         let Some(least) = now.iter().position(|span| span.start == first) else { break };
         at[least] += 1;
     }
-    least(spans)
+    Ok(least(spans))
 }
 
-fn at_least(count: usize, parts: &[Vec<Span>]) -> Vec<Span> {
+fn at_least(count: usize, parts: &[Vec<Span>], steps: &mut Steps) -> Result<Vec<Span>> {
     if count == 0 || count > parts.len() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut spans = Vec::new();
     for first in parts.iter().flatten() {
+        steps.take(parts.len())?;
         let mut ends: Vec<u32> = parts
             .iter()
             .filter_map(|part| part.get(part.partition_point(|span| span.start < first.start)).map(|span| span.end))
@@ -271,7 +327,7 @@ fn at_least(count: usize, parts: &[Vec<Span>]) -> Vec<Span> {
             spans.push(Span { start: first.start, end, gaps: 0 });
         }
     }
-    least(spans)
+    Ok(least(spans))
 }
 
 impl Relative {

@@ -7,6 +7,7 @@ use tantivy::{DocId, Score};
 use super::order::Keys;
 use crate::answer::OrderValue;
 use crate::error::Result;
+use crate::limits::SearchLimits;
 
 /// A hit of a segment.
 pub(super) struct Candidate {
@@ -22,7 +23,11 @@ pub(super) struct Top<'a> {
     after: Option<Vec<u64>>,
     /// The last of them at the top.
     heap: BinaryHeap<Entry>,
+    limits: &'a SearchLimits,
 }
+
+/// The memory of hits is charged for this many at a time.
+const CHARGED_TOGETHER: usize = 64;
 
 struct Entry {
     keys: Vec<u64>,
@@ -52,8 +57,8 @@ impl Ord for Entry {
 
 impl<'a> Top<'a> {
     /// Of the hits behind these values, so many.
-    pub(super) fn new(keys: &'a Keys, limit: usize, after: Option<Vec<u64>>) -> Self {
-        Self { keys, limit, after, heap: BinaryHeap::new() }
+    pub(super) fn new(keys: &'a Keys, limit: usize, after: Option<Vec<u64>>, limits: &'a SearchLimits) -> Self {
+        Self { keys, limit, after, heap: BinaryHeap::new(), limits }
     }
 
     pub(super) fn offer(&mut self, doc: DocId, score: Score) {
@@ -70,6 +75,11 @@ impl<'a> Top<'a> {
         }
         if self.heap.len() >= self.limit {
             self.heap.pop();
+        } else if self.heap.len().is_multiple_of(CHARGED_TOGETHER)
+            // The check after the segment finds the error.
+            && self.limits.charge(CHARGED_TOGETHER * (2 * size_of::<Entry>() + self.keys.bytes())).is_err()
+        {
+            return;
         }
         self.heap.push(Entry { keys: self.keys.of(doc, score), doc, score });
     }
@@ -86,10 +96,11 @@ impl<'a> Top<'a> {
 
     /// The hits, in no order.
     pub(super) fn finish(self, segment: usize) -> Result<Vec<Candidate>> {
-        let keys = self.keys;
+        let Self { keys, limits, .. } = self;
+        let mut steps = limits.steps();
         let candidate = |entry: Entry| {
-            let order = keys.values(entry.doc, entry.score)?;
-            Ok(Candidate { segment, doc: entry.doc, order })
+            steps.take(1)?;
+            Ok(Candidate { segment, doc: entry.doc, order: keys.charged_values(entry.doc, entry.score, limits)? })
         };
         self.heap.into_iter().map(candidate).collect()
     }

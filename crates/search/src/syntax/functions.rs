@@ -1,12 +1,13 @@
 //! The functions of intervals: `fn:ordered(quick fox)`. Which there are, what they take, and what they mean is in one table.
 
-use super::lexer::Token;
+use super::lexer::Token as Written;
 use super::parser::Parser;
 use super::tree::{Function, Text};
-use crate::analysis::Analyzer;
+use crate::analysis::{Analyzer, Token};
+use crate::error::Error;
 use crate::query::{Interval, Query, Relative};
 
-type Result<T> = std::result::Result<T, String>;
+type Result<T, E = String> = std::result::Result<T, E>;
 
 /// How many functions may be nested.
 const MAX_DEPTH: usize = 32;
@@ -56,20 +57,21 @@ fn nested(parser: &mut Parser<'_>, depth: usize) -> Result<Function> {
     if depth > MAX_DEPTH {
         return Err(format!("functions are nested more than {MAX_DEPTH} deep"));
     }
+    parser.count()?;
     match parser.peek().cloned() {
-        Some(Token::Function(name)) => {
+        Some(Written::Function(name)) => {
             parser.next();
             let name = name.to_ascii_lowercase();
-            parser.expect(&Token::Open)?;
+            parser.expect(&Written::Open)?;
             let function = arguments(parser, &name, depth)?;
-            parser.expect(&Token::Close)?;
+            parser.expect(&Written::Close)?;
             Ok(function)
         }
-        Some(Token::Term(text) | Token::Quoted(text)) => {
+        Some(Written::Term(text) | Written::Quoted(text)) => {
             parser.next();
             Ok(Function::Text(text.text()))
         }
-        Some(Token::Number(number)) => {
+        Some(Written::Number(number)) => {
             parser.next();
             Ok(Function::Text(number))
         }
@@ -80,8 +82,8 @@ fn nested(parser: &mut Parser<'_>, depth: usize) -> Result<Function> {
 fn arguments(parser: &mut Parser<'_>, name: &str, depth: usize) -> Result<Function> {
     if name == "wildcard" {
         return match parser.next() {
-            Some(Token::Term(text) | Token::Quoted(text)) => Ok(Function::Wildcard(text)),
-            Some(Token::Number(number)) => Ok(Function::Wildcard(Text::plain(&number))),
+            Some(Written::Term(text) | Written::Quoted(text)) => Ok(Function::Wildcard(text)),
+            Some(Written::Number(number)) => Ok(Function::Wildcard(Text::plain(&number))),
             _ => Err("a word belongs into fn:wildcard".to_owned()),
         };
     }
@@ -121,12 +123,12 @@ fn arguments(parser: &mut Parser<'_>, name: &str, depth: usize) -> Result<Functi
 
 fn fuzzy(parser: &mut Parser<'_>) -> Result<Function> {
     let text = match parser.next() {
-        Some(Token::Term(text) | Token::Quoted(text)) => text.text(),
-        Some(Token::Number(number)) => number,
+        Some(Written::Term(text) | Written::Quoted(text)) => text.text(),
+        Some(Written::Number(number)) => number,
         _ => return Err("a word belongs into fn:fuzzyTerm".to_owned()),
     };
     let edits = match parser.peek() {
-        Some(Token::Number(_)) => number(parser)?.min(2),
+        Some(Written::Number(_)) => number(parser)?.min(2),
         _ => 2,
     };
     Ok(Function::Fuzzy(text, u8::try_from(edits).unwrap_or(2)))
@@ -138,16 +140,28 @@ fn number(parser: &mut Parser<'_>) -> Result<u32> {
 
 fn many(parser: &mut Parser<'_>, depth: usize, sources: &mut Vec<Function>) -> Result<()> {
     sources.push(nested(parser, depth + 1)?);
-    while parser.peek() != Some(&Token::Close) {
+    while parser.peek() != Some(&Written::Close) {
         sources.push(nested(parser, depth + 1)?);
     }
     Ok(())
 }
 
 /// What a call means in a field with this analyzer. `None` if nothing is left of its words.
-pub(super) fn meaning(function: &Function, field: &str, analyzer: &Analyzer) -> Option<Interval> {
-    match function {
-        Function::Text(text) => words(text, analyzer),
+pub(super) fn meaning(
+    function: &Function,
+    field: &str,
+    analyzer: &Analyzer,
+    words: &dyn Fn(&str) -> Result<Vec<Token>, Error>,
+) -> Result<Option<Interval>, Error> {
+    Ok(match function {
+        Function::Text(text) => {
+            let mut terms: Vec<_> = words(text)?.into_iter().map(|token| Interval::Term(token.text)).collect();
+            match terms.len() {
+                0 => None,
+                1 => terms.pop(),
+                _ => Some(Interval::Phrase(terms)),
+            }
+        }
         Function::Wildcard(text) => {
             let pattern = text.pattern(|part| analyzer.normalize(part));
             Some(Interval::Terms(Box::new(Query::Wildcard { field: field.to_owned(), pattern })))
@@ -157,19 +171,11 @@ pub(super) fn meaning(function: &Function, field: &str, analyzer: &Analyzer) -> 
             Some(Interval::Terms(Box::new(Query::Fuzzy { field, text, edits: *edits })))
         }
         Function::Call { name, numbers, sources } => {
-            let sources: Vec<_> = sources.iter().filter_map(|source| meaning(source, field, analyzer)).collect();
-            call(name, numbers, sources)
+            let sources = sources.iter().map(|source| meaning(source, field, analyzer, words));
+            let sources: Vec<Option<Interval>> = sources.collect::<Result<_, Error>>()?;
+            call(name, numbers, sources.into_iter().flatten().collect())
         }
-    }
-}
-
-fn words(text: &str, analyzer: &Analyzer) -> Option<Interval> {
-    let mut terms: Vec<_> = analyzer.tokens(text).into_iter().map(|token| Interval::Term(token.text)).collect();
-    match terms.len() {
-        0 => None,
-        1 => terms.pop(),
-        _ => Some(Interval::Phrase(terms)),
-    }
+    })
 }
 
 fn call(name: &str, numbers: &[u32], mut sources: Vec<Interval>) -> Option<Interval> {

@@ -44,6 +44,9 @@ const SPECIAL: &str = "+-!():^[]\"{}~\\/";
 /// Those that do so in the standard grammar.
 const SPECIAL_OF_STANDARD: &str = "@<>=";
 
+/// More tokens than a query with the greatest number of clauses has, each with a field, a sign, a range and parentheses.
+const MAX_TOKENS: usize = 32 * super::MAX_CLAUSES;
+
 struct Lexer<'a> {
     grammar: Grammar,
     text: &'a str,
@@ -64,6 +67,9 @@ pub(super) fn tokens(grammar: Grammar, text: &str) -> Result<Vec<Token>, String>
             _ => {}
         }
         tokens.push(token);
+        if tokens.len() > MAX_TOKENS {
+            return Err(super::too_many_clauses());
+        }
     }
     Ok(tokens)
 }

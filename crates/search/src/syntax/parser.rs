@@ -11,13 +11,10 @@
 
 use super::lexer::Token;
 use super::tree::{Modifier, Node, Text};
-use super::{Grammar, functions};
+use super::{Grammar, MAX_CLAUSES, functions, too_many_clauses};
 
 /// How deep groups may be nested.
 const MAX_DEPTH: usize = 100;
-
-/// The greatest number of clauses: Lucene's.
-const MAX_CLAUSES: usize = 1_024;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -27,6 +24,15 @@ pub(super) struct Parser<'a> {
     at: usize,
     depth: usize,
     clauses: usize,
+}
+
+/// A token in an error, which does not repeat all of a long one.
+fn shown(token: &Token) -> String {
+    match token {
+        Token::Term(text) | Token::Quoted(text) | Token::Bound(text) => super::shown(&format!("{:?}", text.text())),
+        Token::Number(text) | Token::Regex(text) | Token::Function(text) => super::shown(&format!("{text:?}")),
+        token => format!("{token:?}"),
+    }
 }
 
 /// The tree of a query, or what is wrong with it.
@@ -66,9 +72,15 @@ impl Parser<'_> {
 
     pub(super) fn unexpected<T>(&self) -> Result<T> {
         Err(match self.peek() {
-            Some(token) => format!("Encountered {token:?} as token {}", self.at + 1),
+            Some(token) => format!("Encountered {} as token {}", shown(token), self.at + 1),
             None => "Encountered <EOF>".to_owned(),
         })
+    }
+
+    /// Counts one more clause.
+    pub(super) fn count(&mut self) -> Result<()> {
+        self.clauses += 1;
+        if self.clauses > MAX_CLAUSES { Err(too_many_clauses()) } else { Ok(()) }
     }
 
     fn query(&mut self, field: Option<&str>) -> Result<Node> {
@@ -107,10 +119,7 @@ impl Parser<'_> {
     }
 
     fn modified(&mut self, field: Option<&str>) -> Result<Node> {
-        self.clauses += 1;
-        if self.clauses > MAX_CLAUSES {
-            return Err(format!("maxClauseCount is set to {MAX_CLAUSES}"));
-        }
+        self.count()?;
         let modifier = match self.peek() {
             Some(Token::Plus) => Some(Modifier::Required),
             Some(Token::Minus | Token::Not) => Some(Modifier::Prohibited),

@@ -1,29 +1,32 @@
 //! From what was written to what is meant: analyzers, types of fields, modifiers.
 
+use std::cell::Cell;
 use std::ops::Bound;
 
 use super::functions;
 use super::number;
 use super::tree::{Modifier, Node, Text};
-use super::{DEFAULT_FIELD, Fields, Grammar, Locale};
-use crate::analysis::{Analyzers, Token};
+use super::{Context, DEFAULT_FIELD, Grammar, MAX_CLAUSES, too_many_clauses};
+use crate::analysis::Token;
 use crate::error::{Error, Result};
 use crate::query::{Boolean, Query};
 
-/// What has to be known to understand a query.
-pub(super) struct Context<'a> {
-    pub(super) grammar: Grammar,
-    pub(super) analyzers: &'a Analyzers,
-    pub(super) fields: &'a dyn Fields,
-    pub(super) locale: Locale,
+/// What a tree means.
+pub(super) fn resolve(context: &Context<'_>, node: &Node) -> Result<Query> {
+    let resolver = Resolver { context, words: Cell::new(0) };
+    Ok(resolver.node(node)?.unwrap_or(Query::None))
 }
 
-impl Context<'_> {
-    /// What a tree means.
-    pub(super) fn resolve(&self, node: &Node) -> Result<Query> {
-        Ok(self.node(node)?.unwrap_or(Query::None))
-    }
+struct Resolver<'a> {
+    context: &'a Context<'a>,
+    /// The words that analyzers have made so far of words without quotes.
+    words: Cell<usize>,
+}
 
+/// The most words of a text in quotes. Those of more are not looked for.
+const MAX_QUOTED_WORDS: usize = 4_096;
+
+impl Resolver<'_> {
     /// `None` where analyzers leave nothing: what is not there is not asked for.
     fn node(&self, node: &Node) -> Result<Option<Query>> {
         Ok(match node {
@@ -37,7 +40,8 @@ impl Context<'_> {
             }
             Node::Functions { field, source } => {
                 let field = name(field.as_ref());
-                functions::meaning(source, field, self.analyzers.of(field))
+                let words = |text: &str| self.tokens(field, text, MAX_QUOTED_WORDS);
+                functions::meaning(source, field, self.context.analyzers.of(field), &words)?
                     .map(|source| Query::Intervals { field: field.to_owned(), source })
             }
             Node::Boost(inner, boost) => self.node(inner)?.map(|inner| Query::Boost(Box::new(inner), *boost)),
@@ -80,10 +84,10 @@ impl Context<'_> {
         if field == "*" && text.is("*") {
             return Ok(Some(Query::All));
         }
-        if self.grammar == Grammar::Standard && self.fields.is_number(field) {
+        if self.context.grammar == Grammar::Standard && self.context.fields.is_number(field) {
             return Ok(Some(Query::number(field, self.number(text)?)));
         }
-        let analyzer = self.analyzers.of(field);
+        let analyzer = self.context.analyzers.of(field);
         let named = || field.to_owned();
         if text.is_wildcard() {
             if text.leads_with_wildcard() {
@@ -99,8 +103,12 @@ impl Context<'_> {
             let edits = edits(similarity, text.chars().count());
             return Ok(Some(Query::Fuzzy { field: named(), text, edits }));
         }
-        let mut terms: Vec<_> =
-            self.tokens(field, &text.text()).into_iter().map(|token| Query::term(field, token.text)).collect();
+        let tokens = self.tokens(field, &text.text(), MAX_CLAUSES)?;
+        self.words.set(self.words.get() + tokens.len());
+        if self.words.get() > MAX_CLAUSES {
+            return Err(Error::BadRequest(too_many_clauses()));
+        }
+        let mut terms: Vec<_> = tokens.into_iter().map(|token| Query::term(field, token.text)).collect();
         let words = match terms.len() {
             0 => None,
             1 => terms.pop(),
@@ -111,22 +119,24 @@ impl Context<'_> {
 
     /// A field of `_search` may have texts and numbers: what is a number is looked for among both.
     fn or_number(&self, field: &str, text: &Text, words: Option<Query>) -> Option<Query> {
-        if self.grammar == Grammar::Standard || !self.fields.is_number(field) {
+        if self.context.grammar == Grammar::Standard || !self.context.fields.is_number(field) {
             return words;
         }
         let number = number::whole(&text.text()).map(|number| Query::number(field, number));
         match (number, words) {
-            (Some(number), Some(words)) if self.fields.is_text(field) => Some(Query::any_of(vec![number, words])),
+            (Some(number), Some(words)) if self.context.fields.is_text(field) => {
+                Some(Query::any_of(vec![number, words]))
+            }
             (Some(number), _) => Some(number),
             (None, words) => words,
         }
     }
 
     fn quoted(&self, field: &str, text: &Text, slop: u32) -> Result<Option<Query>> {
-        if self.grammar == Grammar::Standard && self.fields.is_number(field) {
+        if self.context.grammar == Grammar::Standard && self.context.fields.is_number(field) {
             return Ok(Some(Query::number(field, self.number(text)?)));
         }
-        let mut tokens = self.tokens(field, &text.text());
+        let mut tokens = self.tokens(field, &text.text(), MAX_QUOTED_WORDS)?;
         let words = match tokens.len() {
             0 => None,
             1 => tokens.pop().map(|token| Query::term(field, token.text)),
@@ -139,23 +149,34 @@ impl Context<'_> {
         Ok(self.or_number(field, text, words))
     }
 
-    fn tokens(&self, field: &str, text: &str) -> Vec<Token> {
+    /// The words of a text, which may not have more than `most`.
+    fn tokens(&self, field: &str, text: &str, most: usize) -> Result<Vec<Token>> {
         if field == "_id" {
-            return vec![Token { text: text.to_owned(), position: 0, start: 0, end: text.len() }];
+            return Ok(vec![Token { text: text.to_owned(), position: 0, start: 0, end: text.len() }]);
         }
-        self.analyzers.of(field).tokens(text)
+        let limits = self.context.limits;
+        let (mut steps, mut count) = (limits.steps(), 0);
+        self.context.analyzers.of(field).collect(text, |token| {
+            steps.take(1)?;
+            limits.charge(size_of::<Query>() + 2 * token.text.len() + field.len())?;
+            count += 1;
+            if count > most {
+                return Err(Error::BadRequest(too_many_clauses()));
+            }
+            Ok(Some(token))
+        })
     }
 
     fn range(&self, field: &str, lower: &Text, upper: &Text, includes: (bool, bool)) -> Result<Query> {
         let is_open = |text: &Text| text.is("*") || text.len() == 0;
-        let is_number = match self.grammar {
-            Grammar::Standard => self.fields.is_number(field),
+        let is_number = match self.context.grammar {
+            Grammar::Standard => self.context.fields.is_number(field),
             Grammar::Classic => {
                 let fits = |text: &Text| is_open(text) || number::whole(&text.text()).is_some();
-                self.fields.is_number(field)
+                self.context.fields.is_number(field)
                     && fits(lower)
                     && fits(upper)
-                    && !(is_open(lower) && is_open(upper) && self.fields.is_text(field))
+                    && !(is_open(lower) && is_open(upper) && self.context.fields.is_text(field))
             }
         };
         if is_number {
@@ -167,7 +188,7 @@ impl Context<'_> {
             };
             return Ok(Query::number_range(field, bound(lower, includes.0)?, bound(upper, includes.1)?));
         }
-        let analyzer = self.analyzers.of(field);
+        let analyzer = self.context.analyzers.of(field);
         let normalize = |text: &Text| if field == "_id" { text.text() } else { analyzer.normalize(&text.text()) };
         let bound = |text: &Text, included: bool| match is_open(text) {
             true => Bound::Unbounded,
@@ -177,8 +198,8 @@ impl Context<'_> {
     }
 
     fn number(&self, text: &Text) -> Result<f64> {
-        let number = match self.grammar {
-            Grammar::Standard => self.locale.parse(&text.text()),
+        let number = match self.context.grammar {
+            Grammar::Standard => self.context.locale.parse(&text.text()),
             Grammar::Classic => number::whole(&text.text()),
         };
         let number = number.ok_or_else(|| {
@@ -189,7 +210,7 @@ impl Context<'_> {
     }
 
     fn leading(&self, field: &str, text: &Text) -> Error {
-        match self.grammar {
+        match self.context.grammar {
             Grammar::Standard => {
                 Error::bad_request(format!("Leading wildcard is not allowed: {field}:{}", text.shown()))
             }

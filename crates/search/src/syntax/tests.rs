@@ -23,7 +23,9 @@ fn analyzers() -> Analyzers {
 }
 
 fn read(grammar: Grammar, text: &str) -> String {
-    match parse(grammar, text, &analyzers(), &Known, Locale::default()) {
+    let (analyzers, limits) = (&analyzers(), &SearchLimits::none());
+    let context = Context { grammar, analyzers, fields: &Known, locale: Locale::default(), limits };
+    match parse(&context, text) {
         Ok(query) => shown(&query),
         Err(error) => format!("! {error}"),
     }

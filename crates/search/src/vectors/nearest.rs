@@ -9,6 +9,7 @@ use super::Similarity;
 use super::file::Nodes;
 use super::graph::{NEAR_ABOVE, NOBODY};
 use crate::error::Result;
+use crate::limits::SearchLimits;
 
 /// What is looked for.
 pub(crate) struct Wanted<'a> {
@@ -39,26 +40,46 @@ impl Wanted<'_> {
         nodes: &Nodes<'_>,
         allowed: usize,
         is_allowed: impl Fn(DocId) -> bool,
+        limits: &SearchLimits,
     ) -> Result<Vec<Found>> {
-        let (file, candidates) = (nodes.file, self.candidates.max(self.count));
+        let file = nodes.file;
+        let count = self.count.min(file.len());
+        let candidates = self.candidates.max(count).min(file.len().max(1));
+        limits.charge(NEAR_BYTES * candidates + file.len() / 8)?;
         // Where every tenth document is allowed, ten times as many are passed on the way.
         let walked = COMPARED_FOR_EACH.saturating_mul(candidates).saturating_mul(file.len()) / allowed.max(1);
         let is_walked = file.has_graph() && walked < allowed;
-        let mut found =
-            if is_walked { self.walk(nodes, candidates, is_allowed)? } else { self.compare_all(nodes, is_allowed)? };
+        let mut found = match is_walked {
+            true => self.walk(nodes, candidates, is_allowed, limits)?,
+            false => self.compare_all(nodes, count, is_allowed, limits)?,
+        };
+        limits.check()?;
         found.sort_unstable();
-        found.truncate(self.count);
+        found.truncate(count);
         Ok(found.into_iter().map(|Near { distance, node }| Found { distance, doc: file.docs[node as usize] }).collect())
     }
 
-    fn compare_all(&self, nodes: &Nodes<'_>, is_allowed: impl Fn(DocId) -> bool) -> Result<Vec<Near>> {
-        let mut best = Best::new(self.count);
+    fn compare_all(
+        &self,
+        nodes: &Nodes<'_>,
+        count: usize,
+        is_allowed: impl Fn(DocId) -> bool,
+        limits: &SearchLimits,
+    ) -> Result<Vec<Near>> {
+        let mut best = Best::new(count);
+        let mut steps = limits.steps();
         for (node, doc) in (0..).zip(&nodes.file.docs) {
+            steps.take(self.steps())?;
             if is_allowed(*doc) {
                 best.offer(self.near(nodes, node)?);
             }
         }
         Ok(best.kept.into_vec())
+    }
+
+    /// The number of steps of one comparison.
+    fn steps(&self) -> usize {
+        1 + self.vector.len() / 256
     }
 
     fn near(&self, nodes: &Nodes<'_>, node: u32) -> Result<Near> {
@@ -67,8 +88,15 @@ impl Wanted<'_> {
     }
 
     /// Goes down the layers to a node that is near, and looks around from there.
-    fn walk(&self, nodes: &Nodes<'_>, candidates: usize, is_allowed: impl Fn(DocId) -> bool) -> Result<Vec<Near>> {
+    fn walk(
+        &self,
+        nodes: &Nodes<'_>,
+        candidates: usize,
+        is_allowed: impl Fn(DocId) -> bool,
+        limits: &SearchLimits,
+    ) -> Result<Vec<Near>> {
         let file = nodes.file;
+        let mut steps = limits.steps();
         let mut nearest = self.near(nodes, 0)?;
         for layer in file.above.iter().rev() {
             nearest = self.descend(nodes, layer, nearest)?;
@@ -88,9 +116,13 @@ impl Wanted<'_> {
                 if !seen.insert(node) {
                     continue;
                 }
+                steps.take(self.steps())?;
                 let near = self.near(nodes, node)?;
                 if best.refuses(&near) {
                     continue;
+                }
+                if open.len() == open.capacity() {
+                    limits.charge(open.len().max(64) * NEAR_BYTES)?;
                 }
                 open.push(Reverse(near));
                 if is_allowed(file.docs[node as usize]) {
@@ -116,6 +148,9 @@ impl Wanted<'_> {
         }
     }
 }
+
+/// The bytes of a node that is kept, and of what is made of it.
+const NEAR_BYTES: usize = 2 * size_of::<Near>() + 2 * size_of::<Found>();
 
 /// A node at a distance.
 #[derive(Clone, Copy)]

@@ -126,7 +126,7 @@ fn a_walk_finds_what_a_look_at_all_finds() {
                     .collect();
                 expected.sort_by(|(one, _), (other, _)| one.total_cmp(other));
                 let search = Wanted { similarity, vector: &wanted, count: 10, candidates: 40 };
-                let found = search.find(&nodes, expected.len(), is_allowed).unwrap();
+                let found = search.find(&nodes, expected.len(), is_allowed, &SearchLimits::none()).unwrap();
                 expected.truncate(10);
                 assert_eq!(found.len(), expected.len());
                 assert!(found.is_sorted_by(|one, other| one.distance <= other.distance));

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use settee_model::json::{Kind, Value};
 use settee_search::{
-    DEFAULT_CANDIDATES, DEFAULT_LIMIT, DEFAULT_TOP_N, Freshness, MAX_CANDIDATES, MAX_LIMIT, MAX_TOP_N, Range, Sort,
+    DEFAULT_CANDIDATES, DEFAULT_LIMIT, DEFAULT_TOP_N, Freshness, MAX_CANDIDATES, MAX_TOP_N, Range, Sort,
 };
 
 use super::{Knn, SearchParams, boolean, integer, one_or_more, text, texts};
@@ -46,7 +46,7 @@ fn of(get: impl Fn(&str) -> Option<Raw>, place: Place) -> Result<SearchParams, E
     }
     params.locale = optional("locale").map(|raw| word("locale", &raw)).transpose()?;
     if let Some(raw) = get("limit") {
-        params.limit = number("limit", MAX_LIMIT, &raw, place)?;
+        params.limit = number("limit", usize::MAX, &raw, place)?;
     }
     params.knn = knn.map(|raw| self::knn(raw.json()?.value(), params.limit)).transpose()?;
     if let Some(raw) = get("top_n") {
@@ -103,7 +103,10 @@ fn knn(value: Value<'_>, limit: usize) -> Result<Knn, Error> {
         let Some(number) = value.get(name) else { return Ok(default) };
         let number = number.as_i64().and_then(|number| usize::try_from(number).ok());
         let number = number.filter(|number| (1..=most).contains(number));
-        number.ok_or_else(|| invalid(&format!("{name} must be a number from 1 to {most}")))
+        number.ok_or_else(|| match most {
+            usize::MAX => invalid(&format!("{name} must be a number greater than 0")),
+            most => invalid(&format!("{name} must be a number from 1 to {most}")),
+        })
     };
     #[expect(clippy::cast_possible_truncation, reason = "vectors and scores have single precision")]
     let single = |value: Value<'_>| value.as_f64().map(|number| number as f32).filter(|number| number.is_finite());
@@ -113,7 +116,7 @@ fn knn(value: Value<'_>, limit: usize) -> Result<Knn, Error> {
     Ok(Knn {
         field: name("field").ok_or_else(|| invalid("field must be the name of a field"))?,
         vector: vector.ok_or_else(|| invalid("vector must be an array of numbers"))?,
-        k: count("k", limit, MAX_LIMIT)?,
+        k: count("k", limit, usize::MAX)?,
         candidates: count("candidates", DEFAULT_CANDIDATES, MAX_CANDIDATES)?,
         filter: match value.get("filter") {
             Some(_) => Some(name("filter").ok_or_else(|| invalid("filter must be a query"))?),
@@ -160,6 +163,8 @@ mod tests {
         assert_eq!((params.query.as_deref(), params.limit, params.sort.len()), (Some("a b"), 3, 1));
         assert_eq!((params.freshness, params.include_docs), (Freshness::Any, true));
         assert_eq!(params.partition.as_deref(), Some("p"));
+        assert_eq!(from_query(&query("q=x&limit=200000")).unwrap().limit, 200_000, "there is no greatest one");
+        assert_eq!(from_query(&query("q=x&limit=9223372036854775807")).unwrap().limit, 9_223_372_036_854_775_807);
         let body = r#"{"q":"x","sort":"n","counts":["a"],"top_n":5,"bookmark":null,
             "ranges":{"n":[{"label":"l","min":1,"max":2,"max_inclusive":false},{"label":"m"}]}}"#;
         let params = from_body(json(body).value(), &query("q=other")).unwrap();
@@ -192,7 +197,7 @@ mod tests {
             (r#"{"field":"v"}"#, "vector must be an array of numbers"),
             (r#"{"field":"v","vector":[1,"2"]}"#, "vector must be an array of numbers"),
             (r#"{"field":"v","vector":[1e99]}"#, "vector must be an array of numbers"),
-            (r#"{"field":"v","vector":[],"k":0}"#, "k must be a number from 1 to 100000"),
+            (r#"{"field":"v","vector":[],"k":0}"#, "k must be a number greater than 0"),
             (r#"{"field":"v","vector":[],"candidates":"9"}"#, "candidates must be a number from 1 to 10000"),
             (r#"{"field":"v","vector":[],"filter":{}}"#, "filter must be a query"),
             (r#"{"field":"v","vector":[],"boost":-1}"#, "boost must be a number that is not negative"),

@@ -6,11 +6,11 @@ use hyper::StatusCode;
 use settee_database::Database;
 use settee_design::SearchKind;
 use settee_model::json::{self, Json, Kind, Value, write_string};
-use settee_search::{Analyzer, Dialect, Group, Hit, OrderValue, analyzer_of};
+use settee_search::{Dialect, Group, Hit, OrderValue, analyzer_of};
 use settee_settings::dreyfus;
 use settee_views::layout_of;
 
-use super::{Asked, Documents, Found, clean_up, tokens, write_counts, write_double, write_fields};
+use super::{Asked, Documents, Found, analyzed, clean_up, write_counts, write_double, write_fields};
 use crate::Error;
 use crate::bridge::{self, Output};
 use crate::node::Node;
@@ -79,7 +79,8 @@ pub(crate) async fn get_analysis(request: Request) -> Answer {
         write_string(&mut text, name);
         Json::trusted(text)
     });
-    analyze(analyzer, request.query.get("text").map(str::to_owned)).await
+    let text = request.query.get("text").map(str::to_owned);
+    analyze(&request, analyzer, text).await
 }
 
 /// `POST /_search_analyze`
@@ -94,21 +95,16 @@ pub(crate) async fn post_analysis(mut request: Request) -> Answer {
             Some(text.into_owned())
         }
     };
-    analyze(body.value().get("analyzer").map(copy), text).await
+    analyze(&request, body.value().get("analyzer").map(copy), text).await
 }
 
-async fn analyze(analyzer: Option<Json>, text: Option<String>) -> Answer {
+async fn analyze(request: &Request, analyzer: Option<Json>, text: Option<String>) -> Answer {
     let analyzer = analyzer.ok_or_else(|| Error::bad_request("analyzer parameter is mandatory"))?;
     if !matches!(analyzer.value().kind(), Kind::String | Kind::Object) {
         return Err(Error::bad_request("analyzer parameter must be a string or an object"));
     }
     let text = text.ok_or_else(|| Error::bad_request("text parameter is mandatory"))?;
-    let found = bridge::blocking(move || {
-        let analyzer: Analyzer = analyzer_of(Dialect::Clouseau, analyzer.value())?;
-        Ok(analyzer.analyze(&text))
-    })
-    .await?;
-    Ok(tokens(&found))
+    analyzed(request, text, move || Ok(analyzer_of(Dialect::Clouseau, analyzer.value())?)).await
 }
 
 async fn open(request: &Request) -> Result<Asked, Error> {
@@ -145,14 +141,11 @@ async fn described(
 }
 
 async fn answer(request: &Request, asked: Asked, params: SearchParams) -> Answer {
-    bridge::stream(request.outward(), move |output| {
-        let found = asked.search(output, &params)?;
-        match &found.answer.groups {
-            Some(groups) => write_groups(output, &asked.database, &params, &found, groups),
-            None => write(output, &asked.database, &params, &found),
-        }
-    })
-    .await
+    let write = |output: &mut Output, asked: &Asked, params: &SearchParams, found: &Found| match &found.answer.groups {
+        Some(groups) => write_groups(output, &asked.database, params, found, groups),
+        None => write(output, &asked.database, params, found),
+    };
+    asked.answer(request, params, write).await
 }
 
 fn write(output: &mut Output, database: &Arc<Database>, params: &SearchParams, found: &Found) -> Result<(), Error> {
@@ -163,17 +156,16 @@ fn write(output: &mut Output, database: &Arc<Database>, params: &SearchParams, f
     out.extend_from_slice(b",\"rows\":[");
     let mut documents = Documents { database, opened: None };
     documents.write_hits(output, &answer.hits, params.include_docs, write_hit)?;
-    let out = output.text();
-    out.push(b']');
+    output.text().push(b']');
     if !params.counts.is_empty() {
-        out.extend_from_slice(b",\"counts\":");
-        write_counts(out, &answer.counts);
+        output.text().extend_from_slice(b",\"counts\":");
+        write_counts(output, &answer.counts)?;
     }
     if !params.ranges.is_empty() {
-        out.extend_from_slice(b",\"ranges\":");
-        write_counts(out, &answer.ranges);
+        output.text().extend_from_slice(b",\"ranges\":");
+        write_counts(output, &answer.ranges)?;
     }
-    out.extend_from_slice(b"}\n");
+    output.text().extend_from_slice(b"}\n");
     Ok(())
 }
 

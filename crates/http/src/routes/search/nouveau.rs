@@ -6,7 +6,7 @@ use settee_model::json::{self, Json, Value, write_array, write_object, write_str
 use settee_search::{Analyzer, Dialect, Hit, OrderValue, Relation};
 use settee_settings::nouveau;
 
-use super::{Asked, Documents, Found, clean_up, tokens, write_counts, write_double, write_fields};
+use super::{Asked, Documents, Found, analyzed, clean_up, write_counts, write_double, write_fields};
 use crate::Error;
 use crate::body;
 use crate::bridge::{self, Output};
@@ -71,9 +71,7 @@ pub(crate) async fn analyze(mut request: Request) -> Answer {
     require_enabled(&request.node)?;
     let body = request.read_called_json().await?;
     let (analyzer, text) = analysis(&body)?;
-    let found =
-        bridge::blocking(move || Ok(Analyzer::named(Dialect::Nouveau, &analyzer, None)?.analyze(&text))).await?;
-    Ok(tokens(&found))
+    analyzed(&request, text, move || Ok(Analyzer::named(Dialect::Nouveau, &analyzer, None)?)).await
 }
 
 /// The analyzer and the text of a body.
@@ -105,11 +103,7 @@ fn require_enabled(node: &Node) -> Result<(), Error> {
 }
 
 async fn answer(request: &Request, asked: Asked, params: SearchParams) -> Answer {
-    bridge::stream(request.outward(), move |output| {
-        let found = asked.search(output, &params)?;
-        write(output, &asked, &params, &found)
-    })
-    .await
+    asked.answer(request, params, write).await
 }
 
 fn write(output: &mut Output, asked: &Asked, params: &SearchParams, found: &Found) -> Result<(), Error> {
@@ -123,11 +117,11 @@ fn write(output: &mut Output, asked: &Asked, params: &SearchParams, found: &Foun
     output.text().extend_from_slice(head.as_bytes());
     let mut documents = Documents { database: &asked.database, opened: None };
     documents.write_hits(output, &answer.hits, params.include_docs, write_hit)?;
+    output.text().extend_from_slice(b"],\"counts\":");
+    write_counts(output, &answer.counts)?;
+    output.text().extend_from_slice(b",\"ranges\":");
+    write_counts(output, &answer.ranges)?;
     let out = output.text();
-    out.extend_from_slice(b"],\"counts\":");
-    write_counts(out, &answer.counts);
-    out.extend_from_slice(b",\"ranges\":");
-    write_counts(out, &answer.ranges);
     out.extend_from_slice(b",\"bookmark\":");
     write_string(out, &answer.bookmark);
     out.extend_from_slice(b",\"update_latency\":");

@@ -34,7 +34,7 @@ fn expected(steps: u64) -> String {
 fn state(index: &Index) -> String {
     let mut all = Request { limit: 1_000, ..request(index, "*:*", "_id").unwrap() };
     all.counts = Vec::new();
-    let found = ids(&index.search(&all).unwrap());
+    let found = ids(&index.search(&all, &SearchLimits::none()).unwrap());
     let words: Vec<_> = (0..12).map(|step| find(index, &format!("word{step}"))).collect();
     format!("{found} / {}", words.join(" / "))
 }

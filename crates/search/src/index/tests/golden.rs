@@ -21,7 +21,8 @@ fn hits_are_those_that_were_recorded() {
     let (mut count, mut wrong) = (0, Vec::new());
     for line in GOLDEN.lines() {
         let [query, sort, expected] = line.split('\t').collect::<Vec<_>>().try_into().unwrap();
-        let found = match request(&index, query, sort).and_then(|request| index.search(&request)) {
+        let found = match request(&index, query, sort).and_then(|request| index.search(&request, &SearchLimits::none()))
+        {
             Ok(answer) => {
                 assert_eq!(answer.total_hits, answer.hits.len() as u64);
                 match sort {

@@ -3,6 +3,7 @@
 
 mod crashes;
 mod golden;
+mod limits;
 mod model;
 mod searches;
 mod vectors;
@@ -70,7 +71,7 @@ pub(super) fn write(index: &Index, documents: &[(&str, Vec<Field>)]) {
 }
 
 pub(super) fn request(index: &Index, query: &str, sort: &str) -> Result<Request> {
-    let mut request = Request::new(index.parse(query, Locale::default())?);
+    let mut request = Request::new(index.parse(query, Locale::default(), &SearchLimits::none())?);
     request.sort = sort.split_whitespace().map(crate::Sort::parse).collect::<Result<_>>()?;
     Ok(request)
 }
@@ -81,7 +82,7 @@ pub(super) fn ids(answer: &Answer) -> String {
 
 /// The ids of the hits, in the order of ids.
 pub(super) fn find(index: &Index, query: &str) -> String {
-    match request(index, query, "_id").and_then(|request| index.search(&request)) {
+    match request(index, query, "_id").and_then(|request| index.search(&request, &SearchLimits::none())) {
         Ok(answer) => ids(&answer),
         Err(error) => format!("! {error}"),
     }

@@ -117,14 +117,16 @@ fn searches_find_what_a_scan_finds() {
             assert_eq!(index.info().unwrap().docs, model.len() as u64);
             for _ in 0..10 {
                 let text = query(&mut random, 2);
-                let parsed = index.parse(&text, Locale::default()).unwrap();
+                let parsed = index.parse(&text, Locale::default(), &SearchLimits::none()).unwrap();
                 let expected: Vec<&str> =
                     model.iter().filter(|(_, document)| document.matches(&parsed)).map(|(id, _)| id.as_str()).collect();
                 let sort = vec![crate::Sort::parse("_id").unwrap()];
-                let answer = index.search(&Request { limit: 1_000, sort, ..Request::new(parsed.clone()) }).unwrap();
+                let answer = index
+                    .search(&Request { limit: 1_000, sort, ..Request::new(parsed.clone()) }, &SearchLimits::none())
+                    .unwrap();
                 assert_eq!(ids(&answer), expected.join(" "), "seed {seed}, round {round}: {text}");
                 // By relevance there are the same.
-                let best = index.search(&Request { limit: 3, ..Request::new(parsed) }).unwrap();
+                let best = index.search(&Request { limit: 3, ..Request::new(parsed) }, &SearchLimits::none()).unwrap();
                 assert_eq!(
                     (best.total_hits, best.hits.len()),
                     (expected.len() as u64, expected.len().min(3)),

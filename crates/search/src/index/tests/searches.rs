@@ -27,12 +27,14 @@ fn bookmarks_lead_through_all_hits_once() {
         write(&index, &documents);
     }
     for sort in ["", "_id", "-_id", "n", "-n", "s", "-s", "-n s", "n -s -_id", "relevance", "nosuch"] {
-        let all = ids(&index.search(&Request { limit: 100, ..request(&index, "*:*", sort).unwrap() }).unwrap());
+        let all = ids(&index
+            .search(&Request { limit: 100, ..request(&index, "*:*", sort).unwrap() }, &SearchLimits::none())
+            .unwrap());
         for (query, limit) in [("*:*", 1), ("word", 5), ("*:*", 27), ("*:*", 28)] {
             let mut request = Request { limit, ..request(&index, query, sort).unwrap() };
             let mut seen = Vec::new();
             loop {
-                let answer = index.search(&request).unwrap();
+                let answer = index.search(&request, &SearchLimits::none()).unwrap();
                 assert_eq!(answer.total_hits, 28);
                 if answer.hits.is_empty() {
                     break;
@@ -45,7 +47,7 @@ fn bookmarks_lead_through_all_hits_once() {
     }
     let mut broken = request(&index, "*:*", "n").unwrap();
     broken.bookmark = Some("nonsense".to_owned());
-    assert!(matches!(index.search(&broken), Err(Error::BadRequest(_))));
+    assert!(matches!(index.search(&broken, &SearchLimits::none()), Err(Error::BadRequest(_))));
 }
 
 #[test]
@@ -71,12 +73,12 @@ fn what_is_missing_sorts_first_or_as_zero() {
         ("n -s", "c f b d e a"),
         ("nosuch -_id", "f e d c b a"),
     ] {
-        let answer = index.search(&request(&index, "*:*", sort).unwrap()).unwrap();
+        let answer = index.search(&request(&index, "*:*", sort).unwrap(), &SearchLimits::none()).unwrap();
         assert_eq!(ids(&answer), expected, "{sort}");
     }
-    let answer = index.search(&request(&index, "*:*", "nosuch").unwrap()).unwrap();
+    let answer = index.search(&request(&index, "*:*", "nosuch").unwrap(), &SearchLimits::none()).unwrap();
     assert_eq!(answer.hits[0].order, [OrderValue::Null, OrderValue::String("a".to_owned())]);
-    let refused = index.search(&request(&index, "*:*", "default").unwrap()).unwrap_err();
+    let refused = index.search(&request(&index, "*:*", "default").unwrap(), &SearchLimits::none()).unwrap_err();
     assert_eq!(refused.to_string(), "can't sort on field default");
     for sort in ["a b<", "<score>", "n:number", "", "-"] {
         assert!(Sort::parse(sort).is_err(), "{sort}");
@@ -90,7 +92,10 @@ fn counts_and_ranges() {
         let mut request = request(&index, query, "_id").unwrap();
         request.counts = fields.iter().map(|&field| field.to_owned()).collect();
         request.top_n = Some(top);
-        index.search(&request).map(|answer| format!("{:?}", answer.counts)).unwrap_or_else(|error| format!("! {error}"))
+        index
+            .search(&request, &SearchLimits::none())
+            .map(|answer| format!("{:?}", answer.counts))
+            .unwrap_or_else(|error| format!("! {error}"))
     };
     assert_eq!(count("*:*", &["k"], 10), r#"[("k", [("animal", 3), ("text", 2), ("none", 1)])]"#);
     assert_eq!(count("*:*", &["k"], 1), r#"[("k", [("animal", 3)])]"#);
@@ -105,7 +110,10 @@ fn counts_and_ranges() {
         let range =
             |(label, lower, upper): &(&str, _, _)| Range { label: (*label).to_owned(), lower: *lower, upper: *upper };
         request.ranges = vec![(field.to_owned(), ranges.iter().map(range).collect())];
-        index.search(&request).map(|answer| format!("{:?}", answer.ranges)).unwrap_or_else(|error| format!("! {error}"))
+        index
+            .search(&request, &SearchLimits::none())
+            .map(|answer| format!("{:?}", answer.ranges))
+            .unwrap_or_else(|error| format!("! {error}"))
     };
     let (low, high) =
         (("low", Bound::Included(-10.0), Bound::Included(1.0)), ("high", Bound::Excluded(1.0), Bound::Unbounded));
@@ -140,7 +148,7 @@ fn a_field_with_several_values() {
     let small = range("small", Bound::Included(0.0), Bound::Included(3.0));
     let large = range("large", Bound::Excluded(3.0), Bound::Included(9.0));
     request.ranges = vec![("n".to_owned(), vec![small, large])];
-    let answer = index.search(&request).unwrap();
+    let answer = index.search(&request, &SearchLimits::none()).unwrap();
     // By the least value in both directions.
     assert_eq!(ids(&answer), "b a c");
     assert_eq!(format!("{:?}", answer.counts), r#"[("l", [("green", 2), ("red", 1)])]"#);
@@ -151,7 +159,7 @@ fn a_field_with_several_values() {
         [("l", 3), ("n", 2)]
     );
     request.include_fields = Some(vec!["n".to_owned()]);
-    assert_eq!(index.search(&request).unwrap().hits[1].fields.len(), 1);
+    assert_eq!(index.search(&request, &SearchLimits::none()).unwrap().hits[1].fields.len(), 1);
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn partitions_are_apart() {
     {
         let mut request = request(&index, query, "_id").unwrap();
         request.partition = Some(partition.to_owned());
-        assert_eq!(ids(&index.search(&request).unwrap()), expected, "{partition} {query}");
+        assert_eq!(ids(&index.search(&request, &SearchLimits::none()).unwrap()), expected, "{partition} {query}");
     }
 }
 
@@ -184,7 +192,9 @@ fn a_field_keeps_the_type_that_it_got_first() {
     clouseau.dialect = Dialect::Clouseau;
     let index = new_index(clouseau);
     write(&index, &[("a", vec![double("v", 1.0)]), ("b", vec![text("v", "one 1")])]);
-    let found = index.search(&Request::new(index.parse_classic("v:1").unwrap())).unwrap();
+    let found = index
+        .search(&Request::new(index.parse_classic("v:1", &SearchLimits::none()).unwrap()), &SearchLimits::none())
+        .unwrap();
     assert_eq!(found.total_hits, 2);
 }
 
@@ -208,7 +218,12 @@ fn fields_appear_in_later_segments_and_survive_merges() {
         assert!(find(&index, &format!("t{}:\"some words\"", number / 3)).contains(&id));
     }
     // Norms of fields of all segments count: the shortest text is the best.
-    let best = index.search(&Request { limit: 1, ..request(&index, "t0:words OR default:word", "").unwrap() }).unwrap();
+    let best = index
+        .search(
+            &Request { limit: 1, ..request(&index, "t0:words OR default:word", "").unwrap() },
+            &SearchLimits::none(),
+        )
+        .unwrap();
     assert_eq!(best.hits.len(), 1);
     verified(&index).unwrap();
 }
@@ -230,7 +245,7 @@ fn relevance_prefers_rare_words_and_short_texts() {
         ("fox unicorn", "rare twice short long"),
         ("fox^9 unicorn", "twice short long rare"),
     ] {
-        let answer = index.search(&request(&index, query, "").unwrap()).unwrap();
+        let answer = index.search(&request(&index, query, "").unwrap(), &SearchLimits::none()).unwrap();
         assert_eq!(ids(&answer), expected, "{query}");
     }
 }
@@ -283,13 +298,13 @@ fn groups_have_their_first_hits() {
     };
     write(&index, &[("a", of(Some("x"), 1.0)), ("b", of(Some("y y"), 5.0)), ("c", of(None, 3.0))]);
     write(&index, &[("d", of(Some("x"), 9.0)), ("e", of(Some("y y"), 4.0)), ("f", of(Some("x"), 2.0))]);
-    let mut request = Request::new(index.parse_classic("word").unwrap());
+    let mut request = Request::new(index.parse_classic("word", &SearchLimits::none()).unwrap());
     request.sort = vec![Sort::parse_classic("-n<number>").unwrap()];
     request.limit = 2;
     let by = |sort: &str| Grouping { field: "g".to_owned(), limit: 2, sort: vec![Sort::parse_classic(sort).unwrap()] };
     let mut show = |grouping: Grouping| {
         request.group = Some(grouping);
-        let answer = index.search(&request).unwrap();
+        let answer = index.search(&request, &SearchLimits::none()).unwrap();
         assert_eq!((answer.total_hits, answer.hits.len()), (6, 0));
         let groups = answer.groups.unwrap().into_iter().map(|group| {
             let hits: Vec<_> = group.hits.iter().map(|hit| hit.id.as_str()).collect();
@@ -299,9 +314,9 @@ fn groups_have_their_first_hits() {
     };
     assert_eq!(show(by("-n<number>")), r#"Some("x") 3: d f; Some("y y") 2: b e"#);
     assert_eq!(show(by("g<string>")), r#"None 1: c; Some("x") 3: d f"#);
-    let mut drilled = Request::new(index.parse_classic("word").unwrap());
+    let mut drilled = Request::new(index.parse_classic("word", &SearchLimits::none()).unwrap());
     drilled.drilldown = vec![vec!["g".to_owned(), "y y".to_owned(), "nosuch".to_owned()]];
-    assert_eq!(index.search(&drilled).unwrap().total_hits, 2);
+    assert_eq!(index.search(&drilled, &SearchLimits::none()).unwrap().total_hits, 2);
 }
 
 #[test]
@@ -317,7 +332,7 @@ fn found_words_are_highlighted() {
         number: 1,
         size: 60,
     });
-    let answer = index.search(&request).unwrap();
+    let answer = index.search(&request, &SearchLimits::none()).unwrap();
     let [highlight] = answer.hits[0].highlights.as_slice() else { panic!("{answer:?}") };
     assert_eq!(highlight.field, "default");
     assert!(highlight.fragments[0].contains("<em>Foxes</em> <em>jump</em>"), "{highlight:?}");
@@ -368,7 +383,10 @@ fn queries_that_others_build() {
     let index = animals();
     let found = |query: Query| {
         let request = Request { sort: vec![Sort::parse("_id").unwrap()], ..Request::new(query) };
-        index.search(&request).map(|answer| ids(&answer)).unwrap_or_else(|error| format!("! {error}"))
+        index
+            .search(&request, &SearchLimits::none())
+            .map(|answer| ids(&answer))
+            .unwrap_or_else(|error| format!("! {error}"))
     };
     for (query, expected) in [
         (Query::exists("s"), "a b c d f"),

@@ -18,7 +18,7 @@ fn nearest(to: &[f32], count: usize) -> Nearest {
 }
 
 fn ids_of(index: &Index, query: Query) -> String {
-    ids(&index.search(&Request::new(query)).unwrap())
+    ids(&index.search(&Request::new(query), &SearchLimits::none()).unwrap())
 }
 
 /// Points on a line, with a word each.
@@ -41,7 +41,7 @@ fn line() -> Index {
 #[test]
 fn near_ones_come_first_and_say_how_near() {
     let index = line();
-    let answer = index.search(&Request::new(Query::Nearest(nearest(&[2.2, 0.0], 3)))).unwrap();
+    let answer = index.search(&Request::new(Query::Nearest(nearest(&[2.2, 0.0], 3))), &SearchLimits::none()).unwrap();
     assert_eq!((ids(&answer), answer.total_hits), ("q:c q:d p:b".to_owned(), 3));
     let scores: Vec<_> = answer.hits.iter().map(|hit| hit.order[0].clone()).collect();
     let expected = [0.2_f32, 0.8, 1.2].map(|distance| 1.0 / (1.0 + distance * distance));
@@ -56,9 +56,9 @@ fn they_are_filtered_before_they_are_counted() {
     let filter = Some(Box::new(Query::term("tag", "green")));
     assert_eq!(ids_of(&index, Query::Nearest(Nearest { filter, ..nearest(&[0.0, 0.0], 1) })), "p:b");
     let request = Request { partition: Some("q".to_owned()), ..Request::new(Query::Nearest(nearest(&[0.0, 0.0], 1))) };
-    assert_eq!(ids(&index.search(&request).unwrap()), "q:c");
+    assert_eq!(ids(&index.search(&request, &SearchLimits::none()).unwrap()), "q:c");
     let counted = Request { counts: vec!["tag".to_owned()], ..Request::new(Query::Nearest(nearest(&[0.0, 0.0], 3))) };
-    let counts = index.search(&counted).unwrap().counts;
+    let counts = index.search(&counted, &SearchLimits::none()).unwrap().counts;
     assert_eq!(counts, [("tag".to_owned(), vec![("red".to_owned(), 2), ("green".to_owned(), 1)])]);
 }
 
@@ -76,7 +76,9 @@ fn they_add_to_the_relevance_of_texts() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let index = line();
-    let refused = |wanted: Nearest| index.search(&Request::new(Query::Nearest(wanted))).unwrap_err().to_string();
+    let refused = |wanted: Nearest| {
+        index.search(&Request::new(Query::Nearest(wanted)), &SearchLimits::none()).unwrap_err().to_string()
+    };
     assert_eq!(refused(nearest(&[1.0], 3)), "field v has 1 dimensions, not 2");
     let other = Nearest { field: "w".to_owned(), ..nearest(&[1.0, 1.0], 3) };
     assert_eq!(refused(other), "field w is not among the vectors of the index");

@@ -85,11 +85,14 @@ fn partitions_are_searched_apart() {
         write(&database, &format!(r#"{{"_id":"{id}","n":1}}"#));
     }
     assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 3);
-    let index = world.searches.open(&database, &design, SearchKind::Nouveau, "i", Freshness::Any).unwrap();
+    let index = world
+        .searches
+        .open(&database, &design, SearchKind::Nouveau, "i", Freshness::Any, &SearchLimits::none())
+        .unwrap();
     let within = |partition: &str| Request { partition: Some(partition.to_owned()), ..Request::new(Query::All) };
-    assert_eq!(index.search(&within("a")).unwrap().total_hits, 2);
-    assert_eq!(index.search(&within("b")).unwrap().total_hits, 1);
-    assert_eq!(index.search(&within("c")).unwrap().total_hits, 0);
+    assert_eq!(index.search(&within("a"), &SearchLimits::none()).unwrap().total_hits, 2);
+    assert_eq!(index.search(&within("b"), &SearchLimits::none()).unwrap().total_hits, 1);
+    assert_eq!(index.search(&within("c"), &SearchLimits::none()).unwrap().total_hits, 0);
 }
 
 #[test]
@@ -162,8 +165,11 @@ fn a_field_of_two_types_stops_its_index_only() {
     refused();
     assert_eq!(world.mapped(), mapped, "what cannot succeed is not tried again");
     // What is there can still be asked.
-    let index = world.searches.open(&database, &design, SearchKind::Nouveau, "i", Freshness::Any).unwrap();
-    assert_eq!(index.search(&Request::new(Query::All)).unwrap().total_hits, 1);
+    let index = world
+        .searches
+        .open(&database, &design, SearchKind::Nouveau, "i", Freshness::Any, &SearchLimits::none())
+        .unwrap();
+    assert_eq!(index.search(&Request::new(Query::All), &SearchLimits::none()).unwrap().total_hits, 1);
     write(&database, r#"{"_id":"c","s":"z"}"#);
     refused();
     assert!(world.mapped() > mapped);
@@ -177,7 +183,14 @@ fn definitions_that_make_no_sense_are_told() {
     let design =
         ddoc(r#""nouveau":{"none":{},"bad":{"index":"f","default_analyzer":"nosuch"},"broken":{"index":"broken"}}"#);
     let check = |name: &str, expected: &str| {
-        let opened = world.searches.open(&database, &design, SearchKind::Nouveau, name, Freshness::Current);
+        let opened = world.searches.open(
+            &database,
+            &design,
+            SearchKind::Nouveau,
+            name,
+            Freshness::Current,
+            &SearchLimits::none(),
+        );
         assert_eq!(opened.err().unwrap().to_string(), expected);
     };
     write(&database, r#"{"_id":"a"}"#);
@@ -230,4 +243,31 @@ fn builds_are_paused_resumed_and_cancelled() {
     world.searches.stop();
     let ended = world.search(&database, &design, Query::All).unwrap_err();
     assert!(matches!(ended, SearchError::Build(ViewError::Stopped)), "{ended:?}");
+}
+
+#[test]
+fn a_client_that_has_gone_leaves_the_build_to_the_next() {
+    use crate::limits::tests::Client;
+
+    let (world, database) = world();
+    for number in 0..30 {
+        write(&database, &format!(r#"{{"_id":"d{number}","t":"fox"}}"#));
+    }
+    let design = design("f");
+    let kind = SearchKind::Nouveau;
+    let now = || world.searches.open_now(&database, &design, kind, "i", Freshness::Current).unwrap();
+    assert!(now().is_none());
+    let client = Arc::new(Client { gone_after: 0, ..Client::new() });
+    let limits = SearchLimits::of(Arc::clone(&client) as Arc<dyn crate::limits::Requester>);
+    let outcome = world.searches.open(&database, &design, kind, "i", Freshness::Current, &limits);
+    assert!(matches!(outcome, Err(SearchError::Index(Error::Disconnected))), "{outcome:?}");
+    assert_eq!(client.checks.load(Ordering::Relaxed), 1);
+    let limits = SearchLimits::none();
+    let index = world.searches.open(&database, &design, kind, "i", Freshness::Current, &limits).unwrap();
+    assert_eq!(index.search(&Request::new(Query::All), &limits).unwrap().total_hits, 30);
+    assert!(now().is_some());
+    // Without an update the index answers as it is.
+    write(&database, r#"{"_id":"more","t":"fox"}"#);
+    assert!(now().is_none());
+    assert!(world.searches.open_now(&database, &design, kind, "i", Freshness::Any).unwrap().is_some());
 }

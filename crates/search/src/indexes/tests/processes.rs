@@ -123,8 +123,11 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
         assert_eq!(one.searches.cleanup(&here, &[], 0).unwrap(), 1);
         assert_eq!(count(&one), 20);
         let there = database(&other);
-        let found = other.searches.open(&there, &design("f"), SearchKind::Nouveau, "i", Freshness::Any).unwrap();
-        assert_eq!(found.search(&Request::new(Query::All)).unwrap().total_hits, 20);
+        let found = other
+            .searches
+            .open(&there, &design("f"), SearchKind::Nouveau, "i", Freshness::Any, &SearchLimits::none())
+            .unwrap();
+        assert_eq!(found.search(&Request::new(Query::All), &SearchLimits::none()).unwrap().total_hits, 20);
         assert_eq!(other.searches.cleanup(&there, &[], 0).unwrap(), 1);
     }
 }
@@ -198,8 +201,11 @@ fn an_index_that_is_about_to_be_forgotten_is_empty() {
         world.catalog.engine().drop_shard(shard(&world)).unwrap();
         let database = database(&world);
         if is_asked_as_it_is {
-            let found = world.searches.open(&database, &design("f"), SearchKind::Nouveau, "i", Freshness::Any).unwrap();
-            assert_eq!(found.search(&Request::new(Query::All)).unwrap().total_hits, 0);
+            let found = world
+                .searches
+                .open(&database, &design("f"), SearchKind::Nouveau, "i", Freshness::Any, &SearchLimits::none())
+                .unwrap();
+            assert_eq!(found.search(&Request::new(Query::All), &SearchLimits::none()).unwrap().total_hits, 0);
         } else {
             let state = world.searches.build_state(&database, &design("f")).unwrap();
             assert_eq!(state.status, BuildStatus::Lagging);

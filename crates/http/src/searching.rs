@@ -1,0 +1,129 @@
+//! Searches on behalf of clients: how long they may take ([`Searching`]), and how many run at a time ([`SearchPermits`]).
+//!
+//! A search occupies a processor, however small its request is. So a few run at a time, and no client has all permits: what others
+//! need is free when they come.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use settee_search::{Requester, SearchLimits, Shortage, Taken};
+use settee_service::threads;
+use settee_service::{Owner, Permit, Permits};
+use settee_settings::{Settings, search};
+use tokio::runtime::Handle;
+
+use crate::Error;
+use crate::bridge::presence::Presence;
+use crate::budget::Account;
+use crate::node::Node;
+use crate::rate::Client;
+use crate::request::Request;
+
+/// A search that has taken longer gives way to short work.
+const SHORT_US: u64 = 20_000;
+
+/// How often a search that waits for its permit checks its limits.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// Permits for searches, shared between clients.
+pub(crate) struct SearchPermits(Arc<Permits>);
+
+impl SearchPermits {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        Self(Permits::new(usize::try_from(search::MAX_SEARCHES.of(settings).max(1)).unwrap_or(usize::MAX)))
+    }
+}
+
+/// The searches of one request.
+pub(crate) struct Searches {
+    node: Arc<Node>,
+    owner: Owner,
+    deadline_us: u64,
+    timeout: Duration,
+}
+
+impl Searches {
+    /// Those of `request`, which may take as long as `[search] timeout_ms` says.
+    pub(crate) fn of(request: &Request) -> Self {
+        let node = Arc::clone(&request.node);
+        let timeout_ms = search::TIMEOUT_MS.of(node.settings.as_ref());
+        let deadline_us = (node.operation.monotonic_us)().saturating_add(timeout_ms.saturating_mul(1_000));
+        Self { owner: Some(owner(request)), timeout: Duration::from_millis(timeout_ms), node, deadline_us }
+    }
+
+    /// Waits for a permit. The client waits without a thread.
+    pub(crate) async fn permit(&self) -> Result<Permit, Error> {
+        let permits = &self.node.search_permits.0;
+        let permit = tokio::time::timeout(self.timeout, permits.acquire(self.owner)).await;
+        permit.map_err(|_| settee_search::Error::TimedOut.into())
+    }
+
+    /// The same on a thread that may block.
+    pub(crate) fn permit_now(&self, limits: &SearchLimits) -> Result<Permit, Error> {
+        let permits = &self.node.search_permits.0;
+        Handle::current().block_on(async {
+            let mut acquiring = std::pin::pin!(permits.acquire(self.owner));
+            loop {
+                match tokio::time::timeout(CHECK_EVERY, acquiring.as_mut()).await {
+                    Ok(permit) => return Ok(permit),
+                    Err(_) => limits.check()?,
+                }
+            }
+        })
+    }
+
+    /// The limits of searches for a client who is present.
+    pub(crate) fn limits(&self, presence: &Arc<Presence>, account: &Arc<Account>) -> SearchLimits {
+        let now_us = (self.node.operation.monotonic_us)();
+        SearchLimits::of(Arc::new(Searching {
+            node: Arc::clone(&self.node),
+            presence: Arc::clone(presence),
+            account: Arc::clone(account),
+            deadline_us: self.deadline_us,
+            long_us: now_us.saturating_add(SHORT_US),
+        }))
+    }
+}
+
+/// The number of the client who asks: of an account, or else of an address.
+fn owner(request: &Request) -> u64 {
+    let client = match &request.user.name {
+        Some(name) => Client::User(name.clone()),
+        None => Client::of_address(request.head.peer),
+    };
+    let mut hasher = DefaultHasher::new();
+    client.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A client whose search runs.
+struct Searching {
+    node: Arc<Node>,
+    presence: Arc<Presence>,
+    account: Arc<Account>,
+    deadline_us: u64,
+    long_us: u64,
+}
+
+impl Requester for Searching {
+    fn has_gone(&self) -> bool {
+        self.presence.has_gone()
+    }
+
+    fn is_late(&self) -> bool {
+        let now_us = (self.node.operation.monotonic_us)();
+        if now_us >= self.long_us {
+            threads::give_way();
+        }
+        now_us >= self.deadline_us
+    }
+
+    fn take(&self, bytes: usize) -> Result<Taken, Shortage> {
+        match self.account.hold_now(bytes) {
+            Ok(held) => Ok(Box::new(held)),
+            Err(_) if self.account.held().saturating_add(bytes) > self.account.limit() => Err(Shortage::TooLarge),
+            Err(_) => Err(Shortage::InUse),
+        }
+    }
+}

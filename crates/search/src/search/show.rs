@@ -1,0 +1,107 @@
+//! [`Shower`]: makes hits of what was found.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::highlight::Highlighter;
+use super::top::Candidate;
+use crate::answer::{Hit, OrderValue};
+use crate::error::{Error, Result};
+use crate::field::StoredValue;
+use crate::index::{Definition, Reader, SegmentValues};
+use crate::limits::SearchLimits;
+use crate::request::Request;
+
+/// About the bytes of a hit, besides its texts.
+const HIT_BYTES: usize = 256;
+
+/// Makes hits.
+pub(super) struct Shower<'a> {
+    reader: &'a Reader,
+    request: &'a Request,
+    limits: &'a SearchLimits,
+    highlighter: Option<Highlighter<'a>>,
+    /// By the numbers of segments.
+    opened: RefCell<HashMap<usize, Rc<SegmentValues>>>,
+}
+
+impl<'a> Shower<'a> {
+    pub(super) fn new(
+        reader: &'a Reader,
+        definition: &'a Definition,
+        request: &'a Request,
+        limits: &'a SearchLimits,
+    ) -> Result<Self> {
+        let highlighter = request
+            .highlight
+            .as_ref()
+            .map(|how| Highlighter::new(&definition.analyzers, &request.query, how, limits))
+            .transpose()?;
+        Ok(Self { reader, request, limits, highlighter, opened: RefCell::default() })
+    }
+
+    pub(super) fn hits(&self, found: Vec<Candidate>) -> Result<Vec<Hit>> {
+        found.into_iter().map(|candidate| self.hit(candidate)).collect()
+    }
+
+    fn values(&self, segment: usize) -> Result<Rc<SegmentValues>> {
+        if let Some(opened) = self.opened.borrow().get(&segment) {
+            return Ok(Rc::clone(opened));
+        }
+        let opened = Rc::new(self.reader.values(segment)?);
+        self.opened.borrow_mut().insert(segment, Rc::clone(&opened));
+        Ok(opened)
+    }
+
+    fn hit(&self, candidate: Candidate) -> Result<Hit> {
+        self.limits.check()?;
+        let Candidate { segment, doc, order } = candidate;
+        let values = self.values(segment)?;
+        let id = values.id(doc)?;
+        let stored = self.reader.stored(&values, doc)?;
+        self.limits.charge(HIT_BYTES + id.len() + order.len() * size_of::<OrderValue>() + bytes_of(&stored))?;
+        let highlights = match &self.highlighter {
+            Some(highlighter) => highlighter.highlights(&stored)?,
+            None => Vec::new(),
+        };
+        Ok(Hit { id, order, fields: self.grouped(stored), highlights })
+    }
+
+    /// Values of the same field side by side.
+    fn grouped(&self, stored: Vec<(String, StoredValue)>) -> Vec<(String, Vec<StoredValue>)> {
+        let mut fields: Vec<(String, Vec<StoredValue>)> = Vec::new();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        let wanted = self.request.include_fields.as_ref();
+        for (name, value) in stored.into_iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted.contains(name))) {
+            match numbers.get(&name) {
+                Some(number) => fields[*number].1.push(value),
+                None => {
+                    numbers.insert(name.clone(), fields.len());
+                    fields.push((name, vec![value]));
+                }
+            }
+        }
+        fields
+    }
+}
+
+fn bytes_of(stored: &[(String, StoredValue)]) -> usize {
+    let bytes = |(name, value): &(String, StoredValue)| {
+        let text = match value {
+            StoredValue::String(text) => text.len(),
+            StoredValue::Double(_) | StoredValue::Bool(_) => 0,
+        };
+        96 + 2 * name.len() + text
+    };
+    stored.iter().map(bytes).sum()
+}
+
+impl SegmentValues {
+    fn id(&self, doc: tantivy::DocId) -> Result<String> {
+        let mut id = String::new();
+        let ord = self.ids.ords().first(doc).ok_or_else(|| Error::Corrupt("a document without id".to_owned()))?;
+        self.ids.ord_to_str(ord, &mut id).map_err(Error::from_io)?;
+        Ok(id)
+    }
+}

@@ -1,0 +1,176 @@
+//! [`Watched`]: a query of `tantivy` that ends early when the limits of its search say so. Queries that are made of others are watched
+//! by the innermost of them, which each step goes through.
+
+use tantivy::query::{EmptyScorer, EnableScoring, Explanation, Query, Scorer, Weight};
+use tantivy::{
+    BitSet, COLLECT_BLOCK_BUFFER_LEN, DocId, DocSet, Score, SeekDangerResult, SegmentReader, TERMINATED, Term,
+};
+
+use crate::error::{Error, Result};
+use crate::limits::{SearchLimits, Steps};
+
+/// About the bytes of the scorer of a term, besides the list of its documents.
+const SCORER_BYTES: usize = 4 << 10;
+
+/// A query and the terms whose lists of documents it reads.
+#[derive(Debug)]
+pub(super) struct Watched {
+    query: Box<dyn Query>,
+    terms: Vec<Term>,
+    has_positions: bool,
+    limits: SearchLimits,
+}
+
+impl Watched {
+    pub(super) fn new(query: impl Query, limits: &SearchLimits) -> Self {
+        Self { query: Box::new(query), terms: Vec::new(), has_positions: false, limits: limits.clone() }
+    }
+
+    /// A query that reads the lists of these terms.
+    pub(super) fn of_terms(query: impl Query, terms: Vec<Term>, has_positions: bool, limits: &SearchLimits) -> Self {
+        Self { query: Box::new(query), terms, has_positions, limits: limits.clone() }
+    }
+}
+
+impl Clone for Watched {
+    fn clone(&self) -> Self {
+        let Self { query, terms, has_positions, limits } = self;
+        let (query, terms) = (query.box_clone(), terms.clone());
+        Self { query, terms, has_positions: *has_positions, limits: limits.clone() }
+    }
+}
+
+impl Query for Watched {
+    fn weight(&self, scoring: EnableScoring<'_>) -> tantivy::Result<Box<dyn Weight>> {
+        let Self { query, terms, has_positions, limits } = self;
+        let (weight, terms) = (query.weight(scoring)?, terms.clone());
+        Ok(Box::new(WatchedWeight { weight, terms, has_positions: *has_positions, limits: limits.clone() }))
+    }
+}
+
+struct WatchedWeight {
+    weight: Box<dyn Weight>,
+    terms: Vec<Term>,
+    has_positions: bool,
+    limits: SearchLimits,
+}
+
+impl WatchedWeight {
+    fn prepare(&self, reader: &SegmentReader) -> tantivy::Result<()> {
+        charge_terms(reader, &self.terms, self.has_positions, &self.limits).map_err(Error::within_tantivy)?;
+        Ok(())
+    }
+
+    fn watch(&self, scorer: Box<dyn Scorer>) -> Box<dyn Scorer> {
+        // It is left out of queries by its type.
+        if scorer.is::<EmptyScorer>() {
+            return scorer;
+        }
+        Box::new(WatchedScorer { scorer, steps: self.limits.steps(), is_over: false })
+    }
+}
+
+/// Charges what scorers of these terms take in a segment. Returns the number of entries in the lists of all of them.
+pub(super) fn charge_terms(
+    reader: &SegmentReader,
+    terms: &[Term],
+    has_positions: bool,
+    limits: &SearchLimits,
+) -> Result<u64> {
+    let mut entries = 0;
+    let mut steps = limits.steps();
+    limits.check()?;
+    for term in terms {
+        steps.take(8)?;
+        let info = reader.inverted_index(term.field())?.get_term_info(term).map_err(Error::from_io)?;
+        let Some(info) = info else { continue };
+        let positions = if has_positions { info.positions_range.len() } else { 0 };
+        limits.charge(SCORER_BYTES + info.postings_range.len() + positions)?;
+        entries += u64::from(info.doc_freq);
+    }
+    Ok(entries)
+}
+
+/// Charges a bit for each document, and makes them.
+pub(super) fn bits(max_doc: DocId, limits: &SearchLimits) -> Result<BitSet> {
+    limits.charge(max_doc as usize / 8)?;
+    Ok(BitSet::with_max_value(max_doc))
+}
+
+impl Weight for WatchedWeight {
+    fn scorer(&self, reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
+        self.prepare(reader)?;
+        Ok(self.watch(self.weight.scorer(reader, boost)?))
+    }
+
+    fn scorer_danger(
+        &self,
+        reader: &SegmentReader,
+        target: DocId,
+        boost: Score,
+    ) -> tantivy::Result<(SeekDangerResult, Box<dyn Scorer>)> {
+        self.prepare(reader)?;
+        let (found, scorer) = self.weight.scorer_danger(reader, target, boost)?;
+        Ok((found, self.watch(scorer)))
+    }
+
+    fn count(&self, reader: &SegmentReader) -> tantivy::Result<u32> {
+        self.weight.count(reader)
+    }
+
+    fn explain(&self, reader: &SegmentReader, doc: DocId) -> tantivy::Result<Explanation> {
+        self.weight.explain(reader, doc)
+    }
+}
+
+struct WatchedScorer {
+    scorer: Box<dyn Scorer>,
+    steps: Steps,
+    is_over: bool,
+}
+
+impl WatchedScorer {
+    fn is_over(&mut self, steps: usize) -> bool {
+        self.is_over = self.is_over || self.steps.take(steps).is_err();
+        self.is_over
+    }
+}
+
+impl DocSet for WatchedScorer {
+    fn advance(&mut self) -> DocId {
+        if self.is_over(1) { TERMINATED } else { self.scorer.advance() }
+    }
+
+    fn seek(&mut self, target: DocId) -> DocId {
+        if self.is_over(1) { TERMINATED } else { self.scorer.seek(target) }
+    }
+
+    fn seek_danger(&mut self, target: DocId) -> SeekDangerResult {
+        match self.is_over(1) {
+            true => SeekDangerResult::SeekLowerBound(TERMINATED),
+            false => self.scorer.seek_danger(target),
+        }
+    }
+
+    fn fill_buffer(&mut self, buffer: &mut [DocId; COLLECT_BLOCK_BUFFER_LEN]) -> usize {
+        if self.is_over(COLLECT_BLOCK_BUFFER_LEN) { 0 } else { self.scorer.fill_buffer(buffer) }
+    }
+
+    fn doc(&self) -> DocId {
+        if self.is_over { TERMINATED } else { self.scorer.doc() }
+    }
+
+    fn size_hint(&self) -> u32 {
+        self.scorer.size_hint()
+    }
+
+    fn cost(&self) -> u64 {
+        self.scorer.cost()
+    }
+}
+
+impl Scorer for WatchedScorer {
+    fn score(&mut self) -> Score {
+        if self.is_over { 0.0 } else { self.scorer.score() }
+    }
+}

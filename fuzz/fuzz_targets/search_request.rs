@@ -1,0 +1,9 @@
+//! Hands inputs of libFuzzer to the check that the gate runs with random ones.
+#![no_main]
+
+#[path = "../../crates/search/tests/fuzz/query.rs"]
+mod query;
+#[path = "../../crates/search/tests/fuzz/request.rs"]
+mod request;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| request::check(data));
