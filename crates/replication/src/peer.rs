@@ -33,7 +33,7 @@ use crate::transport::{Body, Lasting, Transport, TransportError, full_body};
 use crate::tuning::Tuning;
 
 pub(crate) use changes::{ChangesQuery, Feed};
-pub(crate) use documents::{BulkDocs, Put, Refused, Wanted};
+pub(crate) use documents::{BulkDocs, BulkGet, Put, Refused, Wanted};
 pub(crate) use open_revs::{Arriving, OpenRevs};
 pub use plain::{Download, List, Reply, Verb};
 
@@ -116,6 +116,11 @@ pub enum PeerError {
 }
 
 impl PeerError {
+    /// Returns true if the peer takes no request with so much in it: one with less may succeed.
+    pub(crate) fn is_too_large(&self) -> bool {
+        matches!(self, Self::Status { status: TOO_LARGE, .. })
+    }
+
     /// Whether another try of the same may go better: the connection broke, or the peer was busy.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
@@ -125,6 +130,9 @@ impl PeerError {
         }
     }
 }
+
+/// The status of an answer to a request with too much in it.
+pub(crate) const TOO_LARGE: u16 = 413;
 
 fn is_passing(status: u16) -> bool {
     status >= 500 && status != 501 || status == 408 || status == 429

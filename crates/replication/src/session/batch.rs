@@ -12,8 +12,8 @@ use memchr::memmem;
 
 use super::single::{self, Single};
 use super::{Context, Failure};
-use crate::peer::{BulkDocs, PeerError, Refused, Tries, Wanted};
-use crate::text::{elements, member};
+use crate::peer::{BulkDocs, BulkGet, PeerError, Refused, Tries, Wanted};
+use crate::text::{elements, member, members};
 
 /// Documents are written when they are so many bytes.
 const FLUSH_BYTES: usize = 2 << 20;
@@ -94,7 +94,7 @@ fn question(rows: &[Bytes]) -> (Bytes, u64) {
 }
 
 async fn attempt(context: &Arc<Context>, question: Bytes, first: bool) -> Result<(), Ended> {
-    let wanted = context.target.revs_diff(question).await.map_err(|error| Ended::Failed(Failure::Target(error)))?;
+    let wanted = missing(context, question).await.map_err(|error| Ended::Failed(Failure::Target(error)))?;
     if wanted.is_empty() {
         return Ok(());
     }
@@ -104,7 +104,7 @@ async fn attempt(context: &Arc<Context>, question: Bytes, first: bool) -> Result
     }
     let mut writer = Writer::new(context);
     let mut singles = Vec::new();
-    match fetch(context, &wanted, &mut writer, &mut singles).await {
+    match fetch_all(context, &wanted, &mut writer, &mut singles).await {
         Ok(()) => {}
         Err(ended @ Ended::Broken(_)) => {
             // What came is kept: the next try does not ask for it again.
@@ -117,18 +117,65 @@ async fn attempt(context: &Arc<Context>, question: Bytes, first: bool) -> Result
     writer.flush().await
 }
 
-/// Takes what `_bulk_get` gives; the rest goes into `singles`.
-async fn fetch(
+/// Asks the target which revisions it lacks, in smaller parts where it does not take the whole question (413).
+async fn missing(context: &Context, question: Bytes) -> Result<Vec<Wanted>, PeerError> {
+    let (mut questions, mut wanted) = (vec![question], Vec::new());
+    while let Some(question) = questions.pop() {
+        match context.target.revs_diff(question.clone()).await {
+            Ok(more) => wanted.extend(more),
+            Err(error) if error.is_too_large() => {
+                let (first, second) = halves(&question).ok_or(error)?;
+                questions.extend([second, first]);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wanted)
+}
+
+/// Divides the members of an object between two objects. `None` if it has fewer than two.
+fn halves(object: &Bytes) -> Option<(Bytes, Bytes)> {
+    let members: Vec<(&[u8], &[u8])> = members(object).collect();
+    let (first, second) = members.split_at(members.len() / 2);
+    let object = |members: &[(&[u8], &[u8])]| {
+        let members: Vec<Vec<u8>> = members.iter().map(|(name, value)| [*name, b":", *value].concat()).collect();
+        Bytes::from([&b"{"[..], &members.join(&b","[..]), b"}"].concat())
+    };
+    (!first.is_empty()).then(|| (object(first), object(second)))
+}
+
+/// Takes what `_bulk_get` gives, in smaller parts where the source does not take the whole question (413); the rest goes into
+/// `singles`.
+async fn fetch_all(
     context: &Context,
     wanted: &[Wanted],
     writer: &mut Writer<'_>,
     singles: &mut Vec<Single>,
 ) -> Result<(), Ended> {
-    let bulk = context.source.bulk_get(wanted).await.map_err(|error| Ended::Failed(Failure::Source(error)))?;
-    let Some(mut bulk) = bulk else {
-        singles.extend(wanted.iter().flat_map(Single::of));
-        return Ok(());
-    };
+    let mut parts = vec![wanted];
+    while let Some(part) = parts.pop() {
+        match context.source.bulk_get(part).await {
+            Ok(Some(bulk)) => fetch(context, part, bulk, writer, singles).await?,
+            Ok(None) => singles.extend(part.iter().flat_map(Single::of)),
+            Err(error) if error.is_too_large() && part.len() > 1 => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
+            }
+            Err(error) if error.is_too_large() => singles.extend(part.iter().flat_map(Single::of)),
+            Err(error) => return Err(Ended::Failed(Failure::Source(error))),
+        }
+    }
+    Ok(())
+}
+
+/// Takes the answer of `_bulk_get` to one question.
+async fn fetch(
+    context: &Context,
+    wanted: &[Wanted],
+    mut bulk: BulkGet,
+    writer: &mut Writer<'_>,
+    singles: &mut Vec<Single>,
+) -> Result<(), Ended> {
     let asked: u64 = wanted.iter().map(|wanted| wanted.revs.len() as u64).sum();
     context.progress.update(|statistics| statistics.bulk_get_attempts += asked);
     let mut places = Places::new(wanted);
@@ -159,8 +206,7 @@ async fn fetch(
 pub(super) fn has_attachments(document: &[u8]) -> bool {
     // Nearly all documents are settled by a look for the name, wherever it stands.
     memmem::find(document, b"\"_attachments\"").is_some()
-        && member(document, "_attachments")
-            .is_some_and(|attachments| crate::text::members(attachments).next().is_some())
+        && member(document, "_attachments").is_some_and(|attachments| members(attachments).next().is_some())
 }
 
 /// Finds documents by their ids; answers come in the order of the questions nearly always.

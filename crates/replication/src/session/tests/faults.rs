@@ -146,3 +146,22 @@ async fn a_session_is_killed_at_any_exchange() {
         assert!(first > 10, "{side:?}: only {first} exchanges");
     }
 }
+
+/// A peer that takes only short bodies (413) gets shorter questions and batches, down to single documents.
+#[tokio::test(start_paused = true)]
+async fn batches_are_split_where_a_peer_takes_less() {
+    let mut server = Server::with(&["a", "b"]);
+    Arc::get_mut(&mut server).unwrap().longest = 2_000;
+    let body = format!("{{\"text\":\"{}\"}}", "x".repeat(300));
+    for number in 0..60 {
+        server.write("a", &format!("a-document-with-a-long-name-{number:04}"), Leaf::new(&["1-a"], &body));
+    }
+    server.write("a", "too-long", Leaf::new(&["1-b"], &format!("{{\"text\":\"{}\"}}", "x".repeat(3_000))));
+    let sides = Sides { source: server.clone(), target: server.clone() };
+    let (outcome, statistics) = sides.run(&spec("a", "b", "\"worker_batch_size\":500"), &services()).await;
+    assert!(matches!(outcome, Outcome::Completed(_)), "{outcome:?}");
+    let asked = |path: &str| server.log.lock().iter().filter(|line| line.contains(path)).count();
+    assert!(asked("_revs_diff") > 2 && asked("_bulk_get") > 2 && asked("_bulk_docs") > 2);
+    assert_eq!((statistics.docs_written, statistics.doc_write_failures), (60, 1));
+    assert_eq!(server.database("b").writes.len(), 60);
+}
