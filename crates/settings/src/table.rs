@@ -46,8 +46,8 @@ table! {
         MAX_ATTACHMENT_SIZE: Number = setting("max_attachment_size", "1073741824", Kind::Limit), "bytes of one attachment";
         MAX_DOCUMENT_ID_LENGTH: Number = setting("max_document_id_length", "infinity", Kind::Limit), "bytes of a document id";
         MAX_PARTITION_SIZE: Number = setting("max_partition_size", "10737418240", Kind::Limit), "bytes from which on the documents of a partition do not grow; 0: no limit";
-        MAX_BULK_DOCS_COUNT: Number = setting("max_bulk_docs_count", "10000", Kind::Limit), "documents in one _bulk_docs request";
-        MAX_BULK_GET_COUNT: Number = setting("max_bulk_get_count", "10000", Kind::Limit), "documents in one _bulk_get request";
+        MAX_BULK_DOCS_COUNT: Number = setting("max_bulk_docs_count", "infinity", Kind::Limit), "documents in one _bulk_docs request";
+        MAX_BULK_GET_COUNT: Number = setting("max_bulk_get_count", "infinity", Kind::Limit), "documents in one _bulk_get request";
         MAX_DBS_OPEN: Number = setting("max_dbs_open", "5000", COUNT), "databases in memory; further ones are closed when nobody uses them, those in use never";
         OS_PROCESS_TIMEOUT: Number = setting("os_process_timeout", "5000", Kind::Milliseconds), "how long a view function may take for one batch";
         USERS_DB_SECURITY_EDITABLE: Switch = setting("users_db_security_editable", "false", Kind::Bool), "allow to change the security object of _users";

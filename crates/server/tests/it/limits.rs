@@ -94,14 +94,24 @@ fn documents_in_one_request() {
     client.put("/db", "").expect(201);
     let docs = |count: usize| format!("{{\"docs\":[{}]}}", vec!["{\"id\":\"x\"}"; count].join(","));
     let new = |count: usize| format!("{{\"docs\":[{}]}}", vec!["{}"; count].join(","));
-    client.post("/db/_bulk_docs", &new(10_000)).expect(201);
-    client.post("/db/_bulk_docs", &new(10_001)).expect_error(413, "max_bulk_docs_count_exceeded", "10000");
-    client.post("/db/_bulk_get", &docs(10_000)).expect(200);
-    client.post("/db/_bulk_get", &docs(10_001)).expect_error(413, "max_bulk_get_count_exceeded", "10000");
-    set(&mut client, "couchdb", "max_bulk_docs_count", "2");
-    client.post("/db/_bulk_docs", &new(3)).expect(413);
-    set(&mut client, "couchdb", "max_bulk_docs_count", "infinity");
+    // No list has a limit on its number unless the configuration sets one.
+    let list = |item: &str| format!("[{}]", vec![item; 10_001].join(","));
+    let named = |value: &str| {
+        let members: Vec<String> = (0..10_001).map(|number| format!("\"d{number}\":{value}")).collect();
+        format!("{{{}}}", members.join(","))
+    };
     client.post("/db/_bulk_docs", &new(10_001)).expect(201);
+    client.post("/db/_bulk_get", &docs(10_001)).expect(200);
+    client.post("/db/_revs_diff", &named("[\"1-a\"]")).expect(200);
+    client.post("/db/_missing_revs", &named("[\"1-a\"]")).expect(200);
+    client.post("/db/_all_docs", &format!("{{\"keys\":{}}}", list("\"x\""))).expect(200);
+    client.post("/db/_all_docs/queries", &format!("{{\"queries\":{}}}", list("{\"limit\":0}"))).expect(200);
+    client.post("/db/_changes?filter=_doc_ids", &format!("{{\"doc_ids\":{}}}", list("\"x\""))).expect(200);
+    for (name, path, body) in [("docs", "/db/_bulk_docs", new(3)), ("get", "/db/_bulk_get", docs(3))] {
+        let name = format!("max_bulk_{name}_count");
+        set(&mut client, "couchdb", &name, "2");
+        client.post(path, &body).expect_error(413, &format!("{name}_exceeded"), "2");
+    }
 }
 
 #[test]
