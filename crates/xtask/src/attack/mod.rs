@@ -1,13 +1,14 @@
 //! `cargo xtask attack`: what clients that mean harm do to a server in a control group of 1 GB, and to a well-behaved client
-//! beside them. Each attack ([`attacks::ALL`]) has a server of its own. It may not end the server, nor let the other client
+//! beside them. Each attack ([`catalogue`]) has a server of its own. It may not end the server, nor let the other client
 //! wait ten times as long, and what it took is given back.
 //!
 //! The short form is a step of the gate. There many programs share the machine, so it judges neither times nor memory.
 
-mod attacks;
 mod cage;
+mod catalogue;
 pub(crate) mod client;
 mod probe;
+mod target;
 
 use std::sync::Arc;
 use std::thread;
@@ -18,9 +19,10 @@ use anyhow::{Result, bail};
 use crate::server::{Access, Server};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
-use attacks::{Attack, Target};
 use cage::Cage;
+use catalogue::Attack;
 use probe::{Figures, Probe};
+use target::Target;
 
 /// What the server and its workers may have.
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -67,9 +69,9 @@ impl Options {
         for argument in arguments {
             match argument.as_str() {
                 "--short" => options.form = Form::Short,
-                name if attacks::ALL.iter().any(|attack| attack.name == name) => options.only.push(name.to_owned()),
+                name if catalogue::all().any(|attack| attack.name == name) => options.only.push(name.to_owned()),
                 unknown => {
-                    let names: Vec<&str> = attacks::ALL.iter().map(|attack| attack.name).collect();
+                    let names: Vec<&str> = catalogue::all().map(|attack| attack.name).collect();
                     bail!("there is no attack `{unknown}`, only {}", names.join(", "))
                 }
             }
@@ -82,10 +84,10 @@ impl Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let mut tally = Tally::default();
     println!(
-        "{:<20} {:>9} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7}  failed",
-        "", "quiet p99", "attacked", "ratio", "idle", "peak", "after", "quiet/s", "after/s"
+        "{:<20} {:>9} {:>9} {:>6} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}  failed",
+        "", "quiet p99", "attacked", "ratio", "longest", "idle", "peak", "after", "quiet/s", "after/s"
     );
-    for attack in attacks::ALL {
+    for attack in catalogue::all() {
         if options.only.is_empty() || options.only.iter().any(|name| name == attack.name) {
             let report = one(workspace, attack, options.form)?;
             report.print(attack.name);
@@ -104,6 +106,8 @@ struct Report {
     speed: [f64; 2],
     /// In bytes: before, at most, and afterwards.
     memory: [u64; 3],
+    /// The longest time that a hostile request took.
+    longest: Duration,
     complaints: Vec<String>,
 }
 
@@ -128,7 +132,7 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
     let quiet = probe.take();
     let before = cage.bytes(server.pid());
     let (begun, mut peak) = (Instant::now(), before);
-    let attackers = attack.begin(&target);
+    let attackers = attack.start(&target);
     while begun.elapsed() < violent || (target.is_unfinished() && begun.elapsed() < UNFINISHED_MAX) {
         thread::sleep(Duration::from_millis(100));
         peak = peak.max(cage.bytes(server.pid()));
@@ -148,8 +152,9 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
     let again = probe.speed(burst);
     let ended = server.has_ended()?;
     let (speed, memory) = ([quick, again], [before, peak, left]);
-    let mut report = Report { quiet, attacked, after, speed, memory, complaints: target.complaints() };
-    report.judge(form, attack.slower_max, ended);
+    let (longest, complaints) = (target.longest(), target.complaints());
+    let mut report = Report { quiet, attacked, after, speed, memory, longest, complaints };
+    report.judge(form, attack, ended);
     if !ended {
         let _ = server.stop();
     }
@@ -162,10 +167,11 @@ impl Report {
         self.attacked.p99.as_secs_f64() / self.quiet.p99.max(P99_MIN).as_secs_f64()
     }
 
-    fn judge(&mut self, form: Form, slower_max: f64, ended: bool) {
+    fn judge(&mut self, form: Form, attack: &Attack, ended: bool) {
         let [before, _, left] = self.memory;
         let [quick, again] = self.speed;
         let ratio = self.ratio();
+        let is_late = self.longest > attack.longest;
         let mut complain = |is_wrong: bool, text: &str| {
             if is_wrong {
                 self.complaints.push(text.to_owned());
@@ -176,7 +182,8 @@ impl Report {
         complain(self.attacked.failed + self.after.failed > 0, "requests of the other client failed");
         if form == Form::Long {
             complain(left > (before * MEMORY_MAX).max(MEMORY_MIN), "memory was not given back");
-            complain(ratio > slower_max, "the other client waited");
+            complain(ratio > attack.slower_max, "the other client waited");
+            complain(is_late, "a hostile request took too long");
             complain(again < quick * SPEED_MIN, "it is slow also afterwards");
         }
     }
@@ -186,10 +193,11 @@ impl Report {
         let [before, peak, left] = self.memory.map(|bytes| format!("{} MiB", bytes >> 20));
         let [quick, again] = self.speed;
         println!(
-            "{name:<20} {:>9} {:>9} {:>6.1} {before:>7} {peak:>7} {left:>7} {quick:>7.0} {again:>7.0}  {}{}{}",
+            "{name:<20} {:>9} {:>9} {:>6.1} {:>7}s {before:>7} {peak:>7} {left:>7} {quick:>7.0} {again:>7.0}  {}{}{}",
             ms(&self.quiet),
             ms(&self.attacked),
             self.ratio(),
+            self.longest.as_secs(),
             self.attacked.failed + self.after.failed,
             if self.complaints.is_empty() { "" } else { "   FAILED: " },
             self.complaints.join(", ")

@@ -1,0 +1,129 @@
+//! The catalogue of hostile input: [`ALL`] attacks by class, one file a class. The attackers are unauthenticated clients; a user with
+//! rights has made public what they use.
+//!
+//! A new class is a file with its list, which has a line in [`ALL`]. Most entries are data: what an administrator sets up, the hostile
+//! requests, and the answers that must come ([`Ask`]). An entry that needs more has a function ([`Attack::act`]). For every attack
+//! must hold: the server lives, the second client is served within its bound, and the memory is returned.
+
+mod batches;
+mod connections;
+mod functions;
+mod memory;
+mod scans;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::target::Target;
+
+/// All classes.
+const CLASSES: &[&[Attack]] = &[connections::ALL, memory::ALL, batches::ALL, functions::ALL, scans::ALL];
+
+/// Returns all attacks.
+pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
+    CLASSES.iter().copied().flatten()
+}
+
+/// An attack.
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    /// Number of attackers that act at the same time.
+    pub(super) threads: usize,
+    /// The configuration of the server, `section/key=value`.
+    pub(super) settings: &'static [&'static str],
+    /// The most times as long as without the attack that the second client may wait.
+    pub(super) slower_max: f64,
+    /// The longest time that a request of `requests` may take; checked by the long form.
+    pub(super) longest: Duration,
+    /// The requests of an administrator before the attack: method and path, and body.
+    pub(super) setup: &'static [(&'static str, &'static str)],
+    /// Prepares more than `setup` can state.
+    pub(super) prepare: fn(&Target) -> Result<()>,
+    /// The hostile requests. Each attacker sends them in turn, each on a connection of its own.
+    pub(super) requests: &'static [Ask],
+    /// What an attacker does instead, again and again.
+    pub(super) act: Option<fn(&Target)>,
+}
+
+/// A hostile request.
+pub(super) struct Ask {
+    /// Method and path.
+    pub(super) line: &'static str,
+    /// Further headers, each with its line end.
+    pub(super) headers: &'static str,
+    pub(super) body: Text,
+    pub(super) expect: Expect,
+}
+
+/// A body.
+pub(super) enum Text {
+    Is(&'static str),
+    Made(fn(&Target) -> Vec<u8>),
+}
+
+/// What must become of a hostile request.
+#[derive(Clone, Copy)]
+pub(super) enum Expect {
+    /// Any answer, or none.
+    Anything,
+    /// An answer with this status and with this text in its body, unless the server sheds load (429, 503).
+    Answer(u16, &'static str),
+    /// The attacker reads nothing and disconnects after this time.
+    LeavesAfter(Duration),
+}
+
+/// An attack that does nothing yet.
+const fn attack(name: &'static str, threads: usize) -> Attack {
+    Attack {
+        name,
+        threads,
+        settings: &[],
+        slower_max: 10.0,
+        longest: Duration::from_secs(60),
+        setup: &[],
+        prepare: nothing,
+        requests: &[],
+        act: None,
+    }
+}
+
+/// A request for which any answer will do.
+const fn ask(line: &'static str, body: Text) -> Ask {
+    Ask { line, headers: "", body, expect: Expect::Anything }
+}
+
+impl Ask {
+    const fn expects(self, expect: Expect) -> Self {
+        Self { expect, line: self.line, headers: self.headers, body: self.body }
+    }
+}
+
+fn nothing(_: &Target) -> Result<()> {
+    Ok(())
+}
+
+fn sixteen_documents(target: &Target) -> Result<()> {
+    let docs: Vec<String> = (0..16).map(|number| format!("{{\"_id\":\"{number}\"}}")).collect();
+    target.make("POST /public/_bulk_docs", format!("{{\"docs\":[{}]}}", docs.join(",")).as_bytes())
+}
+
+impl Attack {
+    /// Starts the attackers. They end soon after [`Target::stop`].
+    pub(super) fn start(&'static self, target: &Arc<Target>) -> Vec<JoinHandle<()>> {
+        let one = || {
+            let target = Arc::clone(target);
+            thread::spawn(move || {
+                while !target.is_over() {
+                    match self.act {
+                        Some(act) => act(&target),
+                        None => self.requests.iter().for_each(|request| target.ask(request)),
+                    }
+                }
+            })
+        };
+        (0..self.threads).map(|_| one()).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! [`Target`]: the server that is attacked, and how hostile requests are sent to it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::Form;
+use super::catalogue::{Ask, Attack, Expect, Text};
+use super::client::{Connection, head, split};
+
+/// The server that is attacked.
+pub(super) struct Target {
+    pub(super) address: SocketAddr,
+    /// For what is prepared.
+    pub(super) admin: String,
+    pub(super) form: Form,
+    /// Set when it is enough.
+    pub(super) stop: Arc<AtomicBool>,
+    /// For names that nobody else uses.
+    pub(super) next: AtomicU64,
+    /// What is to be finished before the attack ends.
+    pub(super) unfinished: AtomicU64,
+    /// The longest time that a hostile request took.
+    pub(super) longest_ms: AtomicU64,
+    /// What went wrong that should not have.
+    pub(super) failures: Mutex<Vec<String>>,
+}
+
+impl Target {
+    pub(super) fn prepare(url: &str, form: Form, attack: &Attack) -> Result<Self> {
+        let (address, admin) = split(url)?;
+        let (stop, next, unfinished, longest_ms, failures) = Default::default();
+        let target = Self { address, admin, form, stop, next, unfinished, longest_ms, failures };
+        target.make("PUT /public", b"")?;
+        target.make("PUT /public/_security", br#"{"admins":{"roles":[]},"members":{"roles":[]}}"#)?;
+        for (line, body) in attack.setup {
+            target.make(line, body.as_bytes())?;
+        }
+        (attack.prepare)(&target)?;
+        Ok(target)
+    }
+
+    pub(super) fn make(&self, line: &str, body: &[u8]) -> Result<()> {
+        let (status, text) = Connection::open(self.address)?.ask(line, &self.admin, body)?;
+        ensure!(matches!(status, 200..=202), "{line}: {status} {}", String::from_utf8_lossy(&text));
+        Ok(())
+    }
+
+    /// A connection for an attack, which ends with it.
+    pub(super) fn connect(&self) -> io::Result<Connection> {
+        Connection::open_until(self.address, &self.stop)
+    }
+
+    /// Ends the attack.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn wait(&self) {
+        while !self.is_over() {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Lets the server do what servers do, so that what it needs for that is there.
+    pub(super) fn warm_up(&self) -> Result<()> {
+        self.make("PUT /warm", b"")?;
+        let docs: Vec<String> = (0..500).map(|number| format!("{{\"n\":{number}}}")).collect();
+        self.make("POST /warm/_bulk_docs", format!("{{\"docs\":[{}]}}", docs.join(",")).as_bytes())?;
+        // The second one is nothing for the native evaluator.
+        let views = r#"{"views":{"a":{"map":"function(doc){emit(doc.n,1)}","reduce":"_sum"},
+            "b":{"map":"function(doc){emit(new Date(doc.n).getTime(),1)}","reduce":"function(k,v){return sum(v)}"}}}"#;
+        self.make("PUT /warm/_design/d", views.as_bytes())?;
+        let mut connection = Connection::open(self.address)?;
+        for view in ["a", "b"] {
+            let (status, _) = connection.ask(&format!("GET /warm/_design/d/_view/{view}"), &self.admin, b"")?;
+            ensure!(status == 200, "the view {view} of the warm-up: {status}");
+        }
+        Ok(())
+    }
+
+    /// Returns the longest time that a hostile request took.
+    pub(super) fn longest(&self) -> Duration {
+        Duration::from_millis(self.longest_ms.load(Ordering::Relaxed))
+    }
+
+    /// Sends a hostile request and checks the answer.
+    pub(super) fn ask(&self, request: &Ask) {
+        let Ok(mut connection) = self.connect() else { return };
+        let body = match request.body {
+            Text::Is(text) => text.as_bytes().to_vec(),
+            Text::Made(make) => make(self),
+        };
+        let start = Instant::now();
+        if let Expect::LeavesAfter(time) = request.expect {
+            let _ = connection.write(&[&head(request.line, request.headers, body.len()), &body[..]].concat());
+            self.pause(time);
+            return;
+        }
+        let answer = connection.ask(request.line, request.headers, &body);
+        if self.is_over() {
+            return;
+        }
+        let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.longest_ms.fetch_max(millis, Ordering::Relaxed);
+        if let Expect::Answer(status, part) = request.expect {
+            match answer {
+                // The server sheds load.
+                Ok((429 | 503, _)) | Err(_) => {}
+                Ok((found, text)) if found == status && String::from_utf8_lossy(&text).contains(part) => {}
+                Ok((found, text)) => {
+                    let text: String = String::from_utf8_lossy(&text).chars().take(80).collect();
+                    self.fail(format!("{}: {found} {text}", request.line));
+                }
+            }
+        }
+    }
+
+    /// Waits, unless the attack ends before.
+    pub(super) fn pause(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.is_over() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether the attack is to go on.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.unfinished.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn fail(&self, text: String) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    /// What went wrong that should not have.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let mut failures = std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.is_unfinished() {
+            failures.push(format!("{} were not finished", self.unfinished.load(Ordering::Relaxed)));
+        }
+        if failures.len() > 3 {
+            let more = format!("{} more", failures.len() - 3);
+            failures.truncate(3);
+            failures.push(more);
+        }
+        failures
+    }
+
+    /// So many in the short form, and in the long one.
+    pub(super) fn count(&self, short: usize, long: usize) -> usize {
+        if self.form == Form::Short { short } else { long }
+    }
+}
