@@ -122,8 +122,6 @@ pub struct Ways {
     pub map_exceptions: MapExceptions,
     /// The fate of an exception in a reduce function.
     pub reduce_exceptions: ReduceExceptions,
-    /// The name of the error of a function that takes too long.
-    pub timeout: &'static str,
 }
 
 /// The fate of numbers on their way through a function.

@@ -1,8 +1,8 @@
 //! What functions of users may use and leave behind: [`Limits`], the only place where these numbers stand, and
 //! [`Allowance`], which counts what one function emits for one document.
 //!
-//! A document for which a function emits too much has no rows of this function, as if the function had thrown: one document
-//! must not keep an index from everybody. Limits are enforced by the languages, because what is too much must not cross
+//! A document for which a function emits a key or a value that is too long has no rows of this function, as if the function had
+//! thrown. A function that emits too many rows, or too many bytes of them, ends the build ([`Excess::ends_build`]). Limits are enforced by the languages, because what is too much must not cross
 //! from a worker into the server.
 
 /// The limits of a running function.
@@ -88,6 +88,21 @@ pub enum Excess {
     /// They have too many bytes together.
     #[error("limit_exceeded: emitted more than {0} bytes")]
     Bytes(u64),
+}
+
+impl Excess {
+    /// Returns true if a function that emits for ever exceeds this limit. The build ends with an error then, because an index
+    /// without the rows of such a function would look complete. A long key or value costs its document only.
+    #[must_use]
+    pub fn ends_build(self) -> bool {
+        matches!(self, Self::Rows(_) | Self::Bytes(_))
+    }
+
+    /// Returns the text that follows the name of the function and of the document.
+    #[must_use]
+    pub fn reason(self) -> String {
+        self.to_string().trim_start_matches("limit_exceeded: ").to_owned()
+    }
 }
 
 impl Allowance {

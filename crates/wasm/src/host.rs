@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use settee_design::{Allowance, CompileError, Limits, RunError};
+use settee_design::{Allowance, CompileError, Excess, Limits, RunError};
 use settee_model::json;
 use wasmtime::{
     Caller, Engine, Error, Instance, Linker, Memory, ResourceLimiter, Store, Trap, TypedFunc, UpdateDeadline,
@@ -32,6 +32,8 @@ pub(crate) struct Host {
     pub(crate) rows: Vec<(u32, u32)>,
     pub(crate) log: Vec<String>,
     failed: Option<String>,
+    /// The limit that ends the build.
+    excess: Option<Excess>,
     was_memory_refused: bool,
     /// The memory that it has of what there is for all guests.
     guests: Arc<GuestMemory>,
@@ -71,6 +73,7 @@ impl Host {
             rows: Vec::new(),
             log: Vec::new(),
             failed: None,
+            excess: None,
             was_memory_refused: false,
             is_too_long: false,
         }
@@ -81,7 +84,7 @@ impl Host {
         self.rows.clear();
         self.log.clear();
         self.allowance = Allowance::new(self.limits);
-        (self.failed, self.was_memory_refused, self.is_too_long) = (None, false, false);
+        (self.failed, self.excess, self.was_memory_refused, self.is_too_long) = (None, None, false, false);
     }
 
     /// Takes a value; an empty one is null.
@@ -169,7 +172,11 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
 fn emit(mut caller: Caller<'_, Host>, key: u32, key_len: u32, value: u32, value_len: u32) -> Result<(), Error> {
     let (memory, host) = parts(&mut caller)?;
     if let Err(excess) = host.allowance.take(key_len as usize, value_len as usize) {
-        host.failed = Some(excess.to_string());
+        if excess.ends_build() {
+            host.excess = Some(excess);
+        } else {
+            host.failed = Some(excess.to_string());
+        }
         return Err(Error::msg("limit"));
     }
     let key_len = host.take("an emitted key", piece(memory, key, key_len)?)?;
@@ -254,6 +261,9 @@ impl Guest {
         if let Some(reason) = host.failed.take() {
             return Failure::Failed(reason);
         }
+        if let Some(excess) = host.excess.take() {
+            return Failure::Stopped("limit_exceeded", excess.reason());
+        }
         if host.was_memory_refused {
             return Failure::Stopped(
                 "limit_exceeded",
@@ -262,7 +272,7 @@ impl Guest {
         }
         match error.downcast_ref::<Trap>() {
             Some(Trap::Interrupt | Trap::OutOfFuel) => {
-                Failure::Stopped("timeout", format!("took longer than {} ms", limits.timeout_ms))
+                Failure::Stopped("os_process_error", format!("timed out: it took longer than {} ms", limits.timeout_ms))
             }
             Some(trap) => Failure::Failed(trap.to_string()),
             None => Failure::Failed(error.root_cause().to_string()),

@@ -52,7 +52,6 @@ fn webassembly_is_a_language() {
             numbers: Numbers::Kept,
             map_exceptions: MapExceptions::Reported,
             reduce_exceptions: ReduceExceptions::Null,
-            timeout: "timeout",
         },
     });
 }

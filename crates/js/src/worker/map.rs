@@ -78,6 +78,9 @@ impl MapProgram {
                 (_, Some(exception)) if excess.is_none() || host.expired() => {
                     classify(&self.engine, function.context, &exception)?
                 }
+                (Some(excess), _) if excess.ends_build() => {
+                    return Err(Halt { stop: Stop::Limit, name: String::new(), reason: excess.reason() });
+                }
                 (excess, _) => excess.map_or_else(String::new, |excess| excess.to_string()),
             };
             host.emitter.write_log();

@@ -13,7 +13,6 @@ const WAYS: Ways = Ways {
     numbers: Numbers::Doubles,
     map_exceptions: MapExceptions::Reported,
     reduce_exceptions: ReduceExceptions::Null,
-    timeout: "timeout",
 };
 
 const LIBRARY: &str = r#"{"numbers":"exports.twice = function(x) { return 2 * x; };"}"#;

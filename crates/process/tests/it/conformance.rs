@@ -12,7 +12,6 @@ const WAYS: Ways = Ways {
     numbers: Numbers::Integers,
     map_exceptions: MapExceptions::Logged,
     reduce_exceptions: ReduceExceptions::Fatal,
-    timeout: "os_process_error",
 };
 
 /// A server that waits long for answers, and one that does not wait much longer than an interpreter needs to start.
