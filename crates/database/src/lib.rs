@@ -49,8 +49,8 @@ pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
 pub use premise::Premise;
 pub use read::{
-    AllDocs, BODIES_MAX, Bodies, Change, Changes, DOCUMENTS_TOGETHER, DocRow, IdRange, Leaves, ParentAttachments,
-    ReadView, Revision,
+    AllDocs, BODIES_MAX, Bodies, Change, Changes, DOCUMENTS_TOGETHER, DocRow, IdRange, Leaves, Memory,
+    ParentAttachments, ReadClient, ReadView, Revision, Taken,
 };
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
@@ -89,6 +89,9 @@ pub enum DatabaseError {
     /// Stored bytes do not decode.
     #[error("stored {0} does not decode")]
     Corrupt(&'static str),
+    /// The client that the reads are for has disconnected.
+    #[error(transparent)]
+    Cancelled(#[from] settee_design::Cancelled),
 }
 
 impl From<StorageError> for DatabaseError {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use settee_model::json::{Json, Value, write_string};
 
-use crate::{DocumentBatch, RunError};
+use crate::{Caller, DocumentBatch, RunError};
 
 /// A design document whose functions are to be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +148,12 @@ pub trait DesignProgram: Send {
         request: &[u8],
         sink: &mut dyn ListSink,
     ) -> Result<Box<dyn ListSession + 'a>, CallError>;
+
+    /// Sets the client on whose behalf later calls run. Its disconnect ends them, and processes are shared between clients. A
+    /// language whose functions end by themselves ignores it.
+    fn set_caller(&mut self, caller: &Caller) {
+        let _ = caller;
+    }
 
     /// Takes the lines that functions wrote with `log` since this was last asked.
     fn take_log(&mut self) -> Vec<String>;

@@ -5,6 +5,7 @@
 //! called through a [`DesignProgram`]. This crate runs no code itself and knows no particular language.
 
 mod batch;
+mod cancellation;
 pub mod conformance;
 mod design_document;
 mod functions;
@@ -20,13 +21,14 @@ use std::sync::Arc;
 use settee_model::json::Value;
 
 pub use batch::{Document, DocumentBatch, Emission, Emissions, MapFailure};
+pub use cancellation::{CANCELLATION_INTERVAL, Caller, CancelOnDrop, Cancellation, Cancelled};
 pub use design_document::{
     DesignDocument, DesignOptions, InvalidMember, Swap, Types, ViewDefinition, validate_members,
 };
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows, Reason};
 pub use limits::{Allowance, Excess, Growth, Limits, overflow_text};
 pub use search::{SearchDefinition, SearchKind, with_lucene_version};
-pub use shares::Shares;
+pub use shares::{Owner, Rank, Shares};
 
 /// The input for compiling the map functions of one pass over a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,6 +73,12 @@ impl RunError {
     #[must_use]
     pub fn unwanted() -> Self {
         Self::Machinery("nobody takes the rows".to_owned())
+    }
+
+    /// The client on whose behalf the function ran has disconnected.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self::Machinery(Cancelled.to_string())
     }
 }
 

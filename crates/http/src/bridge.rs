@@ -3,7 +3,6 @@
 
 pub(crate) mod permits;
 pub(crate) mod pipe;
-pub(crate) mod presence;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,13 +11,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
+use settee_database::ReadClient;
+use settee_design::Cancellation;
 use settee_service::threads::{self, run};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use permits::{Admission, ClientPermit};
 use pipe::{Pieces, Pipe};
-use presence::Presence;
 
 use crate::Error;
 use crate::budget::{Account, Held};
@@ -34,6 +34,10 @@ const LONG_BYTES: usize = 128 << 10;
 /// The number of pieces that may wait for a slow reader.
 const PIECES_WAITING: usize = 4;
 
+/// The memory of an answer in pieces, in addition to its pieces and documents: the system's buffer of its connection, that of TLS, the
+/// cursors of its snapshot with what they read ahead, the stack of its thread.
+const LONG_ANSWER_BYTES: usize = 256 << 10;
+
 /// Runs `work` on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -48,19 +52,16 @@ pub(crate) async fn stream(
     admission: Admission,
     write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static,
 ) -> Answer {
-    let presence = Arc::new(Presence::default());
-    // This future is dropped when the client disconnects before the first piece.
-    let _leaving = presence.leaves_with_this();
     let permit = admission.acquire().await;
     let (begun, beginning) = oneshot::channel();
     let timeout = admission.timeout();
     let account = Arc::clone(admission.account());
-    // Who has no room for the first piece need not begin.
-    drop(account.hold(PIECE_BYTES).await?);
+    // Taken before the work starts, and returned with the answer: a short answer returns it at once.
+    let memory = account.hold(LONG_ANSWER_BYTES.min(account.limit() / 2)).await?;
     let task = admission.spawn(move || {
         let sink = Sink::Unsent { begun, permit, timeout };
         let (head, buffer, expected) = Default::default();
-        let mut output = Output { head, buffer, sink, account, expected, presence };
+        let mut output = Output { head, buffer, sink, account, expected, _memory: memory };
         let result = write(&mut output);
         output.finish(result)
     });
@@ -133,7 +134,8 @@ pub(crate) struct Output {
     account: Arc<Account>,
     /// Memory for what is about to be written.
     expected: Vec<Held>,
-    presence: Arc<Presence>,
+    /// [`LONG_ANSWER_BYTES`].
+    _memory: Held,
 }
 
 enum Sink {
@@ -153,9 +155,14 @@ impl Output {
         respond::set(&mut self.head.besides, name, value);
     }
 
-    /// Tells whether the client is still connected.
-    pub(crate) fn presence(&self) -> &Arc<Presence> {
-        &self.presence
+    /// The client that documents are read for.
+    pub(crate) fn client(&self) -> ReadClient {
+        self.account.reader()
+    }
+
+    /// Reports to the work that the client waits no longer.
+    pub(crate) fn cancellation(&self) -> &Cancellation {
+        self.account.cancellation()
     }
 
     /// Where to append text.
@@ -175,8 +182,11 @@ impl Output {
         Ok(())
     }
 
-    /// Call between rows: sends what is written if it is much. `Break` when the client has gone.
+    /// Call between rows: sends what is written if it is much. `Break` when the client has disconnected.
     pub(crate) fn row_done(&mut self) -> ControlFlow<()> {
+        if self.cancellation().is_cancelled() {
+            return ControlFlow::Break(());
+        }
         if self.buffer.len() < PIECE_BYTES { ControlFlow::Continue(()) } else { self.send() }
     }
 
@@ -210,7 +220,6 @@ impl Output {
         let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
             Sink::Unsent { begun, permit, timeout } => {
                 let (pipe, pieces) = Pipe::new(PIECES_WAITING, permit, timeout, Arc::clone(&self.account));
-                self.presence.takes(pipe.to_client());
                 if begun.send((std::mem::take(&mut self.head), pieces)).is_err() {
                     return ControlFlow::Break(());
                 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use settee_auth::UserContext;
+use settee_design::Rank;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -46,6 +47,15 @@ impl Share {
             _ if user.is_admin() => Self::Admin,
             Some(_) => Self::User,
             None => Self::Anonymous,
+        }
+    }
+
+    /// The rank of its clients among the owners of processes.
+    pub(crate) fn rank(self) -> Rank {
+        match self {
+            Self::Anonymous => Rank::Anonymous,
+            Self::User => Rank::User,
+            Self::Admin => Rank::Admin,
         }
     }
 

@@ -39,7 +39,7 @@ const ROOM_BYTES: usize = 16 << 10;
 const ROOM_HEADERS: usize = 8;
 
 /// The bytes of a request's body that may be buffered unread, for each stream and for all of a connection.
-const H2_WINDOW_BYTES: u32 = 1 << 20;
+const H2_WINDOW_BYTES: u32 = 256 << 10;
 
 /// The bytes of an answer that may be buffered unsent, for each stream.
 const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
@@ -49,7 +49,7 @@ const H2_RESETS_MAX: usize = 100;
 
 /// The bytes of an answer that the system takes in before the client wants them.
 #[cfg(target_os = "linux")]
-const UNSENT_BYTES: u32 = 256 << 10;
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// A connection without traffic is asked for a sign of life.
 const H2_PING_EVERY: Duration = Duration::from_secs(75);

@@ -202,6 +202,7 @@ impl From<DatabaseError> for Error {
             DatabaseError::NameTooLong(_) => Self::new(StatusCode::BAD_REQUEST, "database_name_too_long", reason),
             DatabaseError::Storage(error) => error.into(),
             DatabaseError::Corrupt(_) => Self::damaged(reason),
+            DatabaseError::Cancelled(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
         }
     }
 }
@@ -467,7 +468,9 @@ impl From<ViewError> for Error {
             ViewError::Storage(error) => error.into(),
             ViewError::Paused => Self::new(StatusCode::SERVICE_UNAVAILABLE, "index_paused", reason),
             ViewError::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "index_cancelled", reason),
-            ViewError::Stopped => Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason),
+            ViewError::Stopped | ViewError::Disconnected(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+            }
             ViewError::Corrupt(_) => Self::damaged(reason),
             ViewError::Spill(_) | ViewError::Source(_) | ViewError::Contended => Self::internal(reason),
         }

@@ -84,6 +84,7 @@ async fn judge(
     let (mut begin, mut pieces, mut bytes) = (Vec::with_capacity(512), Vec::new(), 0);
     let (seen, account) =
         (Arc::<Seen>::default(), Account::new(&service.node().budget, Some(ending), Share::Anonymous));
+    let _work = account.cancellation().on_drop();
     let (head, mut body) = service.answer_handed(request, &seen, &account).await.into_parts();
     if !seen.is_judged() {
         // What there is to know cannot be heard now.

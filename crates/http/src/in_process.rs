@@ -16,7 +16,7 @@ use crate::head::RequestHead;
 use crate::node::Node;
 use crate::origin::Scheme;
 use crate::request::Unread;
-use crate::respond::Response;
+use crate::respond::{Aborted, Response};
 use crate::router::Router;
 
 /// Requests on behalf of one user.
@@ -39,6 +39,8 @@ impl InProcess {
         let method = if is_head { Method::GET } else { parts.method };
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let scheme = Scheme::Http;
+        let account = Account::new(&node.budget, None, Share::Anonymous);
+        let work = account.cancellation().on_drop();
         let head = RequestHead {
             method,
             uri: parts.uri,
@@ -48,7 +50,7 @@ impl InProcess {
             requested: None,
             rewrites: 0,
             seen: Arc::default(),
-            account: Account::new(&node.budget, None, Share::Anonymous),
+            account,
         };
         let caught_up = node.catch_up.wait().await;
         let context = async {
@@ -62,7 +64,14 @@ impl InProcess {
         let (parts, body) = answer.into_parts();
         let body = match is_head {
             true => settee_replication::empty_body(),
-            false => body.map_err(|aborted| TransportError::Broken(aborted.to_string())).boxed_unsync(),
+            false => {
+                // The work ends with the body.
+                let broken = move |aborted: Aborted| {
+                    let _work = &work;
+                    TransportError::Broken(aborted.to_string())
+                };
+                body.map_err(broken).boxed_unsync()
+            }
         };
         Ok(http::Response::from_parts(parts, body))
     }

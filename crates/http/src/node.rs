@@ -13,7 +13,8 @@ use settee_search::Searches;
 use settee_service::threads::GiveWay;
 use settee_service::threads::SlowLane;
 use settee_service::{
-    Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Programs, Users, UsersDependencies, Writer,
+    Access, Counted, Databases, DatabasesDependencies, Feeds, Hashers, Owner, Programs, Users, UsersDependencies,
+    Writer,
 };
 use settee_settings::{Derived, Settings};
 use settee_views::{Languages, Views};
@@ -332,8 +333,8 @@ impl Node {
     }
 
     /// The way of what a list function answers.
-    pub(crate) fn list_outward(&self, database: &Database, account: &Arc<Account>) -> Admission {
-        self.client_threads.list(Some(database.instance()), account, self.policy().send_timeout)
+    pub(crate) fn list_outward(&self, owner: Owner, account: &Arc<Account>) -> Admission {
+        self.client_threads.list(owner, account, self.policy().send_timeout)
     }
 
     /// The way of a body that is read piece by piece.

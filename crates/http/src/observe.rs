@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Method, StatusCode, Uri};
+use settee_design::{CancelOnDrop, Cancellation};
 use tokio::sync::mpsc;
 
 use crate::budget::{Account, SLICE_BYTES};
@@ -39,6 +40,8 @@ pub(crate) struct Observation {
     status: Option<StatusCode>,
     bytes: u64,
     is_complete: bool,
+    /// Cancels the work for the request at its end.
+    work: Option<CancelOnDrop>,
 }
 
 struct Traced {
@@ -81,7 +84,13 @@ impl Observation {
             status: None,
             bytes: 0,
             is_complete: true,
+            work: None,
         }
+    }
+
+    /// Cancels the work for the request when its answer has ended or its client has disconnected.
+    pub(crate) fn ends(&mut self, work: &Cancellation) {
+        self.work = Some(work.on_drop());
     }
 
     /// The answer is on its way. An answer in pieces takes the observation along.

@@ -1,5 +1,6 @@
 //! [`Request`]: what a handler gets.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use hyper::{HeaderMap, header};
 use parking_lot::Mutex;
 use settee_auth::UserContext;
 use settee_database::Database;
+use settee_design::{Caller, Owner};
 use settee_model::json::Json;
 use settee_service::Permission;
 
@@ -21,6 +23,7 @@ use crate::head::RequestHead;
 use crate::node::Node;
 use crate::params::Query;
 use crate::path::Captures;
+use crate::rate::Client;
 use crate::router::{Router, Takes};
 
 /// Requests with larger bodies are served in the slow lane, where they do not keep others waiting. Replicators and clients send batches of about a megabyte
@@ -123,6 +126,15 @@ impl Request {
             Some(Unread::Streamed(_)) | None => SizeHint::with_exact(0),
         };
         may_be_large(self.takes, size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
+    }
+
+    /// The client for which functions are called: an account, or the address of a client without one.
+    pub(crate) fn caller(&self) -> Caller {
+        let client = self.user.name.clone().map_or_else(|| Client::of_address(self.head.peer), Client::User);
+        let mut hasher = DefaultHasher::new();
+        client.hash(&mut hasher);
+        let owner = Owner { number: hasher.finish(), rank: self.head.account.share().rank() };
+        Caller { owner: Some(owner), cancellation: self.head.account.cancellation().clone() }
     }
 
     /// The way of an answer that may be long.

@@ -14,7 +14,6 @@ use settee_settings::{Settings, search};
 use tokio::runtime::Handle;
 
 use crate::Error;
-use crate::bridge::presence::Presence;
 use crate::budget::Account;
 use crate::node::Node;
 use crate::rate::Client;
@@ -73,12 +72,11 @@ impl Searches {
         })
     }
 
-    /// The limits of searches for a client who is present.
-    pub(crate) fn limits(&self, presence: &Arc<Presence>, account: &Arc<Account>) -> SearchLimits {
+    /// The limits of the searches, which end when the request of `account` is cancelled.
+    pub(crate) fn limits(&self, account: &Arc<Account>) -> SearchLimits {
         let now_us = (self.node.operation.monotonic_us)();
         SearchLimits::of(Arc::new(Searching {
             node: Arc::clone(&self.node),
-            presence: Arc::clone(presence),
             account: Arc::clone(account),
             deadline_us: self.deadline_us,
             long_us: now_us.saturating_add(SHORT_US),
@@ -100,7 +98,6 @@ fn owner(request: &Request) -> u64 {
 /// A client whose search runs.
 struct Searching {
     node: Arc<Node>,
-    presence: Arc<Presence>,
     account: Arc<Account>,
     deadline_us: u64,
     long_us: u64,
@@ -108,7 +105,7 @@ struct Searching {
 
 impl Requester for Searching {
     fn has_gone(&self) -> bool {
-        self.presence.has_gone()
+        self.account.cancellation().is_cancelled()
     }
 
     fn is_late(&self) -> bool {

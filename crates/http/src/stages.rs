@@ -90,8 +90,10 @@ impl Service {
         let peer = Peer { ip: self.node.policy().trusted_proxies.client(peer.ip, &parts.headers), ..peer };
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
-        let observation = Observation::begin(self.node.observers(), &method, &parts.uri, &parts.headers, peer.ip, &id);
+        let mut observation =
+            Observation::begin(self.node.observers(), &method, &parts.uri, &parts.headers, peer.ip, &id);
         let account = Account::new(&self.node.budget, Some(ending), Share::Anonymous);
+        observation.ends(account.cancellation());
         let arriving = Arriving {
             method,
             uri: parts.uri,

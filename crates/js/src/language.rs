@@ -263,21 +263,28 @@ fn run_error(failure: Failure<'_>, limits: Limits, place: impl Fn(usize, usize) 
             };
             match stop {
                 Stop::Asked => fatal(name, reason.to_owned()),
-                Stop::Timeout => fatal("timeout", format!("{} took longer than {} ms", at(), limits.timeout_ms)),
+                Stop::Timeout => timed_out(&at(), limits),
                 Stop::Engine => fatal("InternalError", format!("{reason} in {}", at())),
                 Stop::Limit => fatal("limit_exceeded", format!("{} {reason}", at())),
             }
         }
         Failure::Worker(WorkerError::Stuck(progress)) => {
             let at = place(progress.document as usize, progress.function.into());
-            fatal("timeout", format!("{at} took longer than {} ms", limits.timeout_ms))
+            timed_out(&at, limits)
         }
         Failure::Worker(WorkerError::Died(progress, status)) => {
             let at = place(progress.document as usize, progress.function.into());
             fatal("os_process_error", format!("{at} ended the JavaScript worker: {status}"))
         }
+        Failure::Worker(WorkerError::Cancelled(_)) => RunError::cancelled(),
         Failure::Worker(error) => RunError::Machinery(error.to_string()),
     }
+}
+
+/// The error of a function that takes too long, with the name and the first words that CouchDB gives it.
+fn timed_out(at: &str, limits: Limits) -> RunError {
+    let reason = format!("OS process timed out: {at} took longer than {} ms", limits.timeout_ms);
+    RunError::Fatal { name: "os_process_error".to_owned(), reason }
 }
 
 enum Failure<'a> {

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use settee_design::{CANCELLATION_INTERVAL, Cancellation, Cancelled};
+
 use crate::protocol::{Frame, Kind, Progress};
 use crate::shared_memory::{INITIAL_BYTES, INPUT, OUTPUT, SharedMemory};
 
@@ -67,6 +69,8 @@ pub(crate) enum WorkerError {
     Busy,
     #[error("nobody takes the rows")]
     Unwanted,
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     #[error("the JavaScript worker broke the protocol: {0}")]
     Garbled(&'static str),
 }
@@ -117,7 +121,8 @@ impl Pool {
         let (socket, theirs) = UnixStream::pair().map_err(WorkerError::Start)?;
         let child =
             self.spawn(theirs.into(), memory.share().map_err(WorkerError::Start)?).map_err(WorkerError::Start)?;
-        let mut worker = Worker { child, socket, memory, missing: String::new() };
+        let (missing, cancellation) = Default::default();
+        let mut worker = Worker { child, socket, memory, missing, cancellation };
         let mut missing = Vec::new();
         let started = worker.limit(timeout, u64::MAX).and_then(|()| worker.receive(timeout, &mut missing));
         match started {
@@ -153,6 +158,7 @@ impl Pool {
     }
 
     fn give_back(&self, mut worker: Worker) {
+        worker.cancellation = Cancellation::never();
         let small = worker.memory.len() <= KEPT_REGION_BYTES;
         if small && worker.send(Kind::Reset, 0, 0).is_ok() {
             let mut idle = self.idle.lock();
@@ -213,12 +219,19 @@ pub(crate) struct Worker {
     socket: UnixStream,
     memory: SharedMemory,
     missing: String,
+    /// That of the client on whose behalf it works.
+    cancellation: Cancellation,
 }
 
 impl Worker {
     /// Layers of the sandbox that the kernel refused; empty if none.
     pub(crate) fn missing(&self) -> &str {
         &self.missing
+    }
+
+    /// Ends waits for answers from now on when this is cancelled.
+    pub(crate) fn work_for(&mut self, cancellation: &Cancellation) {
+        self.cancellation = cancellation.clone();
     }
 
     /// Where it stands, as far as it can be believed.
@@ -229,7 +242,7 @@ impl Worker {
     /// Prepares for requests whose calls may take `timeout` each, of scripts with `memory_bytes`.
     pub(crate) fn limit(&mut self, timeout: Duration, memory_bytes: u64) -> Result<(), WorkerError> {
         // Read in slices, to look at the progress in between.
-        let slice = (timeout / 8).clamp(Duration::from_millis(1), Duration::from_millis(250));
+        let slice = (timeout / 8).clamp(Duration::from_millis(1), CANCELLATION_INTERVAL);
         self.socket.set_read_timeout(Some(slice))?;
         if memory_bytes != u64::MAX {
             let bytes = memory_bytes.saturating_mul(2).saturating_add(BASE_ADDRESS_BYTES);
@@ -281,6 +294,7 @@ impl Worker {
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.cancellation.check()?;
                     let progress = self.memory.progress();
                     if progress != seen {
                         (seen, since) = (progress, Instant::now());

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
-use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Work};
+use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Work};
 use settee_design::{Language, Limits};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
@@ -103,7 +103,8 @@ impl Place {
         let options = FindOptions::parse(json(body).value())?;
         let mut documents = Documents::default();
         let (views, searches, limits) = (&self.views, &self.searches, &SearchLimits::none());
-        let readers = Readers { views, searches, limits, search: SEARCH };
+        let client = &ReadClient::default();
+        let readers = Readers { views, searches, limits, client, search: SEARCH };
         let outcome = find(readers, &self.database, &options, &mut documents)?;
         let found = match outcome {
             Outcome::Nothing => None,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use settee_design::{CANCELLATION_INTERVAL, Cancellation, Cancelled};
 use settee_model::json::{self, Kind, Value};
 
 use crate::settings::{Log, Settings};
@@ -63,6 +64,9 @@ pub(crate) enum Failure {
     /// The server answered with an error.
     #[error("{name}: {reason}")]
     Refused { name: String, reason: String },
+    /// The client of the work has disconnected.
+    #[error(transparent)]
+    Cancelled(#[from] Cancelled),
     /// As many processes as are allowed were busy for too long.
     #[error("all processes of the query server for {language} are busy; see [query_server_config] os_process_limit")]
     Busy { language: Arc<str> },
@@ -110,6 +114,8 @@ pub(crate) struct Process {
     error_log_left: usize,
     is_error_log_cut: bool,
     has_answered: bool,
+    /// That of the client on whose behalf it works.
+    cancellation: Cancellation,
 }
 
 /// The state of one exchange.
@@ -166,6 +172,7 @@ impl Process {
             error_log_left: ERROR_LOG_BYTES,
             is_error_log_cut: false,
             has_answered: false,
+            cancellation: Cancellation::never(),
         };
         process.set_up().map_err(failed)?;
         Ok(process)
@@ -196,6 +203,11 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// Ends waits for answers from now on when this is cancelled.
+    pub(crate) fn work_for(&mut self, cancellation: &Cancellation) {
+        self.cancellation = cancellation.clone();
     }
 
     /// Makes room in the log for another use.
@@ -287,6 +299,7 @@ impl Process {
         if left.is_zero() {
             return Err(Failure::Timeout { language: Arc::clone(&self.language), timeout_ms });
         }
+        self.cancellation.check()?;
         let mut fds = vec![PollFd::new(&self.stdout, PollFlags::IN)];
         if let Some(stderr) = &self.stderr {
             fds.push(PollFd::new(stderr, PollFlags::IN));
@@ -294,9 +307,9 @@ impl Process {
         if flow.written < flow.out.len() {
             fds.push(PollFd::new(&self.stdin, PollFlags::OUT));
         }
-        // Rounded up, or the last millisecond would be spent in a loop. Longer than a day is as good as for ever.
-        let left = left.min(Duration::from_secs(86_400)) + Duration::from_millis(1);
-        let timeout = Timespec::try_from(left).expect("a day fits");
+        // Rounded up, or the last millisecond would be spent in a loop.
+        let left = left.min(CANCELLATION_INTERVAL) + Duration::from_millis(1);
+        let timeout = Timespec::try_from(left).expect("some milliseconds fit");
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(self.garbled(format!("its pipes cannot be watched: {error}"))),

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_design::{
-    CallError, DesignProgram, DesignSource, DocumentBatch, Limits, ListSession, ListSink, ListState, MoreRows,
+    CallError, Caller, DesignProgram, DesignSource, DocumentBatch, Limits, ListSession, ListSink, ListState, MoreRows,
 };
 use settee_model::json::{self, Value, write_array};
 
@@ -27,12 +27,13 @@ pub(crate) struct Calls {
     shared: Arc<Shared>,
     source: DesignSource,
     limits: Limits,
+    caller: Caller,
     log: Vec<String>,
 }
 
 impl Calls {
     pub(crate) fn new(shared: Arc<Shared>, source: DesignSource, limits: Limits) -> Self {
-        Self { shared, source, limits, log: Vec::new() }
+        Self { shared, source, limits, caller: Caller::default(), log: Vec::new() }
     }
 
     fn knows(&self, server: &Server) -> bool {
@@ -48,7 +49,7 @@ impl Calls {
     /// Borrows a process that knows the design document, and asks it something. One that died while it was idle is
     /// replaced.
     fn ask(&mut self, wanted: Use, path: &[&str], command: &[u8]) -> Result<(Lease, Vec<u8>), CallError> {
-        let lease = self.shared.pool.lease(wanted, Some(self.source.database), |server| self.knows(server));
+        let lease = self.shared.pool.lease(wanted, &self.caller, |server| self.knows(server));
         let mut lease = lease.map_err(|failure| self.call_error(failure, path))?;
         loop {
             let was_fresh = lease.is_fresh();
@@ -198,6 +199,10 @@ impl DesignProgram for Calls {
         let mut rows = Rows { calls: self, lease, name: name.to_owned(), state: ListState::Waiting };
         rows.take(&answer, sink)?;
         Ok(Box::new(rows))
+    }
+
+    fn set_caller(&mut self, caller: &Caller) {
+        self.caller = caller.clone();
     }
 
     fn take_log(&mut self) -> Vec<String> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use settee_design::{
-    Allowance, CompileError, DocumentBatch, Emissions, Engine, Limits, MapFailure, MapSource, Program, RunError,
-    TakeRows,
+    Allowance, Caller, CompileError, DocumentBatch, Emissions, Engine, Limits, MapFailure, MapSource, Program,
+    RunError, TakeRows,
 };
 use settee_model::json::{Kind, Value};
 
@@ -28,8 +28,11 @@ impl Mapper {
     pub(crate) fn new(shared: Arc<Shared>, source: MapSource, limits: Limits) -> Result<Self, CompileError> {
         let projection = shared.projection(&source);
         let mapper = Self { shared, source: Arc::new(source), projection, limits };
-        let mut lease =
-            mapper.shared.pool.lease(Use::Call, None, |_| false).map_err(|failure| unavailable(&failure))?;
+        let mut lease = mapper
+            .shared
+            .pool
+            .lease(Use::Call, &Caller::default(), |_| false)
+            .map_err(|failure| unavailable(&failure))?;
         mapper.shared.compile(&mut lease, &mapper.source)?;
         drop(lease);
         Ok(mapper)
@@ -57,7 +60,8 @@ impl Program for Mapper {
     ) -> Result<(), RunError> {
         let source = &self.source;
         let knows = |server: &crate::pool::Server| server.program.as_ref() == Some(source);
-        let mut lease = self.shared.pool.lease(Use::Call, None, knows).map_err(|failure| run_error(failure, ""))?;
+        let mut lease =
+            self.shared.pool.lease(Use::Call, &Caller::default(), knows).map_err(|failure| run_error(failure, ""))?;
         let mut run = Run::new(self, batch, output, take);
         loop {
             self.shared.compile(&mut lease, &self.source).map_err(|error| match error {
@@ -170,6 +174,9 @@ impl<'a, 't> Run<'a, 't> {
                 return Err(strange());
             };
             if let Err(excess) = allowance.take(key.raw().len(), value.raw().len()) {
+                if excess.ends_build() {
+                    return Err(Problem::Limit(excess.reason()));
+                }
                 self.output.truncate(before);
                 self.output.failures.push(MapFailure { document, function, message: excess.to_string() });
                 return Ok(());

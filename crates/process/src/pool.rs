@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use settee_design::{MapSource, Shares};
+use settee_design::{CANCELLATION_INTERVAL, Caller, Cancellation, MapSource, Owner, Shares};
 
 use crate::child::{Failure, Process};
 use crate::settings::{Log, Settings};
@@ -30,7 +30,7 @@ pub(crate) struct Pool {
 struct State {
     /// The one used last stands last.
     idle: Vec<(Server, Instant)>,
-    /// Those at work, by database where that is known: not of map and reduce functions.
+    /// Those at work, by client where there is one: not of map and reduce functions.
     calls: Shares,
     lists: Shares,
 }
@@ -60,7 +60,8 @@ pub(crate) struct Server {
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     wanted: Use,
-    owner: Option<u64>,
+    owner: Option<Owner>,
+    cancellation: Cancellation,
     server: Option<Server>,
 }
 
@@ -72,22 +73,28 @@ impl Pool {
         Arc::new(Self { language, command, settings, log, state, freed: Condvar::new() })
     }
 
-    /// Waits until another process may work for `owner`, and borrows one: one that `knows` if there is one.
+    /// Waits until another process may work for the caller, and borrows one: one that `knows` if there is one.
     pub(crate) fn lease(
         self: &Arc<Self>,
         wanted: Use,
-        owner: Option<u64>,
+        caller: &Caller,
         knows: impl Fn(&Server) -> bool,
     ) -> Result<Lease, Failure> {
         let mut state = self.state.lock();
-        let is_full = |state: &mut State| !state.running(wanted).try_take(owner);
-        if self.freed.wait_while_for(&mut state, is_full, WAIT_MAX).timed_out() {
-            return Err(Failure::Busy { language: Arc::clone(&self.language) });
+        let owner = caller.owner;
+        let start = Instant::now();
+        while !state.running(wanted).try_take(owner) {
+            caller.cancellation.check()?;
+            if start.elapsed() >= WAIT_MAX {
+                return Err(Failure::Busy { language: Arc::clone(&self.language) });
+            }
+            self.freed.wait_for(&mut state, CANCELLATION_INTERVAL);
         }
         let place = state.idle.iter().rposition(|(server, _)| knows(server)).or(state.idle.len().checked_sub(1));
         let server = place.map(|place| state.idle.remove(place).0);
         drop(state);
-        let mut lease = Lease { pool: Arc::clone(self), wanted, owner, server };
+        let cancellation = caller.cancellation.clone();
+        let mut lease = Lease { pool: Arc::clone(self), wanted, owner, cancellation, server };
         if let Some(server) = &mut lease.server {
             server.rested = true;
             server.process.begin_use();
@@ -140,7 +147,9 @@ impl Lease {
         if self.server.is_none() {
             self.server = Some(self.pool.start()?);
         }
-        Ok(self.server.as_mut().expect("it was set before"))
+        let server = self.server.as_mut().expect("it was set before");
+        server.process.work_for(&self.cancellation);
+        Ok(server)
     }
 
     /// Ends the process.
@@ -156,7 +165,10 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let server = self.server.take();
+        let mut server = self.server.take();
+        if let Some(server) = &mut server {
+            server.process.work_for(&Cancellation::never());
+        }
         let mut state = self.pool.state.lock();
         state.running(self.wanted).give_back(self.owner);
         let mut surplus = None;

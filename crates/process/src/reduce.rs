@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use settee_design::{Limits, ReduceRows, Reducer, RunError, overflow_text};
+use settee_design::{Caller, Limits, ReduceRows, Reducer, RunError, overflow_text};
 use settee_model::json::{self, Value};
 
 use crate::child::{Exchange, Failure, Problem, excerpt};
@@ -26,7 +26,7 @@ impl FunctionReducer {
     fn run(&self, groups: usize, write: &dyn Fn(usize, &mut Vec<u8>)) -> Result<Vec<Vec<u8>>, RunError> {
         let failed = |failure| run_error(failure, &format!("reduce function ({})", excerpt(self.source.as_bytes())));
         let mut lease: Lease =
-            self.shared.pool.lease(Use::Call, None, |server| server.program.is_none()).map_err(failed)?;
+            self.shared.pool.lease(Use::Call, &Caller::default(), |server| server.program.is_none()).map_err(failed)?;
         let (shared, results, longest) = (&self.shared, Vec::with_capacity(groups), self.limits.reduction_bytes);
         let mut run = Run { shared, groups, asked: 0, sent: VecDeque::new(), results, longest, write };
         let mut died_at = None;

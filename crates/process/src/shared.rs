@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use settee_design::{CompileError, Engine, MapSource, RunError};
+use settee_design::{Caller, CompileError, Engine, MapSource, RunError};
 use settee_model::json;
 
 use crate::child::{Failure, excerpt};
@@ -49,7 +49,8 @@ impl Shared {
             return Ok(());
         }
         let as_program = Arc::new(MapSource { functions: vec![Arc::clone(source)], library: None });
-        let mut lease = self.pool.lease(Use::Call, None, |_| false).map_err(|failure| unavailable(&failure))?;
+        let mut lease =
+            self.pool.lease(Use::Call, &Caller::default(), |_| false).map_err(|failure| unavailable(&failure))?;
         self.compile(&mut lease, &as_program)?;
         // It stands among the map functions now.
         lease.server().map_err(|failure| unavailable(&failure))?.program = None;
@@ -160,6 +161,8 @@ pub(crate) fn run_error(failure: Failure, place: &str) -> RunError {
         Failure::Refused { name, reason } => RunError::Fatal { name, reason: format!("{reason} ({place})") },
         Failure::Limit(what) => fatal("limit_exceeded", format!("{place} {what}")),
         Failure::Died { .. } | Failure::Garbled { .. } => fatal("os_process_error", format!("{failure} ({place})")),
-        Failure::Start { .. } | Failure::Busy { .. } => RunError::Machinery(failure.to_string()),
+        Failure::Start { .. } | Failure::Busy { .. } | Failure::Cancelled(_) => {
+            RunError::Machinery(failure.to_string())
+        }
     }
 }

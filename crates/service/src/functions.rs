@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use settee_database::{Database, Head, ReadView};
-use settee_design::{DesignProgram, DesignSource, Language, Limits};
+use settee_design::{Caller, DesignProgram, DesignSource, Language, Limits};
 use settee_model::json::{Json, Value};
 use settee_settings::{Settings, chttpd};
 use settee_views::Languages;
@@ -86,14 +86,16 @@ impl Functions {
         Ok(())
     }
 
-    /// Its functions, ready to be called. Programs are cheap: what was compiled is kept elsewhere.
+    /// Its functions, ready to be called for a client. Programs are cheap: what was compiled is kept elsewhere.
     ///
     /// # Errors
     /// When nobody speaks its language, or it does not compile.
-    pub fn program(&self, programs: &Programs) -> Result<Box<dyn DesignProgram>, Error> {
+    pub fn program(&self, programs: &Programs, caller: &Caller) -> Result<Box<dyn DesignProgram>, Error> {
         let name = self.language();
         let language = programs.language(&name).ok_or(Error::UnknownLanguage(name))?;
-        Ok(language.design_program(&self.source, Limits::default())?)
+        let mut program = language.design_program(&self.source, Limits::default())?;
+        program.set_caller(caller);
+        Ok(program)
     }
 
     /// Writes what functions have logged to the server's log.
@@ -110,11 +112,12 @@ impl Functions {
     pub fn call(
         &self,
         programs: &Programs,
+        caller: &Caller,
         database: &Arc<Database>,
         path: &[&str],
         arguments: &[&[u8]],
     ) -> Result<Json, Error> {
-        let mut program = self.program(programs)?;
+        let mut program = self.program(programs, caller)?;
         let result = program.call(path, arguments);
         self.log(database, program.as_mut());
         Ok(Json::trusted(result?))
@@ -144,30 +147,30 @@ impl Programs {
         (self.languages)(name)
     }
 
-    /// Waits until another function of a design document of `database` may be called.
+    /// Waits until another function may be called for this client.
     ///
     /// # Errors
     /// [`Error::TooManyCalls`].
-    pub async fn permit(&self, database: &Database) -> Result<Permit, Error> {
-        let permit = self.permits.acquire(Some(database.instance()));
+    pub async fn permit(&self, caller: &Caller) -> Result<Permit, Error> {
+        let permit = self.permits.acquire(caller.owner);
         tokio::time::timeout(CALL_WAIT_MAX, permit).await.map_err(|_| Error::TooManyCalls)
     }
 
-    /// Runs `work`, which calls functions of design documents of `database`, on a thread that may block. Others of the same
-    /// database wait when they are many, before they have a thread.
+    /// Runs `work`, which calls functions of design documents for a client, on a thread that may block. Further calls of the same
+    /// client wait when they are many, before they have a thread.
     ///
     /// # Errors
     /// Those of `work`, and [`Error::TooManyCalls`].
     pub async fn calling<T, E>(
         &self,
-        database: &Database,
+        caller: &Caller,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        let permit = self.permit(database).await?;
+        let permit = self.permit(caller).await?;
         threads::run(move || {
             let result = work();
             drop(permit);

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use settee_design::Shares;
 use tokio::sync::oneshot;
 
-/// For whom a permit is; without one, it is for whoever comes first.
-pub type Owner = Option<u64>;
+/// The owner of a permit; without one, the permit is given in the order of arrival.
+pub type Owner = Option<settee_design::Owner>;
 
 /// A number of permits.
 pub struct Permits {
@@ -140,7 +140,7 @@ mod tests {
 
     fn acquire(permits: &Arc<Permits>, owner: u64) -> Acquiring {
         let permits = Arc::clone(permits);
-        Box::pin(async move { permits.acquire(Some(owner)).await })
+        Box::pin(async move { permits.acquire(Some(owner.into())).await })
     }
 
     #[test]
@@ -150,9 +150,9 @@ mod tests {
         let mut held: Vec<Permit> = crowd.iter_mut().filter_map(poll).collect();
         assert_eq!(held.len(), 4);
         let other = poll(&mut acquire(&permits, 2)).expect("one is free");
-        let another = permits.try_acquire(Some(3)).expect("one is free");
+        let another = permits.try_acquire(Some(3.into())).expect("one is free");
         let mut late = acquire(&permits, 4);
-        assert!(poll(&mut late).is_none() && permits.try_acquire(Some(5)).is_none());
+        assert!(poll(&mut late).is_none() && permits.try_acquire(Some(5.into())).is_none());
         // What comes back is for who has nothing, although a hundred came before.
         held.pop();
         let late = poll(&mut late).expect("it is its turn");
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn who_leaves_the_line_keeps_nobody_waiting() {
         let permits = Permits::new(1);
-        let held = permits.try_acquire(Some(1));
+        let held = permits.try_acquire(Some(1.into()));
         let (mut first, mut second) = (acquire(&permits, 1), acquire(&permits, 2));
         assert!(poll(&mut first).is_none() && poll(&mut second).is_none());
         drop(first);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use settee_auth::user_document::{self, USER_PREFIX};
 use settee_auth::{Account, Hashing, UserContext};
 use settee_database::{DocUpdate, EditMode, NewAttachment, NewAttachments};
+use settee_design::Caller;
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
 
@@ -71,6 +72,6 @@ async fn replace_hash(
     let update = DocUpdate::prepare_with(id, document, attachments, mode, &mut RevisionHasher::default())
         .ok_or(Error::Internal("an edit needs no revision"))?;
     tracing::info!(user = account.name(), "the hash of a password is renewed");
-    let results = writer.commit(&database, &UserContext::admin_party(), vec![update]).await?;
+    let results = writer.commit(&database, &UserContext::admin_party(), &Caller::default(), vec![update]).await?;
     results.into_iter().next().map_or(Ok(()), |result| result.map(|_| ()))
 }

@@ -16,7 +16,7 @@ use settee_database::{
     Bodies, DOCUMENTS_TOGETHER, Database, Direction, DocRecord, DocUpdate, IdRange, Precheck, ReadView, UpdateOutcome,
     Validated, ValidationBasis,
 };
-use settee_design::{CallError, DesignProgram};
+use settee_design::{CallError, Caller, DesignProgram};
 use settee_model::json::{write_array, write_string};
 use settee_model::{Document, Rev};
 
@@ -136,6 +136,7 @@ impl Writer {
         self: &Arc<Self>,
         database: &Arc<Database>,
         user: &UserContext,
+        caller: &Caller,
         updates: Vec<DocUpdate>,
     ) -> Result<Vec<Result<Rev, Error>>, Error> {
         let mut results: Vec<Option<Result<Rev, Error>>> = updates.iter().map(|_| None).collect();
@@ -153,7 +154,7 @@ impl Writer {
         let mut vain_rounds = 0;
         let mut round = Round::First;
         while !waiting.is_empty() {
-            let (before, asked) = (waiting.len(), self.validate(database, user, waiting, round).await?);
+            let (before, asked) = (waiting.len(), self.validate(database, (user, caller), waiting, round).await?);
             let (mut places, mut accepted) = (Vec::new(), Vec::new());
             for (place, verdict) in asked {
                 match verdict {
@@ -197,7 +198,7 @@ impl Writer {
     async fn validate(
         self: &Arc<Self>,
         database: &Arc<Database>,
-        user: &UserContext,
+        (user, caller): (&UserContext, &Caller),
         mut updates: Vec<(usize, DocUpdate)>,
         round: Round,
     ) -> Result<Vec<Verdict>, Error> {
@@ -209,14 +210,14 @@ impl Writer {
             }
             return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
         }
-        let owner = Arc::clone(database);
         let (writer, database, user) = (Arc::clone(self), Arc::clone(database), user.clone());
+        let context = caller.clone();
         self.programs
-            .calling(&owner, move || {
+            .calling(caller, move || {
                 let view = database.read()?;
                 let design_seq = view.design_seq()?;
                 let functions = writer.validators.of(&view, design_seq)?;
-                let mut asking = Asking::new(&writer.programs, &view, &functions, &user, design_seq)?;
+                let mut asking = Asking::new((&writer.programs, &context), &view, &functions, &user, design_seq)?;
                 let mut verdicts = Vec::with_capacity(updates.len());
                 while !updates.is_empty() {
                     let rest = updates.split_off(updates.len().min(VALIDATED_TOGETHER));
@@ -251,7 +252,7 @@ struct Asking<'a> {
 
 impl<'a> Asking<'a> {
     fn new(
-        programs: &Programs,
+        (programs, caller): (&Programs, &Caller),
         view: &'a ReadView,
         functions: &'a [Functions],
         user: &UserContext,
@@ -261,7 +262,8 @@ impl<'a> Asking<'a> {
         let mut text = Vec::new();
         write_user(&mut text, database.name(), user);
         let security = if functions.is_empty() { Vec::new() } else { security(database)?.into_bytes() };
-        let programs = functions.iter().map(|functions| functions.program(programs)).collect::<Result<_, _>>()?;
+        let programs =
+            functions.iter().map(|functions| functions.program(programs, caller)).collect::<Result<_, _>>()?;
         Ok(Self { view, design_seq, functions, programs, user: text, security })
     }
 

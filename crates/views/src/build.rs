@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use settee_database::tasks::TaskKind;
-use settee_design::{DesignDocument, DocumentBatch, Emissions, Language, MapSource};
+use settee_design::{Cancellation, DesignDocument, DocumentBatch, Emissions, Language, MapSource};
 use settee_storage::StorageError;
 
 use crate::claims::Claimed;
@@ -58,7 +58,7 @@ impl Core {
         ddoc: &DesignDocument,
         signature: Signature,
         update_seq: u64,
-        urgency: Urgency,
+        (urgency, cancellation): (Urgency, &Cancellation),
     ) -> Result<()> {
         let indexes = self.indexes_of(host.shard());
         let control = self.control(host, &indexes, &ddoc.id)?;
@@ -69,7 +69,7 @@ impl Core {
         let Some(definition) = definitions.iter().find(|definition| definition.signature == signature) else {
             return Err(ViewError::MissingView);
         };
-        let guard = match self.handle(host, signature)?.take_turn() {
+        let guard = match self.handle(host, signature)?.take_turn_while(&mut || Ok(cancellation.check()?)) {
             Ok(Turn::Build(guard)) => guard,
             Ok(Turn::Over) => return Ok(()),
             // The build that was waited for was paused, and resumed before it had ended.

@@ -43,6 +43,9 @@ pub enum ViewError {
     /// Another server builds the same index; the answer is there when it is ready.
     #[error("the index is being changed by somebody else")]
     Contended,
+    /// The client that waits for the build has disconnected. The build continues.
+    #[error(transparent)]
+    Disconnected(#[from] settee_design::Cancelled),
     /// Stored bytes of an index are not what was written.
     #[error("view index is corrupt: {0}")]
     Corrupt(&'static str),

@@ -80,6 +80,7 @@ impl From<DatabaseError> for ViewError {
     fn from(error: DatabaseError) -> Self {
         match error {
             DatabaseError::Storage(error) => Self::Storage(error),
+            DatabaseError::Cancelled(cancelled) => Self::Disconnected(cancelled),
             error => Self::Source(error.to_string()),
         }
     }

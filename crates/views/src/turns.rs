@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-
-/// How often a waiter checks whether it still has to wait.
-const CHECK_EVERY: Duration = Duration::from_millis(40);
+use settee_design::CANCELLATION_INTERVAL;
 
 /// An index, which is written and read through an `S`, and may fail with an `E`.
 pub struct Handle<S, E> {
@@ -85,16 +82,27 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
     /// # Errors
     /// That of the build that was waited for.
     pub fn take_turn(self: &Arc<Self>) -> Result<Turn<S, E>, E> {
+        self.take_turn_while(&mut || Ok(()))
+    }
+
+    /// As [`Self::take_turn`], and calls `check` while it waits.
+    ///
+    /// # Errors
+    /// That of the build that was waited for, or of `check`.
+    pub fn take_turn_while(self: &Arc<Self>, check: &mut dyn FnMut() -> Result<(), E>) -> Result<Turn<S, E>, E> {
         if let Some(guard) = self.try_build() {
             return Ok(Turn::Build(guard));
         }
         let mut state = self.state.lock();
         let builds = state.builds;
         state.waiting += 1;
-        while state.is_building && state.builds == builds {
-            self.idle.wait(&mut state);
+        let mut checked = Ok(());
+        while state.is_building && state.builds == builds && checked.is_ok() {
+            self.idle.wait_for(&mut state, CANCELLATION_INTERVAL);
+            checked = check();
         }
         state.waiting -= 1;
+        checked?;
         match &state.failure {
             // Of a later build than the one that was waited for nothing may be concluded.
             Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
@@ -111,7 +119,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         state.waiting += 1;
         let mut checked = Ok(());
         while state.is_building && state.builds == builds && checked.is_ok() {
-            self.idle.wait_for(&mut state, CHECK_EVERY);
+            self.idle.wait_for(&mut state, CANCELLATION_INTERVAL);
             checked = MutexGuard::unlocked(&mut state, &mut *check);
         }
         state.waiting -= 1;
@@ -144,6 +152,11 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         while state.is_building {
             self.idle.wait(&mut state);
         }
+    }
+
+    /// Returns the error of the last build, if it failed.
+    pub fn failure(&self) -> Option<E> {
+        self.state.lock().failure.clone()
     }
 
     /// Whether somebody builds, and how many wait for it.

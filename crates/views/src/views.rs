@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseError};
-use settee_design::{DesignDocument, Growth, Language, Limits, ViewDefinition};
+use settee_design::{Cancellation, DesignDocument, Growth, Language, Limits, ViewDefinition};
 use settee_storage::Shard;
 
 use crate::control::BuildState;
@@ -33,7 +33,7 @@ pub enum Answer {
 }
 
 /// The figures in `_info` about the indexes of a design document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ViewInfo {
     /// The same for all design documents with the same views.
     pub signature: String,
@@ -55,6 +55,8 @@ pub struct ViewInfo {
     pub file_bytes: u64,
     /// Bytes of ids, keys and values.
     pub external_bytes: u64,
+    /// The error of the last build, if it failed.
+    pub failure: Option<ViewError>,
 }
 
 /// The view indexes of all databases of a catalog.
@@ -344,7 +346,7 @@ impl Core {
             if meta.is_current(reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
             }
-            self.advance(host, ddoc, signature, update_seq, Urgency::Client)?;
+            self.advance(host, ddoc, signature, update_seq, (Urgency::Client, &sink.cancellation()))?;
         };
         let shown = Shown { tree: handle.store().tree(&*snapshot), meta: &meta };
         let mut aggregate = match &reduce {
@@ -375,7 +377,7 @@ impl Core {
         let definitions = definitions(host.layout(), ddoc);
         for definition in &definitions {
             while !self.shown(host, definition.signature)?.2.is_current(&definition.reduces, update_seq) {
-                self.advance(host, ddoc, definition.signature, update_seq, urgency)?;
+                self.advance(host, ddoc, definition.signature, update_seq, (urgency, &Cancellation::never()))?;
             }
         }
         let built: Vec<Signature> = definitions.iter().map(|definition| definition.signature).collect();
@@ -396,12 +398,14 @@ impl Core {
             updates_pending: 0,
             file_bytes: 0,
             external_bytes: 0,
+            failure: None,
         };
         for definition in &definitions {
             let (handle, _, meta) = self.shown(host, definition.signature)?;
             let (is_building, waiting) = handle.activity();
             info.updater_running |= is_building;
             info.waiting_clients += waiting;
+            info.failure = info.failure.or_else(|| handle.failure());
             info.update_seq = info.update_seq.min(meta.update_seq);
             info.purge_seq = info.purge_seq.min(meta.purge_seq);
             info.file_bytes += handle.store().file_bytes();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use settee_model::rev_tree::RevTree;
 use settee_storage::Keyspace;
 
-use super::ReadView;
+use super::{ReadView, Taken};
 use crate::record::{DocRecord, Head, Stored};
 use crate::{Result, keys, pieces};
 
@@ -38,11 +38,13 @@ pub enum Bodies {
 }
 
 /// Stored bytes by where they are stored. Absent keys were not read; absent values are not there.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ReadAhead {
     records: HashMap<Vec<u8>, Option<Vec<u8>>>,
     /// Beginnings of bodies.
     bodies: HashMap<u64, Option<Vec<u8>>>,
+    /// The memory of the bodies, as far as it is charged to a client: held until the next bodies are read.
+    memory: Option<Taken>,
     /// The last long record, and its id.
     decoded: Option<(String, Arc<DocRecord>)>,
 }
@@ -62,6 +64,12 @@ impl ReadAhead {
         }
     }
 
+    /// Returns the memory of the bodies that were read ahead.
+    fn forget_bodies(&mut self) {
+        self.bodies = HashMap::new();
+        self.memory = None;
+    }
+
     /// The first chunk of a body. It is given away: nobody reads a revision twice in a row.
     pub(crate) fn take_body(&mut self, body_seq: u64) -> Option<Option<Vec<u8>>> {
         self.bodies.remove(&body_seq)
@@ -75,6 +83,7 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn read_ahead(&self, ids: &[&str], bodies: Bodies) -> Result<()> {
+        self.check_cancelled()?;
         // Who asks for thousands of revisions of one document names it in each batch.
         let decoded = self.ahead.lock().decoded.take();
         let again = decoded.as_ref().filter(|(known, _)| ids.contains(&known.as_str()));
@@ -106,7 +115,7 @@ impl ReadView {
             stored.retain(|stored| !stored.deleted);
         }
         let records = id_keys.iter().map(|key| key.to_vec()).zip(records).collect();
-        *self.ahead.lock() = ReadAhead { records, bodies: HashMap::new(), decoded };
+        *self.ahead.lock() = ReadAhead { records, decoded, ..ReadAhead::default() };
         self.read_bodies_ahead(&stored)
     }
 
@@ -115,16 +124,27 @@ impl ReadView {
     /// # Errors
     /// When the engine failed.
     pub fn read_bodies_ahead(&self, stored: &[Stored]) -> Result<()> {
+        self.check_cancelled()?;
         let mut size = 0;
         let fits = |stored: &&Stored| {
             size += stored.total_bytes().min(keys::BODY_CHUNK_BYTES);
             size <= BODY_BYTES
         };
-        let seqs: Vec<u64> = stored.iter().take_while(fits).map(|stored| stored.body_seq).collect();
+        let mut seqs: Vec<u64> = stored.iter().take_while(fits).map(|stored| stored.body_seq).collect();
+        self.ahead.lock().forget_bodies();
+        let memory = match &self.client.memory {
+            Some(memory) if !seqs.is_empty() => memory.take(size.min(BODY_BYTES)),
+            _ => None,
+        };
+        if self.client.memory.is_some() && memory.is_none() {
+            // Each is read when it is asked for.
+            seqs.clear();
+        }
         let body_keys: Vec<_> = seqs.iter().map(|seq| keys::body(*seq, 0)).collect();
         let body_keys: Vec<&[u8]> = body_keys.iter().map(<[u8; 10]>::as_slice).collect();
         let bodies = self.snapshot().multi_get(Keyspace::Bodies, &body_keys)?;
-        self.ahead.lock().bodies = seqs.into_iter().zip(bodies).collect();
+        let mut ahead = self.ahead.lock();
+        (ahead.bodies, ahead.memory) = (seqs.into_iter().zip(bodies).collect(), memory);
         Ok(())
     }
 }

@@ -66,6 +66,7 @@ impl<'a> AllDocs<'a> {
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<DocRow<'_>>> {
         let mut deleted = 0;
+        self.view.check_cancelled()?;
         while let Some((id, record)) = self.cursor.next()? {
             if Head::is_deleted(record) {
                 deleted += 1;

@@ -81,6 +81,7 @@ impl<'a> Changes<'a> {
     /// When the engine failed.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<Change<'_>>> {
+        self.view.check_cancelled()?;
         let Some((key, value)) = self.entries.next()? else {
             return Ok(None);
         };

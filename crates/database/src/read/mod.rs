@@ -3,6 +3,7 @@
 mod ahead;
 mod all_docs;
 mod changes;
+mod client;
 mod parent;
 mod revision;
 
@@ -26,6 +27,7 @@ use crate::{DatabaseError, Result, keys, pieces, rank};
 pub use self::ahead::{BODIES_MAX, Bodies, DOCUMENTS_TOGETHER};
 pub use self::all_docs::{AllDocs, DocRow, IdRange};
 pub use self::changes::{Change, Changes, Leaves};
+pub use self::client::{Memory, ReadClient, Taken};
 pub use self::parent::ParentAttachments;
 pub use self::revision::Revision;
 
@@ -47,6 +49,7 @@ pub struct ReadView {
     /// These are read when they are asked for.
     counters: OnceLock<(ShardState, Meta)>,
     revs_limit: OnceLock<u64>,
+    client: ReadClient,
 }
 
 impl ReadView {
@@ -58,7 +61,20 @@ impl ReadView {
             ahead: Mutex::default(),
             counters: OnceLock::new(),
             revs_limit: OnceLock::new(),
+            client: ReadClient::default(),
         }
+    }
+
+    /// The same view for a client: see [`ReadClient`].
+    #[must_use]
+    pub fn for_client(mut self, client: &ReadClient) -> Self {
+        self.client = client.clone();
+        self
+    }
+
+    /// Checks that the client still waits.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        Ok(self.client.cancellation.check()?)
     }
 
     /// The database that is read.

@@ -7,10 +7,10 @@ use settee_model::{Rev, RevisionHasher};
 use settee_storage::Engine;
 use settee_storage::counting::CountingEngine;
 
-use super::{Random, database, document, edit, save};
+use super::{Random, database, document, edit, new, save};
 use crate::tasks::Tasks;
 use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
-use crate::{Bodies, DOCUMENTS_TOGETHER, DocUpdate, EditMode, ReadView, Stored};
+use crate::{Bodies, DOCUMENTS_TOGETHER, DatabaseError, Direction, DocUpdate, EditMode, IdRange, ReadView, Stored};
 
 #[test]
 fn revisions_read_together_are_those_read_one_by_one() {
@@ -210,4 +210,52 @@ fn a_long_document_is_read_once_however_often_it_is_named() {
         assert_eq!(view.head("long").unwrap().map(|head| head.rev), record.head().map(|head| head.rev));
         assert_eq!(engine.calls().since(before).reads, 0);
     }
+}
+
+/// Reads for a client end with it, and what they read ahead is charged to it.
+#[test]
+fn reads_for_a_client_are_cancelled_and_charged() {
+    struct Budget(std::sync::Mutex<(usize, usize)>);
+    impl crate::Memory for Budget {
+        fn take(&self, bytes: usize) -> Option<crate::Taken> {
+            let mut budget = self.0.lock().unwrap();
+            budget.1 += bytes;
+            (bytes <= budget.0).then(|| Box::new(()) as crate::Taken)
+        }
+    }
+    let database = database();
+    for number in 0..10 {
+        save(&database, new(&format!("d{number}"), &format!("{{\"n\":{number}}}")));
+    }
+    let texts = |memory: Option<Arc<Budget>>| {
+        let memory = memory.map(|memory| memory as Arc<dyn crate::Memory>);
+        let view = database.read().unwrap().for_client(&crate::ReadClient { memory, ..Default::default() });
+        let mut rows = view.all_docs(&IdRange::default(), Direction::Forward).unwrap();
+        let mut out = Vec::new();
+        loop {
+            let together = rows.together(usize::MAX, Bodies::Winners).unwrap();
+            if together.is_empty() {
+                return out;
+            }
+            for (id, head) in together {
+                assert!(view.write_document(&mut out, &id, &head.rev, head.stored, |_| {}).unwrap());
+            }
+        }
+    };
+    let expected = texts(None);
+    for available in [0, usize::MAX] {
+        let budget = Arc::new(Budget(std::sync::Mutex::new((available, 0))));
+        assert_eq!(texts(Some(Arc::clone(&budget))), expected, "{available} bytes are available");
+        assert!(budget.0.lock().unwrap().1 > 0, "documents are charged");
+    }
+    let client = crate::ReadClient::default();
+    let view = database.read().unwrap().for_client(&client);
+    let mut changes = view.changes(0, Direction::Forward).unwrap();
+    let mut rows = view.all_docs(&IdRange::default(), Direction::Forward).unwrap();
+    assert!(changes.next().unwrap().is_some() && rows.next().unwrap().is_some());
+    client.cancellation.cancel();
+    let is_cancelled = |error: Option<DatabaseError>| assert!(matches!(error, Some(DatabaseError::Cancelled(_))));
+    is_cancelled(changes.next().err());
+    is_cancelled(rows.next().err());
+    is_cancelled(view.read_ahead(&["d1"], Bodies::Winners).err());
 }

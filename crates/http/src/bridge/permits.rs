@@ -4,8 +4,8 @@
 //! thread until it has come. Clients can be as slow as they like, so such work has threads of its own, in a limited number;
 //! what is beyond it waits as a task. Commits and short reads run elsewhere and never stand behind a client.
 //!
-//! Functions of design documents may hang until their time is over, and wait for processes. Those of one database leave
-//! room for those of others ([`settee_service::Programs`]).
+//! Functions of design documents may hang until their time is over, and wait for processes. Those of one client leave room for
+//! those of others ([`settee_service::Programs`]).
 //!
 //! A [`ClientPermit`] whose client does nothing is released after a timeout; after a much shorter one if somebody waits for
 //! a permit. This module decides when, not what becomes of the client.
@@ -135,7 +135,7 @@ impl ClientThreads {
         self.admission(self.answers.of(account.share()), None, account, timeout)
     }
 
-    /// The same for what a list function of the database `owner` answers.
+    /// The same for what a list function answers to `owner`.
     pub(crate) fn list(self: &Arc<Self>, owner: Owner, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(&self.lists, owner, account, timeout)
     }

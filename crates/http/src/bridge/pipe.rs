@@ -48,11 +48,6 @@ impl Pipe {
         Self { sender, last_word: None, permit, timeout, account, sent: 0 }
     }
 
-    /// The sender's side of the channel, which keeps nothing alive.
-    pub(super) fn to_client(&self) -> mpsc::WeakSender<Result<Bytes, Aborted>> {
-        self.sender.downgrade()
-    }
-
     /// Sends a piece, and waits until there may be another: only for threads that may. `Break` when nobody reads on.
     pub(crate) fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
         self.sent = self.sent.saturating_add(piece.len());

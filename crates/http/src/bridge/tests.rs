@@ -137,3 +137,28 @@ async fn a_panic_is_an_answer_too() {
     let result = blocking(|| -> Result<(), Error> { panic!("on purpose") }).await;
     assert_eq!(result.map_err(|error| show(&error)), Err(expected.to_owned()));
 }
+
+/// Work that writes nothing for a while ends with its request, before and after the first piece.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn work_ends_with_its_request() {
+    for rows in [0, 1000] {
+        let account = account();
+        let request = account.cancellation().on_drop();
+        let threads = ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &nothing());
+        let (started, start) = oneshot::channel();
+        let (ended, end) = oneshot::channel();
+        let answer = stream(threads.answer(&account, Duration::from_secs(60)), move |output| {
+            let _ = started.send(write_rows(output, rows).is_continue());
+            while output.row_done().is_continue() {}
+            let _ = ended.send(output.cancellation().is_cancelled());
+            Ok(())
+        });
+        let answer = tokio::spawn(answer);
+        let body = if rows > 0 { Some(answer.await.unwrap().unwrap().into_body()) } else { None };
+        let reader = body.map(|body| tokio::spawn(pieces(body)));
+        assert!(start.await.unwrap());
+        drop(request);
+        assert!(end.await.unwrap(), "{rows} rows");
+        drop(reader);
+    }
+}

@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use settee_database::{Memory, ReadClient, Taken};
+use settee_design::Cancellation;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -48,6 +50,8 @@ pub(crate) struct Account {
     moved_ms: AtomicU64,
     moved: AtomicUsize,
     taken: Notify,
+    /// Cancelled when the client has disconnected or has received all of the answer.
+    cancellation: Cancellation,
 }
 
 impl fmt::Debug for Account {
@@ -73,7 +77,19 @@ impl Account {
             moved_ms: AtomicU64::new(0),
             moved: AtomicUsize::new(0),
             taken: Notify::new(),
+            cancellation: Cancellation::default(),
         })
+    }
+
+    /// Reports to the work of the request that the client waits no longer.
+    pub(crate) fn cancellation(&self) -> &Cancellation {
+        &self.cancellation
+    }
+
+    /// The client that documents are read for.
+    pub(crate) fn reader(self: &Arc<Self>) -> ReadClient {
+        let memory: Arc<dyn Memory> = Arc::new(Reader(Arc::clone(self)));
+        ReadClient { cancellation: self.cancellation.clone(), memory: Some(memory) }
     }
 
     /// Says whose request it is.
@@ -258,6 +274,15 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.account.give_back(self.bytes);
+    }
+}
+
+/// The account of a client that documents are read for.
+struct Reader(Arc<Account>);
+
+impl Memory for Reader {
+    fn take(&self, bytes: usize) -> Option<Taken> {
+        Some(Box::new(self.0.hold_now(bytes).ok()?))
     }
 }
 

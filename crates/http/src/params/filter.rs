@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use settee_design::Caller;
 use settee_mango::{Projection, Refusal, Selector};
 use settee_model::json::{Json, Value};
 
@@ -31,6 +32,7 @@ pub(crate) enum Filter {
 /// A filter function, or a map function as a filter (`_view`).
 pub(crate) struct FunctionFilter {
     pub(crate) programs: Arc<Programs>,
+    pub(crate) caller: Caller,
     pub(crate) functions: Arc<Functions>,
     /// Where it is in the design document.
     pub(crate) path: FunctionPath,

@@ -111,7 +111,7 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     let database = request.database()?;
     queries.check(ViewKind::Documents(database.layout()), request)?;
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?;
+        let view = database.read()?.for_client(&output.client());
         queries.write(output, |output, params| {
             let mut list = List::new(output, &view, params, scope)?;
             match params.key_list() {

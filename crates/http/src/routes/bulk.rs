@@ -76,7 +76,8 @@ pub(super) async fn docs(mut request: Request) -> Answer {
             Row::Refused { error, .. } => refused.push(Some(error)),
         }
     }
-    let mut results = request.node.writer.commit(&database, &request.user, updates).await?.into_iter();
+    let mut results =
+        request.node.writer.commit(&database, &request.user, &request.caller(), updates).await?.into_iter();
     let unanswered = || Err(settee_service::Error::Internal("the update was not answered"));
     let mut out = b"[".to_vec();
     for ((id, rev), refused) in names.iter().zip(refused) {

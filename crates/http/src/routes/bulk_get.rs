@@ -61,7 +61,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     };
     let multipart = multipart_form(&request.headers).map(|essence| (essence, boundaries(&request)));
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?;
+        let view = database.read()?.for_client(&output.client());
         let docs: Vec<Value<'_>> = body.value().get("docs").map(Value::elements).into_iter().flatten().collect();
         match multipart {
             Some((essence, boundaries)) => send_parts(output, &view, &docs, &asked, essence, boundaries),

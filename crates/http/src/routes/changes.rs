@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Method, header};
-use settee_database::{Database, Direction, Leaves, ReadView};
+use settee_database::{Database, Direction, Leaves, ReadClient, ReadView};
 use settee_model::json::{Json, Kind, write_string};
 use settee_settings::chttpd;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -72,8 +72,9 @@ async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
 }
 
 async fn normal(request: &Request, database: Arc<Database>, params: ChangesParams) -> Answer {
+    let client = request.head.account.reader();
     let (view, update_seq) = bridge::blocking(move || {
-        let view = database.read()?;
+        let view = database.read()?.for_client(&client);
         let update_seq = view.update_seq()?;
         Ok((view, update_seq))
     })
@@ -338,14 +339,15 @@ impl Live {
                 () = self.listener.sender.closed() => return Ok(false),
             }
             let (database, sender) = (Arc::clone(&self.database), self.listener.sender.clone());
+            let client = self.listener.account.reader();
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
             let read = move |pipe| {
-                let (text, more) = read_batch(&database, &mut rows, pipe)?;
+                let (text, more) = read_batch(&database, &mut rows, pipe, &client)?;
                 Ok((rows, text, more))
             };
             let (rows, text, more) = if self.rows.params.shown.is_plain() {
                 match &self.rows.params.filter {
-                    Filter::Function(_) => self.node.programs.calling(&self.database, move || read(None)).await?,
+                    Filter::Function(filter) => self.node.programs.calling(&filter.caller, move || read(None)).await?,
                     _ => bridge::blocking(move || read(None)).await?,
                 }
             } else {
@@ -422,8 +424,13 @@ impl Text for Batch {
 }
 
 /// Reads rows until there are enough to send. Tells whether there are more.
-fn read_batch(database: &Arc<Database>, rows: &mut Rows, pipe: Option<Pipe>) -> Result<(Vec<u8>, bool), Error> {
-    let view = database.read()?;
+fn read_batch(
+    database: &Arc<Database>,
+    rows: &mut Rows,
+    pipe: Option<Pipe>,
+    client: &ReadClient,
+) -> Result<(Vec<u8>, bool), Error> {
+    let view = database.read()?.for_client(client);
     let filter = rows.params.filter.clone();
     if rows.params.direction == Direction::Backward && rows.sent == 0 {
         // A feed that found nothing begins anew at the last change.

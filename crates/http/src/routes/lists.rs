@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use settee_database::{DOCUMENTS_TOGETHER, Database, Direction, Head as DocHead, ReadView};
-use settee_design::{CallError, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows};
+use settee_design::{
+    CallError, Cancellation, DesignDocument, DesignProgram, ListSession, ListSink, ListState, MoreRows,
+};
 use settee_model::json::{Json, Value};
 use settee_views::{Answer as Answered, Header, MapRow, ReduceRow, RowSink, Stale};
 
@@ -50,9 +52,10 @@ pub(super) async fn invalid_path(request: Request) -> Answer {
 async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     let database = request.database()?;
     let object = RequestObject::new(&request, None, body)?;
-    bridge::stream(request.node.list_outward(&database, &request.head.account), move |output| {
+    let caller = request.caller();
+    bridge::stream(request.node.list_outward(caller.owner, &request.head.account), move |output| {
         let captures = &request.captures;
-        let view = database.read()?;
+        let view = database.read()?.for_client(&output.client());
         let functions = Functions::load(&database, captures.get("ddoc"))?;
         let name = captures.get("function");
         functions.require(&["lists", name])?;
@@ -70,7 +73,7 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
             Some(design) => views::kind_of(&database, design, captures.get("view"))?,
         };
         params.check(kind, request.node.settings.as_ref())?;
-        let mut program = functions.program(&request.node.programs)?;
+        let mut program = functions.program(&request.node.programs, &caller)?;
         let seen = object.to_json(&database, Members::All)?;
         let list = List {
             node: &request.node,
@@ -242,6 +245,9 @@ impl List<'_> {
     }
 
     fn row_done(&mut self) -> ControlFlow<()> {
+        if self.output.cancellation().is_cancelled() {
+            return ControlFlow::Break(());
+        }
         self.ends.push(self.rows.len());
         if self.rows.len() < BATCH_BYTES {
             return ControlFlow::Continue(());
@@ -266,6 +272,10 @@ fn head_of(total_rows: u64, offset: u64) -> Vec<u8> {
 }
 
 impl RowSink for List<'_> {
+    fn cancellation(&self) -> Cancellation {
+        self.output.cancellation().clone()
+    }
+
     fn stale(&mut self, stale: &Stale) {
         views::say_stale(self.output, stale);
     }
@@ -295,7 +305,8 @@ impl RowSink for List<'_> {
         views::begin_map_row(out, row);
         if self.params.include_docs {
             out.extend_from_slice(b",\"doc\":");
-            let mut linked = views::Linked { database: self.database, opened: &mut self.documents };
+            let mut linked =
+                views::Linked { database: self.database, client: self.output.client(), opened: &mut self.documents };
             if let Err(error) = linked.write(out, &row.document(), self.params) {
                 self.error = Some(error);
                 return ControlFlow::Break(());

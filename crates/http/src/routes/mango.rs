@@ -29,12 +29,13 @@ pub(super) async fn find(mut request: Request) -> Answer {
     let account = Arc::clone(&request.head.account);
     bridge::stream(request.outward(), move |output| {
         let options = options(&body, partition)?;
-        let limits = searching.limits(output.presence(), &account);
+        let limits = searching.limits(&account);
         let begun_us = (node.operation.monotonic_us)();
         output.text().extend_from_slice(b"{\"docs\":[");
+        let client = output.client();
         let mut documents = Documents { output, first: true, flow: ControlFlow::Continue(()) };
-        let (views, searches, search) = (&node.views, &node.searches, served(&node));
-        let readers = Readers { views, searches, limits: &limits, search };
+        let (views, searches, client, search) = (&node.views, &node.searches, &client, served(&node));
+        let readers = Readers { views, searches, limits: &limits, client, search };
         let outcome = find_documents(readers, &database, &options, &mut documents)?;
         if documents.flow.is_break() {
             return Ok(());

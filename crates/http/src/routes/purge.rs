@@ -71,7 +71,7 @@ fn parse(body: &Json) -> Result<Vec<Purge>, Error> {
 pub(super) async fn infos(request: Request) -> Answer {
     let database = request.database()?;
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?;
+        let view = database.read()?.for_client(&output.client());
         let mut separator: &[u8] = br#"{"purged_infos":["#;
         let mut flow = std::ops::ControlFlow::Continue(());
         view.purges(0, |_, purge| {

@@ -48,7 +48,7 @@ async fn compare(
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
     bridge::stream(request.outward(), move |output| {
-        let view = database.read()?;
+        let view = database.read()?.for_client(&output.client());
         let mut first = true;
         output.text().extend_from_slice(head);
         let members: Vec<(Cow<'_, str>, Value<'_>)> =

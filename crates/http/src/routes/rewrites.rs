@@ -46,13 +46,14 @@ pub(super) async fn rewrite(mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let object = RequestObject::new(&request, None, &body)?;
     let node = request.node.clone();
-    let owner = database.clone();
+    let caller = request.caller();
+    let context = caller.clone();
     let result = request
         .node
         .programs
-        .calling(&owner, move || {
+        .calling(&caller, move || {
             let seen = object.to_json(&database, Members::OfRewrite)?;
-            Ok::<_, Error>(functions.call(&node.programs, &database, &["rewrites"], &[&seen])?)
+            Ok::<_, Error>(functions.call(&node.programs, &context, &database, &["rewrites"], &[&seen])?)
         })
         .await?;
     let mut parts = result.value().elements();

@@ -63,7 +63,7 @@ impl Asked {
         let permit = searches.permit().await?;
         let account = Arc::clone(&request.head.account);
         bridge::stream(request.outward(), move |output| {
-            let limits = searches.limits(output.presence(), &account);
+            let limits = searches.limits(&account);
             let found = self.search(&params, &searches, permit, &limits)?;
             write(output, &self, &params, &found)
         })
@@ -269,7 +269,7 @@ async fn analyzed(
     let account = Arc::clone(&request.head.account);
     bridge::stream(request.outward(), move |output| {
         let _permit = permit;
-        let limits = searches.limits(output.presence(), &account);
+        let limits = searches.limits(&account);
         let terms = analyzer()?.analyze(&text, &limits)?;
         output.text().extend_from_slice(b"{\"tokens\":[");
         for (number, term) in terms.iter().enumerate() {

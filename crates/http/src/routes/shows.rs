@@ -21,9 +21,10 @@ pub(super) async fn show(mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let id = doc_id(&request);
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
-    let (node, owner) = (Arc::clone(&request.node), Arc::clone(&database));
+    let (node, caller) = (Arc::clone(&request.node), request.caller());
+    let context = caller.clone();
     node.programs
-        .calling(&owner, move || {
+        .calling(&caller, move || {
             let view = database.read()?;
             let functions = Functions::load(&database, request.captures.get("ddoc"))?;
             let name = request.captures.get("function");
@@ -40,7 +41,8 @@ pub(super) async fn show(mut request: Request) -> Answer {
             }
             let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
             let seen = object.to_json(&database, Members::All)?;
-            let result = functions.call(&request.node.programs, &database, &["shows", name], &[&text, &seen])?;
+            let result =
+                functions.call(&request.node.programs, &context, &database, &["shows", name], &[&text, &seen])?;
             let answer = result.value().elements().nth(1);
             let answer = answer.ok_or_else(|| Error::internal("a show function gave no response"))?;
             let mut rendered = Rendered::parse(answer, StatusCode::OK)?;

@@ -26,18 +26,20 @@ pub(super) async fn update(mut request: Request) -> Answer {
     let id = doc_id(&request);
     let object = RequestObject::new(&request, id.as_deref(), &body)?;
     let (reader, node) = (database.clone(), request.node.clone());
+    let caller = request.caller();
+    let context = caller.clone();
     let (ddoc, name) = (request.captures.get("ddoc").to_owned(), request.captures.get("function").to_owned());
     let result = request
         .node
         .programs
-        .calling(&database, move || {
+        .calling(&caller, move || {
             let view = reader.read()?;
             let functions = Functions::load(&reader, &ddoc)?;
             functions.require(&["updates", &name])?;
             let document = open(&view, id.as_deref())?;
             let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);
             let seen = object.to_json(&reader, Members::All)?;
-            Ok::<_, Error>(functions.call(&node.programs, &reader, &["updates", &name], &[&text, &seen])?)
+            Ok::<_, Error>(functions.call(&node.programs, &context, &reader, &["updates", &name], &[&text, &seen])?)
         })
         .await?;
     let mut parts = result.value().elements().skip(1);

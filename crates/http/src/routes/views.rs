@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadView};
-use settee_design::{DesignDocument, MapSource};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Head, ReadClient, ReadView};
+use settee_design::{Cancellation, DesignDocument, MapSource};
 use settee_model::Rev;
 use settee_model::json::{Json, write_string};
 use settee_views::{
@@ -104,11 +104,21 @@ pub(super) async fn info(request: Request) -> Answer {
             .as_bytes(),
         );
         write_engines(&node, &design, &mut out);
+        write_failure(info.failure, &mut out);
         out.push(b'}');
         Ok(out)
     })
     .await?;
     Ok(respond::json(StatusCode::OK, out))
+}
+
+/// Appends the error of the last build, if it failed. CouchDB's answer has no such member.
+fn write_failure(failure: Option<ViewError>, out: &mut Vec<u8>) {
+    let is_told = !matches!(failure, None | Some(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled));
+    if let Some(failure) = failure.filter(|_| is_told) {
+        out.extend_from_slice(br#","build_error":"#);
+        out.extend_from_slice(&respond::error_text(&failure.into()));
+    }
 }
 
 /// The engine of each map function, where the language has several, and why it is not a faster one. CouchDB's answer
@@ -268,6 +278,10 @@ pub(super) fn write_reduce_row(out: &mut Vec<u8>, row: ReduceRow<'_>) {
 }
 
 impl RowSink for Rows<'_> {
+    fn cancellation(&self) -> Cancellation {
+        self.output.cancellation().clone()
+    }
+
     fn stale(&mut self, stale: &Stale) {
         say_stale(self.output, stale);
     }
@@ -337,7 +351,7 @@ impl<'a> Rows<'a> {
     fn write_waiting(&mut self) -> ControlFlow<()> {
         self.waiting_bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
-        let mut linked = Linked { database: self.database, opened: &mut self.documents };
+        let mut linked = Linked { database: self.database, client: self.output.client(), opened: &mut self.documents };
         if let Err(error) = linked.read_ahead(waiting.iter().map(|row| &row.document)) {
             return self.fail(error);
         }
@@ -345,7 +359,8 @@ impl<'a> Rows<'a> {
             self.separate();
             self.output.text().extend_from_slice(&row.text);
             self.output.text().extend_from_slice(b",\"doc\":");
-            let mut linked = Linked { database: self.database, opened: &mut self.documents };
+            let mut linked =
+                Linked { database: self.database, client: self.output.client(), opened: &mut self.documents };
             if let Err(error) = linked.write(self.output, &row.document, self.params) {
                 return self.fail(error);
             }
@@ -376,6 +391,7 @@ impl<'a> Rows<'a> {
 /// Documents beside rows, from a view that is opened with the first of them: it is then at least as new as the index.
 pub(super) struct Linked<'a> {
     pub(super) database: &'a Arc<Database>,
+    pub(super) client: ReadClient,
     pub(super) opened: &'a mut Option<ReadView>,
 }
 
@@ -391,7 +407,7 @@ impl Linked<'_> {
     fn view(&mut self) -> Result<&ReadView, Error> {
         Ok(match self.opened {
             Some(view) => view,
-            None => self.opened.insert(self.database.read()?),
+            None => self.opened.insert(self.database.read()?.for_client(&self.client)),
         })
     }
 

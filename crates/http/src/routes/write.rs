@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hyper::{StatusCode, header};
 use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
+use settee_design::{Caller, Cancellation};
 use settee_model::json::{Json, write_string};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
@@ -235,7 +236,7 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
     // What is not replicated has a tag that its revision alone does not tell.
     let local = is_local(&id).then(|| edit.document.body.clone());
     let update = make_update(request, database, edit).await?;
-    let results = request.node.writer.commit(database, &request.user, vec![update]).await?;
+    let results = request.node.writer.commit(database, &request.user, &request.caller(), vec![update]).await?;
     let unanswered = || Err(settee_service::Error::Internal("the update was not answered"));
     let rev = results.into_iter().next().unwrap_or_else(unanswered)?;
     let tag = local.map_or_else(|| format!("\"{rev}\""), |body| local_tag(&rev, &body));
@@ -249,7 +250,9 @@ async fn save_later(request: &Request, database: &Arc<Database>, edit: Edit) -> 
     out.push(b'}');
     let update = make_update(request, database, edit).await?;
     let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
-    tokio::spawn(async move { node.writer.commit(&database, &user, vec![update]).await });
+    // The end of the request does not end this.
+    let caller = Caller { cancellation: Cancellation::never(), ..request.caller() };
+    tokio::spawn(async move { node.writer.commit(&database, &user, &caller, vec![update]).await });
     Ok(respond::json(StatusCode::ACCEPTED, out))
 }
 

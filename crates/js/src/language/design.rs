@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use settee_design::{
-    CallError, DesignProgram, DesignSource, DocumentBatch, Limits, ListSession, ListSink, ListState, MoreRows, RunError,
+    CallError, Caller, DesignProgram, DesignSource, DocumentBatch, Limits, ListSession, ListSink, ListState, MoreRows,
+    RunError,
 };
 use settee_model::json::{Json, Kind as JsonKind, Value};
 
@@ -28,6 +29,7 @@ pub(super) struct Calls {
     source: DesignSource,
     key: Key,
     limits: Limits,
+    caller: Caller,
     borrowed: Option<Borrowed>,
     request: Vec<u8>,
     log: Vec<String>,
@@ -43,7 +45,16 @@ enum Reply {
 impl Calls {
     pub(super) fn new(workers: Arc<DesignWorkers>, source: DesignSource, limits: Limits) -> Self {
         let key = Key { database: source.database, id: Arc::clone(&source.id), rev: Arc::clone(&source.rev), limits };
-        Self { workers, source, key, limits, borrowed: None, request: Vec::new(), log: Vec::new() }
+        Self {
+            workers,
+            source,
+            key,
+            limits,
+            caller: Caller::default(),
+            borrowed: None,
+            request: Vec::new(),
+            log: Vec::new(),
+        }
     }
 
     fn write_path(&mut self, path: &[&str]) {
@@ -62,7 +73,7 @@ impl Calls {
         loop {
             let borrowed = self
                 .workers
-                .borrow(&self.key, wanted)
+                .borrow(&self.key, wanted, &self.caller)
                 .map_err(|error| CallError::Run(RunError::Machinery(error.to_string())))?;
             let borrowed = self.borrowed.insert(borrowed);
             let place = borrowed.teach(&self.key, &self.source, self.limits)?;
@@ -259,6 +270,10 @@ impl DesignProgram for Calls {
             Reply::Waiting => Ok(Box::new(Rows { calls: self, name: name.to_owned(), state: ListState::Waiting })),
             Reply::Done(_) => Err(self.garbled("a list without rows")),
         }
+    }
+
+    fn set_caller(&mut self, caller: &Caller) {
+        self.caller = caller.clone();
     }
 
     fn take_log(&mut self) -> Vec<String> {

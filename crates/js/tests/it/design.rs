@@ -387,15 +387,15 @@ fn limits_hold_for_every_function() {
         }
         other => panic!("{name}: {other:?}"),
     };
-    check("loop", "timeout");
+    check("loop", "os_process_error");
     check("eat", "InternalError");
     check("much", "limit_exceeded");
     let filtered = program.filter(&["filters", "loop"], &batch(&["{}"]), None);
-    assert!(matches!(filtered, Err(CallError::Run(RunError::Fatal { name, .. })) if name == "timeout"));
+    assert!(matches!(filtered, Err(CallError::Run(RunError::Fatal { name, .. })) if name == "os_process_error"));
     let mut taken = Taken::default();
     let mut session = program.list("loop", b"{}", b"{\"headers\":{}}", &mut taken).unwrap();
     let looped = session.rows(&[b"{}"], MoreRows::No, &mut taken);
-    assert!(matches!(looped, Err(CallError::Run(RunError::Fatal { name, .. })) if name == "timeout"));
+    assert!(matches!(looped, Err(CallError::Run(RunError::Fatal { name, .. })) if name == "os_process_error"));
     drop(session);
     let fine = program.call(&["shows", "fine"], &[b"{}", b"{}"]).map(text);
     assert_eq!(fine.as_deref(), Ok(r#"["resp",{"body":"fine"}]"#));
@@ -469,4 +469,28 @@ fn those_who_hold_a_worker_do_not_wait_for_another() {
     for _ in 0..8 {
         over.recv_timeout(Duration::from_secs(120)).expect("nobody waits for ever, and nobody fails");
     }
+}
+
+/// Functions of a client that has disconnected are ended at once, also a list that waits for rows; the language serves others.
+#[test]
+fn functions_end_with_their_client() {
+    let json = r#"{"_id":"_design/d","shows":{"loop":"function() { for (;;); }","fine":"function() { return 'fine'; }"},
+        "filters":{"loop":"function() { for (;;); }"},"updates":{"loop":"function() { for (;;); }"}}"#;
+    let limits = Limits { timeout_ms: 60_000, ..Limits::default() };
+    let caller = settee_design::Caller::default();
+    caller.cancellation.cancel();
+    let began = std::time::Instant::now();
+    let mut program = program_of("cancelled", json, limits);
+    program.set_caller(&caller);
+    let failures = [
+        program.call(&["shows", "loop"], &[b"{}", b"{}"]).err(),
+        program.call(&["updates", "loop"], &[b"null", b"{}"]).err(),
+        program.filter(&["filters", "loop"], &batch(&["{}"]), None).err(),
+    ];
+    for failure in failures {
+        assert_eq!(failure, Some(CallError::Run(RunError::cancelled())));
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    program.set_caller(&settee_design::Caller::default());
+    assert!(program.call(&["shows", "fine"], &[b"{}", b"{}"]).is_ok());
 }

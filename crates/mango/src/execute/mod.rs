@@ -12,7 +12,7 @@ mod union;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use settee_database::Database;
+use settee_database::{Database, ReadClient};
 use settee_search::{SearchLimits, Searches};
 use settee_views::Views;
 
@@ -82,6 +82,8 @@ pub struct Readers<'a> {
     pub searches: &'a Arc<Searches>,
     /// The limits of searches in them.
     pub limits: &'a SearchLimits,
+    /// The client that documents are read for.
+    pub client: &'a ReadClient,
     /// The types of those that are served.
     pub search: TextSearch,
 }
@@ -122,14 +124,14 @@ fn run(
     plan: &Plan<'_>,
     collector: &mut Collector<'_>,
 ) -> Result<Option<String>> {
-    let Readers { views, searches, limits, .. } = readers;
+    let Readers { views, searches, limits, client, .. } = readers;
     match &plan.access {
         Access::Primary(ranges) if plan.access.is_scan() && scan::is_possible(collector) => {
-            scan::run(&database.read()?, ranges, collector)?;
+            scan::run(&database.read()?.for_client(client), ranges, collector)?;
         }
-        Access::Primary(ranges) => primary::run(&database.read()?, ranges, collector)?,
-        Access::Index(index, ranges) => rows::run(views, database, index, ranges, plan.covering, collector)?,
-        Access::Union(parts) => union::run(views, database, parts, collector)?,
+        Access::Primary(ranges) => primary::run(&database.read()?.for_client(client), ranges, collector)?,
+        Access::Index(index, ranges) => rows::run((views, client), database, index, ranges, plan.covering, collector)?,
+        Access::Union(parts) => union::run((views, client), database, parts, collector)?,
         Access::Text(text) => return text::run(searches, limits, database, text, collector),
     }
     Ok(None)

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use settee_database::{Database, ReadView};
+use settee_database::{Database, DatabaseError, ReadClient, ReadView};
+use settee_design::Cancellation;
 use settee_model::collate::{Collation, compare};
 use settee_model::json::{Json, Value, write_string};
 use settee_views::{Header, MapRow, Reduce, ReduceRow, RowSink, Update, ViewQuery, Views};
@@ -22,7 +23,7 @@ use crate::sort::Order;
 
 /// Offers the documents of `ranges`, which are ascending. With `covering` they are made of the rows.
 pub(super) fn run(
-    views: &Views,
+    (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
     index: &Index,
     ranges: &[KeyRange],
@@ -35,8 +36,8 @@ pub(super) fn run(
         Some(Bookmark::Primary { .. } | Bookmark::Text { .. }) | None => None,
     };
     let documents = if covering { Documents::OfRows(RowDocument::new(index)) } else { Documents::Unread };
-    let mut rows = Rows { database, collector, documents, after, error: None, done: false };
-    walk(views, database, (index, ranges), options, options.sort.order, &mut rows)?;
+    let mut rows = Rows { database, client, collector, documents, after, error: None, done: false };
+    walk((views, client), database, (index, ranges), options, options.sort.order, &mut rows)?;
     if let Some(error) = rows.error.take() {
         return Err(error);
     }
@@ -54,7 +55,7 @@ pub(super) trait Walk: RowSink {
 
 /// Shows the rows of `ranges` to `rows`, by as few queries as possible.
 pub(super) fn walk(
-    views: &Views,
+    (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
     (index, ranges): (&Index, &[KeyRange]),
     options: &FindOptions,
@@ -69,7 +70,8 @@ pub(super) fn walk(
         let order = view_order(order);
         let query = ViewQuery { keys, order, reduce: Reduce::Off, update, partition, ..ViewQuery::default() };
         // Nobody asked for an update afterwards.
-        let _ = views.query(database, &index.design, index.name(), &query, &mut Forward(rows))?;
+        let _ = views.query(database, &index.design, index.name(), &query, &mut Forward(rows, &client.cancellation))?;
+        client.cancellation.check().map_err(DatabaseError::from)?;
         if rows.is_done() {
             break;
         }
@@ -80,15 +82,19 @@ pub(super) fn walk(
 }
 
 /// Hands rows on.
-struct Forward<'a>(&'a mut dyn Walk);
+struct Forward<'a>(&'a mut dyn Walk, &'a Cancellation);
 
 impl RowSink for Forward<'_> {
+    fn cancellation(&self) -> Cancellation {
+        self.1.clone()
+    }
+
     fn header(&mut self, header: Header) -> ControlFlow<()> {
         self.0.header(header)
     }
 
     fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()> {
-        self.0.map_row(row)
+        if self.1.is_cancelled() { ControlFlow::Break(()) } else { self.0.map_row(row) }
     }
 
     fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()> {
@@ -108,6 +114,7 @@ enum Documents {
 
 struct Rows<'a, 'c> {
     database: &'a Arc<Database>,
+    client: &'a ReadClient,
     collector: &'a mut Collector<'c>,
     documents: Documents,
     after: Option<Position<'a>>,
@@ -129,7 +136,10 @@ impl RowSink for Rows<'_, '_> {
     fn header(&mut self, _: Header) -> ControlFlow<()> {
         if matches!(self.documents, Documents::Unread) {
             match self.database.read() {
-                Ok(view) => self.documents = Documents::Read(Box::new((view, Batch::new(self.collector)))),
+                Ok(view) => {
+                    let view = view.for_client(self.client);
+                    self.documents = Documents::Read(Box::new((view, Batch::new(self.collector))));
+                }
                 Err(error) => return self.fail(error.into()),
             }
         }

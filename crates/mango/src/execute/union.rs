@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use settee_database::{Database, Direction, ReadView};
+use settee_database::{Database, Direction, ReadClient, ReadView};
 use settee_views::{Header, MapRow, ReduceRow, RowSink, Views};
 
 use super::batch;
@@ -23,7 +23,7 @@ const MAX_IDS: usize = 200_000;
 
 /// Offers the documents of all `parts`, each once.
 pub(super) fn run(
-    views: &Views,
+    (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
     parts: &[Access<'_>],
     collector: &mut Collector<'_>,
@@ -33,14 +33,14 @@ pub(super) fn run(
     for part in parts {
         match part {
             Access::Index(index, ranges) => {
-                walk(views, database, (index, ranges), options, Order::Ascending, &mut ids)?;
+                walk((views, client), database, (index, ranges), options, Order::Ascending, &mut ids)?;
             }
-            Access::Primary(ranges) => ids.add_documents(&database.read()?, ranges)?,
+            Access::Primary(ranges) => ids.add_documents(&database.read()?.for_client(client), ranges)?,
             Access::Union(_) | Access::Text(_) => {}
         }
     }
     // Opened last, so that it shows at least what the indexes show.
-    let view = database.read()?;
+    let view = database.read()?.for_client(client);
     if ids.is_done() {
         let Access::Primary(ranges) = access::primary(options) else { return Ok(()) };
         return primary::run(&view, &ranges, collector);

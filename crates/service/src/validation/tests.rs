@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use settee_database::{DatabaseOptions, EditMode, Layout, Stored};
-use settee_design::CallError;
 use settee_design::scripted::Scripted;
+use settee_design::{CallError, Caller};
 use settee_mango::MangoLanguage;
 use settee_model::RevisionHasher;
 use settee_model::json::{Json, Value};
@@ -62,7 +62,7 @@ impl World {
     }
 
     async fn write(&self, updates: Vec<DocUpdate>) -> Vec<Result<Rev, Error>> {
-        self.writer.commit(&self.database, &self.user, updates).await.unwrap()
+        self.writer.commit(&self.database, &self.user, &Caller::default(), updates).await.unwrap()
     }
 
     async fn save(&self, update: DocUpdate) -> Rev {

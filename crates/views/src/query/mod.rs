@@ -12,6 +12,7 @@ mod rows;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
+use settee_design::Cancellation;
 use settee_model::json::{Json, Value};
 
 pub(crate) use plan::{Plan, Shown};
@@ -228,6 +229,11 @@ impl<'a> MapRow<'a> {
 
 /// Takes an answer as it is found. Nothing of it is kept in memory meanwhile, so a sink may block.
 pub trait RowSink {
+    /// Returns the cancellation of the client: a query that waits for its index ends with it.
+    fn cancellation(&self) -> Cancellation {
+        Cancellation::never()
+    }
+
     /// Called before everything else if the view that answers is not the one that was asked for.
     fn stale(&mut self, stale: &Stale) {
         let _ = stale;

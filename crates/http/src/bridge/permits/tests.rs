@@ -85,9 +85,11 @@ async fn as_many_leave_as_wait() {
 async fn directions_do_not_share_places() {
     let threads = threads(1);
     let _answer = threads.answer(&account(), TIMEOUT).acquire().await;
-    let _list = threads.list(Some(1), &account(), TIMEOUT).acquire().await;
+    let _list = threads.list(Some(1.into()), &account(), TIMEOUT).acquire().await;
     let _upload = threads.upload(&account(), TIMEOUT).acquire().await;
-    assert!(timeout(Duration::from_secs(1), threads.list(Some(1), &account(), TIMEOUT).acquire()).await.is_err());
+    assert!(
+        timeout(Duration::from_secs(1), threads.list(Some(1.into()), &account(), TIMEOUT).acquire()).await.is_err()
+    );
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ pub(super) async fn function(
     body: &[u8],
 ) -> Result<Arc<FunctionFilter>, Error> {
     let object = RequestObject::new(request, None, body)?;
+    let caller = request.caller();
     let (programs, database, user) = (Arc::clone(&request.node.programs), Arc::clone(database), request.user.clone());
     let target = request.head.uri.to_string();
     bridge::blocking(move || {
@@ -40,7 +41,7 @@ pub(super) async fn function(
         functions.require(&path.names())?;
         let request = object.to_json(&database, Members::All)?;
         let mark = format!("{} {target} {user:?}", functions.rev());
-        Ok(Arc::new(FunctionFilter { programs, functions, path, request, mark }))
+        Ok(Arc::new(FunctionFilter { programs, caller, functions, path, request, mark }))
     })
     .await
 }
@@ -159,10 +160,10 @@ impl<'a> FilterRunner<'a> {
     }
 
     fn ask(&mut self) -> Result<Vec<bool>, Error> {
-        let FunctionFilter { programs, functions, path, request, .. } = self.filter;
+        let FunctionFilter { programs, caller, functions, path, request, .. } = self.filter;
         let program = match &mut self.program {
             Some(program) => program,
-            None => self.program.insert(functions.program(programs)?),
+            None => self.program.insert(functions.program(programs, caller)?),
         };
         let verdicts = program.filter(&path.names(), &self.batch, Some(request));
         functions.log(self.view.database(), program.as_mut());

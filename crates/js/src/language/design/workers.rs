@@ -1,13 +1,17 @@
 //! Which worker was taught which design document: [`DesignWorkers`].
 //!
+//! Workers are shared between clients ([`Shares`]): the owner of a call is the account or the address of its client.
+//!
 //! A worker knows several design documents at a time, each in an engine of its own. Who calls a function gets a worker that
 //! knows its design document, if one is free, so that a repeated call compiles nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use settee_design::{CallError, DesignSource, Limits, RunError, Shares};
+use settee_design::{
+    CANCELLATION_INTERVAL, CallError, Caller, Cancellation, DesignSource, Limits, Owner, RunError, Shares,
+};
 
 use crate::language::{ask, write_limits};
 use crate::pool::{Lease, Pool, PoolSettings, Worker, WorkerError};
@@ -30,7 +34,7 @@ pub(in crate::language) struct DesignWorkers {
 struct State {
     /// The one used last stands last.
     idle: Vec<Taught>,
-    /// Those at work, by database.
+    /// Those at work, by client.
     calls: Shares,
     lists: Shares,
 }
@@ -72,21 +76,27 @@ impl DesignWorkers {
         drop(idle);
     }
 
-    /// Waits until another function of the database may run, and borrows a worker: one that knows `key` if there is one.
-    pub(super) fn borrow(self: &Arc<Self>, key: &Key, wanted: Use) -> Result<Borrowed, WorkerError> {
+    /// Waits until another function may run for the caller, and borrows a worker: one that knows `key` if there is one.
+    pub(super) fn borrow(self: &Arc<Self>, key: &Key, wanted: Use, caller: &Caller) -> Result<Borrowed, WorkerError> {
         let mut state = self.state.lock();
-        let owner = Some(key.database);
-        let busy = |state: &mut State| !state.running(wanted).try_take(owner);
-        if self.freed.wait_while_for(&mut state, busy, WAIT_MAX).timed_out() {
-            return Err(WorkerError::Busy);
+        let owner = caller.owner;
+        let start = Instant::now();
+        while !state.running(wanted).try_take(owner) {
+            caller.cancellation.check()?;
+            if start.elapsed() >= WAIT_MAX {
+                return Err(WorkerError::Busy);
+            }
+            self.freed.wait_for(&mut state, CANCELLATION_INTERVAL);
         }
         let place = state.idle.iter().rposition(|taught| taught.knows(key)).or(state.idle.len().checked_sub(1));
         let taught = place.map(|place| state.idle.remove(place));
         drop(state);
-        let mut borrowed = Borrowed { workers: Arc::clone(self), owner, wanted, taught };
+        let mut borrowed =
+            Borrowed { workers: Arc::clone(self), owner, wanted, cancellation: caller.cancellation.clone(), taught };
         if borrowed.taught.is_none() {
             borrowed.taught = Some(Taught { lease: self.pool.lease()?, known: Vec::new(), rested: true });
         }
+        borrowed.worker()?.work_for(&caller.cancellation);
         Ok(borrowed)
     }
 }
@@ -127,8 +137,9 @@ impl Taught {
 /// A worker borrowed for calls. It goes back when this is dropped.
 pub(super) struct Borrowed {
     workers: Arc<DesignWorkers>,
-    owner: Option<u64>,
+    owner: Option<Owner>,
     pub(super) wanted: Use,
+    cancellation: Cancellation,
     /// None only after it was discarded.
     pub(super) taught: Option<Taught>,
 }
@@ -177,7 +188,8 @@ impl Borrowed {
                 // It may have been killed by the kernel or an operator while it was idle.
                 Err(WorkerError::Died(..) | WorkerError::Talk(_)) if taught.rested => {
                     self.discard();
-                    let lease = self.workers.pool.fresh_lease().map_err(machinery)?;
+                    let mut lease = self.workers.pool.fresh_lease().map_err(machinery)?;
+                    lease.worker().work_for(&self.cancellation);
                     self.taught = Some(Taught { lease, known: Vec::new(), rested: false });
                 }
                 Ok(_) => {
@@ -201,6 +213,7 @@ impl Drop for Borrowed {
         let mut surplus = None;
         if let Some(mut taught) = taught {
             taught.rested = true;
+            taught.lease.worker().work_for(&Cancellation::never());
             state.idle.push(taught);
             if state.idle.len() > self.workers.settings.idle_workers {
                 surplus = Some(state.idle.remove(0));
