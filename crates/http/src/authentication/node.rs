@@ -49,12 +49,12 @@ pub(crate) fn covered_text(headers: &HeaderMap) -> Vec<u8> {
 
 /// Returns the headers of a request of a node that its token covers.
 pub(crate) fn covered(headers: &HeaderMap) -> HeaderMap {
-    let all =
-        COVERED.iter().flat_map(|name| headers.get_all(name).iter().map(move |value| (name.clone(), value.clone())));
     let mut kept = HeaderMap::new();
-    all.for_each(|(name, value)| {
-        kept.append(name, value);
-    });
+    for name in COVERED {
+        for value in headers.get_all(&name) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
     kept
 }
 

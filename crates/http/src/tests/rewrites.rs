@@ -67,7 +67,7 @@ async fn two_databases() -> World {
 
 /// What a rewrite of a function leads an administrator to who follows a link, or sends `method`.
 async fn follow(world: &World, method: &str, rewrite: &str) -> (u16, String) {
-    let id = format!("{:x}", number_of(rewrite));
+    let id = format!("{method}{:x}", number_of(rewrite));
     world.admin(&format!("PUT /db/_design/{id}"), &function(rewrite)).await;
     let line = format!("{method} /db/_design/{id}/_rewrite/x");
     let told = world.ask(Ask::new(&line).basic("admin", "pw").json("")).await;
