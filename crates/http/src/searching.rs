@@ -3,7 +3,6 @@
 //! A search occupies a processor, however small its request is. So a few run at a time, and no client has all permits: what others
 //! need is free when they come.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,6 @@ use tokio::runtime::Handle;
 use crate::Error;
 use crate::budget::Account;
 use crate::node::Node;
-use crate::rate::Client;
 use crate::request::Request;
 
 /// A search that has taken longer gives way to short work.
@@ -48,7 +46,7 @@ impl Searches {
         let node = Arc::clone(&request.node);
         let timeout_ms = search::TIMEOUT_MS.of(node.settings.as_ref());
         let deadline_us = (node.operation.monotonic_us)().saturating_add(timeout_ms.saturating_mul(1_000));
-        Self { owner: Some(owner(request)), timeout: Duration::from_millis(timeout_ms), node, deadline_us }
+        Self { owner: request.caller().owner, timeout: Duration::from_millis(timeout_ms), node, deadline_us }
     }
 
     /// Waits for a permit. The client waits without a thread.
@@ -82,17 +80,6 @@ impl Searches {
             long_us: now_us.saturating_add(SHORT_US),
         }))
     }
-}
-
-/// The number of the client who asks: of an account, or else of an address.
-fn owner(request: &Request) -> u64 {
-    let client = match &request.user.name {
-        Some(name) => Client::User(name.clone()),
-        None => Client::of_address(request.head.peer),
-    };
-    let mut hasher = DefaultHasher::new();
-    client.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// A client whose search runs.
