@@ -114,7 +114,7 @@ mod tests {
     fn shares(capacity: usize, owners: u64) -> Vec<usize> {
         let mut shares = Shares::new(capacity);
         let all =
-            |owner| std::iter::repeat_with(|| shares.try_take(Some(owner.into()))).take_while(|taken| *taken).count();
+            |owner: u64| std::iter::repeat_with(|| shares.try_take(Some(owner.into()))).take_while(|taken| *taken).count();
         (0..owners).map(all).collect()
     }
 
