@@ -68,7 +68,15 @@ pub(super) fn of_regex(pattern: &str) -> Result<String> {
                 out.push('*');
             }
             '#' => out.push_str("[^\\s\\S]"),
-            '*' | '+' | '?' | '|' | '(' | ')' | '{' | '}' => out.push(c),
+            '*' | '+' | '?' | '|' | '(' | ')' | '}' => out.push(c),
+            '{' => {
+                // The numbers of a repetition are not literal.
+                out.push(c);
+                let rest_of_it = rest.as_str().find(|c: char| !c.is_ascii_digit() && c != ',');
+                let numbers = rest_of_it.unwrap_or(rest.as_str().len());
+                out.push_str(&rest.as_str()[..numbers]);
+                rest = rest.as_str()[numbers..].chars();
+            }
             '"' => {
                 for c in rest.by_ref().take_while(|&c| c != '"') {
                     push_literal(&mut out, c);
@@ -149,6 +157,7 @@ mod tests {
             ("[^a-c\\]]+", "[^a-c\\]]+"),
             ("<8-10>", "(0*(8|9|10))"),
             ("a@", "a(?s:.)*"),
+            ("a{2,3}b", "a{2,3}b"),
             ("\\d\\.", "\\d\\."),
         ] {
             assert_eq!(of_regex(pattern).unwrap(), expected, "{pattern}");

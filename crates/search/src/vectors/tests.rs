@@ -10,6 +10,7 @@ use tantivy::directory::{FileSlice, OwnedBytes};
 use super::file::VectorSet;
 use super::nearest::{Found, Wanted};
 use super::*;
+use crate::limits::SearchLimits;
 
 fn field(similarity: Similarity, dimensions: usize) -> VectorField {
     VectorField { name: "v".to_owned(), dimensions, similarity }

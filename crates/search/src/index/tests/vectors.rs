@@ -82,7 +82,7 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(refused(nearest(&[1.0], 3)), "field v has 1 dimensions, not 2");
     let other = Nearest { field: "w".to_owned(), ..nearest(&[1.0, 1.0], 3) };
     assert_eq!(refused(other), "field w is not among the vectors of the index");
-    assert!(refused(nearest(&[1.0, 1.0], 0)).starts_with("k must be between"));
+    assert!(refused(nearest(&[1.0, 1.0], 0)).starts_with("k must be greater than 0"));
     let mut writer = index.writer(0).unwrap().unwrap();
     let mut update = |fields| writer.update("x", None, fields).unwrap_err().to_string();
     assert_eq!(update(vec![vector("v", &[1.0])]), "field v has 1 dimensions, not 2");
