@@ -299,7 +299,7 @@ async fn nobody_but_a_node_sends_messages() {
     stream.read_to_end(&mut reply).await.unwrap();
     let end = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     let head = String::from_utf8(reply.drain(..end).collect()).unwrap();
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("\r\nx-settee-writes: taken\r\n"), "{head}");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("\r\nX-Settee-Writes: taken\r\n"), "{head}");
     let mut answers = Reader::new(1 << 20);
     let mut pieces = &reply[..];
     while let Some(end) = pieces.windows(2).position(|two| two == b"\r\n") {

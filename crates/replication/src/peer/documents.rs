@@ -103,24 +103,24 @@ impl Peer {
     }
 
     /// Asks for revisions with their histories, and for leaves that came after them. `None` where the peer does not answer, whatever
-    /// it answers instead: documents can always be fetched one by one. It is not asked again, unless only this request was too long.
+    /// it answers instead: documents can always be fetched one by one. It is not asked again. A request that
+    /// is too long for the peer (413) is an error.
     pub(crate) async fn bulk_get(&self, wanted: &[Wanted]) -> Result<Option<BulkGet>, PeerError> {
         if !self.inner.has_bulk_get.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let ask = Ask::post(self.uri("_bulk_get?revs=true&latest=true&attachments=false"), bulk_get_body(wanted));
-        let status = match self.open(&ask).await {
+        match self.open(&ask).await {
             Ok(response) if response.status().as_u16() == 200 => {
                 let stream = self.stream(response);
                 return Ok(Some(BulkGet { ask, stream, rows: Splitter::new(Rows::InArray), ended: false }));
             }
-            Ok(response) => response.status().as_u16(),
-            Err(PeerError::Status { status, .. }) if status != 429 => status,
+            Ok(response) if response.status().as_u16() == 413 => return Err(ask.status(413, b"")),
+            Ok(_) => {}
+            Err(PeerError::Status { status, .. }) if ![413, 429].contains(&status) => {}
             Err(error) => return Err(error),
-        };
-        if status != 413 {
-            self.inner.has_bulk_get.store(false, Ordering::Relaxed);
         }
+        self.inner.has_bulk_get.store(false, Ordering::Relaxed);
         Ok(None)
     }
 

@@ -1,7 +1,6 @@
 //! Distances against sums by hand, files that come back, and what a walk finds against a look at all.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use crate::SearchLimits;
 use std::sync::Arc;
 
 use settee_model::testing::Random;
