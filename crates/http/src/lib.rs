@@ -46,6 +46,7 @@ mod respond;
 mod revision;
 mod router;
 mod routes;
+mod search_permits;
 mod searching;
 mod sequence;
 mod server;

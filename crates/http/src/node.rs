@@ -38,7 +38,7 @@ use crate::policy::Policy;
 use crate::pulse::Pulses;
 use crate::rate::Rates;
 use crate::respond::Response;
-use crate::searching::SearchPermits;
+use crate::search_permits::SearchPermits;
 
 /// How this server names itself.
 #[derive(Clone, Debug)]

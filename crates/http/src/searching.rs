@@ -1,4 +1,5 @@
-//! Searches on behalf of clients: how long they may take ([`Searching`]), and how many run at a time ([`SearchPermits`]).
+//! Searches on behalf of clients: how long they may take ([`Searching`]), and how many run at a time
+//! ([`SearchPermits`](crate::search_permits::SearchPermits)).
 //!
 //! A search occupies a processor, however small its request is. So a few run at a time, and no client has all permits: what others
 //! need is free when they come.
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use settee_search::{Requester, SearchLimits, Shortage, Taken};
 use settee_service::threads;
-use settee_service::{Owner, Permit, Permits};
-use settee_settings::{Settings, search};
+use settee_service::{Owner, Permit};
+use settee_settings::search;
 use tokio::runtime::Handle;
 
 use crate::Error;
@@ -22,15 +23,6 @@ const SHORT_US: u64 = 20_000;
 
 /// How often a search that waits for its permit checks its limits.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-
-/// Permits for searches, shared between clients.
-pub(crate) struct SearchPermits(Arc<Permits>);
-
-impl SearchPermits {
-    pub(crate) fn of(settings: &dyn Settings) -> Self {
-        Self(Permits::new(usize::try_from(search::MAX_SEARCHES.of(settings).max(1)).unwrap_or(usize::MAX)))
-    }
-}
 
 /// The searches of one request.
 pub(crate) struct Searches {
@@ -51,14 +43,14 @@ impl Searches {
 
     /// Waits for a permit. The client waits without a thread.
     pub(crate) async fn permit(&self) -> Result<Permit, Error> {
-        let permits = &self.node.search_permits.0;
+        let permits = &self.node.search_permits.permits();
         let permit = tokio::time::timeout(self.timeout, permits.acquire(self.owner)).await;
         permit.map_err(|_| settee_search::Error::TimedOut.into())
     }
 
     /// The same on a thread that may block.
     pub(crate) fn permit_now(&self, limits: &SearchLimits) -> Result<Permit, Error> {
-        let permits = &self.node.search_permits.0;
+        let permits = &self.node.search_permits.permits();
         Handle::current().block_on(async {
             let mut acquiring = std::pin::pin!(permits.acquire(self.owner));
             loop {

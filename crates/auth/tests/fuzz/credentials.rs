@@ -34,7 +34,11 @@ fn policy(text: &str) -> TokenPolicy {
     TokenPolicy {
         required: Vec::new(),
         algorithms: JwtAlgorithm::list(""),
-        roles: if text.len() % 2 == 0 { RolesClaim::Name("roles".to_owned()) } else { RolesClaim::path("roles.a") },
+        roles: if text.len().is_multiple_of(2) {
+            RolesClaim::Name("roles".to_owned())
+        } else {
+            RolesClaim::path("roles.a")
+        },
     }
 }
 

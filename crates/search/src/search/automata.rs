@@ -403,6 +403,10 @@ impl Compiler {
                     _ => self.push(Node::Among(ranges, next)),
                 }
             }
+            // The language without words.
+            HirKind::Class(Class::Bytes(class)) if class.ranges().is_empty() => {
+                self.push(Node::Among(Box::default(), next))
+            }
             HirKind::Class(Class::Bytes(_)) | HirKind::Look(_) => {
                 Err(Error::bad_request("RegexQueryError: not supported"))
             }

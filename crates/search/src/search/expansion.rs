@@ -194,10 +194,10 @@ pub(super) fn expand(
         };
         match terms {
             Terms::Fuzzy(automaton) => {
-                ords_of(dictionary.search(&**automaton).without_keys().into_stream(), &mut take)?
+                ords_of(dictionary.search(&**automaton).without_keys().into_stream(), &mut take)?;
             }
             Terms::Pattern(automaton) => {
-                ords_of(dictionary.search(&**automaton).without_keys().into_stream(), &mut take)?
+                ords_of(dictionary.search(&**automaton).without_keys().into_stream(), &mut take)?;
             }
             Terms::Between(..) => return Err(Error::bad_request("no range is a part of intervals")),
         }

@@ -1,0 +1,19 @@
+//! [`SearchPermits`]: the number of searches that run at a time.
+
+use std::sync::Arc;
+
+use settee_service::Permits;
+use settee_settings::{Settings, search};
+
+/// Permits for searches, shared between clients.
+pub(crate) struct SearchPermits(Arc<Permits>);
+
+impl SearchPermits {
+    pub(crate) fn of(settings: &dyn Settings) -> Self {
+        Self(Permits::new(usize::try_from(search::MAX_SEARCHES.of(settings).max(1)).unwrap_or(usize::MAX)))
+    }
+
+    pub(crate) fn permits(&self) -> &Arc<Permits> {
+        &self.0
+    }
+}
