@@ -113,8 +113,9 @@ mod tests {
     /// The number of each of several owners that gets who come one after another and take what they may.
     fn shares(capacity: usize, owners: u64) -> Vec<usize> {
         let mut shares = Shares::new(capacity);
-        let all =
-            |owner: u64| std::iter::repeat_with(|| shares.try_take(Some(owner.into()))).take_while(|taken| *taken).count();
+        let all = |owner: u64| {
+            std::iter::repeat_with(|| shares.try_take(Some(owner.into()))).take_while(|taken| *taken).count()
+        };
         (0..owners).map(all).collect()
     }
 
