@@ -60,8 +60,8 @@ flow('a replication is stored, looked at and deleted', `#/replication/new?source
   const to = page.locator('.card', { has: page.getByRole('heading', { name: 'To', exact: true }) });
   await to.getByLabel('Database').fill(target);
   await page.getByLabel('Create it if it is missing').check();
-  await page.getByLabel('Password (from)').fill('pw');
-  await page.getByLabel('Password (to)').fill('pw');
+  // Databases of this server need no password: they are given by name.
+  assert.equal(await page.locator('input[type="password"]').count(), 0);
   await page.getByLabel('Filter').selectOption('selector');
   await page.locator('[data-editor="Selector"] .cm-content').click();
   await page.keyboard.press('Control+a');
@@ -72,6 +72,8 @@ flow('a replication is stored, looked at and deleted', `#/replication/new?source
   await row.getByText('completed').waitFor();
   const { rows } = await made('GET', `${target}/_all_docs?include_docs=true`);
   assert.ok(rows.length > 0 && rows.every(({ doc }) => doc.state === 'paid'));
+  const stored = await made('GET', `_replicator/${target}`);
+  assert.deepEqual([stored.source, stored.target], [db, target]);
   await page.getByRole('button', { name: `Actions on ${target}` }).click();
   await page.getByRole('button', { name: 'Details' }).click();
   assert.equal((await page.getByRole('dialog').innerText()).includes(':pw@'), false, 'no password is shown');
@@ -81,6 +83,25 @@ flow('a replication is stored, looked at and deleted', `#/replication/new?source
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await row.waitFor({ state: 'detached' });
   await http('DELETE', target);
+});
+
+flow('a replication elsewhere is not sent without its password', '#/replication/new', async (page) => {
+  const asked = [];
+  page.on('request', (request) => { if (request.method() !== 'GET') asked.push(request.url()); });
+  for (const title of ['From', 'To']) {
+    const card = page.locator('.card', { has: page.getByRole('heading', { name: title, exact: true }) });
+    await card.getByRole('button', { name: 'Another server' }).click();
+    await card.getByLabel('URL of the database').fill(`${ORIGIN.replace('//', '//admin@')}/${db}`);
+    assert.equal(await card.getByLabel('User').inputValue(), 'admin');
+    assert.equal(await card.getByLabel('Password').inputValue(), '');
+  }
+  await page.getByRole('button', { name: 'Replicate' }).click();
+  assert.equal(await page.locator('input:invalid').count(), 2);
+  // Also where a script takes the browser's own check away.
+  await page.evaluate(() => { document.querySelector('form').noValidate = true; });
+  await page.getByRole('button', { name: 'Replicate' }).click();
+  await page.getByRole('alert').getByText('The password of admin is missing.').waitFor();
+  assert.deepEqual(asked, []);
 });
 
 flow('a replication that fails says why, and begins again', '#/replication', async (page) => {

@@ -1,5 +1,7 @@
 // A browser for tests, a server to test, and data in it. The server is where SETTEE_URL says, with an administrator's name and password.
 import assert from 'node:assert/strict';
+import { readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { chromium } from 'playwright-core';
 
@@ -10,9 +12,26 @@ export const ORIGIN = given.origin;
 /** Where the console is; another place than the server's when a proxy stands between. */
 export const CONSOLE = process.env.CONSOLE_URL ?? `${ORIGIN}/_utils/`;
 
+const ARGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const env = { ...process.env, NO_PROXY: '*' };
+
 export function launch() {
-  const args = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args, env: { ...process.env, NO_PROXY: '*' } });
+  return chromium.launch({ executablePath, args: ARGS, env });
+}
+
+/** A browser whose data outlives it. */
+export function launchLasting(profile) {
+  return chromium.launchPersistentContext(profile, { executablePath, args: ARGS, env, viewport: { width: 1400, height: 900 }, reducedMotion: 'reduce' });
+}
+
+/** Kills the browser of this profile, which gets no chance to write anything. */
+export async function crash(context, profile) {
+  const closed = new Promise((resolve) => context.once('close', resolve));
+  const host = readlinkSync(join(profile, 'SingletonLock'));
+  process.kill(Number(host.slice(host.lastIndexOf('-') + 1)), 'SIGKILL');
+  await closed;
+  for (const name of readdirSync(profile)) if (name.startsWith('Singleton')) rmSync(join(profile, name), { force: true });
 }
 
 const basic = `Basic ${Buffer.from(`${NAME}:${PASSWORD}`).toString('base64')}`;
@@ -42,7 +61,19 @@ export async function openPage(browser, { theme = 'light', width = 1400, height 
   await context.addInitScript(() => document.addEventListener('securitypolicyviolation', (event) => {
     if (!event.composedPath()[0]?.closest?.('.cm-content')) console.error(`refused: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
   }));
-  const page = await context.newPage();
+  const page = watch(await context.newPage());
+  if (user !== null) await login(context, { base, user, password });
+  await page.goto(base + start);
+  return page;
+}
+
+export async function login(context, { base = CONSOLE, user = NAME, password = PASSWORD } = {}) {
+  const answer = await context.request.post(new URL('../_session', base).href, { data: { name: user, password } });
+  assert.equal(answer.status(), 200, await answer.text());
+}
+
+/** Collects what no page may do. */
+export function watch(page) {
   page.setDefaultTimeout(10_000);
   page.problems = [];
   page.on('pageerror', (error) => page.problems.push(String(error)));
@@ -53,11 +84,6 @@ export async function openPage(browser, { theme = 'light', width = 1400, height 
     page.problems.push(`a dialog opened: ${dialog.message()}`);
     void dialog.dismiss();
   });
-  if (user !== null) {
-    const answer = await context.request.post(new URL('../_session', base).href, { data: { name: user, password } });
-    assert.equal(answer.status(), 200, await answer.text());
-  }
-  await page.goto(base + start);
   return page;
 }
 

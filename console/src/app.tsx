@@ -2,8 +2,8 @@
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { whenLoggedOut } from './api/http.ts';
-import { isAdmin, isParty, logout, refresh, world } from './api/session.ts';
-import { Login } from './pages/login.tsx';
+import { checkSession, expired, isAdmin, isParty, loginOpen, logout, refresh, world } from './api/session.ts';
+import { Login, LoginDialog } from './pages/login.tsx';
 import { go, useRoute, type Route } from './router.ts';
 import { Icon, Logo, type IconName } from './ui/icons.tsx';
 import { Button, Link, Problem, Skeleton, Toast, say } from './ui/kit.tsx';
@@ -56,7 +56,7 @@ export function App() {
   };
   useEffect(() => {
     load();
-    whenLoggedOut(() => { if (world.value.session.name !== null) void refresh(); });
+    whenLoggedOut((isWrite) => void checkSession(isWrite));
     const onKeyDown = (event: KeyboardEvent) => {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'k') {
         event.preventDefault();
@@ -104,6 +104,7 @@ function Shell() {
         </main>
       </div>
       <Palette />
+      <LoginDialog />
       <Toast />
     </div>
   );
@@ -126,6 +127,7 @@ function Side({ place, open }: { place: string; open: boolean }) {
 
 function Top({ route, onMenu }: { route: Route; onMenu: () => void }) {
   const { session } = useSignal(world);
+  const isOver = useSignal(expired);
   return (
     <header class="top">
       <div class="menu-button"><Button kind="quiet" icon="menu" label="Menu" onClick={onMenu} /></div>
@@ -134,8 +136,8 @@ function Top({ route, onMenu }: { route: Route; onMenu: () => void }) {
         <Icon name="search" /><span class="words">Go to …</span><span class="unseen">a page, database or document</span><kbd aria-hidden="true">Ctrl K</kbd>
       </button>
       <ThemeButton />
-      {session.name === null
-        ? <Button kind={isParty() ? 'quiet' : 'primary'} icon={isParty() ? 'lock' : 'user'} onClick={() => (isParty() ? go(['setup']) : go(['login'], { back: location.hash }))}>{isParty() ? 'Set up' : 'Log in'}</Button>
+      {session.name === null || isOver
+        ? <Button kind={isParty() ? 'quiet' : 'primary'} icon={isParty() ? 'lock' : 'user'} onClick={() => { if (isParty()) go(['setup']); else loginOpen.value = true; }}>{isParty() ? 'Set up' : 'Log in'}</Button>
         : <Menu label={`Session of ${session.name}`} icon="user" items={[
             { text: 'Your account', icon: 'user', act: () => go(['account']) },
             { text: 'Log out', icon: 'lock', act: () => void logout().then(() => { say('You are logged out.'); go(['login']); }) },

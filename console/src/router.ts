@@ -3,6 +3,7 @@
  * All that a page shows follows from its address; `useParam` is how a page keeps a state there.
  */
 import { useEffect, useState } from 'preact/hooks';
+import { segment } from './api/paths.ts';
 
 export interface Route {
   path: string[];
@@ -62,42 +63,17 @@ export function href(path: string[], query: Query = {}): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined && value !== '') params.set(name, value);
   const search = params.toString();
-  return `#/${path.map(encodeURIComponent).join('/')}${search ? `?${search}` : ''}`;
+  return `#/${path.map(segment).join('/')}${search ? `?${search}` : ''}`;
 }
 
 const listeners = new Set<() => void>();
 let current = typeof location === 'undefined' ? parseHash('') : parseHash(location.hash);
 
-/** Whoever would lose work says so here: the text is asked before the page changes. */
-let guard: (() => string | undefined) | undefined;
-
-export function useLeaveGuard(unsaved: boolean): void {
-  useEffect(() => {
-    if (!unsaved) return;
-    guard = () => 'There are changes that are not saved. Leave the page?';
-    const before = (event: BeforeUnloadEvent) => event.preventDefault();
-    addEventListener('beforeunload', before);
-    return () => {
-      guard = undefined;
-      removeEventListener('beforeunload', before);
-    };
-  }, [unsaved]);
-}
-
 let settled = typeof location === 'undefined' ? '' : location.hash;
 
 function changed(): void {
-  const text = guard?.();
-  const next = parseHash(location.hash);
-  if (text !== undefined && next.path.join('/') !== current.path.join('/')) {
-    if (!confirm(text)) {
-      history.replaceState(null, '', settled || '#/');
-      return;
-    }
-    guard = undefined;
-  }
   settled = location.hash;
-  current = next;
+  current = parseHash(location.hash);
   for (const listener of listeners) listener();
 }
 
@@ -105,11 +81,6 @@ if (typeof addEventListener !== 'undefined') addEventListener('hashchange', chan
 
 export function go(path: string[], query: Query = {}): void {
   location.hash = href(path, query).slice(1);
-}
-
-/** After a save there is nothing to lose any more. */
-export function release(): void {
-  guard = undefined;
 }
 
 export function route(): Route {

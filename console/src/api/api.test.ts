@@ -1,13 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import { describeEnd } from '../pages/replicate.tsx';
+import { describeEnd, splitUrl } from '../pages/replicate.tsx';
 import { suggestion, type Explained } from '../pages/explain.tsx';
 import { levelOf, slowRequests } from '../pages/logs.tsx';
-import { batches } from '../pages/upload.tsx';
 import { href, parseHash } from '../router.ts';
 import { match } from '../ui/palette.tsx';
 import { bytes, duration, short, withoutPassword } from '../ui/words.ts';
 import { copyAs } from './copy.ts';
-import { docPath, query } from './http.ts';
+import { ApiError } from './http.ts';
+import { NoAddress, address, attachmentPath, designPath, docPath, isDocumentId, path, query, userPath } from './paths.ts';
+import { NOTHING_SENT, batches, storeBatch } from './upload.ts';
+import type { Refusal } from '../json/import.ts';
 import { Series, rate, readMetrics, total } from './prometheus.ts';
 
 describe('addresses', () => {
@@ -38,8 +40,8 @@ describe('addresses', () => {
   ])('of Fauxton: %s', (hash, path) => expect(parseHash(hash).path).toEqual(path));
 
   test('of documents and queries on the server', () => {
-    expect(docPath('_design/a/b')).toBe('_design/a%2Fb');
-    expect(docPath('a/b?c')).toBe('a%2Fb%3Fc');
+    expect(docPath('x', '_design/a/b')).toBe('x/_design/a%2Fb');
+    expect(docPath('x', 'a/b?c')).toBe('x/a%2Fb%3Fc');
     expect(query({ a: 1, b: undefined, c: '', d: false, startkey: '"ä"' })).toBe('?a=1&d=false&startkey=%22%C3%A4%22');
   });
 });
@@ -112,15 +114,149 @@ test('indexes that are suggested have equal members first', () => {
 });
 
 test('ends of replications', () => {
-  const end = { kind: 'here' as const, name: 'a', url: '', auth: 'none' as const, user: '', password: '' };
+  const end = { kind: 'here' as const, name: 'a', url: '', auth: 'none' as const, user: '' };
+  const away = { ...end, kind: 'elsewhere' as const, url: 'https://x/db' };
   const here = (name: string) => `http://h/${name}`;
-  expect(describeEnd(end, here)).toBe('http://h/a');
-  expect(describeEnd({ ...end, auth: 'basic', user: 'u', password: 'p' }, here)).toEqual({ url: 'http://h/a', auth: { basic: { username: 'u', password: 'p' } } });
-  expect(describeEnd({ ...end, kind: 'elsewhere', url: 'https://x/db', auth: 'bearer', password: 't' }, here)).toEqual({ url: 'https://x/db', headers: { Authorization: 'Bearer t' } });
+  expect(describeEnd({ ...end, auth: 'basic', user: 'u' }, 'p')).toBe('a');
+  expect(describeEnd(end, '', here)).toBe('http://h/a');
+  expect(describeEnd({ ...end, auth: 'basic', user: 'u' }, 'p', here)).toEqual({ url: 'http://h/a', auth: { basic: { username: 'u', password: 'p' } } });
+  expect(describeEnd({ ...away, auth: 'bearer' }, 't')).toEqual({ url: 'https://x/db', headers: { Authorization: 'Bearer t' } });
+  for (const auth of ['basic', 'bearer'] as const) {
+    for (const [each, base] of [[end, here], [away, undefined], [away, here]] as const) expect(() => describeEnd({ ...each, auth, user: 'u' }, '', base)).toThrow('is missing');
+  }
+  expect(() => describeEnd({ ...away, auth: 'basic' }, 'p')).toThrow('name of the user');
+});
+
+test('names and passwords in the URL of a replication become its credentials', () => {
+  expect(splitUrl('https://u%40x:p%2F@h:6984/db')).toEqual({ url: 'https://h:6984/db', user: 'u@x', password: 'p/' });
+  expect(splitUrl('https://u@h/db')).toEqual({ url: 'https://h/db', user: 'u', password: '' });
+  for (const plain of ['https://h/db', 'https://h/a@b', 'ftp', 'https://h/db?x=a:b@c']) expect(splitUrl(plain)).toBeUndefined();
 });
 
 test('uploads go in batches by number and size', () => {
-  const docs = Array.from({ length: 1200 }, () => '{}');
+  const docs = Array.from({ length: 1200 }, () => ({ text: '{}' }));
   expect([...batches(docs)].map((batch) => batch.length)).toEqual([500, 500, 200]);
-  expect([...batches(['x'.repeat(1_500_000), 'y'.repeat(1_500_000)])].length).toBe(2);
+  expect([...batches([{ text: 'x'.repeat(1_500_000) }, { text: 'y'.repeat(1_500_000) }])].length).toBe(2);
 });
+
+describe('uploads that are refused in part', () => {
+  const sources = (count: number) => Array.from({ length: count }, (_, index) => ({ line: index + 1, text: `{"_id":"${index + 1}"}` }));
+  const numbers = (docs: string[]) => docs.map((text) => Number((JSON.parse(text) as { _id: string })._id));
+  const run = async (count: number, post: (ids: number[]) => { error?: string; reason?: string }[]) => {
+    const progress = { ...NOTHING_SENT, refused: [] as Refusal[] };
+    let requests = 0;
+    await storeBatch(sources(count), (docs) => { requests += 1; return Promise.resolve().then(() => post(numbers(docs))); }, progress);
+    return { ...progress, requests, lines: progress.refused.map(({ line }) => line) };
+  };
+  const stored = (ids: number[]) => ids.map(() => ({}));
+
+  test.each([400, 403, 413])('a batch that is refused with %i is halved until the documents at fault are found', async (status) => {
+    const bad = new Set([1, 77, 78, 200]);
+    const found = await run(200, (ids) => {
+      if (ids.some((id) => bad.has(id))) throw new ApiError(status, 'refused', 'no');
+      return stored(ids);
+    });
+    expect(found).toMatchObject({ done: 200, saved: 196, lines: [...bad] });
+    expect(found.refused[0]).toEqual({ line: 1, id: '1', reason: 'no' });
+    expect(found.requests).toBeLessThan(60);
+  });
+
+  test('a limit of the bytes of a request alone refuses none', async () => {
+    expect(await run(500, (ids) => {
+      if (ids.length > 100) throw new ApiError(413, 'too_large', 'the request is too large');
+      return stored(ids);
+    })).toMatchObject({ done: 500, saved: 500, lines: [] });
+  });
+
+  test('rows with errors and missing rows are named', async () => {
+    const found = await run(4, () => [{}, { error: 'conflict', reason: 'Document update conflict.' }, { error: 'forbidden' }]);
+    expect(found).toMatchObject({ done: 4, saved: 1, lines: [2, 3, 4] });
+    expect(found.refused.map(({ reason }) => reason)).toEqual(['Document update conflict.', 'forbidden', 'The server gives no outcome for this document.']);
+  });
+
+  test.each([0, 401, 404, 429, 500, 503])('with %i the upload stops and can continue', async (status) => {
+    const progress = { ...NOTHING_SENT, refused: [] as Refusal[] };
+    await expect(storeBatch(sources(9), () => Promise.reject(new ApiError(status, 'x', 'x')), progress)).rejects.toThrow('x');
+    expect(progress).toMatchObject({ done: 0, saved: 0, refused: [] });
+  });
+});
+
+/** Names that a server stores, or that an attacker hopes it does. */
+const HOSTILE = ['../../payroll', '..', '.', '../', './', '/', '//', 'a/b', '%2F', '%2e%2e', '%', '%%', 'a?b=c', 'a#b', 'a b', 'a+b', 'a&b', 'a=b', '\\', '..\\..\\x', ';', ':', '@h', '//evil.example/x', 'http://evil.example', 'ü', '名前', '😀', '\u0000', '\n', '\t', '\r\nX: y', '\u202e', '"', "'", '<b>', '_design/x', '_local/x', '_design/../x', '_security', '_all_docs', '', ' ', '\ud800', 'a\udc00b', 'x'.repeat(3000)];
+
+describe('names in paths', () => {
+  const base = 'https://h:1/prefix/';
+  const random = (seed: number) => {
+    let state = seed;
+    const next = (below: number) => { state = (state * 1103515245 + 12345) % 2147483648; return state % below; };
+    const parts = ['..', '.', '/', '%', '2e', '2F', '?', '#', '\\', ' ', '+', 'a', 'ü', '😀', '\ud800', '_', '_design/', ';', '\n'];
+    return Array.from({ length: next(8) }, () => parts[next(parts.length)]).join('');
+  };
+  const names = [...HOSTILE, ...Array.from({ length: 2000 }, (_, index) => random(index))];
+  /** Every builder, with the segments that its path must have. */
+  const BUILDERS: [string, (name: string) => string, (name: string) => string[]][] = [
+    ['a database', (name) => path`${name}`, (name) => [name]],
+    ['a part of a database', (name) => path`${name}/_all_docs`, (name) => [name, '_all_docs']],
+    ['a document', (name) => docPath('db', name), (name) => ['db', ...(/^_(?:design|local)\//.test(name) ? [name.slice(0, name.indexOf('/')), name.slice(name.indexOf('/') + 1)] : [name])]],
+    ['a design document', (name) => designPath('db', name), (name) => ['db', '_design', name]],
+    ['a view', (name) => path`db/_design/${name}/_view/${name}`, (name) => ['db', '_design', name, '_view', name]],
+    ['a search index', (name) => path`db/_design/${name}/_nouveau/${name}`, (name) => ['db', '_design', name, '_nouveau', name]],
+    ['a Mango index', (name) => path`db/_index/${name}/json/${name}`, (name) => ['db', '_index', name, 'json', name]],
+    ['an attachment', (name) => attachmentPath('db', 'doc', name), (name) => ['db', 'doc', name]],
+    ['an attachment of a document', (name) => attachmentPath('db', `d${name}`, 'a'), (name) => ['db', `d${name}`, 'a']],
+    ['a user', (name) => userPath(name), (name) => ['_users', `org.couchdb.user:${name}`]],
+    ['a key of the configuration', (name) => path`_node/_local/_config/${name}/${name}`, (name) => ['_node', '_local', '_config', name, name]],
+  ];
+  test.each(BUILDERS)('%s', (_, build, expected) => {
+    for (const name of names) {
+      let url: URL;
+      try {
+        url = new URL(address(build(name), base));
+      } catch (error) {
+        expect(error).toBeInstanceOf(NoAddress);
+        // Nothing but what a browser would drop is refused.
+        expect(expected(name).some((part) => ['', '.', '..'].includes(part)), JSON.stringify(name)).toBe(true);
+        continue;
+      }
+      expect([url.host, url.search, url.hash]).toEqual(['h:1', '', '']);
+      const sent = url.pathname.slice('/prefix/'.length).split('/');
+      expect(sent.length, JSON.stringify(name)).toBe(expected(name).length);
+      // Half of a surrogate pair is no text: it only has to match no other name.
+      if (/\p{Surrogate}/u.test(name)) continue;
+      expect(sent.map(decodeURIComponent)).toEqual(expected(name));
+    }
+  });
+
+  test('links within the console lead to the same names', () => {
+    for (const name of names.filter((each) => each !== '' && !/\p{Surrogate}/u.test(each))) {
+      expect(parseHash(new URL(`https://h/${href(['db', name, 'doc', name], { q: name })}`).hash)).toMatchObject({ path: ['db', name, 'doc', name] });
+    }
+  });
+
+  test('queries keep values apart', () => {
+    for (const name of names.filter((each) => each !== '' && !/\p{Surrogate}/u.test(each))) {
+      const url = new URL(address(`db${query({ rev: name, x: 1 })}`, base));
+      expect([url.pathname, url.hash, url.searchParams.get('rev'), url.searchParams.get('x')]).toEqual(['/prefix/db', '', name, '1']);
+    }
+  });
+
+  test('names of the server are no documents', () => {
+    for (const id of ['', '_security', '_all_docs', '_design/', '_local/', '_design']) expect(isDocumentId(id), id).toBe(false);
+    for (const id of ['a', '_design/a', '_local/a', '..', 'a/_security']) expect(isDocumentId(id), id).toBe(true);
+    expect(docPath('db', '_security')).toBe('db/%5Fsecurity');
+  });
+
+  test('no path is built beside these functions', () => {
+    for (const [file, text] of Object.entries(SOURCES)) {
+      if (file.endsWith('/paths.ts') || file.endsWith('.test.ts')) continue;
+      expect(text.includes('encodeURIComponent'), file).toBe(false);
+      // A name within a path without `path` before its backtick.
+      for (const [whole] of text.matchAll(/(?:send\('\w+', |(?<!\.)\b(?:get|post|put)(?:<[^`]*>)?\(|path: )`[^`]*`/g)) {
+        const inner = [...whole.matchAll(/\$\{([^}]*)/g)].map(([, code]) => code ?? '');
+        expect(inner.every((code) => /^(?:query\(|path|designPath\(|docPath\(|ROOT|at$|pathOf|attachmentPath\(|userPath\(|near|BYTES|bytes)/.test(code)), `${file}: ${whole}`).toBe(true);
+      }
+    }
+  });
+});
+
+const SOURCES = import.meta.glob<string>('../**/*.{ts,tsx}', { query: '?raw', import: 'default', eager: true });

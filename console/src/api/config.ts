@@ -1,20 +1,23 @@
 /** The configuration of the node that answers. */
-import { enc, get, put, send } from './http.ts';
+import { get, put, send } from './http.ts';
+import { path } from './paths.ts';
 
 export type Sections = Record<string, Record<string, string>>;
 
 const ROOT = '_node/_local/_config';
 
+const keyPath = (section: string, key: string) => `${ROOT}/${path`${section}/${key}`}`;
+
 export const readConfig = (signal?: AbortSignal) => get<Sections>(ROOT, signal);
 
 /** When the change counts, if the server says so: `at-once`, `after-restart` or `nowhere`. */
 export async function setConfig(section: string, key: string, value: string): Promise<string | null> {
-  const answer = await send('PUT', `${ROOT}/${enc(section)}/${enc(key)}`, { body: JSON.stringify(value) });
+  const answer = await send('PUT', keyPath(section, key), { body: JSON.stringify(value) });
   return answer.headers.get('x-settee-applies');
 }
 
 export async function unsetConfig(section: string, key: string): Promise<void> {
-  await send('DELETE', `${ROOT}/${enc(section)}/${enc(key)}`);
+  await send('DELETE', keyPath(section, key));
 }
 
 /** What a key means; Settee tells, other servers do not. */
@@ -64,5 +67,5 @@ export async function setCors(cors: Cors): Promise<void> {
 export const SYSTEM_DATABASES = ['_users', '_replicator', '_global_changes'];
 
 export async function createDatabase(name: string, partitioned = false): Promise<void> {
-  await put(`${enc(name)}${partitioned ? '?partitioned=true' : ''}`, {});
+  await put(path`${name}` + (partitioned ? '?partitioned=true' : ''), {});
 }

@@ -1,5 +1,5 @@
 /** A request in the words of other clients: for "copy as". */
-import { address } from './http.ts';
+import { isDropped, root } from './paths.ts';
 
 export interface Shown {
   method: string;
@@ -10,7 +10,7 @@ export interface Shown {
 export type Client = 'curl' | 'PouchDB' | 'nano';
 export const CLIENTS: Client[] = ['curl', 'PouchDB', 'nano'];
 
-export function copyAs(client: Client, request: Shown, url: (path: string) => string = address): string {
+export function copyAs(client: Client, request: Shown, url: (path: string) => string = (path) => root() + path): string {
   if (client === 'curl') return curl(request, url);
   const { db, rest, params } = takeApart(request.path);
   if (db === '') return `// ${client} has no call for this.\n${curl(request, url)}`;
@@ -25,7 +25,8 @@ function quote(text: string): string {
 function curl({ method, path, body }: Shown, url: (path: string) => string): string {
   const verb = method === 'GET' ? '' : ` -X ${method}`;
   const data = body === undefined ? '' : ` \\\n  -H 'Content-Type: application/json' \\\n  -d ${quote(body)}`;
-  return `curl${verb} --user NAME ${quote(url(path))}${data}`;
+  const asIs = (path.split('?', 1)[0] ?? '').split('/').some((part) => part !== '' && isDropped(part)) ? ' --path-as-is' : '';
+  return `curl${verb}${asIs} --user NAME ${quote(url(path))}${data}`;
 }
 
 interface Parts {

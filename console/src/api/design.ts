@@ -1,5 +1,6 @@
 /** Design documents: their functions, indexes and builds. */
-import { ApiError, enc, get, post, send } from './http.ts';
+import { ApiError, get, post, send } from './http.ts';
+import { designPath, path } from './paths.ts';
 
 export interface ViewDefinition {
   map?: unknown;
@@ -36,26 +37,24 @@ export interface Build {
 }
 
 export async function designs(db: string, signal?: AbortSignal): Promise<DesignDoc[]> {
-  const found = await get<{ rows: { doc?: DesignDoc }[] }>(`${enc(db)}/_design_docs?include_docs=true`, signal).catch(async (error: unknown) => {
+  const found = await get<{ rows: { doc?: DesignDoc }[] }>(path`${db}/_design_docs?include_docs=true`, signal).catch(async (error: unknown) => {
     if (!(error instanceof ApiError) || error.status !== 404) throw error;
-    return await get<{ rows: { doc?: DesignDoc }[] }>(`${enc(db)}/_all_docs?include_docs=true&startkey=%22_design/%22&endkey=%22_design0%22`, signal);
+    return await get<{ rows: { doc?: DesignDoc }[] }>(path`${db}/_all_docs?include_docs=true&startkey=%22_design/%22&endkey=%22_design0%22`, signal);
   });
   return found.rows.flatMap(({ doc }) => (doc ? [doc] : []));
 }
 
-export const path = (db: string, ddoc: string) => `${enc(db)}/_design/${enc(ddoc)}`;
-
-export const indexInfo = (db: string, ddoc: string, signal?: AbortSignal) => get<IndexInfo>(`${path(db, ddoc)}/_info`, signal);
+export const indexInfo = (db: string, ddoc: string, signal?: AbortSignal) => get<IndexInfo>(`${designPath(db, ddoc)}/_info`, signal);
 
 /** Only Settee tells of builds, and only to who may maintain the database. */
 export function build(db: string, ddoc: string, signal?: AbortSignal): Promise<Build | undefined> {
-  return get<Build>(`${path(db, ddoc)}/_build`, signal).then((state) => (state.status ? state : undefined)).catch((error: unknown) => {
+  return get<Build>(`${designPath(db, ddoc)}/_build`, signal).then((state) => (state.status ? state : undefined)).catch((error: unknown) => {
     if (error instanceof ApiError && error.status >= 400 && error.status < 500) return undefined;
     throw error;
   });
 }
 
-export const order = (db: string, ddoc: string, action: 'start' | 'pause' | 'resume' | 'cancel') => post(`${path(db, ddoc)}/_build`, { action });
+export const order = (db: string, ddoc: string, action: 'start' | 'pause' | 'resume' | 'cancel') => post(`${designPath(db, ddoc)}/_build`, { action });
 
 export function hasViews(design: DesignDoc): boolean {
   return Object.keys(design.views ?? {}).some((name) => name !== 'lib');
@@ -69,6 +68,6 @@ export const REDUCES = ['_sum', '_count', '_stats', '_approx_count_distinct', '_
 export const MAP = 'function (doc) {\n  emit(doc._id, 1);\n}';
 
 export async function saveText(db: string, ddoc: string, body: string): Promise<string> {
-  const { text } = await send('PUT', path(db, ddoc), { body });
+  const { text } = await send('PUT', designPath(db, ddoc), { body });
   return (JSON.parse(text) as { rev: string }).rev;
 }

@@ -2,6 +2,8 @@
  * What the server is asked. The server is the one whose `/_utils/` this is, also below a prefix: paths are relative to the page.
  * Answers that hold documents of users stay text (`send`); `get` is for what the server says of itself.
  */
+import { address } from './paths.ts';
+
 export class ApiError extends Error {
   constructor(readonly status: number, readonly error: string, readonly reason: string) {
     super(reason || error);
@@ -22,27 +24,9 @@ export interface Options {
   signal?: AbortSignal | undefined;
 }
 
-export const enc = encodeURIComponent;
-
-/** The path of a document; the slash after `_design` and `_local` belongs to it. */
-export function docPath(id: string): string {
-  const prefix = /^_(?:design|local)\//.exec(id)?.[0] ?? '';
-  return prefix + enc(id.slice(prefix.length));
-}
-
-/** A path's query; `undefined` is left out. Values of keys have to be JSON already. */
-export function query(params: Record<string, string | number | boolean | undefined>): string {
-  const parts = Object.entries(params).filter(([, value]) => value !== undefined && value !== '');
-  return parts.length === 0 ? '' : `?${parts.map(([name, value]) => `${name}=${enc(String(value))}`).join('&')}`;
-}
-
-/** The address of a path on the server, with a slash at its end when empty. */
-export function address(path: string): string {
-  return new URL(`../${path}`, location.href.split('#')[0]).href;
-}
-
-let onLoggedOut: () => void = () => {};
-export function whenLoggedOut(act: () => void): void {
+let onLoggedOut: (isWrite: boolean) => void = () => {};
+/** `act` runs after each answer 401; `isWrite`: the request was more than a poll. */
+export function whenLoggedOut(act: (isWrite: boolean) => void): void {
   onLoggedOut = act;
 }
 
@@ -51,26 +35,27 @@ export async function send(method: string, path: string, options: Options = {}):
   const headers: Record<string, string> = { Accept: 'application/json', 'X-CouchDB-WWW-Authenticate': 'Cookie', ...options.headers };
   if (options.body !== undefined) headers['Content-Type'] = options.type ?? 'application/json';
   const began = performance.now();
+  const url = address(path);
   let response: Response;
   try {
-    response = await fetch(address(path), { method, headers, body: options.body ?? null, signal: options.signal ?? null });
+    response = await fetch(url, { method, headers, body: options.body ?? null, signal: options.signal ?? null });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new ApiError(0, 'unreachable', 'The server does not answer. Is it running, and does the network reach it?');
   }
   const text = await response.text();
-  if (!response.ok) throw refusal(response, text);
+  if (!response.ok) throw refusal(response, text, method);
   return { status: response.status, text, headers: response.headers, ms: performance.now() - began };
 }
 
-function refusal(response: Response, text: string): ApiError {
+function refusal(response: Response, text: string, method: string): ApiError {
   let told: { error?: unknown; reason?: unknown } = {};
   try {
     told = JSON.parse(text) as typeof told;
   } catch {
     // A proxy may answer in its own way.
   }
-  if (response.status === 401) onLoggedOut();
+  if (response.status === 401) onLoggedOut(method !== 'GET');
   const reason = typeof told.reason === 'string' ? told.reason : text.slice(0, 300) || response.statusText;
   return new ApiError(response.status, typeof told.error === 'string' ? told.error : response.statusText, reason);
 }

@@ -1,6 +1,8 @@
 /** Who speaks to which server, and what that server can do. */
 import { signal } from '../ui/signal.ts';
+import { ownDrafts } from './drafts.ts';
 import { ApiError, get, send } from './http.ts';
+import { root } from './paths.ts';
 
 export interface Session {
   name: string | null;
@@ -26,6 +28,13 @@ export interface World {
 
 export const world = signal<World>({ session: { name: null, roles: [] }, welcome: undefined, ready: false, closed: false });
 
+/** True after the session of the user has ended without a logout. The page stays, and asks for the password over it. */
+export const expired = signal(false);
+/** True while the form of the login is shown over the page. */
+export const loginOpen = signal(false);
+/** Counts logins: what a page shows is asked for again after each. */
+export const logins = signal(0);
+
 export function isAdmin(): boolean {
   return world.value.session.roles.includes('_admin');
 }
@@ -50,21 +59,44 @@ export async function refresh(): Promise<void> {
     closed = true;
     return { name: null, roles: [] };
   });
-  const root = await get<Root>('').catch(() => undefined);
-  const vendor = root?.vendor?.name ?? 'CouchDB';
-  const welcome = root && {
+  const told = await get<Root>('').catch(() => undefined);
+  const vendor = told?.vendor?.name ?? 'CouchDB';
+  const welcome = told && {
     vendor,
-    version: root.vendor?.version ?? root.version ?? '',
-    uuid: root.uuid ?? '',
-    features: root.features ?? [],
+    version: told.vendor?.version ?? told.version ?? '',
+    uuid: told.uuid ?? '',
+    features: told.features ?? [],
     isSettee: /settee/i.test(vendor),
   };
+  ownDrafts(root(), session.name ?? '');
+  expired.value = false;
   world.value = { session, welcome, ready: true, closed: closed || welcome === undefined };
 }
 
 export async function login(name: string, password: string): Promise<void> {
   await send('POST', '_session', { body: JSON.stringify({ name, password }) });
   await refresh();
+  loginOpen.value = false;
+  logins.value += 1;
+}
+
+let checking = false;
+
+/** After an answer 401: if the session is over, the login opens over the page. A user without rights gets 401 as well. */
+export async function checkSession(isWrite: boolean): Promise<void> {
+  if (world.value.session.name === null || checking) return;
+  if (expired.value) {
+    if (isWrite) loginOpen.value = true;
+    return;
+  }
+  checking = true;
+  try {
+    const isOver = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx.name === null, (error: unknown) => error instanceof ApiError && error.status === 401);
+    expired.value = isOver;
+    if (isOver) loginOpen.value = true;
+  } finally {
+    checking = false;
+  }
 }
 
 export async function logout(): Promise<void> {

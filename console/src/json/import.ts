@@ -1,18 +1,29 @@
 /** Files that become documents: JSON (an array, `{"docs": […]}`, rows of `_all_docs`, or one document), NDJSON and CSV. */
-import { JsonError, compact, member, parse, place, raw } from './text.ts';
+import { JsonError, compact, member, parse, place, raw, stringOf } from './text.ts';
 
 export type Format = 'JSON' | 'NDJSON' | 'CSV';
 
-export interface Import {
-  format: Format;
-  /** Documents as JSON texts. */
-  docs: string[];
-  /** What could not be read, and where. */
-  problems: string[];
+/** A document of the file. */
+export interface Source {
+  /** The line on which it begins, from 1. */
+  line: number;
+  /** Its JSON text. */
+  text: string;
 }
 
-/** Problems that are told; more of them say nothing new. */
-const PROBLEMS_MAX = 20;
+/** A part of the file that is not stored, and why. */
+export interface Refusal {
+  line: number;
+  id: string | undefined;
+  reason: string;
+}
+
+export interface Import {
+  format: Format;
+  docs: Source[];
+  /** Parts that are no documents. */
+  problems: Refusal[];
+}
 
 export function readFile(name: string, text: string): Import {
   const format = guess(name, text);
@@ -30,66 +41,103 @@ export function guess(name: string, text: string): Format {
   return 'CSV';
 }
 
-/** Whether the first line is a whole object and something follows it. */
+/** Lines that are read to tell NDJSON from JSON: the first of them may be invalid. */
+const LINES_READ = 20;
+
+/** True if more than one line has content and one of the first is a whole object. */
 function isLines(text: string): boolean {
   const trimmed = text.trim();
-  const end = trimmed.indexOf('\n');
-  if (end < 0) return false;
+  if (!trimmed.startsWith('{')) return false;
+  const lines = trimmed.split('\n', LINES_READ).filter((line) => line.trim() !== '');
+  return lines.length > 1 && lines.some((line) => line.startsWith('{') && isObject(line));
+}
+
+function isObject(line: string): boolean {
   try {
-    return parse(trimmed.slice(0, end)).kind === 'object';
+    return parse(line).kind === 'object';
   } catch {
     return false;
   }
 }
 
 function readJson(text: string): Import {
+  const problems: Refusal[] = [];
+  const docs: Source[] = [];
   try {
     const root = parse(text);
     const isList = root.kind === 'array';
     const list = isList ? root : (member(root, 'docs') ?? member(root, 'rows'));
     const fromRows = !isList && member(root, 'docs') === undefined && list !== undefined;
-    const nodes = list?.children ?? [root];
-    const docs = fromRows ? nodes.map((row) => member(row, 'doc')).filter((doc) => doc !== undefined) : nodes;
-    const problems = docs.flatMap((doc, index) => (doc.kind === 'object' ? [] : [`Element ${index + 1} is no object.`])).slice(0, PROBLEMS_MAX);
-    return { format: 'JSON', docs: docs.filter((doc) => doc.kind === 'object').map((doc) => raw(text, doc)), problems };
+    const lines = lineCounter(text);
+    for (const node of list?.children ?? [root]) {
+      const doc = fromRows ? member(node, 'doc') : node;
+      const line = lines(node.start);
+      if (doc?.kind === 'object') docs.push({ line, text: raw(text, doc) });
+      else problems.push({ line, id: stringOf(text, member(node, 'id')), reason: doc === undefined ? 'The row has no document.' : 'A document is an object.' });
+    }
   } catch (error) {
-    return { format: 'JSON', docs: [], problems: [describe(text, error)] };
+    if (!(error instanceof JsonError)) throw error;
+    const { line, column } = place(text, error.at);
+    problems.push({ line, id: undefined, reason: `${error.message}, at column ${column}. The file is one JSON value, so nothing of it is read.` });
   }
+  return { format: 'JSON', docs, problems };
 }
 
-function describe(text: string, error: unknown): string {
-  if (!(error instanceof JsonError)) throw error;
-  const { line, column } = place(text, error.at);
-  return `Line ${line}, column ${column}: ${error.message}.`;
+/** The line of an offset; offsets only grow. */
+function lineCounter(text: string): (at: number) => number {
+  let line = 1;
+  let seen = 0;
+  return (at) => {
+    for (let next = text.indexOf('\n', seen); next >= 0 && next < at; next = text.indexOf('\n', seen)) {
+      line += 1;
+      seen = next + 1;
+    }
+    return line;
+  };
 }
 
 function readLines(text: string): Import {
   const found: Import = { format: 'NDJSON', docs: [], problems: [] };
-  text.split(/\r?\n/).forEach((line, index) => {
+  text.replace(/^\uFEFF/, '').split(/\r?\n/).forEach((line, index) => {
     if (line.trim() === '') return;
+    const refuse = (reason: string) => found.problems.push({ line: index + 1, id: guessId(line), reason });
     try {
-      if (parse(line).kind === 'object') found.docs.push(line);
-      else if (found.problems.length < PROBLEMS_MAX) found.problems.push(`Line ${index + 1} is no object.`);
+      if (parse(line).kind === 'object') found.docs.push({ line: index + 1, text: line });
+      else refuse('A document is an object.');
     } catch (error) {
       if (!(error instanceof JsonError)) throw error;
-      if (found.problems.length < PROBLEMS_MAX) found.problems.push(`Line ${index + 1}, column ${error.at + 1}: ${error.message}.`);
+      refuse(`${error.message}, at column ${error.at + 1}.`);
     }
   });
   return found;
 }
 
+/** The id in a line that is not JSON, as far as it can be made out. */
+function guessId(line: string): string | undefined {
+  const found = /"_id"\s*:\s*("(?:[^"\\]|\\.)*")/.exec(line)?.[1];
+  try {
+    return found === undefined ? undefined : (JSON.parse(found) as string);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The first line names the members; numbers, `true`, `false` and `null` become what they look like, exactly as they are written. */
 function readCsv(text: string): Import {
   const body = text.replace(/^\uFEFF/, '');
-  const records = csvRecords(body, separator(body));
+  const { records, lines, unclosed } = csvRecords(body, separator(body));
   const [head = [], ...rest] = records;
-  const problems: string[] = [];
-  const docs = rest.map((record, index) => {
-    if (record.length !== head.length && problems.length < PROBLEMS_MAX) {
-      problems.push(`Row ${index + 2} has ${record.length} fields, and the first has ${head.length}.`);
+  const problems: Refusal[] = unclosed.map((line) => ({ line, id: undefined, reason: 'A quote opens on this line and is not closed.' }));
+  const docs: Source[] = [];
+  const idAt = head.indexOf('_id');
+  rest.forEach((record, index) => {
+    const line = lines[index + 1] ?? 0;
+    if (record.length > head.length) {
+      problems.push({ line, id: record[idAt], reason: `The row has ${record.length} fields, and the first row names ${head.length}.` });
+      return;
     }
     const members = head.map((name, at) => ({ name, value: record[at] })).filter(({ value }) => value !== undefined && value !== '');
-    return `{${members.map(({ name, value }) => `${JSON.stringify(name)}:${csvValue(name, value ?? '')}`).join(',')}}`;
+    docs.push({ line, text: `{${members.map(({ name, value }) => `${JSON.stringify(name)}:${csvValue(name, value ?? '')}`).join(',')}}` });
   });
   return { format: 'CSV', docs, problems };
 }
@@ -113,20 +161,27 @@ function csvValue(name: string, text: string): string {
   return JSON.stringify(text);
 }
 
-export function csvRecords(text: string, comma: string): string[][] {
+/** The records, the line on which each begins, and the lines whose quotes are not closed: the next record begins after such a line. */
+export function csvRecords(text: string, comma: string): { records: string[][]; lines: number[]; unclosed: number[] } {
+  const unclosed: number[] = [];
   const records: string[][] = [];
+  const lines: number[] = [];
+  const lineAt = lineCounter(text);
+  let start = 0;
   let record: string[] = [];
   let at = 0;
-  while (at < text.length) {
+  read: while (at < text.length) {
     let value = '';
     if (text[at] === '"') {
       at += 1;
       for (;;) {
         const quote = text.indexOf('"', at);
         if (quote < 0) {
-          value += text.slice(at);
-          at = text.length;
-          break;
+          unclosed.push(lineAt(start));
+          const end = text.indexOf('\n', start);
+          at = start = end < 0 ? text.length : end + 1;
+          record = [];
+          continue read;
         }
         value += text.slice(at, quote);
         at = quote + 1;
@@ -140,11 +195,18 @@ export function csvRecords(text: string, comma: string): string[][] {
     value += text.slice(from, at).replace(/\r$/, '');
     record.push(value);
     if (at >= text.length || text[at] === '\n') {
-      if (record.length > 1 || record[0] !== '') records.push(record);
+      if (record.length > 1 || record[0] !== '') {
+        records.push(record);
+        lines.push(lineAt(start));
+      }
       record = [];
+      start = at + 1;
     } else if (at === text.length - 1) record.push('');
     at += 1;
   }
-  if (record.length > 0) records.push(record);
-  return records;
+  if (record.length > 0) {
+    records.push(record);
+    lines.push(lineAt(start));
+  }
+  return { records, lines, unclosed };
 }

@@ -109,6 +109,8 @@ describe('answers', () => {
   });
 });
 
+const texts = (name: string, text: string) => readFile(name, text).docs.map((doc) => doc.text);
+
 describe('files', () => {
   test('are told apart', () => {
     expect(guess('a.csv', 'x')).toBe('CSV');
@@ -119,25 +121,34 @@ describe('files', () => {
   });
 
   test('JSON in its shapes', () => {
-    const docs = (text: string) => readFile('a.json', text).docs;
+    const docs = (text: string) => texts('a.json', text);
     expect(docs('[{"n":1.50},{"n":2}]')).toEqual(['{"n":1.50}', '{"n":2}']);
     expect(docs('{"docs":[{"a":1}]}')).toEqual(['{"a":1}']);
     expect(docs('{"rows":[{"id":"a","doc":{"a":1}},{"id":"b"}]}')).toEqual(['{"a":1}']);
     expect(docs('{"a":1}')).toEqual(['{"a":1}']);
-    expect(readFile('a.json', '[1,{}]')).toEqual({ format: 'JSON', docs: ['{}'], problems: ['Element 1 is no object.'] });
-    expect(readFile('a.json', '[\n{"a":}]').problems).toEqual(['Line 2, column 6: A value is expected here.']);
+    expect(readFile('a.json', '[1,{}]')).toEqual({ format: 'JSON', docs: [{ line: 1, text: '{}' }], problems: [{ line: 1, id: undefined, reason: 'A document is an object.' }] });
+    expect(readFile('a.json', '[\n{"a":}]').problems).toMatchObject([{ line: 2, reason: expect.stringContaining('A value is expected here, at column 6.') as string }]);
+    expect(readFile('a.json', '[\n{"a":1},\n\n2, {"b":1}]')).toMatchObject({ docs: [{ line: 2 }, { line: 4 }], problems: [{ line: 4 }] });
   });
 
   test('NDJSON line by line', () => {
-    expect(readFile('a.ndjson', '{"a":1e2}\r\n\r\n[]\nx')).toEqual({ format: 'NDJSON', docs: ['{"a":1e2}'], problems: ['Line 3 is no object.', 'Line 4, column 1: A value is expected here.'] });
+    expect(readFile('a.ndjson', '{"a":1e2}\r\n\r\n[]\nx{"_id":"b"')).toEqual({ format: 'NDJSON', docs: [{ line: 1, text: '{"a":1e2}' }], problems: [{ line: 3, id: undefined, reason: 'A document is an object.' }, { line: 4, id: 'b', reason: 'A value is expected here, at column 1.' }] });
+    expect(readFile('a.ndjson', '\uFEFF{"_id":"a"}\n{"_id":"b\\u0041", 1}')).toMatchObject({ docs: [{ line: 1 }], problems: [{ line: 2, id: 'bA' }] });
+    // Also where the first line is the invalid one, and without an extension that says so.
+    for (const name of ['a.json', 'a.txt']) expect(readFile(name, '{"a":\n{"b":1}\n{"c":1}')).toMatchObject({ format: 'NDJSON', docs: [{ line: 2 }, { line: 3 }], problems: [{ line: 1 }] });
+    // No line is left out: each is a document, a problem or empty.
+    const many = Array.from({ length: 5000 }, (_, index) => (index % 7 === 0 ? 'broken' : `{"n":${index}}`));
+    const found = readFile('a.ndjson', many.join('\n'));
+    expect([...found.docs, ...found.problems].map(({ line }) => line).sort((a, b) => a - b)).toEqual(many.map((_, index) => index + 1));
   });
 
   test('CSV with quotes, numbers and other separators', () => {
-    expect(readFile('a.csv', '\uFEFF_id,n,s,list\n007,1.50,"a ""b"", c",[1.0]\n').docs).toEqual(['{"_id":"007","n":1.50,"s":"a \\"b\\", c","list":[1.0]}']);
-    expect(readFile('a.csv', 'a;b\n1;"x\ny"\n2;').docs).toEqual(['{"a":1,"b":"x\\ny"}', '{"a":2}']);
-    expect(readFile('a.csv', 'a,b\n1').problems).toEqual(['Row 2 has 1 fields, and the first has 2.']);
-    expect(readFile('a.csv', 'a\n01\n1e5\ntrue\n[oops').docs).toEqual(['{"a":"01"}', '{"a":1e5}', '{"a":true}', '{"a":"[oops"}']);
-    expect(csvRecords('a,b,\n"x', ',')).toEqual([['a', 'b', ''], ['x']]);
+    expect(texts('a.csv', '\uFEFF_id,n,s,list\n007,1.50,"a ""b"", c",[1.0]\n')).toEqual(['{"_id":"007","n":1.50,"s":"a \\"b\\", c","list":[1.0]}']);
+    expect(texts('a.csv', 'a;b\n1;"x\ny"\n2;')).toEqual(['{"a":1,"b":"x\\ny"}', '{"a":2}']);
+    expect(readFile('a.csv', 'a,b\n1\n1,2,3\n"x\ny",4')).toEqual({ format: 'CSV', docs: [{ line: 2, text: '{"a":1}' }, { line: 4, text: '{"a":"x\\ny","b":4}' }], problems: [{ line: 3, id: undefined, reason: 'The row has 3 fields, and the first row names 2.' }] });
+    expect(readFile('a.csv', 'a,b\n1,"2\n3,4\n')).toMatchObject({ docs: [{ line: 3, text: '{"a":3,"b":4}' }], problems: [{ line: 2 }] });
+    expect(texts('a.csv', 'a\n01\n1e5\ntrue\n[oops')).toEqual(['{"a":"01"}', '{"a":1e5}', '{"a":true}', '{"a":"[oops"}']);
+    expect(csvRecords('a,b,\n"x', ',')).toEqual({ records: [['a', 'b', '']], lines: [1], unclosed: [2] });
   });
 });
 

@@ -1,14 +1,13 @@
 /** Who somebody is here, and their password. */
 import { useState } from 'preact/hooks';
 import { setConfig } from '../api/config.ts';
-import { docPath, send } from '../api/http.ts';
+import { send } from '../api/http.ts';
+import { userPath } from '../api/paths.ts';
 import { isAdmin, login, world } from '../api/session.ts';
 import { withMembers } from '../json/text.ts';
 import { Button, Card, Empty, Field, LinkButton, PageHead, Problem, Tag, say } from '../ui/kit.tsx';
 import { useSignal } from '../ui/signal.ts';
 import { useAction, useAsk, useTitle } from '../ui/use.ts';
-
-const pathOf = (name: string) => `_users/${docPath(`org.couchdb.user:${name}`)}`;
 
 export function Account() {
   useTitle('Account');
@@ -17,13 +16,13 @@ export function Account() {
   const [again, setAgain] = useState('');
   const { busy, error, run } = useAction();
   // Unless the security of _users lets them, users do not reach their own document.
-  const own = useAsk((signal) => (session.name === null || isAdmin() ? Promise.resolve(true) : send('GET', pathOf(session.name), { signal }).then(() => true, () => false)), [session.name]);
+  const own = useAsk((signal) => (session.name === null || isAdmin() ? Promise.resolve(true) : send('GET', userPath(session.name), { signal }).then(() => true, () => false)), [session.name]);
   if (session.name === null) return <Empty icon="user" title="You are not logged in" action={<LinkButton to={['login']} kind="primary">Log in</LinkButton>} />;
   const name = session.name;
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      const path = pathOf(name);
+      const path = userPath(name);
       if (isAdmin()) await setConfig('admins', name, password);
       else {
         const { text } = await send('GET', path);

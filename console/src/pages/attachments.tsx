@@ -1,6 +1,7 @@
 /** Files of a document: dropped in, looked at, downloaded. What they hold is shown as text or as a picture and never run. */
 import { useRef, useState } from 'preact/hooks';
-import { address, docPath, enc, query, send } from '../api/http.ts';
+import { send } from '../api/http.ts';
+import { attachmentPath, linkTo, query } from '../api/paths.ts';
 import { Button, Card, Confirm, Dialog, Empty, Json, Problem, say } from '../ui/kit.tsx';
 import { useAction, useAsk } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
@@ -17,8 +18,6 @@ export interface Stub {
 /** More of a text than this nobody reads in a preview. */
 const PREVIEW_BYTES = 200_000;
 
-const pathOf = (db: string, id: string, name: string) => `${enc(db)}/${docPath(id)}/${name.split('/').map(enc).join('/')}`;
-
 export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
   const [over, setOver] = useState(false);
   const [shown, setShown] = useState<Stub>();
@@ -31,7 +30,7 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
     try {
       for (const [index, file] of files.entries()) {
         setProgress(`Uploading ${file.name} (${index + 1} of ${files.length}) …`);
-        const answer = await send('PUT', `${pathOf(db, doc.id, file.name)}${query({ rev })}`, { body: file, type: file.type || 'application/octet-stream' });
+        const answer = await send('PUT', `${attachmentPath(db, doc.id, file.name)}${query({ rev })}`, { body: file, type: file.type || 'application/octet-stream' });
         rev = (JSON.parse(answer.text) as { rev: string }).rev;
       }
       say(`${files.length === 1 ? (files[0]?.name ?? '') : `${files.length} files`} attached.`);
@@ -64,7 +63,7 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
                 <td>{stub.name}</td><td>{stub.content_type}</td><td class="num">{bytes(stub.length)}</td>
                 <td class="tight"><span class="row">
                   <Button kind="quiet" onClick={() => setShown(stub)}>Preview</Button>
-                  <a class="button quiet" href={address(pathOf(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
+                  <a class="button quiet" href={linkTo(attachmentPath(db, doc.id, stub.name))} download={stub.name.split('/').at(-1)}>Download</a>
                   <Button kind="quiet" icon="trash" label={`Delete ${stub.name}`} onClick={() => setDoomed(stub)} />
                 </span></td>
               </tr>
@@ -75,7 +74,7 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
       {shown && <Preview db={db} doc={doc} stub={shown} onClose={() => setShown(undefined)} />}
       {doomed && (
         <Confirm title="Delete this attachment?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
-          await send('DELETE', `${pathOf(db, doc.id, doomed.name)}${query({ rev: doc.rev })}`);
+          await send('DELETE', `${attachmentPath(db, doc.id, doomed.name)}${query({ rev: doc.rev })}`);
           again();
         }}><p>{doomed.name}</p></Confirm>
       )}
@@ -84,7 +83,7 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
 }
 
 function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: Stub; onClose: () => void }) {
-  const path = `${pathOf(db, doc.id, stub.name)}${query({ rev: doc.rev })}`;
+  const path = `${attachmentPath(db, doc.id, stub.name)}${query({ rev: doc.rev })}`;
   const isPicture = /^image\/(?:png|jpeg|gif|webp|avif|bmp|svg\+xml|x-icon)$/.test(stub.content_type);
   const isText = /^text\/|json|xml|javascript|yaml|csv/.test(stub.content_type);
   const asked = useAsk(async (signal) => {
@@ -95,7 +94,7 @@ function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: St
   return (
     <Dialog title={stub.name} wide onClose={onClose}>
       <p class="note">{stub.content_type} · {bytes(stub.length)} · <span class="mono">{stub.digest}</span></p>
-      {isPicture && <img class="preview-image" src={address(path)} alt={stub.name} />}
+      {isPicture && <img class="preview-image" src={linkTo(path)} alt={stub.name} />}
       <Problem error={asked.error} />
       {asked.data !== undefined && <Json text={asked.data} label={stub.name} />}
       {!isPicture && !isText && <p>There is no preview of this type. Download it to look at it.</p>}

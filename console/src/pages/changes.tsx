@@ -1,6 +1,7 @@
 /** What changed, newest first, and live: the feed is asked again as soon as it has answered. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { enc, query, send } from '../api/http.ts';
+import { send } from '../api/http.ts';
+import { path, query } from '../api/paths.ts';
 import { member, parse, plain, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
 import { Button, Card, Check, Empty, Field, Link, Problem, Skeleton, Tag } from '../ui/kit.tsx';
@@ -48,13 +49,13 @@ export function Changes({ db }: DbPage) {
     const control = new AbortController();
     const { signal } = control;
     const follow = async () => {
-      const first = await send('GET', `${enc(db)}/_changes${query({ ...params, descending: true, limit: PAGE })}`, { signal });
+      const first = await send('GET', path`${db}/_changes` + query({ ...params, descending: true, limit: PAGE }), { signal });
       const begun = read(first.text, false);
       setList(begun.changes);
       // In descending order the newest change is the first; the feed goes on behind it.
       last.current = begun.changes[0]?.seq ?? 'now';
       while (live === '1' && !signal.aborted) {
-        const { text } = await send('GET', `${enc(db)}/_changes${query({ ...params, feed: 'longpoll', since: last.current, limit: PAGE, timeout: 50_000 })}`, { signal });
+        const { text } = await send('GET', path`${db}/_changes` + query({ ...params, feed: 'longpoll', since: last.current, limit: PAGE, timeout: 50_000 }), { signal });
         const next = read(text, true);
         last.current = next.last || last.current;
         if (next.changes.length > 0) setList((old) => merge(next.changes, old ?? []));
@@ -70,7 +71,7 @@ export function Changes({ db }: DbPage) {
         <div class="grow"><Field label="Filter" value={filter} onValue={(value) => setFilter(value, true)} mono placeholder="all changes; or a filter function: ddoc/filter" /></div>
         <Check label="Live" checked={live === '1'} onChecked={(on) => setLive(on ? '1' : '0')} />
         <Button icon="refresh" onClick={() => bump(turn + 1)}>Refresh</Button>
-        <CopyAs request={{ method: 'GET', path: `${enc(db)}/_changes${query({ ...params, descending: true, limit: PAGE })}` }} />
+        <CopyAs request={{ method: 'GET', path: path`${db}/_changes` + query({ ...params, descending: true, limit: PAGE }) }} />
       </div>
       <Problem error={error} again={() => bump(turn + 1)} />
       <Card flush>

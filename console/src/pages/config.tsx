@@ -1,11 +1,12 @@
 /** The configuration by section, each key with its meaning and default where the server tells them; and CORS as a form. */
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { CORS_HEADERS, CORS_METHODS, type Cors, type Setting, corsOf, readConfig, readSettings, setConfig, setCors, unsetConfig } from '../api/config.ts';
-import { enc } from '../api/http.ts';
 import { setParams, useParam, useRoute } from '../router.ts';
+import { Restored, useDraft, useForm } from '../ui/draft.tsx';
 import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { plural } from '../ui/words.ts';
 
 interface Entry {
   section: string;
@@ -47,7 +48,7 @@ function Keys() {
       <div class="toolbar"><div class="grow"><Field label="Search keys and meanings" hideLabel type="search" value={typed} onValue={(q) => setParams({ q }, true)} placeholder="Search keys, values and meanings" /></div><Button icon="plus" onClick={() => setDialog('add')}>Add a key</Button></div>
       <div class="config">
         <nav aria-label="Sections">{sections.map((name) => <Link key={name} to={['config']} query={{ section: name }} aria-current={hay === '' && name === section ? 'true' : undefined}>{name}</Link>)}</nav>
-        <Card flush title={hay === '' ? `[${section}]` : `${shown.length} keys`}>
+        <Card flush title={hay === '' ? `[${section}]` : plural(shown.length, 'key')}>
           {shown.length === 0 && <Empty icon="search" title="No key matches" />}
           <div class="key-list">{shown.slice(0, 200).map((entry) => <Key key={`${entry.section}/${entry.key}`} entry={entry} withSection={hay !== ''} again={asked.again} />)}</div>
         </Card>
@@ -65,20 +66,27 @@ function entries(sections: Record<string, Record<string, string>>, settings: Set
   return [...set, ...implied].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-const APPLIES = { 'at-once': '', 'after-restart': 'counts after a restart', nowhere: 'kept, and not used by this server' };
+/** Keys whose values are passwords and keys: they are never shown, and never part of a draft. */
+const SECRET = /secret|password|passwd|token|hmac|_key$|^key$/i;
+
+const APPLIES = { 'at-once': '', 'after-restart': 'applies after a restart', nowhere: 'kept, and not used by this server' };
 
 function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean; again: () => void }) {
   const { section, key, value, setting } = entry;
   const shown = value ?? setting?.default ?? '';
-  const [text, setText] = useState(shown);
+  const isSecret = SECRET.test(key);
+  const edited = useDraft(['config', section, key], shown, shown);
+  const [secret, setSecret] = useState('');
+  const [text, setText] = isSecret ? [secret, setSecret] : [edited.text, edited.setText];
   const [asking, setAsking] = useState(false);
   const { busy, error, run } = useAction();
-  useEffect(() => setText(shown), [shown]);
   const isSwitch = /^(?:true|false)$/.test(setting?.default ?? shown);
   const isDefault = setting?.default !== null && setting?.default !== undefined && shown === setting.default;
   const save = (next: string) => void run(async () => {
     const applies = await setConfig(section, key, next);
-    say(applies === 'after-restart' ? `${key} is set, and counts after a restart.` : `${key} is set.`);
+    setSecret('');
+    edited.saved(next);
+    say(applies === 'after-restart' ? `${key} is set. The change applies after a restart.` : `${key} is set.`);
     again();
   });
   const label = `${section} ${key}`;
@@ -88,53 +96,59 @@ function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean
         <span class="row"><span class="name">{withSection ? `[${section}] ` : ''}{key}</span>{!isDefault && value !== undefined && setting && <Tag kind="accent">changed</Tag>}{setting && APPLIES[setting.applies] && <Tag kind="warn">{APPLIES[setting.applies]}</Tag>}</span>
         {setting?.doc && <p class="note">{setting.doc}</p>}
         {setting?.default !== null && setting?.default !== undefined && !isDefault && <p class="note break">Default: <code>{setting.default === '' ? 'empty' : setting.default}</code></p>}
+        <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
       </div>
       <div class="value-row">
         {isSwitch ? <Check label={text === 'true' ? 'on' : 'off'} checked={text === 'true'} disabled={busy} onChecked={(on) => save(String(on))} />
           : section === 'admins' ? <span class="note">changed under <Link to={['users']}>Users</Link></span>
-            : <><Field label={label} hideLabel value={text} onValue={setText} mono onKeyDown={(event) => { if (event.key === 'Enter') save(text); }} />{text !== shown && <Button kind="primary" busy={busy} onClick={() => save(text)}>Save</Button>}</>}
+            : <><Field label={label} hideLabel value={text} onValue={setText} mono {...(isSecret ? { type: 'password', autocomplete: 'new-password', placeholder: shown === '' ? 'not set' : 'set; type to replace it' } : {})} onKeyDown={(event) => { if (event.key === 'Enter' && !(isSecret && text === '')) save(text); }} />{(isSecret ? text !== '' : text !== shown) && <Button kind="primary" busy={busy} onClick={() => save(text)}>Save</Button>}</>}
         {value !== undefined && section !== 'admins' && (!setting || !isDefault) && <Button kind="quiet" icon="trash" label={setting ? `Back to the default of ${label}` : `Delete ${label}`} onClick={() => setAsking(true)} />}
       </div>
-      {asking && <Confirm title={setting ? 'Back to the default?' : 'Delete this key?'} verb={setting ? 'Back to the default' : 'Delete'} onClose={() => setAsking(false)} act={async () => { await unsetConfig(section, key); again(); }}><p>[{section}] {key} = {shown}</p></Confirm>}
+      {asking && <Confirm title={setting ? 'Back to the default?' : 'Delete this key?'} verb={setting ? 'Back to the default' : 'Delete'} onClose={() => setAsking(false)} act={async () => { await unsetConfig(section, key); again(); }}><p>[{section}] {key}{isSecret ? '' : ` = ${shown}`}</p></Confirm>}
     </div>
   );
 }
 
 function Add({ section, onClose, onDone }: { section: string; onClose: () => void; onDone: () => void }) {
-  const [name, setName] = useState(section);
-  const [key, setKey] = useState('');
-  const [value, setValue] = useState('');
+  const form = useForm(['new key', section], { name: section, key: '', value: '' });
+  const { name, key, value } = form.value;
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
       await setConfig(name, key, value);
+      form.discard();
       onDone();
       onClose();
-      setParams({ section: enc(name) === name ? name : undefined, do: undefined });
+      setParams({ section: name, do: undefined });
     });
   };
   return (
     <Dialog title="Add a key" onClose={onClose}><form class="stack" onSubmit={submit}>
-      <Field label="Section" value={name} onValue={setName} required mono /><Field label="Key" value={key} onValue={setKey} required mono autofocus /><Field label="Value" value={value} onValue={setValue} mono />
+      <Field label="Section" value={name} onValue={(typed) => form.set({ name: typed })} required mono /><Field label="Key" value={key} onValue={(typed) => form.set({ key: typed })} required mono autofocus /><Field label="Value" value={value} onValue={(typed) => form.set({ value: typed })} mono />
+      <Restored found={form.restored} onDiscard={form.discard} />
       <Problem error={error} /><div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
     </form></Dialog>
   );
 }
 
+const NO_CORS: Cors = { enabled: false, origins: '', credentials: false, headers: '', methods: '' };
+
 function CorsForm() {
   const asked = useAsk((signal) => readConfig(signal).then(corsOf), []);
-  const [draft, setDraft] = useState<Cors>();
+  const form = useForm<Cors>(['cors'], asked.data ?? NO_CORS);
   const { busy, error, run } = useAction();
-  useEffect(() => { if (asked.data) setDraft(asked.data); }, [asked.data]);
   if (asked.error) return <Problem error={asked.error} />;
-  if (!draft) return <Skeleton />;
+  if (!asked.data) return <Skeleton />;
+  const draft = form.value;
   const risky = draft.enabled && draft.credentials && draft.origins.split(',').some((origin) => origin.trim() === '*');
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
       await setCors(draft);
+      asked.put(draft);
+      form.discard();
       say('CORS is saved.');
       asked.again();
     });
@@ -142,11 +156,12 @@ function CorsForm() {
   return (
     <form class="stack narrow" onSubmit={submit}>
       <Card>
-        <Check label="Let pages of other origins use this server" checked={draft.enabled} onChecked={(enabled) => setDraft({ ...draft, enabled })} hint="Needed by PouchDB and other applications in browsers." />
-        <Field label="Origins" value={draft.origins} onValue={(origins) => setDraft({ ...draft, origins })} mono placeholder="https://app.example.com, http://localhost:3000" hint="Separated by commas; * is every page in the world." />
-        <Check label="With cookies and passwords" checked={draft.credentials} onChecked={(credentials) => setDraft({ ...draft, credentials })} />
-        <Field label="Headers" value={draft.headers} onValue={(headers) => setDraft({ ...draft, headers })} mono placeholder={CORS_HEADERS} />
-        <Field label="Methods" value={draft.methods} onValue={(methods) => setDraft({ ...draft, methods })} mono placeholder={CORS_METHODS} />
+        <Check label="Let pages of other origins use this server" checked={draft.enabled} onChecked={(enabled) => form.set({ enabled })} hint="Needed by PouchDB and other applications in browsers." />
+        <Field label="Origins" value={draft.origins} onValue={(origins) => form.set({ origins })} mono placeholder="https://app.example.com, http://localhost:3000" hint="Separated by commas; * is every page in the world." />
+        <Check label="With cookies and passwords" checked={draft.credentials} onChecked={(credentials) => form.set({ credentials })} />
+        <Field label="Headers" value={draft.headers} onValue={(headers) => form.set({ headers })} mono placeholder={CORS_HEADERS} />
+        <Field label="Methods" value={draft.methods} onValue={(methods) => form.set({ methods })} mono placeholder={CORS_METHODS} />
+        <Restored found={form.restored} onDiscard={form.discard} />
         {risky && <Notice kind="warn">Every page that one of your users visits could act in their name. Name the origins instead.</Notice>}
         <Problem error={error} />
         <div class="actions"><Button kind="primary" type="submit" busy={busy}>Save</Button></div>

@@ -1,5 +1,6 @@
 /** Conflicting revisions side by side, and one click to keep one of them. */
-import { enc, post } from '../api/http.ts';
+import { post } from '../api/http.ts';
+import { path } from '../api/paths.ts';
 import { diff, pairs } from '../json/diff.ts';
 import { format, withMembers } from '../json/text.ts';
 import { useParam } from '../router.ts';
@@ -40,7 +41,7 @@ export function Conflicts({ db, doc, again }: { db: string; doc: Loaded; again: 
   const keep = (rev: string) => void run(async () => {
     // The other branches end with a deletion each; what is left wins everywhere.
     const losers = [doc.rev, ...doc.conflicts].filter((each) => each !== rev);
-    const outcomes = await post<{ error?: string; reason?: string }[]>(`${enc(db)}/_bulk_docs`, { docs: losers.map((_rev) => ({ _id: doc.id, _rev, _deleted: true })) });
+    const outcomes = await post<{ error?: string; reason?: string }[]>(path`${db}/_bulk_docs`, { docs: losers.map((_rev) => ({ _id: doc.id, _rev, _deleted: true })) });
     const failed = outcomes.find((outcome) => outcome.error !== undefined);
     if (failed) throw new Error(failed.reason ?? failed.error);
     say('The conflict is resolved.');

@@ -1,7 +1,8 @@
 /** The databases: a page of them at a time by name, with their sizes. */
 import { useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
-import { ApiError, enc, get, query, send } from '../api/http.ts';
+import { ApiError, get, send } from '../api/http.ts';
+import { path, query } from '../api/paths.ts';
 import { isAdmin, isParty, world } from '../api/session.ts';
 import { go, setParams, useParam } from '../router.ts';
 import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
@@ -35,7 +36,7 @@ async function list(prefix: string, from: string, signal: AbortSignal): Promise<
   } catch (error) {
     if (!(error instanceof ApiError) || ![400, 404, 405].includes(error.status)) throw error;
     const names = await get<string[]>(`_all_dbs${range}`, signal);
-    return await Promise.all(names.map(async (name) => ({ name, info: await get<Info>(enc(name), signal).catch(() => undefined) })));
+    return await Promise.all(names.map(async (name) => ({ name, info: await get<Info>(path`${name}`, signal).catch(() => undefined) })));
   }
 }
 
@@ -148,9 +149,9 @@ function Create({ onClose }: { onClose: () => void }) {
 }
 
 export function DeleteDatabase({ name, onClose, onDone }: { name: string; onClose: () => void; onDone: () => void }) {
-  const info = useAsk((signal) => get<Info>(enc(name), signal), [name]);
+  const info = useAsk((signal) => get<Info>(path`${name}`, signal), [name]);
   const act = async () => {
-    await send('DELETE', enc(name));
+    await send('DELETE', path`${name}`);
     say(`${name} is deleted.`);
     onDone();
   };

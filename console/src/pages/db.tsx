@@ -1,7 +1,8 @@
 /** One database: its head, its tabs, and the page within. */
 import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { enc, get } from '../api/http.ts';
+import { get } from '../api/http.ts';
+import { path as pathOf } from '../api/paths.ts';
 import { world } from '../api/session.ts';
 import { useRoute } from '../router.ts';
 import { LinkButton, Link, PageHead, Problem, Skeleton, Tabs, Tag } from '../ui/kit.tsx';
@@ -49,7 +50,7 @@ export function Database() {
   const { path } = useRoute();
   const db = path[1] ?? '';
   const sub = path[2] ?? 'docs';
-  const asked = useAsk((signal) => get<DbInfo>(enc(db), signal), [db]);
+  const asked = useAsk((signal) => get<DbInfo>(pathOf`${db}`, signal), [db]);
   const [page, setPage] = useState<Page | undefined>(() => loaded.get(sub));
   const [error, setError] = useState<Error>();
   useEffect(() => {

@@ -1,10 +1,12 @@
 /** The functions of one design document, each with an editor. What is not shown here stays as it was written. */
 import { useState } from 'preact/hooks';
-import { MAP, REDUCES, path, saveText } from '../api/design.ts';
+import { MAP, REDUCES, saveText } from '../api/design.ts';
 import { send } from '../api/http.ts';
+import { designPath } from '../api/paths.ts';
 import { getAt, setAt } from '../json/edit.ts';
-import { member, parse, plain } from '../json/text.ts';
-import { go, release, setParams, useLeaveGuard, useParam, useRoute } from '../router.ts';
+import { member, parse, plain, withMembers } from '../json/text.ts';
+import { go, setParams, useParam, useRoute } from '../router.ts';
+import { Restored, useDraft, useForm } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, say } from '../ui/kit.tsx';
 import { useAction, useAsk, useTitle } from '../ui/use.ts';
@@ -35,7 +37,7 @@ export function Design({ db }: DbPage) {
   const ddoc = at[3] ?? '';
   useTitle(`_design/${ddoc}`);
   const [part] = useParam('part');
-  const asked = useAsk(async (signal) => (await send('GET', path(db, ddoc), { signal })).text, [db, ddoc]);
+  const asked = useAsk(async (signal) => (await send('GET', designPath(db, ddoc), { signal })).text, [db, ddoc]);
   if (asked.error) return <Problem error={asked.error} again={asked.again} />;
   if (asked.data === undefined) return <Skeleton />;
   const names = parts(asked.data);
@@ -51,7 +53,7 @@ export function Design({ db }: DbPage) {
           {names.map((name) => <Link key={name} to={['db', db, 'design', ddoc]} query={{ part: name }} aria-current={name === chosen ? 'true' : undefined}>{name}</Link>)}
           <Link to={['db', db, 'design', ddoc]} query={{ part: 'new' }} aria-current={chosen === 'new' ? 'true' : undefined}>+ new function</Link>
         </nav>
-        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} /> : <Function key={`${chosen} ${getAt(asked.data, ['_rev']) ?? ''}`} db={db} ddoc={ddoc} text={asked.data} part={chosen} again={asked.again} />}
+        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} /> : <Function key={chosen} db={db} ddoc={ddoc} text={asked.data} part={chosen} onSaved={asked.put} again={asked.again} />}
       </div>
     </>
   );
@@ -69,7 +71,7 @@ interface PartProps {
   again: () => void;
 }
 
-function Function({ db, ddoc, text, part, again }: PartProps & { part: string }) {
+function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: string; onSaved: (text: string) => void }) {
   // Names may have slashes themselves.
   const slash = part.indexOf('/');
   const at = slash < 0 ? [part] : [part.slice(0, slash), part.slice(slash + 1)];
@@ -79,34 +81,52 @@ function Function({ db, ddoc, text, part, again }: PartProps & { part: string })
   const codeLanguage = language === 'javascript' ? 'javascript' : language === 'query' ? 'json' : 'text';
   const source = stringAt(text, isView ? [...at, 'map'] : at);
   const oldReduce = isView ? stringAt(text, [...at, 'reduce']) : undefined;
-  const [code, setCode] = useState(source ?? '');
-  const [reduce, setReduce] = useState(oldReduce ?? '');
+  // A function has no revision of its own: its old text says what was typed on.
+  const mapped = useDraft(['design', db, ddoc, part], source ?? '', source ?? '');
+  const reduced = useDraft(['design', db, ddoc, part, 'reduce'], oldReduce ?? '', oldReduce ?? '');
+  const [code, reduce] = [mapped.text, reduced.text];
   const [asking, setAsking] = useState(false);
   const { busy, error, run } = useAction();
-  const isChanged = source !== undefined && (code !== source || reduce !== (oldReduce ?? ''));
-  useLeaveGuard(isChanged);
+  const isChanged = source !== undefined && (mapped.isChanged || reduced.isChanged);
+  const isStale = mapped.isStale || reduced.isStale;
+  const discard = () => {
+    mapped.discard();
+    reduced.discard();
+  };
   if (source === undefined) return <Notice>There is no function {part} in this design document.</Notice>;
   const save = () => void run(async () => {
-    let body = setAt(text, isView ? [...at, 'map'] : at, language === 'query' && isView ? code : JSON.stringify(code));
+    const [code, reduce] = [mapped.now(), reduced.now()];
+    // Other functions of the document may have been saved since the page asked for it.
+    const newest = (await send('GET', designPath(db, ddoc))).text;
+    const isSame = [isView ? [...at, 'map'] : at, [...at, 'reduce']].every((each) => getAt(newest, each) === getAt(text, each));
+    if (!isSame) {
+      onSaved(newest);
+      throw new Error(`${part} was saved by another client. Save again to replace it.`);
+    }
+    let body = setAt(newest, isView ? [...at, 'map'] : at, language === 'query' && isView ? code : JSON.stringify(code));
     if (isView) body = setAt(body, [...at, 'reduce'], reduce === '' ? undefined : JSON.stringify(reduce));
-    await saveText(db, ddoc, body);
-    release();
-    say(`${part} is saved.`);
+    const rev = await saveText(db, ddoc, body);
+    const isLater = [mapped, reduced].some(({ now }, index) => now() !== [code, reduce][index]);
+    onSaved(withMembers(body, { _rev: JSON.stringify(rev) }));
+    mapped.saved(code, { base: code, rebase: (typed) => typed });
+    reduced.saved(reduce, { base: reduce, rebase: (typed) => typed });
+    say(isLater ? `${part} is saved, without what you typed since then.` : `${part} is saved.`);
     again();
   });
   return (
     <div class="stack">
-      {isView && <Notice>A changed map function is indexed anew{name ? '' : ''}; other views keep their indexes. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Try it in the playground</Link> first.</Notice>}
-      <Card title={isView ? 'Map' : part}><Editor label={isView ? `Map function of ${name}` : part} language={codeLanguage} value={code} onValue={setCode} onSave={save} lines={[8, 28]} /></Card>
-      {isView && language !== 'query' && <Card title="Reduce"><Reduce label={`Reduce function of ${name}`} value={reduce} onValue={setReduce} onSave={save} language={codeLanguage} /></Card>}
+      {isView && <Notice>A changed map function rebuilds its index; other views keep theirs. <Link to={['db', db, 'playground']} query={{ ddoc, name }}>Try it in the playground</Link> first.</Notice>}
+      {isStale && !busy ? <Notice kind="warn"><p>The function has changed since this text was typed.</p><p><Button onClick={discard}>Discard mine</Button></p></Notice> : <Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} />}
+      <Card title={isView ? 'Map' : part}><Editor label={isView ? `Map function of ${name}` : part} language={codeLanguage} value={code} onValue={mapped.setText} onSave={save} lines={[8, 28]} /></Card>
+      {isView && language !== 'query' && <Card title="Reduce"><Reduce label={`Reduce function of ${name}`} value={reduce} onValue={reduced.setText} onSave={save} language={codeLanguage} /></Card>}
       <Problem error={error} />
       <div class="row spread">
-        <div class="actions"><Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>{isView && language !== 'query' && <LinkButton to={['db', db, 'view', ddoc, name]} icon="table">Rows</LinkButton>}</div>
+        <div class="actions"><Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>{isChanged && <Button kind="quiet" onClick={discard}>Undo all</Button>}{isView && language !== 'query' && <LinkButton to={['db', db, 'view', ddoc, name]} icon="table">Rows</LinkButton>}</div>
         <Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete {isView ? 'view' : 'function'}</Button>
       </div>
       {asking && <Confirm title={`Delete ${part}?`} verb="Delete" onClose={() => setAsking(false)} act={async () => {
         await saveText(db, ddoc, setAt(text, at, undefined));
-        release();
+        discard();
         setParams({ part: undefined });
         again();
       }}><p>{isView ? 'Its index goes with it.' : 'Requests that name it will fail.'}</p></Confirm>}
@@ -126,8 +146,8 @@ export function Reduce({ label, value, onValue, onSave, language }: { label: str
 }
 
 function New({ db, ddoc, text, again }: PartProps) {
-  const [kind, setKind] = useState<string>('views');
-  const [name, setName] = useState('');
+  const form = useForm(['new function', db, ddoc], { kind: 'views', name: '' });
+  const { kind, name } = form.value;
   const { busy, error, run } = useAction();
   const isValidation = kind === 'validate_doc_update';
   const submit = (event: Event) => {
@@ -137,6 +157,7 @@ function New({ db, ddoc, text, again }: PartProps) {
       if (getAt(text, at) !== undefined) throw new Error('There is one with this name already.');
       const start = STARTS[kind as Kind];
       await saveText(db, ddoc, setAt(text, kind === 'views' ? [...at, 'map'] : at, JSON.stringify(start)));
+      form.discard();
       again();
       go(['db', db, 'design', ddoc], { part: at.join('/') });
     });
@@ -144,8 +165,9 @@ function New({ db, ddoc, text, again }: PartProps) {
   return (
     <Card title="New function">
       <form class="stack" onSubmit={submit}>
-        <Select label="Kind" value={kind} onValue={setKind} options={[['views', 'View'], ['filters', 'Filter of changes'], ['validate_doc_update', 'Validation of writes'], ['updates', 'Update function'], ['shows', 'Show function'], ['lists', 'List function']]} />
-        {!isValidation && <Field label="Name" value={name} onValue={setName} required mono />}
+        <Select label="Kind" value={kind} onValue={(next) => form.set({ kind: next })} options={[['views', 'View'], ['filters', 'Filter of changes'], ['validate_doc_update', 'Validation of writes'], ['updates', 'Update function'], ['shows', 'Show function'], ['lists', 'List function']]} />
+        <Restored found={form.restored} onDiscard={form.discard} />
+        {!isValidation && <Field label="Name" value={name} onValue={(next) => form.set({ name: next })} required mono />}
         <Problem error={error} />
         <div class="actions"><Button kind="primary" type="submit" busy={busy}>Add</Button></div>
       </form>

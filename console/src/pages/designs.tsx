@@ -1,7 +1,8 @@
 /** All design documents of a database: what is in them, how large their indexes are and how their builds go on. */
 import { useState } from 'preact/hooks';
 import { type DesignDoc, build, designs, hasViews, indexInfo, isMango, order } from '../api/design.ts';
-import { enc, post, put } from '../api/http.ts';
+import { post, put } from '../api/http.ts';
+import { designPath, path } from '../api/paths.ts';
 import { isAdmin } from '../api/session.ts';
 import { go, useParam } from '../router.ts';
 import { Button, Card, Dialog, Empty, Field, Link, Meter, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
@@ -18,7 +19,7 @@ export function Designs({ db }: DbPage) {
   const { error, run } = useAction();
   useCommands([{ text: 'New design document', where: 'Action', icon: 'plus', act: () => setDialog('create') }], [db]);
   const cleanup = () => void run(async () => {
-    await post(`${enc(db)}/_view_cleanup`, {});
+    await post(path`${db}/_view_cleanup`, {});
     say('Files of indexes that nobody needs are removed.');
   });
   return (
@@ -26,7 +27,7 @@ export function Designs({ db }: DbPage) {
       <div class="row spread">
         <p class="note">A design document holds views and other functions. Each view has an index that is kept up to date.</p>
         <div class="actions">
-          <CopyAs request={{ method: 'GET', path: `${enc(db)}/_design_docs?include_docs=true` }} />
+          <CopyAs request={{ method: 'GET', path: path`${db}/_design_docs?include_docs=true` }} />
           {isAdmin() && <Button onClick={cleanup}>Clean up indexes</Button>}
           <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>New design document</Button>
         </div>
@@ -104,7 +105,7 @@ function Create({ db, onClose }: { db: string; onClose: () => void }) {
     event.preventDefault();
     void run(async () => {
       const design = name.replace(/^_design\//, '');
-      await put(`${enc(db)}/_design/${enc(design)}`, { language, views: {} });
+      await put(designPath(db, design), { language, views: {} });
       go(['db', db, 'design', design], { part: 'new' });
     });
   };

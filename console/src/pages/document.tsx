@@ -1,9 +1,12 @@
 /** One document: its text, conflicts, revisions and attachments. The text is what the server stores, number for number. */
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, docPath, enc, get, query, send } from '../api/http.ts';
+import { draft, keep } from '../api/drafts.ts';
+import { ApiError, get, send } from '../api/http.ts';
+import { docPath, idPath, isDocumentId, path as pathOf, query } from '../api/paths.ts';
 import { documentProblems } from '../json/problems.ts';
 import { format, member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
-import { go, release, useLeaveGuard, useParam, useRoute } from '../router.ts';
+import { go, useParam, useRoute } from '../router.ts';
+import { Restored, useDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Confirm, Dialog, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
@@ -27,7 +30,7 @@ export interface Loaded {
 
 export async function load(db: string, id: string, rev: string, signal?: AbortSignal): Promise<Loaded> {
   const params = rev === '' ? { conflicts: true, revs_info: true } : { rev };
-  const { text } = await send('GET', `${enc(db)}/${docPath(id)}${query(params)}`, { signal: signal });
+  const { text } = await send('GET', docPath(db, id) + query(params), { signal: signal });
   const root = parse(text);
   const own = withMembers(text, { _conflicts: undefined, _revs_info: undefined });
   const list = (name: string) => member(root, name)?.children ?? [];
@@ -41,9 +44,14 @@ export async function load(db: string, id: string, rev: string, signal?: AbortSi
   };
 }
 
-export function Document({ db }: DbPage) {
+export function Document(page: DbPage) {
   const { path } = useRoute();
   const id = path[3] ?? '';
+  if (!isDocumentId(id)) return <Problem error={new Error(id === '' ? 'The address names no document.' : `${id} is a name of the server and no document.`)} />;
+  return <One {...page} id={id} />;
+}
+
+function One({ db, id }: DbPage & { id: string }) {
   useTitle(id);
   const [tab] = useParam('tab', 'edit');
   const [rev] = useParam('rev');
@@ -59,7 +67,7 @@ export function Document({ db }: DbPage) {
   return (
     <>
       <PageHead title={id} note={<span class="row"><span class="mono">{doc?.rev ?? '…'}</span>{rev !== '' && <Tag kind="warn">an older revision</Tag>}{doc?.deleted && <Tag kind="bad">deleted</Tag>}{doc && doc.conflicts.length > 0 && <Tag kind="warn">in conflict</Tag>}</span>}>
-        <CopyAs request={{ method: 'GET', path: `${enc(db)}/${docPath(id)}${query({ rev })}` }} />
+        <CopyAs request={{ method: 'GET', path: docPath(db, id) + query({ rev }) }} />
         {isDesign && <LinkButton to={['db', db, 'design', id.slice(8)]} icon="code">Functions</LinkButton>}
         <Button icon="copy" onClick={() => setDialog('clone')}>Clone</Button>
         <Button kind="danger" icon="trash" onClick={() => setDialog('delete')}>Delete</Button>
@@ -72,7 +80,7 @@ export function Document({ db }: DbPage) {
       ]} />
       <Problem error={asked.error} again={asked.again} />
       {!doc && !asked.error && <Skeleton lines={10} />}
-      {doc && tab === 'edit' && <Edit key={`${doc.rev} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} again={asked.again} />}
+      {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={asked.put} again={asked.again} />}
       {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={asked.again} />}
       {doc && tab === 'revisions' && <Revisions db={db} doc={doc} />}
       {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={asked.again} />}
@@ -82,17 +90,31 @@ export function Document({ db }: DbPage) {
   );
 }
 
-function Edit({ db, doc, readOnly, again }: { db: string; doc: Loaded; readOnly: boolean; again: () => void }) {
-  const [text, setText] = useState(doc.text);
+/** The newest revision in a text that was typed on the revision before; other text stays as it is. */
+const withRev = (old: string | undefined, rev: string) => (text: string) => text.replace(/("_rev"\s*:\s*)"([^"]*)"/, (whole, name: string, found: string) => (found === old ? `${name}${JSON.stringify(rev)}` : whole));
+
+/** Their revision, and their attachments: a text that names no new data for attachments must not remove theirs. */
+function over(theirs: Loaded, text: string): string {
+  const mine = member(parse(text), '_attachments');
+  const own = member(parse(theirs.text), '_attachments');
+  const files = mine && /"data"\s*:/.test(raw(text, mine)) ? {} : { _attachments: own && raw(theirs.text, own) };
+  return withMembers(text, { _rev: JSON.stringify(theirs.rev), ...files });
+}
+
+function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; readOnly: boolean; onSaved: (doc: Loaded) => void; again: () => void }) {
+  const edited = useDraft([readOnly ? 'older' : 'doc', db, doc.id], doc.text, doc.rev);
+  const { text, isChanged } = edited;
   const [theirs, setTheirs] = useState<Loaded>();
   const { busy, error, run } = useAction();
-  const isChanged = text !== doc.text;
-  useLeaveGuard(isChanged && !readOnly);
-  const put = async (body: string) => {
-    const answer = await send('PUT', `${enc(db)}/${docPath(doc.id)}`, { body });
+  const put = async (sent: string, body: string) => {
+    const old = stringOf(body, member(parse(body), '_rev'));
+    const answer = await send('PUT', docPath(db, doc.id), { body });
     const { rev } = JSON.parse(answer.text) as { rev: string };
-    release();
-    say(`Saved as ${rev}.`);
+    // The text may have changed while the request was on its way.
+    const isLater = draft(['doc', db, doc.id])?.text !== sent;
+    onSaved({ ...doc, rev, text: format(withMembers(body, { _rev: JSON.stringify(rev) })) });
+    edited.saved(sent, { base: rev, rebase: withRev(old, rev) });
+    say(isLater ? `Saved as ${rev}, without what you typed since then.` : `Saved as ${rev}.`);
     setTheirs(undefined);
     again();
   };
@@ -100,7 +122,9 @@ function Edit({ db, doc, readOnly, again }: { db: string; doc: Loaded; readOnly:
     if (readOnly || busy) return;
     void run(async () => {
       try {
-        await put(text);
+        // The newest text: a key may be pressed before the page shows the one before it.
+        const sent = edited.now();
+        await put(sent, sent);
       } catch (problem) {
         if (!(problem instanceof ApiError) || problem.status !== 409) throw problem;
         setTheirs(await load(db, doc.id, ''));
@@ -110,13 +134,13 @@ function Edit({ db, doc, readOnly, again }: { db: string; doc: Loaded; readOnly:
   if (theirs) {
     return (
       <div class="stack">
-        <Notice kind="warn">Somebody else saved this document while you edited it. Below are their text on the left and yours on the right.</Notice>
-        <Difference left={theirs.text} right={text} leftName={`Theirs, ${theirs.rev}`} rightName="Yours" />
+        <Notice kind="warn">This document was saved by another client while you edited it. The stored text is on the left and yours on the right.</Notice>
+        <Difference left={theirs.text} right={text} leftName={`Stored, ${theirs.rev}`} rightName="Yours" />
         <Problem error={error} />
         <div class="actions">
-          <Button kind="primary" busy={busy} onClick={() => void run(() => put(withMembers(text, { _rev: JSON.stringify(theirs.rev) })))}>Save mine over theirs</Button>
-          <Button onClick={() => { release(); setTheirs(undefined); again(); }}>Take theirs</Button>
-          <Button onClick={() => { setText(format(withMembers(text, { _rev: JSON.stringify(theirs.rev) }))); setTheirs(undefined); }}>Edit on</Button>
+          <Button kind="primary" busy={busy} onClick={() => void run(() => put(text, over(theirs, text)))}>Save mine over theirs</Button>
+          <Button onClick={() => { edited.discard(); setTheirs(undefined); again(); }}>Take theirs</Button>
+          <Button onClick={() => void run(async () => { await Promise.resolve(edited.move(format(over(theirs, text)), theirs.rev)); setTheirs(undefined); again(); })}>Continue editing</Button>
         </div>
       </div>
     );
@@ -126,14 +150,17 @@ function Edit({ db, doc, readOnly, again }: { db: string; doc: Loaded; readOnly:
       <div class="row spread">
         <div class="actions">
           {!readOnly && <Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>}
-          {!readOnly && <Button onClick={() => void run(async () => { setText(await Promise.resolve(format(text))); })}>Format</Button>}
-          {isChanged && !readOnly && <Button kind="quiet" onClick={() => setText(doc.text)}>Undo all</Button>}
+          {!readOnly && <Button onClick={() => void run(async () => { edited.setText(await Promise.resolve(format(edited.now()))); })}>Format</Button>}
+          {isChanged && !readOnly && <Button kind="quiet" onClick={edited.discard}>Undo all</Button>}
           {readOnly && <LinkButton to={['db', db, 'doc', doc.id]} icon="history">To the newest revision</LinkButton>}
         </div>
         <span class="note">{bytes(text.length)}{isChanged ? ' · not saved' : ''} <span class="hide-small">· <kbd>Ctrl S</kbd> saves</span></span>
       </div>
+      {edited.isStale && !busy
+        ? <Notice kind="warn"><p>The document has changed since this text was typed: it is now {doc.rev}.</p><p class="row"><Button onClick={() => setTheirs(doc)}>Compare</Button><Button onClick={edited.discard}>Discard mine</Button></p></Notice>
+        : <Restored found={edited.restored} onDiscard={edited.discard} />}
       <Problem error={error} />
-      <Editor label={`JSON of ${doc.id}`} language="json" value={text} onValue={setText} readOnly={readOnly} problems={documentProblems} onSave={save} lines="fill" />
+      <Editor label={`JSON of ${doc.id}`} language="json" value={text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={save} lines="fill" />
     </div>
   );
 }
@@ -175,7 +202,7 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      await send('COPY', `${enc(db)}/${docPath(id)}`, { headers: { Destination: docPath(name) } });
+      await send('COPY', docPath(db, id), { headers: { Destination: idPath(name) } });
       say(`Cloned as ${name}.`);
       go(['db', db, 'doc', name]);
     });
@@ -193,8 +220,8 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
 
 function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => void }) {
   const act = async () => {
-    await send('DELETE', `${enc(db)}/${docPath(doc.id)}${query({ rev: doc.rev })}`);
-    release();
+    await send('DELETE', docPath(db, doc.id) + query({ rev: doc.rev }));
+    keep(['doc', db, doc.id], undefined);
     say(`${doc.id} is deleted.`);
     go(['db', db]);
   };
@@ -206,28 +233,32 @@ function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => 
   );
 }
 
+/** A text typed for a document that exists by now. */
+const withNewRev = (text: string, rev: string) => text.replace('{', `{\n  "_rev": ${JSON.stringify(rev)},`);
+
 export function NewDocument({ db, info }: DbPage) {
   useTitle(`New document in ${db}`);
   const [kind] = useParam('kind');
-  const [text, setText] = useState('');
   const [start, setStart] = useState('');
+  const key = ['new', db, kind];
+  const edited = useDraft(key, start, '');
   const { busy, error, run } = useAction();
   useEffect(() => {
     const begin = (id: string) => {
       const full = info?.props?.partitioned ? `partition:${id}` : id;
-      const made = `{\n  "_id": ${JSON.stringify(kind === 'local' ? `_local/${id}` : full)}\n}`;
-      setText(made);
-      setStart(made);
+      setStart(`{\n  "_id": ${JSON.stringify(kind === 'local' ? `_local/${id}` : full)}\n}`);
     };
     get<{ uuids: string[] }>('_uuids').then(({ uuids }) => begin(uuids[0] ?? '')).catch(() => begin(''));
   }, [db, kind]);
-  useLeaveGuard(text !== start);
   const save = () => void run(async () => {
-    const root = parse(text);
-    const id = stringOf(text, member(root, '_id'));
-    const answer = id === undefined || id === '' ? await send('POST', enc(db), { body: withMembers(text, { _id: undefined }) }) : await send('PUT', `${enc(db)}/${docPath(id)}`, { body: text });
-    const made = JSON.parse(answer.text) as { id: string };
-    release();
+    const text = edited.now();
+    const node = parse(text);
+    const id = stringOf(text, member(node, '_id'));
+    const answer = id === undefined || id === '' ? await send('POST', pathOf`${db}`, { body: withMembers(text, { _id: undefined }) }) : await send('PUT', docPath(db, id), { body: text });
+    const made = JSON.parse(answer.text) as { id: string; rev: string };
+    const typed = draft(key)?.text ?? text;
+    if (typed !== text) keep(['doc', db, made.id], { text: withNewRev(typed, made.rev), base: made.rev });
+    edited.discard();
     say(`${made.id} is created.`);
     go(['db', db, 'doc', made.id]);
   });
@@ -235,11 +266,11 @@ export function NewDocument({ db, info }: DbPage) {
     <>
       <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. Without an _id the server makes one.</>} />
       <div class="doc-area fills">
-        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button></div>
+        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks what is wrong. */ } }}>Format</Button></div>
+        <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
-        <Editor label="JSON of the new document" language="json" value={text} onValue={setText} problems={documentProblems} onSave={save} lines="fill" />
+        <Editor label="JSON of the new document" language="json" value={edited.text} onValue={edited.setText} problems={documentProblems} onSave={save} lines="fill" />
       </div>
     </>
   );
 }
-

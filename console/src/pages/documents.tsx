@@ -1,6 +1,7 @@
 /** The documents of a database by id: as a table of their members, as JSON, or their revisions only. */
 import { useMemo, useRef, useState } from 'preact/hooks';
-import { enc, post, query } from '../api/http.ts';
+import { post } from '../api/http.ts';
+import { path, query } from '../api/paths.ts';
 import { type Row, columns, fields } from '../json/rows.ts';
 import { format, member, parse, plain, raw, stringOf } from '../json/text.ts';
 import { go, setParams, useParam } from '../router.ts';
@@ -42,7 +43,7 @@ export function Documents({ db, info, again }: DbPage) {
   if (first.current !== list) begin.current = '';
   const start = begin.current === '' ? {} : { from: { key: JSON.stringify(begin.current) } };
   const limit = withDocs ? Math.max(10, Math.min(50, Math.round(FIRST_BYTES / (average ?? 4000)))) : 100;
-  const ask = { path: `${enc(db)}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
+  const ask = { path: path`${db}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
   const paged = usePager(info === undefined ? undefined : keys === '' ? ask : { ...ask, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [db, withDocs, prefix, order, keys, info === undefined]);
   useCommands([
     { text: 'New document', where: 'Action', icon: 'plus', act: () => go(['db', db, 'new']) },
@@ -62,7 +63,7 @@ export function Documents({ db, info, again }: DbPage) {
     if (!next.delete(row.id)) next.set(row.id, rev);
     setPicked(next);
   };
-  const request = { method: 'GET', path: `${enc(db)}/_all_docs${query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined })}` };
+  const request = { method: 'GET', path: path`${db}/_all_docs` + query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined }) };
   return (
     <div class="docs-area fills">
       <div class="toolbar">
@@ -218,7 +219,7 @@ function list(keys: string): string[] {
 function DeleteMany({ db, picked, onClose, onDone }: { db: string; picked: Map<string, string>; onClose: () => void; onDone: () => void }) {
   const act = async () => {
     const docs = [...picked].map(([_id, _rev]) => ({ _id, _rev, _deleted: true }));
-    const outcomes = await post<{ error?: string; reason?: string; id: string }[]>(`${enc(db)}/_bulk_docs`, { docs });
+    const outcomes = await post<{ error?: string; reason?: string; id: string }[]>(path`${db}/_bulk_docs`, { docs });
     const failed = outcomes.filter(({ error }) => error !== undefined);
     onDone();
     if (failed.length > 0) throw new Error(`${plural(failed.length, 'document')} could not be deleted, first ${failed[0]?.id ?? ''}: ${failed[0]?.reason ?? failed[0]?.error ?? ''}`);

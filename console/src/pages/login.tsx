@@ -1,15 +1,42 @@
 /** Logging in, where that is needed or wished. */
 import { useState } from 'preact/hooks';
 import { ApiError } from '../api/http.ts';
-import { login, world } from '../api/session.ts';
+import { expired, login, loginOpen, world } from '../api/session.ts';
 import { go } from '../router.ts';
 import { Logo } from '../ui/icons.tsx';
-import { Button, Field, Problem } from '../ui/kit.tsx';
+import { Button, Dialog, Field, Problem } from '../ui/kit.tsx';
+import { useSignal } from '../ui/signal.ts';
 import { useAction, useTitle } from '../ui/use.ts';
 
 export function Login({ back }: { back: string | null }) {
   useTitle('Log in');
-  const [name, setName] = useState('');
+  return (
+    <main class="alone">
+      <div class="card">
+        <p class="brand"><Logo size={36} />{world.value.welcome?.isSettee === false ? 'CouchDB' : 'Settee'}</p>
+        <h1>Log in</h1>
+        <LoginForm onDone={() => leave(back)}>{!world.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Continue without logging in</Button>}</LoginForm>
+      </div>
+    </main>
+  );
+}
+
+/** Asks for the password over the page, which keeps what was typed into it. */
+export function LoginDialog() {
+  const isOpen = useSignal(loginOpen);
+  const isOver = useSignal(expired);
+  if (!isOpen) return null;
+  const close = () => { loginOpen.value = false; };
+  return (
+    <Dialog title="Log in" onClose={close}>
+      {isOver && <p>Your session has ended. The page keeps what you typed; log in to continue.</p>}
+      <LoginForm user={isOver ? (world.value.session.name ?? '') : ''} onDone={close}><Button onClick={close}>Not now</Button></LoginForm>
+    </Dialog>
+  );
+}
+
+function LoginForm({ user = '', onDone, children }: { user?: string; onDone: () => void; children?: preact.ComponentChildren }) {
+  const [name, setName] = useState(user);
   const [password, setPassword] = useState('');
   const { busy, error, run } = useAction();
   const shown = error instanceof ApiError && error.status === 401 ? new Error('Name or password is wrong.') : error;
@@ -17,21 +44,17 @@ export function Login({ back }: { back: string | null }) {
     event.preventDefault();
     void run(async () => {
       await login(name, password);
-      leave(back);
+      onDone();
     });
   };
   return (
-    <main class="alone">
-      <form class="card" onSubmit={submit}>
-        <p class="brand"><Logo size={36} />{world.value.welcome?.isSettee === false ? 'CouchDB' : 'Settee'}</p>
-        <h1>Log in</h1>
-        <Field label="Name" name="username" value={name} onValue={setName} autocomplete="username" autofocus required />
-        <Field label="Password" name="password" type="password" value={password} onValue={setPassword} autocomplete="current-password" required />
-        <Problem error={shown} />
-        <Button kind="primary" type="submit" busy={busy}>Log in</Button>
-        {!world.value.closed && <Button kind="quiet" onClick={() => go(['databases'])}>Go on without</Button>}
-      </form>
-    </main>
+    <form class="stack" onSubmit={submit}>
+      <Field label="Name" name="username" value={name} onValue={setName} autocomplete="username" autofocus={user === ''} required />
+      <Field label="Password" name="password" type="password" value={password} onValue={setPassword} autocomplete="current-password" autofocus={user !== ''} required />
+      <Problem error={shown} />
+      <Button kind="primary" type="submit" busy={busy}>Log in</Button>
+      {children}
+    </form>
   );
 }
 

@@ -1,11 +1,13 @@
 /** A view that is not there yet: functions on the left, on the right what they make of a sample, as somebody types. */
 import { useEffect, useState } from 'preact/hooks';
-import { designs, MAP, path as designPath, saveText } from '../api/design.ts';
-import { ApiError, enc, send } from '../api/http.ts';
+import { designs, MAP, saveText } from '../api/design.ts';
+import { ApiError, send } from '../api/http.ts';
+import { designPath, path } from '../api/paths.ts';
 import { getAt, setAt } from '../json/edit.ts';
 import { readRows } from '../json/rows.ts';
 import { format, member, parse, raw } from '../json/text.ts';
 import { go, setParams, useParam } from '../router.ts';
+import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
@@ -37,41 +39,56 @@ export function Playground({ db }: DbPage) {
   useTitle(`Playground of ${db}`);
   const [ddoc] = useParam('ddoc');
   const [name] = useParam('name');
-  const [map, setMap] = useParam('map');
-  const [reduce] = useParam('reduce');
+  const [linkedMap] = useParam('map');
+  const [linkedReduce] = useParam('reduce');
   const [sample, setSample] = useParam('sample', '100');
   const [dialog, setDialog] = useParam('do');
   const known = useAsk((signal) => (ddoc === '' ? Promise.resolve([]) : designs(db, signal)), [db, ddoc]);
   const view = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
   const start = typeof view?.map === 'string' ? view.map : MAP;
-  const code = map || start;
-  const by = reduce === '' ? (map === '' && typeof view?.reduce === 'string' ? view.reduce : '') : reduce === 'none' ? '' : reduce;
+  const mapped = useLinkedDraft(['playground', db, ddoc, name], linkedMap, start);
+  const reduced = useLinkedDraft(['playground', db, ddoc, name, 'reduce'], linkedReduce, typeof view?.reduce === 'string' ? view.reduce : 'none');
+  const code = mapped.text;
+  const by = reduced.text === 'none' ? '' : reduced.text;
+  const isTyped = code !== start || reduced.text !== (typeof view?.reduce === 'string' ? view.reduce : 'none');
   // The old function is there before anything is asked.
   const isReady = ddoc === '' || known.data !== undefined;
   const body = JSON.stringify({ map: code, ...(by === '' ? {} : { reduce: by }), sample: Number(sample) });
   const settled = useSettled(body, 300);
+  // Browsers limit how often the address changes: it follows the text, and the text never follows it.
+  useEffect(() => {
+    if (!isReady || !isTyped || settled !== body) return;
+    setParams({ map: code, reduce: reduced.text }, true);
+    mapped.linked(code);
+    reduced.linked(reduced.text);
+  }, [settled, isReady]);
   // `settled` says when to ask; what is asked is the newest.
   const asked = useAsk(async (signal) => {
     if (!isReady) return undefined;
-    const { text } = await send('POST', `${enc(db)}/_view_test`, { body, signal });
+    const { text } = await send('POST', path`${db}/_view_test`, { body, signal });
     return { text, trial: trial(text) };
   }, [db, settled, isReady], 0, 'shown');
+  const discard = () => {
+    setParams({ map: undefined, reduce: undefined }, true);
+    mapped.discard();
+    reduced.discard();
+  };
   const missing = asked.error instanceof ApiError && (asked.error.status === 404 || asked.error.status === 405 || (asked.error.status === 400 && /_view_test/.test(asked.error.reason)));
   if (missing) return <Card><Empty icon="flask" title="This server has no playground">Only Settee runs functions without storing them. Views can be edited under <Link to={['db', db, 'designs']}>Views</Link>.</Empty></Card>;
   return (
     <div class="play">
       <div class="stack">
-        <Card title="Map" actions={<CopyAs request={{ method: 'POST', path: `${enc(db)}/_view_test`, body }} />}>
-          <Editor label="Map function" language="javascript" value={code} onValue={(value) => setMap(value, true)} lines={[12, 30]} complete={() => ['emit', 'doc', 'isArray', 'sum', 'log', 'toJSON', 'require']} />
+        <Card title="Map" actions={<CopyAs request={{ method: 'POST', path: path`${db}/_view_test`, body }} />}>
+          <Editor label="Map function" language="javascript" value={code} onValue={mapped.setText} lines={[12, 30]} complete={() => ['emit', 'doc', 'isArray', 'sum', 'log', 'toJSON', 'require']} />
         </Card>
-        <Card title="Reduce"><Reduce label="Reduce function" language="javascript" value={by} onValue={(value) => setParams({ reduce: value === '' ? 'none' : value, map: code }, true)} /></Card>
+        <Card title="Reduce"><Reduce label="Reduce function" language="javascript" value={by} onValue={(value) => reduced.setText(value === '' ? 'none' : value)} /></Card>
         <div class="row spread">
           <div class="row"><Select label="Sample" value={sample} onValue={setSample} options={[['20', '20 documents'], ['100', '100 documents'], ['500', '500 documents'], ['1000', '1000 documents']]} /></div>
-          <div class="actions end">{(map !== '' || reduce !== '') && <Button kind="quiet" onClick={() => setParams({ map: undefined, reduce: undefined })}>Start again</Button>}<Button kind="primary" icon="check" onClick={() => setDialog('save')}>Save as a view</Button></div>
+          <div class="actions end">{isTyped && <Button kind="quiet" onClick={discard}>Undo all</Button>}<Button kind="primary" icon="check" onClick={() => setDialog('save')}>Save as a view</Button></div>
         </div>
       </div>
-      <div class="stack"><Problem error={asked.error} />{asked.data ? <Outcome text={asked.data.text} trial={asked.data.trial} reduces={by !== ''} /> : !asked.error && <Skeleton lines={10} />}</div>
-      {dialog === 'save' && <Save db={db} ddoc={ddoc} name={name} map={code} reduce={by} onClose={() => setDialog('')} />}
+      <div class="stack"><Restored found={mapped.restored ?? reduced.restored} onDiscard={discard} /><Problem error={asked.error} />{asked.data ? <Outcome text={asked.data.text} trial={asked.data.trial} reduces={by !== ''} /> : !asked.error && <Skeleton lines={10} />}</div>
+      {dialog === 'save' && <Save db={db} ddoc={ddoc} name={name} map={code} reduce={by} onClose={() => setDialog('')} onSaved={discard} />}
     </div>
   );
 }
@@ -137,7 +154,7 @@ function BailOuts({ found }: { found: [string, number][] }) {
   );
 }
 
-function Save({ db, ddoc, name, map, reduce, onClose }: { db: string; ddoc: string; name: string; map: string; reduce: string; onClose: () => void }) {
+function Save({ db, ddoc, name, map, reduce, onClose, onSaved }: { db: string; ddoc: string; name: string; map: string; reduce: string; onClose: () => void; onSaved: () => void }) {
   const [design, setDesign] = useState(ddoc);
   const [view, setView] = useState(name);
   const { busy, error, run } = useAction();
@@ -152,6 +169,7 @@ function Save({ db, ddoc, name, map, reduce, onClose }: { db: string; ddoc: stri
       let body = setAt(old, ['views', view, 'map'], JSON.stringify(map));
       if (reduce !== '' || getAt(body, ['views', view, 'reduce']) !== undefined) body = setAt(body, ['views', view, 'reduce'], reduce === '' ? undefined : JSON.stringify(reduce));
       await saveText(db, design, body);
+      onSaved();
       say(`${design}/${view} is saved; its index is built now.`);
       go(['db', db, 'view', design, view]);
     });

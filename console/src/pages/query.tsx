@@ -1,10 +1,12 @@
 /** Mango queries: a selector, what it finds, which index serves it and why, and the indexes there are. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { enc, get, send } from '../api/http.ts';
+import { get, send } from '../api/http.ts';
+import { path } from '../api/paths.ts';
 import { jsonProblems } from '../json/problems.ts';
 import { columns, fields, readDocs } from '../json/rows.ts';
 import { format, member, parse, stringOf } from '../json/text.ts';
 import { setParams, useParam } from '../router.ts';
+import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { Button, Card, Confirm, Empty, Link, Notice, Problem, Segments, Skeleton, Tag, say } from '../ui/kit.tsx';
@@ -46,27 +48,30 @@ function asked(text: string, bookmark: string | undefined): string {
 
 export function Query({ db }: DbPage) {
   useTitle(`Query ${db}`);
-  const [saved] = useParam('q', START);
+  const [saved] = useParam('q');
   const [tab, setTab] = useParam('show', 'docs');
-  const [text, setText] = useState(saved);
+  const edited = useLinkedDraft(['query', db], saved, START);
+  const { text, setText } = edited;
   const [found, setFound] = useState<Found>();
   const [explained, setExplained] = useState<Explained>();
   const { busy, error, run } = useAction();
-  const indexes = useAsk((signal) => get<{ indexes: Index[] }>(`${enc(db)}/_index`, signal).then((answer) => answer.indexes), [db]);
-  const sample = useAsk((signal) => send('GET', `${enc(db)}/_all_docs?include_docs=true&limit=20`, { signal }).then((answer) => names(answer.text)), [db]);
-  const explain = async (body: string) => setExplained(JSON.parse((await send('POST', `${enc(db)}/_explain`, { body })).text) as Explained);
+  const indexes = useAsk((signal) => get<{ indexes: Index[] }>(path`${db}/_index`, signal).then((answer) => answer.indexes), [db]);
+  const sample = useAsk((signal) => send('GET', path`${db}/_all_docs?include_docs=true&limit=20`, { signal }).then((answer) => names(answer.text)), [db]);
+  const explain = async (body: string) => setExplained(JSON.parse((await send('POST', path`${db}/_explain`, { body })).text) as Explained);
   const ask = (bookmark?: string) => void run(async () => {
+    const text = edited.now();
     setParams({ q: text }, true);
-    const { text: answer, ms } = await send('POST', `${enc(db)}/_find`, { body: asked(text, bookmark) });
+    edited.linked(text);
+    const { text: answer, ms } = await send('POST', path`${db}/_find`, { body: asked(text, bookmark) });
     const page = readDocs(answer);
     setFound((old) => ({ ...page, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
     await explain(text);
   });
   useEffect(() => {
-    if (saved !== START) ask();
+    if (saved !== '' && !edited.restored) ask();
   }, []);
   const makeIndex = (names: string[]) => void run(async () => {
-    await send('POST', `${enc(db)}/_index`, { body: JSON.stringify({ index: { fields: names }, name: `by-${names.join('-')}`.slice(0, 100), type: 'json' }) });
+    await send('POST', path`${db}/_index`, { body: JSON.stringify({ index: { fields: names }, name: `by-${names.join('-')}`.slice(0, 100), type: 'json' }) });
     say(`An index on ${names.join(', ')} is made.`);
     indexes.again();
     await explain(text);
@@ -75,10 +80,11 @@ export function Query({ db }: DbPage) {
   return (
     <div class="play">
       <div class="stack">
-        <Card title="Query" actions={<CopyAs request={{ method: 'POST', path: `${enc(db)}/_find`, body: text }} />}>
+        <Card title="Query" actions={<CopyAs request={{ method: 'POST', path: path`${db}/_find`, body: text }} />}>
           <Editor label="Mango query" language="json" value={text} onValue={setText} problems={jsonProblems} onSave={() => ask()} lines={[10, 24]} complete={() => [...OPERATORS, ...(sample.data ?? [])]} />
-          <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
+          <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); edited.linked(text); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
         </Card>
+        <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
         {wanted && wanted.length > 0 && (
           <Notice kind="warn"><p>No index serves this query: it looks at every document. An index on <strong>{wanted.join(', ')}</strong> would.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
@@ -147,7 +153,7 @@ function Indexes({ db, indexes, again }: { db: string; indexes: Index[] | undefi
         ))}</ul>
       )}
       {doomed && <Confirm title="Delete this index?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
-        await send('DELETE', `${enc(db)}/_index/${enc(doomed.ddoc ?? '')}/${enc(doomed.type)}/${enc(doomed.name)}`);
+        await send('DELETE', path`${db}/_index/${doomed.ddoc ?? ''}/${doomed.type}/${doomed.name}`);
         again();
       }}><p>Queries that it serves will look at every document.</p></Confirm>}
     </Card>

@@ -1,55 +1,70 @@
 /** A new replication. */
 import { useState } from 'preact/hooks';
-import { address, enc, get, send } from '../api/http.ts';
+import { get, send } from '../api/http.ts';
+import { address, docPath, path } from '../api/paths.ts';
 import { world } from '../api/session.ts';
 import { jsonProblems } from '../json/problems.ts';
 import { compact } from '../json/text.ts';
 import { go, useParam } from '../router.ts';
+import { Restored, useForm } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Check, Field, PageHead, Problem, Segments, Select, TextArea, say } from '../ui/kit.tsx';
 import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { plural } from '../ui/words.ts';
 
-interface End {
+export interface End {
   kind: 'here' | 'elsewhere';
   name: string;
   url: string;
   auth: 'none' | 'basic' | 'bearer';
   user: string;
-  password: string;
 }
 
-const END: End = { kind: 'here', name: '', url: '', auth: 'none', user: '', password: '' };
+const END: End = { kind: 'here', name: '', url: '', auth: 'none', user: '' };
 
-/** What stands for an end in the document of a replication. */
-export function describeEnd(end: End, here: (name: string) => string): string | { url: string; auth?: object; headers?: object } {
-  const url = end.kind === 'here' ? here(end.name) : end.url;
-  if (end.auth === 'basic') return { url, auth: { basic: { username: end.user, password: end.password } } };
-  if (end.auth === 'bearer') return { url, headers: { Authorization: `Bearer ${end.password}` } };
-  return url;
+/**
+ * The source or target in the document of a replication. `here` is the address of a database of this server where the server
+ * takes no bare names. Without its password a login fails, and failed logins lock the account out: none is sent.
+ */
+export function describeEnd(end: End, password: string, here?: (name: string) => string): string | { url: string; auth?: object; headers?: object } {
+  if (end.kind === 'here' && !here) return end.name;
+  const url = end.kind === 'here' && here ? here(end.name) : end.url;
+  if (end.auth === 'none') return url;
+  if (password === '') throw new Error(end.auth === 'basic' ? `The password of ${end.user || 'the user'} is missing.` : 'The token is missing.');
+  if (end.auth === 'bearer') return { url, headers: { Authorization: `Bearer ${password}` } };
+  if (end.user === '') throw new Error('The name of the user is missing.');
+  return { url, auth: { basic: { username: end.user, password } } };
 }
+
+/** A URL and the name and password that were typed into it. */
+export function splitUrl(typed: string): { url: string; user: string; password: string } | undefined {
+  const found = /^(https?:\/\/)([^/?#@:]+)(?::([^/?#@]*))?@(.+)$/i.exec(typed);
+  if (!found) return undefined;
+  const decode = (text: string) => { try { return decodeURIComponent(text); } catch { return text; } };
+  return { url: `${found[1] ?? ''}${found[4] ?? ''}`, user: decode(found[2] ?? ''), password: decode(found[3] ?? '') };
+}
+
+/** True if the server replicates databases of its own by name, with the rights of the user who asks. */
+const takesNames = () => world.value.welcome?.isSettee === true;
 
 export function NewReplication() {
   useTitle('New replication');
   const [from] = useParam('source');
   const [into] = useParam('target');
   const me = world.value.session.name;
-  const [source, setSource] = useState<End>({ ...END, name: from, ...(me === null ? {} : { auth: 'basic', user: me }) });
-  const [target, setTarget] = useState<End>({ ...END, name: into, ...(me === null ? {} : { auth: 'basic', user: me }) });
-  const [continuous, setContinuous] = useState(false);
-  const [createTarget, setCreateTarget] = useState(false);
-  const [stored, setStored] = useState('stored');
-  const [id, setId] = useState('');
-  const [filter, setFilter] = useState('none');
-  const [ids, setIds] = useState('');
-  const [selector, setSelector] = useState('{\n  "type": "order"\n}');
-  const [named, setNamed] = useState('');
+  const own = takesNames() || me === null ? {} : { auth: 'basic' as const, user: me };
+  const form = useForm(['replication', from, into], {
+    source: { ...END, name: from, ...own }, target: { ...END, name: into, ...own }, sourcePassword: '', targetPassword: '',
+    continuous: false, createTarget: false, stored: 'stored', id: '', filter: 'none', ids: '', selector: '{\n  "type": "order"\n}', named: '',
+  }, ['sourcePassword', 'targetPassword']);
+  const { source, target, continuous, createTarget, stored, id, filter, ids, selector, named } = form.value;
   const { busy, error, run } = useAction();
-  const here = (name: string) => address(enc(name));
+  const here = takesNames() ? undefined : (name: string) => address(path`${name}`);
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
       const body: Record<string, unknown> = {
-        source: describeEnd(source, here), target: describeEnd(target, here),
+        source: describeEnd(source, form.value.sourcePassword, here), target: describeEnd(target, form.value.targetPassword, here),
         ...(continuous ? { continuous } : {}), ...(createTarget ? { create_target: true } : {}),
         ...(filter === 'ids' ? { doc_ids: ids.split('\n').map((line) => line.trim()).filter((line) => line !== '') } : {}),
         ...(filter === 'function' ? { filter: named } : {}),
@@ -57,13 +72,14 @@ export function NewReplication() {
       // The selector keeps its numbers as they are written.
       const text = filter === 'selector' ? `{"selector":${compact(selector)},${JSON.stringify(body).slice(1)}` : JSON.stringify(body);
       if (stored === 'stored') {
-        const path = id === '' ? '_replicator' : `_replicator/${enc(id)}`;
-        await send(id === '' ? 'POST' : 'PUT', path, { body: text });
-        say('The replication is stored and begins.');
+        await send(id === '' ? 'POST' : 'PUT', id === '' ? '_replicator' : docPath('_replicator', id), { body: text });
+        form.discard();
+        say('The replication is stored and starts.');
         go(['replication']);
       } else {
         const outcome = JSON.parse((await send('POST', '_replicate', { body: text })).text) as { history?: { docs_written: number }[]; no_changes?: boolean };
-        say(outcome.no_changes ? 'There was nothing to copy.' : outcome.history ? `${outcome.history[0]?.docs_written ?? 0} documents copied.` : 'The replication runs.');
+        form.discard();
+        say(outcome.no_changes ? 'There was nothing to copy.' : outcome.history ? `${plural(outcome.history[0]?.docs_written ?? 0, 'document')} copied.` : 'The replication runs.');
         go(['replication'], { show: 'jobs' });
       }
     });
@@ -71,22 +87,23 @@ export function NewReplication() {
   return (
     <form class="stack" onSubmit={submit}>
       <PageHead title="New replication" />
+      <Restored found={form.restored} onDiscard={form.discard}>Passwords are not kept.</Restored>
       <div class="grid-2">
-        <EndCard title="From" end={source} onEnd={setSource} />
-        <EndCard title="To" end={target} onEnd={setTarget} create={<Check label="Create it if it is missing" checked={createTarget} onChecked={setCreateTarget} />} />
+        <EndCard title="From" end={source} password={form.value.sourcePassword} onEnd={(change, sourcePassword) => form.set({ source: { ...source, ...change }, ...(sourcePassword === undefined ? {} : { sourcePassword }) })} />
+        <EndCard title="To" end={target} password={form.value.targetPassword} onEnd={(change, targetPassword) => form.set({ target: { ...target, ...change }, ...(targetPassword === undefined ? {} : { targetPassword }) })} create={<Check label="Create it if it is missing" checked={createTarget} onChecked={(on) => form.set({ createTarget: on })} />} />
       </div>
       <div class="grid-2">
         <Card title="Which documents">
-          <Select label="Filter" value={filter} onValue={setFilter} options={[['none', 'all'], ['selector', 'that a selector matches'], ['ids', 'with these ids'], ['function', 'that a filter function takes']]} />
-          {filter === 'ids' && <TextArea label="Ids, one a line" value={ids} onValue={setIds} mono />}
-          {filter === 'selector' && <Editor label="Selector" language="json" value={selector} onValue={setSelector} problems={jsonProblems} lines={[5, 14]} />}
-          {filter === 'function' && <Field label="Filter function" value={named} onValue={setNamed} mono placeholder="ddoc/filter" required />}
+          <Select label="Filter" value={filter} onValue={(filter) => form.set({ filter })} options={[['none', 'all'], ['selector', 'that a selector matches'], ['ids', 'with these ids'], ['function', 'that a filter function takes']]} />
+          {filter === 'ids' && <TextArea label="Ids, one a line" value={ids} onValue={(ids) => form.set({ ids })} mono />}
+          {filter === 'selector' && <Editor label="Selector" language="json" value={selector} onValue={(selector) => form.set({ selector })} problems={jsonProblems} lines={[5, 14]} />}
+          {filter === 'function' && <Field label="Filter function" value={named} onValue={(named) => form.set({ named })} mono placeholder="ddoc/filter" required />}
         </Card>
         <Card title="How">
-          <Check label="Continuous" checked={continuous} onChecked={setContinuous} hint="Goes on with every change, until it is deleted." />
-          <Segments label="Keep it" value={stored} onValue={setStored} options={[['stored', 'Stored'], ['once', 'Only now']]} />
-          <p class="note">{stored === 'stored' ? 'A document in _replicator: it goes on after a restart. Passwords in it are readable for administrators only.' : 'It ends with the server.'}</p>
-          {stored === 'stored' && <Field label="Id of its document" value={id} onValue={setId} mono hint="Empty: the server makes one." />}
+          <Check label="Continuous" checked={continuous} onChecked={(continuous) => form.set({ continuous })} hint="Copies every later change, until the replication is deleted." />
+          <Segments label="Keep it" value={stored} onValue={(stored) => form.set({ stored })} options={[['stored', 'Stored'], ['once', 'Only now']]} />
+          <p class="note">{stored === 'stored' ? 'A document in _replicator: it continues after a restart. Only administrators can read passwords in it.' : 'It ends when the server stops.'}</p>
+          {stored === 'stored' && <Field label="Id of its document" value={id} onValue={(id) => form.set({ id })} mono hint="Empty: the server makes one." />}
         </Card>
       </div>
       <Problem error={error} />
@@ -95,30 +112,33 @@ export function NewReplication() {
   );
 }
 
-function EndCard({ title, end, onEnd, create }: { title: string; end: End; onEnd: (end: End) => void; create?: preact.ComponentChild }) {
+function EndCard({ title, end, password, onEnd, create }: { title: string; end: End; password: string; onEnd: (change: Partial<End>, password?: string) => void; create?: preact.ComponentChild }) {
   const [busy, setBusy] = useState(false);
   const [found, setFound] = useState('');
   const names = useAsk((signal) => get<string[]>('_all_dbs?limit=200', signal).catch(() => []), []);
-  const set = (change: Partial<End>) => onEnd({ ...end, ...change });
   const look = () => {
     setBusy(true);
-    const path = end.kind === 'here' ? enc(end.name) : undefined;
-    const ask = path === undefined ? Promise.reject(new Error('Only databases of this server can be looked at from here.')) : get<{ doc_count: number }>(path).then(({ doc_count }) => `It is there, with ${doc_count} documents.`);
-    ask.then(setFound, (problem: Error) => setFound(problem.message)).finally(() => setBusy(false));
+    get<{ doc_count: number }>(path`${end.name}`).then(({ doc_count }) => `It has ${plural(doc_count, 'document')}.`).then(setFound, (problem: Error) => setFound(problem.message)).finally(() => setBusy(false));
+  };
+  const setUrl = (typed: string) => {
+    const split = splitUrl(typed);
+    if (split) onEnd({ url: split.url, auth: 'basic', user: split.user }, split.password);
+    else onEnd({ url: typed });
   };
   const list = `names-${title}`;
+  const needsLogin = end.kind === 'elsewhere' || !takesNames();
   return (
     <Card title={title}>
-      <Segments label={`${title}: where`} value={end.kind} onValue={(kind) => { setFound(''); set({ kind: kind as End['kind'] }); }} options={[['here', 'This server'], ['elsewhere', 'Another server']]} />
+      <Segments label={`${title}: where`} value={end.kind} onValue={(kind) => { setFound(''); onEnd({ kind: kind as End['kind'] }); }} options={[['here', 'This server'], ['elsewhere', 'Another server']]} />
       {end.kind === 'here'
-        ? <div class="row end"><div class="grow"><Field label="Database" value={end.name} onValue={(name) => set({ name })} list={list} required mono /></div><Button busy={busy} onClick={look}>Look</Button><datalist id={list}>{names.data?.map((name) => <option key={name} value={name} />)}</datalist></div>
-        : <Field label="URL of the database" type="url" value={end.url} onValue={(url) => set({ url })} placeholder="https://couch.example.com/db" required mono />}
+        ? <div class="row end"><div class="grow"><Field label="Database" value={end.name} onValue={(name) => onEnd({ name })} list={list} required mono /></div><Button busy={busy} disabled={end.name === ''} onClick={look}>Check</Button><datalist id={list}>{names.data?.map((name) => <option key={name} value={name} />)}</datalist></div>
+        : <Field label="URL of the database" type="url" value={end.url} onValue={setUrl} placeholder="https://couch.example.com/db" required mono />}
       {found !== '' && <p class="note" role="status">{found}</p>}
       {create}
-      <Select label="Credentials" value={end.auth} onValue={(auth) => set({ auth: auth as End['auth'] })} options={[['none', 'none'], ['basic', 'name and password'], ['bearer', 'token (JWT)']]} />
-      {end.auth === 'basic' && <div class="grid-2"><Field label={`User (${title.toLowerCase()})`} value={end.user} onValue={(user) => set({ user })} autocomplete="off" /><Field label={`Password (${title.toLowerCase()})`} type="password" value={end.password} onValue={(password) => set({ password })} autocomplete="new-password" /></div>}
-      {end.auth === 'bearer' && <Field label={`Token (${title.toLowerCase()})`} type="password" value={end.password} onValue={(password) => set({ password })} autocomplete="off" />}
+      {!needsLogin && <p class="note">The replication runs with your rights; it needs no password.</p>}
+      {needsLogin && <Select label="Credentials" value={end.auth} onValue={(auth) => onEnd({ auth: auth as End['auth'] })} options={[['none', 'none'], ['basic', 'name and password'], ['bearer', 'token (JWT)']]} />}
+      {needsLogin && end.auth === 'basic' && <div class="grid-2"><Field label={`User (${title.toLowerCase()})`} value={end.user} onValue={(user) => onEnd({ user })} autocomplete="off" required /><Field label={`Password (${title.toLowerCase()})`} type="password" value={password} onValue={(typed) => onEnd({}, typed)} autocomplete="new-password" required /></div>}
+      {needsLogin && end.auth === 'bearer' && <Field label={`Token (${title.toLowerCase()})`} type="password" value={password} onValue={(typed) => onEnd({}, typed)} autocomplete="off" required />}
     </Card>
   );
 }
-

@@ -1,7 +1,8 @@
 /** Replications: those that are stored and those that run, with what went wrong, and new ones. */
 import { useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
-import { ApiError, docPath, enc, get, query, send } from '../api/http.ts';
+import { ApiError, get, send } from '../api/http.ts';
+import { docPath, query } from '../api/paths.ts';
 import { withMembers } from '../json/text.ts';
 import { useParam, useRoute } from '../router.ts';
 import { Button, Card, Confirm, Dialog, Empty, Json, Link, LinkButton, PageHead, Problem, Segments, Skeleton, Tag, say } from '../ui/kit.tsx';
@@ -62,7 +63,7 @@ function List() {
   const isMissing = docs.error instanceof ApiError && docs.error.status === 404;
   const retry = (doc: StoredDoc) => void run(async () => {
     // Writing the document anew starts it again.
-    const at = `${enc(doc.database)}/${docPath(doc.doc_id)}`;
+    const at = docPath(doc.database, doc.doc_id);
     const { text } = await send('GET', at);
     await send('PUT', at, { body: withMembers(text, { _replication_state: undefined, _replication_state_time: undefined, _replication_state_reason: undefined, _replication_id: undefined }) });
     say('It begins again.');
@@ -92,9 +93,9 @@ function List() {
       )}
       {shown && <Details shown={shown} onClose={() => setShown(undefined)} />}
       {doomed && <Confirm title="Delete this replication?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
-        const at = `${enc(doomed.database)}/${docPath(doomed.doc_id)}`;
+        const at = docPath(doomed.database, doomed.doc_id);
         const { _rev } = await get<{ _rev: string }>(at);
-        await send('DELETE', `${at}${query({ rev: _rev })}`);
+        await send('DELETE', at + query({ rev: _rev }));
         docs.again();
       }}><p>{withoutPassword(doomed.source)} → {withoutPassword(doomed.target)}</p><p>It stops. What it copied stays.</p></Confirm>}
     </>

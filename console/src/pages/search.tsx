@@ -1,11 +1,12 @@
 /** Full text, on servers that have it. */
 import { useState } from 'preact/hooks';
-import { path as designPath } from '../api/design.ts';
-import { enc, query, send } from '../api/http.ts';
+import { send } from '../api/http.ts';
+import { path as pathOf, query, segment } from '../api/paths.ts';
 import { world } from '../api/session.ts';
 import { readRows } from '../json/rows.ts';
 import { member, parse, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
+import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Button, Card, Empty, Field, Link, Problem, Select, Skeleton } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useAsk, useTitle } from '../ui/use.ts';
@@ -20,7 +21,7 @@ interface Choice {
 
 /** The search indexes that the design documents define. */
 async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
-  const { text } = await send('GET', `${enc(db)}/_design_docs?include_docs=true`, { signal });
+  const { text } = await send('GET', pathOf`${db}/_design_docs?include_docs=true`, { signal });
   return readRows(text).rows.flatMap(({ doc, id }) => {
     if (doc === undefined || id === undefined) return [];
     const root = parse(doc);
@@ -36,22 +37,23 @@ export function Search({ db }: DbPage) {
   useTitle(`Search ${db}`);
   const [chosen, setChosen] = useParam('index');
   const [q, setQ] = useParam('q');
-  const [typed, setTyped] = useState(q);
+  const edited = useLinkedDraft(['search', db], q, '');
   const known = useAsk((signal) => choices(db, signal), [db]);
   const choice = known.data?.find((each) => nameOf(each) === chosen) ?? known.data?.[0];
-  const path = choice && `${designPath(db, choice.ddoc)}/${choice.kind}/${enc(choice.index)}${query({ q, limit: 50 })}`;
+  const path = choice && pathOf`${db}/_design/${choice.ddoc}/${choice.kind}/${choice.index}` + query({ q, limit: 50 });
   const found = useAsk(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
   if (known.error) return <Problem error={known.error} again={known.again} />;
   if (!known.data) return <Skeleton />;
   if (!choice) return <Card><Empty icon="search" title="No search indexes">A design document defines them in `indexes` or `nouveau`. This server has {world.value.welcome?.features.join(', ')}.</Empty></Card>;
   return (
     <>
-      <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(typed); }}>
+      <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(edited.text); edited.linked(edited.text); }}>
         <Select label="Index" value={nameOf(choice)} onValue={setChosen} options={known.data.map(nameOf)} />
-        <div class="grow"><Field label="Lucene query" value={typed} onValue={setTyped} mono placeholder="name:anna* AND city:berlin" /></div>
+        <div class="grow"><Field label="Lucene query" value={edited.text} onValue={edited.setText} mono placeholder="name:anna* AND city:berlin" /></div>
         <Button kind="primary" type="submit" icon="search">Search</Button>
         <CopyAs request={{ method: 'GET', path: path ?? '' }} />
       </form>
+      <Restored found={edited.restored} onDiscard={edited.discard} />
       <Problem error={found.error} />
       {found.data && path && <Hits key={path} db={db} path={path} first={found.data.text} ms={found.data.ms} />}
     </>
@@ -69,7 +71,7 @@ function Hits({ db, path, first, ms }: { db: string; path: string; first: string
   const count = last && total ? Number(raw(last.text, total)) : rows.length;
   const more = () => action.run(async () => {
     const bookmark = last && stringOf(last.text, member(last.root, 'bookmark'));
-    const { text } = await send('GET', `${path}&bookmark=${enc(bookmark ?? '')}`);
+    const { text } = await send('GET', `${path}&bookmark=${segment(bookmark ?? '')}`);
     setTexts([...texts, text]);
   });
   return (

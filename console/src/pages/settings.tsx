@@ -1,9 +1,11 @@
 /** What a database is like, who may use it, and its maintenance. */
-import { useEffect, useState } from 'preact/hooks';
-import { enc, get, post, put, send } from '../api/http.ts';
+import { useState } from 'preact/hooks';
+import { get, post, put, send } from '../api/http.ts';
+import { docPath, path as pathOf } from '../api/paths.ts';
 import { isAdmin } from '../api/session.ts';
 import { go } from '../router.ts';
-import { Button, Card, Confirm, Field, Problem, Skeleton, Tag, TextArea, say } from '../ui/kit.tsx';
+import { Restored, useDraft, useForm } from '../ui/draft.tsx';
+import { Button, Card, Confirm, Field, Notice, Problem, Skeleton, Tag, TextArea, say } from '../ui/kit.tsx';
 import { useAction, useAsk, useTitle } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import { DeleteDatabase } from './databases.tsx';
@@ -55,38 +57,43 @@ interface Security {
 }
 
 function Permissions({ db }: { db: string }) {
-  const asked = useAsk((signal) => get<Security>(`${enc(db)}/_security`, signal), [db]);
-  const [draft, setDraft] = useState<Security>();
+  const asked = useAsk((signal) => get<Security>(pathOf`${db}/_security`, signal), [db]);
+  const original = JSON.stringify(asked.data ?? {});
+  const edited = useDraft(['security', db], original, original);
   const { busy, error, run } = useAction();
-  useEffect(() => { if (asked.data) setDraft(asked.data); }, [asked.data]);
   if (asked.error) return <Card title="Permissions"><Problem error={asked.error} /></Card>;
-  if (!draft) return <Card title="Permissions"><Skeleton lines={4} /></Card>;
+  if (!asked.data) return <Card title="Permissions"><Skeleton lines={4} /></Card>;
+  const draft = JSON.parse(edited.text) as Security;
   const members = draft.members ?? {};
   const isOpen = (members.names ?? []).length + (members.roles ?? []).length === 0;
-  const set = (group: 'admins' | 'members', kind: 'names' | 'roles', list: string[]) => setDraft({ ...draft, [group]: { ...draft[group], [kind]: list } });
+  const set = (group: 'admins' | 'members', kind: 'names' | 'roles', list: string[]) => edited.setText(JSON.stringify({ ...draft, [group]: { ...draft[group], [kind]: list } }));
   const save = () => void run(async () => {
-    await put(`${enc(db)}/_security`, draft);
+    await put(pathOf`${db}/_security`, draft);
+    asked.put(draft);
+    edited.saved(edited.text, { base: edited.text, rebase: (typed) => typed });
     say('Permissions are saved.');
     asked.again();
   });
-  const isChanged = JSON.stringify(draft) !== JSON.stringify(asked.data);
+  const { isChanged } = edited;
   return (
-    <Card title="Permissions" note={isOpen ? 'Without members, everybody who reaches the server may read and write here.' : 'Members read and write; admins also change design documents and this page.'}>
-      {isOpen && <Tag kind="warn">open to everybody</Tag>}
+    <Card title="Permissions" note={isOpen ? 'Without members, every client that reaches the server may read and write here.' : 'Members read and write; admins also change design documents and this page.'}>
+      {isOpen && <Tag kind="warn">open to all clients</Tag>}
+      {edited.isStale && !busy ? <Notice kind="warn"><p>The permissions have changed since these were typed.</p><p><Button onClick={edited.discard}>Discard mine</Button></p></Notice> : <Restored found={edited.restored} onDiscard={edited.discard} />}
       {(['admins', 'members'] as const).map((group) => (
         <div key={group} class="stack small">
           <h3>{group === 'admins' ? 'Admins' : 'Members'}</h3>
-          {(['names', 'roles'] as const).map((kind) => <Names key={kind} label={`${kind === 'names' ? 'Users' : 'Roles'} that are ${group}`} list={draft[group]?.[kind] ?? []} onList={(list) => set(group, kind, list)} />)}
+          {(['names', 'roles'] as const).map((kind) => <Names key={kind} place={[db, group, kind]} label={`${kind === 'names' ? 'Users' : 'Roles'} that are ${group}`} list={draft[group]?.[kind] ?? []} onList={(list) => set(group, kind, list)} />)}
         </div>
       ))}
       <Problem error={error} />
-      <div class="actions"><Button kind="primary" busy={busy} disabled={!isChanged} onClick={save}>Save permissions</Button>{isChanged && <Button kind="quiet" onClick={() => setDraft(asked.data)}>Undo</Button>}</div>
+      <div class="actions"><Button kind="primary" busy={busy} disabled={!isChanged} onClick={save}>Save permissions</Button>{isChanged && <Button kind="quiet" onClick={edited.discard}>Undo</Button>}</div>
     </Card>
   );
 }
 
-function Names({ label, list, onList }: { label: string; list: string[]; onList: (list: string[]) => void }) {
-  const [text, setText] = useState('');
+function Names({ place, label, list, onList }: { place: string[]; label: string; list: string[]; onList: (list: string[]) => void }) {
+  const typed = useDraft(['security name', ...place], '', '');
+  const { text, setText } = typed;
   const add = (event: Event) => {
     event.preventDefault();
     const name = text.trim();
@@ -102,14 +109,17 @@ function Names({ label, list, onList }: { label: string; list: string[]; onList:
 }
 
 function Limits({ db }: { db: string }) {
-  const asked = useAsk((signal) => get<number>(`${enc(db)}/_revs_limit`, signal), [db]);
-  const [text, setText] = useState('');
+  const asked = useAsk((signal) => get<number>(pathOf`${db}/_revs_limit`, signal), [db]);
+  const known = String(asked.data ?? '');
+  const edited = useDraft(['revs_limit', db], known, known);
+  const { text, setText } = edited;
   const { busy, error, run } = useAction();
-  useEffect(() => { if (asked.data !== undefined) setText(String(asked.data)); }, [asked.data]);
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      await send('PUT', `${enc(db)}/_revs_limit`, { body: text });
+      await send('PUT', pathOf`${db}/_revs_limit`, { body: text });
+      asked.put(Number(text));
+      edited.discard();
       say('The limit is saved.');
       asked.again();
     });
@@ -120,6 +130,7 @@ function Limits({ db }: { db: string }) {
         <div class="grow"><Field label="Revision ids kept for each document" type="number" min="1" value={text} onValue={setText} /></div>
         <Button type="submit" busy={busy} disabled={text === '' || text === String(asked.data ?? '')}>Save</Button>
       </form>
+      <Restored found={edited.restored} onDiscard={edited.discard} />
       <Problem error={error ?? asked.error} />
     </Card>
   );
@@ -128,7 +139,7 @@ function Limits({ db }: { db: string }) {
 function Maintenance({ db, running, again }: { db: string; running: boolean; again: () => void }) {
   const { busy, error, run } = useAction();
   const does = (path: string, text: string) => void run(async () => {
-    await post(`${enc(db)}/${path}`, {});
+    await post(`${pathOf`${db}`}/${path}`, {});
     say(text);
     again();
   });
@@ -136,10 +147,10 @@ function Maintenance({ db, running, again }: { db: string; running: boolean; aga
     <Card title="Maintenance">
       <div class="actions">
         <Button busy={busy} onClick={() => does('_compact', 'Compaction has begun.')}>Compact</Button>
-        <Button busy={busy} onClick={() => does('_view_cleanup', 'Indexes that nobody needs are removed.')}>Clean up indexes</Button>
+        <Button busy={busy} onClick={() => does('_view_cleanup', 'Unused indexes are removed.')}>Clean up indexes</Button>
         {running && <Tag kind="accent">compacting</Tag>}
       </div>
-      <p class="note">Compaction gives back the space of old revisions; it runs by itself too, when it pays.</p>
+      <p class="note">Compaction frees the space of old revisions. The server also starts it automatically.</p>
       <Problem error={error} />
     </Card>
   );
@@ -147,30 +158,32 @@ function Maintenance({ db, running, again }: { db: string; running: boolean; aga
 
 /** Purging forgets revisions, as if they had never been: they do not replicate as deletions. */
 function Purge({ db, again }: { db: string; again: () => void }) {
-  const [ids, setIds] = useState('');
+  const form = useForm(['purge', db], { ids: '' });
+  const { ids } = form.value;
   const [wanted, setWanted] = useState<Record<string, string[]>>();
   const { busy, error, run } = useAction();
   const look = () => void run(async () => {
     const list = ids.split('\n').map((id) => id.trim()).filter((id) => id !== '');
     const found: Record<string, string[]> = {};
     for (const id of list) {
-      const leaves = await get<{ ok?: { _rev: string } }[]>(`${enc(db)}/${enc(id)}?open_revs=all`);
+      const leaves = await get<{ ok?: { _rev: string } }[]>(`${docPath(db, id)}?open_revs=all`);
       const revs = leaves.flatMap(({ ok }) => (ok ? [ok._rev] : []));
       if (revs.length > 0) found[id] = revs;
     }
-    if (Object.keys(found).length === 0) throw new Error('None of these documents is here.');
+    if (Object.keys(found).length === 0) throw new Error('The database has none of these documents.');
     setWanted(found);
   });
   return (
-    <Card title="Purge documents" note="For good and without a trace. Replicas elsewhere keep theirs, and bring them back if they replicate to here.">
-      <TextArea label="Ids, one a line" value={ids} onValue={setIds} rows={3} mono />
+    <Card title="Purge documents" note="Purging cannot be undone. Other replicas keep their copies, and a replication from them brings the documents back.">
+      <TextArea label="Ids, one a line" value={ids} onValue={(typed) => form.set({ ids: typed })} rows={3} mono />
+      <Restored found={form.restored} onDiscard={form.discard} />
       <Problem error={error} />
       <div class="actions"><Button kind="danger" busy={busy} disabled={ids.trim() === ''} onClick={look}>Purge …</Button></div>
       {wanted && (
         <Confirm title={`Purge ${plural(Object.keys(wanted).length, 'document')}?`} verb="Purge" typed="purge" onClose={() => setWanted(undefined)} act={async () => {
-          await post(`${enc(db)}/_purge`, wanted);
+          await post(pathOf`${db}/_purge`, wanted);
           say('Purged.');
-          setIds('');
+          form.discard();
           again();
         }}><p>All their revisions: {Object.entries(wanted).map(([id, revs]) => `${id} (${revs.length})`).join(', ')}</p></Confirm>
       )}

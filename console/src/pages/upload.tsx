@@ -1,56 +1,75 @@
-/** Documents from a file: read here, looked at first, then sent in batches. */
+/** Documents from a file: read here, shown first, then sent in batches. */
 import { useRef, useState } from 'preact/hooks';
-import { enc, send } from '../api/http.ts';
-import { readFile, type Import } from '../json/import.ts';
+import { NOTHING_SENT, batches, postTo, storeBatch, withIds, type Progress } from '../api/upload.ts';
+import { readFile, type Import, type Refusal } from '../json/import.ts';
 import { columns, fields } from '../json/rows.ts';
 import { parse, member, stringOf } from '../json/text.ts';
-import { Button, Card, Empty, LinkButton, Meter, Notice, Problem, say } from '../ui/kit.tsx';
+import { useUnloadGuard } from '../ui/draft.tsx';
+import { Button, Card, Empty, LinkButton, Meter, Problem, say } from '../ui/kit.tsx';
+import { signal, useSignal, type Signal } from '../ui/signal.ts';
 import { useAction, useTitle } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
 
+/** An upload, which goes on while another page is shown. */
 interface Chosen extends Import {
   name: string;
   size: number;
+  sent: Progress | undefined;
+  busy: boolean;
+  error: Error | undefined;
+  control: AbortController;
 }
 
 const PREVIEW = 20;
-const BATCH_DOCS = 500;
-const BATCH_BYTES = 2_000_000;
-const SHOWN_FAILURES = 20;
+/** Rows of the table of refusals; the downloaded list has all of them. */
+const SHOWN_REFUSALS = 500;
+
+const uploads = new Map<string, Signal<Chosen | undefined>>();
+
+function uploadOf(db: string): Signal<Chosen | undefined> {
+  const found = uploads.get(db) ?? signal<Chosen | undefined>(undefined);
+  uploads.set(db, found);
+  return found;
+}
+
+async function upload(db: string, at: Signal<Chosen | undefined>): Promise<void> {
+  const chosen = at.value;
+  if (!chosen || chosen.busy) return;
+  const control = new AbortController();
+  const progress: Progress = { ...(chosen.sent ?? NOTHING_SENT), refused: [...(chosen.sent?.refused ?? [])] };
+  const show = (change: Partial<Chosen>) => { if (at.value?.docs === chosen.docs) at.value = { ...at.value, sent: { ...progress }, ...change }; };
+  show({ busy: true, error: undefined, control });
+  try {
+    for (const batch of batches(chosen.docs.slice(progress.done))) {
+      if (control.signal.aborted) break;
+      await withIds(batch, control.signal);
+      await storeBatch(batch, postTo(db, control.signal), progress);
+      show({});
+    }
+    show({ busy: false });
+    if (!control.signal.aborted) say(`${plural(progress.saved, 'document')} saved.`);
+  } catch (error) {
+    show({ busy: false, error: control.signal.aborted ? undefined : (error as Error) });
+  }
+}
 
 export function Upload({ db, again }: DbPage) {
   useTitle(`Upload to ${db}`);
-  const [chosen, setChosen] = useState<Chosen>();
+  const at = uploadOf(db);
+  const chosen = useSignal(at);
   const [over, setOver] = useState(false);
-  const [sent, setSent] = useState<{ done: number; saved: number; failures: string[] }>();
-  const stop = useRef<AbortController>();
   const input = useRef<HTMLInputElement>(null);
-  const { busy, error, run } = useAction();
-  const read = (file: File | undefined) => file && void run(async () => {
-    setSent(undefined);
-    setChosen({ name: file.name, size: file.size, ...readFile(file.name, await file.text()) });
+  const reading = useAction();
+  useUnloadGuard(chosen?.busy === true);
+  const read = (file: File | undefined) => file && void reading.run(async () => {
+    chosen?.control.abort();
+    at.value = { name: file.name, size: file.size, ...readFile(file.name, await file.text()), sent: undefined, busy: false, error: undefined, control: new AbortController() };
   });
-  const upload = () => chosen && void run(async () => {
-    const control = new AbortController();
-    stop.current = control;
-    const state = { done: 0, saved: 0, failures: [] as string[] };
-    setSent({ ...state });
-    for (const batch of batches(chosen.docs)) {
-      if (control.signal.aborted) break;
-      const { text } = await send('POST', `${enc(db)}/_bulk_docs`, { body: `{"docs":[${batch.join(',')}]}`, signal: control.signal });
-      for (const outcome of JSON.parse(text) as { id?: string; error?: string; reason?: string }[]) {
-        if (outcome.error === undefined) state.saved += 1;
-        else state.failures.push(`${outcome.id ?? 'a document'}: ${outcome.reason ?? outcome.error}`);
-      }
-      state.done += batch.length;
-      setSent({ ...state, failures: [...state.failures] });
-    }
-    again();
-    say(`${plural(state.saved, 'document')} saved.`);
-  });
-  const isDone = sent !== undefined && chosen !== undefined && sent.done === chosen.docs.length;
+  const start = () => void upload(db, at).then(again);
+  const isDone = chosen?.sent !== undefined && chosen.sent.done === chosen.docs.length;
+  const rest = chosen ? chosen.docs.length - (chosen.sent?.done ?? 0) : 0;
   return (
     <div class="stack">
       <div class={`drop ${over ? 'over' : ''}`} onDragOver={(event) => { event.preventDefault(); setOver(true); }} onDragLeave={() => setOver(false)}
@@ -58,23 +77,48 @@ export function Upload({ db, again }: DbPage) {
         <p>Drop a file of JSON, NDJSON or CSV here</p>
         <Button icon="upload" onClick={() => input.current?.click()}>Choose a file</Button>
         <input ref={input} type="file" accept=".json,.ndjson,.jsonl,.csv,.tsv,.txt" hidden aria-label="File with documents" onChange={(event) => { read(event.currentTarget.files?.[0]); event.currentTarget.value = ''; }} />
-        <p class="note">Numbers are stored exactly as the file has them. What is in `_id` becomes the id; without it the server makes one.</p>
+        <p class="note">Numbers are stored exactly as the file has them. What is in <code>_id</code> becomes the id; without it the server makes one.</p>
       </div>
-      <Problem error={error} />
+      <Problem error={reading.error} />
       {chosen && (
         <Card flush title={chosen.name} note={`${chosen.format}, ${bytes(chosen.size)}, ${plural(chosen.docs.length, 'document')}`} actions={
           <>
-            {busy && <Button icon="stop" onClick={() => stop.current?.abort()}>Stop</Button>}
-            {isDone ? <LinkButton to={['db', db]} kind="primary">To the documents</LinkButton> : <Button kind="primary" icon="upload" busy={busy} disabled={chosen.docs.length === 0} onClick={upload}>Save {number(chosen.docs.length)}</Button>}
+            {chosen.busy && <Button icon="stop" onClick={() => chosen.control.abort()}>Stop</Button>}
+            {isDone ? <LinkButton to={['db', db]} kind="primary">To the documents</LinkButton> : <Button kind="primary" icon="upload" busy={chosen.busy} disabled={rest === 0} onClick={start}>{chosen.sent && !chosen.busy ? `Continue with ${number(rest)}` : `Save ${number(rest)}`}</Button>}
           </>
         }>
-          {sent && <div class="inner stack small"><Meter label="Upload" value={(100 * sent.done) / Math.max(1, chosen.docs.length)} /><p role="status" class="note">{number(sent.saved)} saved, {number(sent.failures.length)} refused, of {number(chosen.docs.length)}.</p>
-            {sent.failures.length > 0 && <Notice kind="warn">{sent.failures.slice(0, SHOWN_FAILURES).map((text, index) => <p key={index}>{text}</p>)}</Notice>}</div>}
-          {chosen.problems.length > 0 && <div class="inner"><Notice kind="warn">{chosen.problems.map((text, index) => <p key={index}>{text}</p>)}</Notice></div>}
-          {chosen.docs.length === 0 ? <Empty icon="file" title="There are no documents in this file" /> : <Preview docs={chosen.docs.slice(0, PREVIEW)} />}
+          {chosen.sent && <div class="inner stack small"><Meter label="Upload" value={(100 * chosen.sent.done) / Math.max(1, chosen.docs.length)} /><p role="status" class="note">{number(chosen.sent.saved)} saved, {number(chosen.sent.refused.length)} refused, of {number(chosen.docs.length)}.</p></div>}
+          {chosen.error && <div class="inner"><Problem error={chosen.error} /></div>}
+          <Refusals name={chosen.name} found={[...chosen.problems, ...(chosen.sent?.refused ?? [])]} />
+          {chosen.docs.length === 0 ? <Empty icon="file" title="There are no documents in this file" /> : <Preview docs={chosen.docs.slice(0, PREVIEW).map(({ text }) => text)} />}
         </Card>
       )}
     </div>
+  );
+}
+
+function Refusals({ name, found }: { name: string; found: Refusal[] }) {
+  if (found.length === 0) return null;
+  const sorted = found.toSorted((a, b) => a.line - b.line);
+  const download = () => {
+    const lines = sorted.map(({ line, id, reason }) => JSON.stringify({ line, id, reason }));
+    const url = URL.createObjectURL(new Blob([`${lines.join('\n')}\n`], { type: 'application/x-ndjson' }));
+    const link = document.createElement('a');
+    link.href = url;
+    link.download = `${name}.refused.ndjson`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  };
+  return (
+    <>
+      <div class="row spread inner"><h3>{plural(found.length, 'line')} {found.length === 1 ? 'is' : 'are'} not stored</h3><Button onClick={download}>Download the list</Button></div>
+      <div class="table-wrap refusals" tabIndex={0} role="region" aria-label="Lines that are not stored"><table>
+        <caption class="unseen">Lines that are not stored</caption>
+        <thead><tr><th scope="col" class="num">Line</th><th scope="col">Id</th><th scope="col">Reason</th></tr></thead>
+        <tbody>{sorted.slice(0, SHOWN_REFUSALS).map((each, index) => <tr key={index}><td class="num tight">{each.line}</td><td class="mono break">{each.id ?? <span class="quiet-text">none</span>}</td><td>{each.reason}</td></tr>)}</tbody>
+      </table></div>
+      {sorted.length > SHOWN_REFUSALS && <p class="inner note">The first {number(SHOWN_REFUSALS)}. The downloaded list has all of them.</p>}
+    </>
   );
 }
 
@@ -94,19 +138,4 @@ function Preview({ docs }: { docs: string[] }) {
 
 function idOf(doc: string): string | undefined {
   return stringOf(doc, member(parse(doc), '_id'));
-}
-
-export function* batches(docs: string[]): Generator<string[]> {
-  let batch: string[] = [];
-  let size = 0;
-  for (const doc of docs) {
-    if (batch.length > 0 && (batch.length >= BATCH_DOCS || size + doc.length > BATCH_BYTES)) {
-      yield batch;
-      batch = [];
-      size = 0;
-    }
-    batch.push(doc);
-    size += doc.length;
-  }
-  if (batch.length > 0) yield batch;
 }

@@ -1,10 +1,12 @@
 /** Users of `_users` with their roles, and the administrators of the server. */
 import { useState } from 'preact/hooks';
 import { createDatabase, readConfig, setConfig, unsetConfig } from '../api/config.ts';
-import { ApiError, docPath, get, query, send } from '../api/http.ts';
+import { ApiError, get, send } from '../api/http.ts';
+import { query, userPath } from '../api/paths.ts';
 import { world } from '../api/session.ts';
 import { withMembers } from '../json/text.ts';
 import { setParams, useParam } from '../router.ts';
+import { Restored, useForm } from '../ui/draft.tsx';
 import { Button, Card, Confirm, Dialog, Empty, Field, Link, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
@@ -20,7 +22,6 @@ interface User {
 
 const PREFIX = 'org.couchdb.user:';
 const PAGE = 50;
-const pathOf = (name: string) => `_users/${docPath(PREFIX + name)}`;
 
 export function Users() {
   useTitle('Users');
@@ -74,25 +75,25 @@ export function Users() {
       <Admins />
       {dialog === 'create' && <Edit onClose={() => setDialog('')} onDone={asked.again} />}
       {edited && <Edit user={edited} onClose={() => setEdited(undefined)} onDone={asked.again} />}
-      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${pathOf(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} cannot log in any more. Sessions end when they are next checked.</p></Confirm>}
+      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${userPath(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} cannot log in any more. Sessions end when they are next checked.</p></Confirm>}
     </>
   );
 }
 
 function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onDone: () => void }) {
-  const [name, setName] = useState(user?.name ?? '');
-  const [password, setPassword] = useState('');
-  const [roles, setRoles] = useState((user?.roles ?? []).join(', '));
+  const form = useForm(['user', user?._id ?? ''], { name: user?.name ?? '', password: '', roles: (user?.roles ?? []).join(', ') }, ['password']);
+  const { name, password, roles } = form.value;
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
     const list = roles.split(',').map((role) => role.trim()).filter((role) => role !== '');
     void run(async () => {
       if (user) {
-        const { text } = await send('GET', pathOf(user.name));
+        const { text } = await send('GET', userPath(user.name));
         const changes = password === '' ? {} : { password: JSON.stringify(password), derived_key: undefined, salt: undefined, password_sha: undefined };
-        await send('PUT', pathOf(user.name), { body: withMembers(text, { roles: JSON.stringify(list), ...changes }) });
-      } else await send('PUT', pathOf(name), { body: JSON.stringify({ _id: PREFIX + name, name, password, roles: list, type: 'user' }) });
+        await send('PUT', userPath(user.name), { body: withMembers(text, { roles: JSON.stringify(list), ...changes }) });
+      } else await send('PUT', userPath(name), { body: JSON.stringify({ _id: PREFIX + name, name, password, roles: list, type: 'user' }) });
+      form.discard();
       say(`${name} is saved.`);
       onDone();
       onClose();
@@ -101,9 +102,10 @@ function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onD
   return (
     <Dialog title={user ? user.name : 'Create a user'} onClose={onClose}>
       <form class="stack" onSubmit={submit}>
-        {!user && <Field label="Name" value={name} onValue={setName} required autofocus autocomplete="off" />}
-        <Field label={user ? 'New password' : 'Password'} type="password" value={password} onValue={setPassword} autocomplete="new-password" required={!user} hint={user ? 'Empty: the old one stays.' : undefined} />
-        <Field label="Roles" value={roles} onValue={setRoles} hint="Separated by commas." />
+        <Restored found={form.restored} onDiscard={form.discard}>Passwords are not kept.</Restored>
+        {!user && <Field label="Name" value={name} onValue={(typed) => form.set({ name: typed })} required autofocus autocomplete="off" />}
+        <Field label={user ? 'New password' : 'Password'} type="password" value={password} onValue={(typed) => form.set({ password: typed })} autocomplete="new-password" required={!user} hint={user ? 'Empty: the old one stays.' : undefined} />
+        <Field label="Roles" value={roles} onValue={(typed) => form.set({ roles: typed })} hint="Separated by commas." />
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
       </form>
@@ -131,8 +133,8 @@ function Admins() {
   };
   const me = world.value.session.name;
   return (
-    <Card flush title="Server administrators" note="May do everything. They stand in the configuration, not in _users." actions={<Button icon="plus" onClick={() => setAdding(true)}>Add</Button>}>
-      {asked.data?.length === 0 && <p class="inner note">There is none: everybody is one.</p>}
+    <Card flush title="Server administrators" note="May do everything. They are stored in the configuration, not in _users." actions={<Button icon="plus" onClick={() => setAdding(true)}>Add</Button>}>
+      {asked.data?.length === 0 && <p class="inner note">There is none: every client is an administrator.</p>}
       {asked.data && asked.data.length > 0 && <ul class="key-list">{asked.data.map((admin) => <li key={admin} class="row spread" style={{ padding: '8px 16px' }}><span class="row"><strong>{admin}</strong>{admin === me && <Tag kind="accent">you</Tag>}</span><Button kind="quiet" icon="trash" label={`Remove ${admin}`} disabled={admin === me} onClick={() => setDoomed(admin)} /></li>)}</ul>}
       {adding && <Dialog title="Add an administrator" onClose={() => setAdding(false)}><form class="stack" onSubmit={submit}>
         <Field label="Name" value={name} onValue={setName} required autofocus autocomplete="off" /><Field label="Password" type="password" value={password} onValue={setPassword} required autocomplete="new-password" />

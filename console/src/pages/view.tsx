@@ -1,7 +1,8 @@
 /** The rows of a view by key, or its groups as a table and as a plot. */
 import { useRef, useState } from 'preact/hooks';
-import { designs, path as designPath } from '../api/design.ts';
-import { query, send } from '../api/http.ts';
+import { designs } from '../api/design.ts';
+import { send } from '../api/http.ts';
+import { path as pathOf, query } from '../api/paths.ts';
 import { readRows, type Row } from '../json/rows.ts';
 import { format, parse, plain } from '../json/text.ts';
 import { go, setParams, useParam, useRoute } from '../router.ts';
@@ -34,7 +35,7 @@ export function View({ db }: DbPage) {
   const reduces = definition?.reduce !== undefined;
   const [problem, keys] = range(startText, endText);
   const common = { ...keys, descending: order === 'down' || undefined, update: stable === 'true' ? undefined : stable };
-  const base = `${designPath(db, ddoc)}/_view/${encodeURIComponent(name)}`;
+  const base = pathOf`${db}/_design/${ddoc}/_view/${name}`;
   const group = level === 'exact' ? { group: true } : { group_level: level };
   const request = shape === 'rows' ? { reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, ...common, limit: 50 } : { ...(shape === 'sum' ? {} : group), ...common };
   return (

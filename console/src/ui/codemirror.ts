@@ -87,12 +87,23 @@ export function create(host: HTMLElement, wanted: Wanted): Editor {
   return {
     set: (text) => {
       if (text === known) return;
+      const old = known;
       known = text;
-      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+      view.dispatch({ changes: change(old, text) });
     },
     focus: () => view.focus(),
     destroy: () => view.destroy(),
   };
+}
+
+/** The part that differs: cursor, selection and history of the rest stay. */
+function change(old: string, text: string): { from: number; to: number; insert: string } {
+  const most = Math.min(old.length, text.length);
+  let from = 0;
+  while (from < most && old[from] === text[from]) from += 1;
+  let end = 0;
+  while (end < most - from && old[old.length - 1 - end] === text[text.length - 1 - end]) end += 1;
+  return { from, to: old.length - end, insert: text.slice(from, text.length - end) };
 }
 
 function extensions(wanted: Wanted, isLarge: boolean): Extension[] {

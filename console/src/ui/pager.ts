@@ -3,7 +3,8 @@
  * millionth costs what the first did. Only a window of the rows is kept.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { query as queryOf, send } from '../api/http.ts';
+import { send } from '../api/http.ts';
+import { query as queryOf } from '../api/paths.ts';
 import { readRows, type Row } from '../json/rows.ts';
 
 export interface Ask {

@@ -1,6 +1,7 @@
 /** Ctrl-K: to every page, database and document, and to the actions of the page, by typing. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { enc, get, query } from '../api/http.ts';
+import { get } from '../api/http.ts';
+import { path, query } from '../api/paths.ts';
 import { isAdmin } from '../api/session.ts';
 import { go, route } from '../router.ts';
 import { Icon, type IconName } from './icons.tsx';
@@ -80,7 +81,7 @@ function Opened() {
   const databases = useAsk(async (signal) => (settled === '' && !isAdmin() ? [] : await get<string[]>(`_all_dbs${query(near(settled))}`, signal).catch(() => [])), [settled], 0, 'shown');
   const documents = useAsk(async (signal) => {
     if (here === undefined || settled === '') return [];
-    const found = await get<{ rows: { id: string }[] }>(`${enc(here)}/_all_docs${query(near(settled))}`, signal).catch(() => ({ rows: [] }));
+    const found = await get<{ rows: { id: string }[] }>(path`${here}/_all_docs` + query(near(settled)), signal).catch(() => ({ rows: [] }));
     return found.rows.map((row) => row.id);
   }, [settled, here], 0, 'shown');
   const own = useSignal(pageCommands);

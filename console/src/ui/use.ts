@@ -1,17 +1,22 @@
 /** Asking the server from a component: once, again by hand, or every few seconds while somebody looks. */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { logins } from '../api/session.ts';
+import { useSignal } from './signal.ts';
 
 export interface Asked<T> {
   data: T | undefined;
   error: Error | undefined;
   loading: boolean;
   again: () => void;
+  /** Shows this instead, until the server is asked again: what a write has made of it. */
+  put: (data: T) => void;
 }
 
 /** `old`: what is shown while a new question waits for its answer, as for each letter of a search. */
 export function useAsk<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknown[], everyMs = 0, old: 'gone' | 'shown' = 'gone'): Asked<T> {
   const [state, set] = useState<{ data: T | undefined; error: Error | undefined; loading: boolean }>({ data: undefined, error: undefined, loading: true });
   const [turn, bump] = useState(0);
+  const session = useSignal(logins);
   const latest = useRef(ask);
   latest.current = ask;
   const known = useRef<unknown[]>(deps);
@@ -38,9 +43,10 @@ export function useAsk<T>(ask: (signal: AbortSignal) => Promise<T>, deps: unknow
       control.abort();
       clearTimeout(timer);
     };
-  }, [...deps, turn, everyMs]);
+  }, [...deps, turn, session, everyMs]);
   const again = useCallback(() => bump((n) => n + 1), []);
-  return { ...state, again };
+  const put = useCallback((data: T) => set((before) => ({ ...before, data })), []);
+  return { ...state, again, put };
 }
 
 /** The value, once it has not changed for a while. */
