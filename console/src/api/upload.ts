@@ -35,6 +35,9 @@ export async function withIds(docs: Source[], signal: AbortSignal): Promise<void
 /** True if the answer is about what the request holds: a part of it may be accepted. */
 const isRefusal = (error: unknown): error is ApiError => error instanceof ApiError && [400, 403, 409, 412, 413, 415, 417, 422].includes(error.status);
 
+/** The reason of a refusal; of a document that is too large the server's reason is only its id. */
+const why = (doc: Source, error: string, reason: string | undefined) => (reason === undefined || reason === idOf(doc.text) ? error : reason);
+
 /** Stores a batch; of one that is refused as a whole, each half, down to the single documents that are at fault. */
 export async function storeBatch(docs: Source[], post: Post, progress: Progress): Promise<void> {
   if (docs.length === 0) return;
@@ -43,7 +46,7 @@ export async function storeBatch(docs: Source[], post: Post, progress: Progress)
     const outcomes = await post(docs.map(({ text }) => text));
     docs.forEach((doc, index) => {
       const outcome = outcomes[index];
-      if (outcome?.error !== undefined) refuse(doc, outcome.id, outcome.reason ?? outcome.error);
+      if (outcome?.error !== undefined) refuse(doc, outcome.id, why(doc, outcome.error, outcome.reason));
       else if (outcome) progress.saved += 1;
       else refuse(doc, undefined, 'The server gives no outcome for this document.');
     });
@@ -52,7 +55,7 @@ export async function storeBatch(docs: Source[], post: Post, progress: Progress)
     if (!isRefusal(error)) throw error;
     const [only] = docs;
     if (docs.length === 1 && only) {
-      refuse(only, undefined, error.message);
+      refuse(only, undefined, why(only, error.error, error.message));
       progress.done += 1;
       return;
     }
