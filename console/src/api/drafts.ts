@@ -70,8 +70,18 @@ export function onDraft(key: string[], listener: () => void): () => void {
   };
 }
 
+/** A store that does not answer must not keep the console from being shown. */
+const READY_MS = 1000;
+let ready: Promise<unknown> | undefined;
+
+/** Waits until the drafts of earlier visits are read; the first call starts that. */
+export function draftsReady(): Promise<unknown> {
+  ready ??= Promise.race([loadDrafts(), new Promise((resolve) => setTimeout(resolve, READY_MS))]);
+  return ready;
+}
+
 /** Reads the drafts of earlier visits. Without IndexedDB drafts live as long as the page. */
-export async function loadDrafts(): Promise<void> {
+async function loadDrafts(): Promise<void> {
   try {
     disk = await opened();
     const found = await answer(disk.transaction(STORE).objectStore(STORE).getAll() as IDBRequest<Stored[]>);

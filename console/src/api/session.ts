@@ -1,6 +1,6 @@
 /** Who speaks to which server, and what that server can do. */
 import { signal } from '../ui/signal.ts';
-import { ownDrafts } from './drafts.ts';
+import { draftsReady, ownDrafts } from './drafts.ts';
 import { ApiError, get, send } from './http.ts';
 import { root } from './paths.ts';
 
@@ -54,6 +54,7 @@ interface Root {
 
 export async function refresh(): Promise<void> {
   let closed = false;
+  const drafts = draftsReady();
   const session = await get<{ userCtx: Session }>('_session').then(({ userCtx }) => userCtx).catch((error: unknown) => {
     if (!(error instanceof ApiError) || error.status === 0) throw error;
     closed = true;
@@ -68,6 +69,7 @@ export async function refresh(): Promise<void> {
     features: told.features ?? [],
     isSettee: /settee/i.test(vendor),
   };
+  await drafts;
   ownDrafts(root(), session.name ?? '');
   expired.value = false;
   world.value = { session, welcome, ready: true, closed: closed || welcome === undefined };

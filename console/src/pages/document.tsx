@@ -107,13 +107,12 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   const [theirs, setTheirs] = useState<Loaded>();
   const { busy, error, run } = useAction();
   const put = async (sent: string, body: string) => {
-    const old = stringOf(body, member(parse(body), '_rev'));
     const answer = await send('PUT', docPath(db, doc.id), { body });
     const { rev } = JSON.parse(answer.text) as { rev: string };
     // The text may have changed while the request was on its way.
     const isLater = draft(['doc', db, doc.id])?.text !== sent;
     onSaved({ ...doc, rev, text: format(withMembers(body, { _rev: JSON.stringify(rev) })) });
-    edited.saved(sent, { base: rev, rebase: withRev(old, rev) });
+    edited.saved(sent, { base: rev, rebase: withRev(stringOf(body, member(parse(body), '_rev')), rev) });
     say(isLater ? `Saved as ${rev}, without what you typed since then.` : `Saved as ${rev}.`);
     setTheirs(undefined);
     again();

@@ -68,7 +68,7 @@ export function Query({ db }: DbPage) {
     await explain(text);
   });
   useEffect(() => {
-    if (saved !== '' && !edited.restored) ask();
+    if (saved !== '' && edited.text === saved) ask();
   }, []);
   const makeIndex = (names: string[]) => void run(async () => {
     await send('POST', path`${db}/_index`, { body: JSON.stringify({ index: { fields: names }, name: `by-${names.join('-')}`.slice(0, 100), type: 'json' }) });

@@ -69,7 +69,8 @@ export function useLinkedDraft(key: string[], inAddress: string, start: string):
       const found = draft(key);
       return found && (inAddress === '' || found.base === inAddress) ? found.text : inAddress || start;
     },
-    restored: counts ? kept.restored : undefined,
+    // Text that the address has was asked for: nothing of it was left behind.
+    restored: counts && kept.text !== inAddress ? kept.restored : undefined,
     discard: kept.discard,
   };
 }
