@@ -42,7 +42,7 @@ pub struct NodeRequest<'a> {
 /// A token as it was received. Nothing is proven before [`NodeToken::matches`] and [`NodeToken::covers`].
 #[derive(Clone, Debug)]
 pub struct NodeToken {
-    /// What precedes the code.
+    /// The text before the code.
     claim: String,
     made_s: u64,
     sender: u64,

@@ -137,7 +137,7 @@ pub struct Node {
     pub(crate) making_secret: Mutex<()>,
     pub(crate) authentication: Authentication,
     client_threads: Arc<ClientThreads>,
-    /// What searches wait for.
+    /// The builds that searches wait for.
     pub(crate) search_permits: SearchPermits,
     /// Where requests are served that have much to do.
     pub(crate) slow_lane: SlowLane,

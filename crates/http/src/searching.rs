@@ -18,10 +18,10 @@ use crate::budget::Account;
 use crate::node::Node;
 use crate::request::Request;
 
-/// A search that has taken longer gives way to short work.
+/// A search that has taken longer yields to short work.
 const SHORT_US: u64 = 20_000;
 
-/// How often a search that waits for its permit checks its limits.
+/// The interval at which a search that waits for its permit checks its limits.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// The searches of one request.

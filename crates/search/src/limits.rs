@@ -29,7 +29,7 @@ pub trait Requester: Send + Sync {
     /// Takes memory for the search.
     ///
     /// # Errors
-    /// When the memory is not available.
+    /// If the memory is not available.
     fn take(&self, bytes: usize) -> Result<Taken, Shortage>;
 }
 
@@ -90,7 +90,7 @@ impl SearchLimits {
     /// Checks that the client is still connected, that time is left, and that no earlier check or charge failed.
     ///
     /// # Errors
-    /// When the search must end.
+    /// If the search must end.
     pub fn check(&self) -> Result<()> {
         let Some(requester) = &self.inner.requester else { return self.checked() };
         self.checked()?;
@@ -113,7 +113,7 @@ impl SearchLimits {
     /// Charges memory that is about to be allocated.
     ///
     /// # Errors
-    /// When the memory is not available. Later checks fail then, too.
+    /// If the memory is not available. Later checks fail then, too.
     pub fn charge(&self, bytes: usize) -> Result<()> {
         let Some(requester) = &self.inner.requester else { return self.checked() };
         self.checked()?;

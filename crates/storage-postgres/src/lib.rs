@@ -164,7 +164,7 @@ pub struct PostgresEngine {
     sizes: Sizes,
     /// Tells that a shard was dropped.
     dropped: Arc<Notify>,
-    /// Why the server has refused writes.
+    /// The reason for which the server has refused writes.
     refusal: Refusal,
     commits: AtomicU64,
     conflicts: AtomicU64,

@@ -18,7 +18,7 @@ struct Need {
     present: fn() -> bool,
 }
 
-/// What a machine is prepared for. Each purpose includes the ones before it.
+/// The purpose of a preparation. Each purpose includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
     /// `make run`: compilation only.

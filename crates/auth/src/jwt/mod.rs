@@ -344,7 +344,7 @@ impl<'a> Token<'a> {
     /// The user that it speaks for.
     ///
     /// # Errors
-    /// When it names no user, or has no roles where the configuration requires them.
+    /// If it names no user, or has no roles where the configuration requires them.
     pub fn context(&self, policy: &TokenPolicy) -> Result<UserContext, JwtError> {
         let missing = || JwtError::Unauthorized("Token missing sub claim.".to_owned());
         let malformed = || bad_request("Malformed token");

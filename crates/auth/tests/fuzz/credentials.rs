@@ -1,4 +1,4 @@
-//! What clients send to prove who they are: nothing that is not signed is accepted, and what is signed is accepted only as it was signed.
+//! Credentials that clients send: an unsigned credential is refused, and a signed one is accepted only unchanged.
 
 use settee_auth::jwt::{JwtAlgorithm, KeySet, KeyType, RequiredClaim, RolesClaim, Token, TokenPolicy, VerifyingKey};
 use settee_auth::{Algorithm, Authenticator, BasicCredentials, NodeRequest, NodeToken, SessionCookie};

@@ -83,7 +83,7 @@ impl Asked {
         let (index, _permit) = match node.searches.open_now(database, design, *kind, index, params.freshness)? {
             Some(index) => (index, permit),
             None => {
-                // Others may search meanwhile.
+                // Other clients may search concurrently.
                 drop(permit);
                 let index = node.searches.open(database, design, *kind, index, params.freshness, limits)?;
                 (index, permitted.permit_now(limits)?)

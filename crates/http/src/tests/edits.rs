@@ -1,4 +1,4 @@
-//! What validation functions see of edits, and edits of documents that are unlike others: large ones, deep ones, local ones.
+//! The arguments of validation functions, and edits of large, deep and local documents.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_model::json::{MAX_DEPTH, Value};

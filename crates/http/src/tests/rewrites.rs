@@ -65,7 +65,7 @@ async fn two_databases() -> World {
     world
 }
 
-/// What a rewrite of a function leads an administrator to who follows a link, or sends `method`.
+/// Returns the answer to an administrator whose request with `method` is rewritten by a function.
 async fn follow(world: &World, method: &str, rewrite: &str) -> (u16, String) {
     let id = format!("{method}{:x}", number_of(rewrite));
     world.admin(&format!("PUT /db/_design/{id}"), &function(rewrite)).await;

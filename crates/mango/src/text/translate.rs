@@ -165,7 +165,7 @@ impl Translation {
     }
 }
 
-/// What finds every document, which is then tested.
+/// A query that finds every document, which is then tested.
 fn anything() -> Clause {
     Clause::Exists(Path::default()).loose()
 }

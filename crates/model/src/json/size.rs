@@ -69,7 +69,7 @@ fn number(text: &[u8]) -> (usize, usize) {
     (length, float_size(value.abs()) + usize::from(value < 0.0))
 }
 
-/// What counts of a number that is no integer, without its sign.
+/// The significant part of a number that is no integer, without its sign.
 fn float_size(magnitude: f64) -> usize {
     // The upper bounds of magnitudes below one, and the lower bounds of others, with what counts for them.
     let small = [(1e-300, 3), (1e-100, 6), (1e-10, 5), (0.01, 4)];

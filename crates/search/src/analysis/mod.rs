@@ -87,7 +87,7 @@ impl Analyzer {
     /// The terms of a text, in their order.
     ///
     /// # Errors
-    /// When they exceed the limits.
+    /// If they exceed the limits.
     pub fn analyze(&self, text: &str, limits: &SearchLimits) -> Result<Vec<String>> {
         let mut steps = limits.steps();
         self.collect(text, |token| {

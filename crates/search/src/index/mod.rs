@@ -143,7 +143,7 @@ impl Index {
     /// Searches what was committed, within the limits.
     ///
     /// # Errors
-    /// When the request makes no sense for the fields of the index, exceeds a limit, or the store fails.
+    /// If the request does not fit the fields of the index, exceeds a limit, or the store fails.
     pub fn search(&self, request: &Request, limits: &SearchLimits) -> Result<Answer> {
         let outcome = search::search(&*self.inner.reader()?, &self.inner.definition, request, limits);
         match self.inner.shelf.blame(outcome) {

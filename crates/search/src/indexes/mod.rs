@@ -90,7 +90,7 @@ impl Searches {
     /// The index `name` of `ddoc`. Blocks while it is brought up to date, within the limits.
     ///
     /// # Errors
-    /// When there is no such index, its definition makes no sense, it could not be brought up to date, or a limit was exceeded.
+    /// If the index does not exist, its definition is invalid, it could not be updated, or a limit was exceeded.
     pub fn open(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -114,7 +114,7 @@ impl Searches {
     /// The same without waiting: `None` if the index has to be brought up to date first.
     ///
     /// # Errors
-    /// When there is no such index, or its definition makes no sense.
+    /// If the index does not exist, or its definition is invalid.
     pub fn open_now(
         &self,
         database: &Arc<Database>,

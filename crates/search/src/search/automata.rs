@@ -26,7 +26,7 @@ const MAX_STATE_BYTES: usize = 8 << 20;
 
 /// A set of words.
 pub(super) trait Words: Send + Sync {
-    /// What is tracked of the beginning of a word.
+    /// The state after the beginning of a word.
     type State: Clone;
 
     /// The state before the first character.
@@ -202,7 +202,7 @@ enum Node {
     Between(char, char, u32),
     /// A character in one of the ranges, and what follows.
     Among(Box<[(char, char)]>, u32),
-    /// What follows is one of the two.
+    /// Continues with one of the two.
     Split(u32, u32),
     End,
 }

@@ -36,7 +36,7 @@ const MAX_UNCHECKED_TERMS: usize = 8;
 /// The greatest number of terms of a phrase or of intervals.
 const MAX_TERMS: usize = 4_096;
 
-/// What is checked of compiled queries while they run.
+/// The checks of compiled queries while they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checks {
     /// Each step.
@@ -111,7 +111,7 @@ impl<'a> Compiler<'a> {
         Box::new(BooleanQuery::new(vec![(Occur::Must, filter as Boxed), (Occur::Must, query)]))
     }
 
-    /// What has one of these strings in a field.
+    /// Documents with one of these strings in a field.
     fn drilldown(&self, field: &str, values: &[String]) -> Result<Boxed> {
         self.limits.check()?;
         // Values as a whole are in a column, where a text has one beside its terms.

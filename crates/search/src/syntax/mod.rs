@@ -49,7 +49,7 @@ const SHOWN_CHARS: usize = 4_096;
 /// About the bytes that each byte of a query takes while it is read.
 const BYTES_PER_BYTE: usize = 24;
 
-/// What a query is read by.
+/// The state of a reader of queries.
 pub(crate) struct Context<'a> {
     pub(crate) grammar: Grammar,
     pub(crate) analyzers: &'a Analyzers,

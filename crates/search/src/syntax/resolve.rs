@@ -11,7 +11,7 @@ use crate::analysis::Token;
 use crate::error::{Error, Result};
 use crate::query::{Boolean, Query};
 
-/// What a tree means.
+/// The meaning of a tree.
 pub(super) fn resolve(context: &Context<'_>, node: &Node) -> Result<Query> {
     let resolver = Resolver { context, words: Cell::new(0) };
     Ok(resolver.node(node)?.unwrap_or(Query::None))

@@ -32,7 +32,7 @@ pub(crate) fn check(data: &[u8]) {
     }
 }
 
-/// Whether a client is told that its request is wrong.
+/// Returns true if the error is the client's.
 pub(crate) fn is_of_client(error: &Error) -> bool {
     matches!(error, Error::Syntax { .. } | Error::BadRequest(_) | Error::TooLarge(_))
 }

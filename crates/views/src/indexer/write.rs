@@ -60,7 +60,7 @@ impl Reached {
 const CHANGED_ENTRIES: u32 = 1;
 const STORED: u32 = 2;
 
-/// Writes both trees anew, from the changes and the stored trees, which are read from start to end. The tree of
+/// Rewrites both trees from the changes and the stored trees, which are read from start to end. The tree of
 /// back-pointers comes first: merging it finds the rows that changed documents had, which are removed from the other tree.
 /// At most `memory_bytes` of these removals are in memory; the others are in `directory`.
 pub(super) fn load(

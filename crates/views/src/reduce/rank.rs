@@ -20,7 +20,7 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
 /// CouchDB's limit.
 const MAX_COUNT: usize = 100;
 
-/// Why the text behind `_top_` or `_bottom_` is no rank. The texts are CouchDB's.
+/// The reason why the text behind `_top_` or `_bottom_` is no rank. The texts are CouchDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidRank {
     /// It is no integer.
@@ -42,7 +42,7 @@ fn parse_count(text: &str) -> Result<usize, InvalidRank> {
     count.filter(|count| (1..=MAX_COUNT).contains(count)).ok_or(InvalidRank::OutOfRange)
 }
 
-/// Why `source` is no function of this module although it begins like one.
+/// Returns the reason why `source` is no function of this module although it begins like one.
 pub(super) fn refuse(source: &str) -> Option<InvalidRank> {
     let count = source.strip_prefix("_top_").or_else(|| source.strip_prefix("_bottom_"))?;
     parse_count(count).err()

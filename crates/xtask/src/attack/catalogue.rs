@@ -44,7 +44,7 @@ pub(super) struct Attack {
     pub(super) prepare: fn(&Target) -> Result<()>,
     /// The hostile requests. Each attacker sends them in turn, each on a connection of its own.
     pub(super) requests: &'static [Ask],
-    /// What an attacker does instead, again and again.
+    /// A function that replaces the request and is called repeatedly.
     pub(super) act: Option<fn(&Target)>,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Text {
     Made(fn(&Target) -> Vec<u8>),
 }
 
-/// What must become of a hostile request.
+/// The required outcome of a hostile request.
 #[derive(Clone, Copy)]
 pub(super) enum Expect {
     /// Any answer, or none.

@@ -21,13 +21,13 @@ pub(super) struct Target {
     pub(super) form: Form,
     /// Set when it is enough.
     pub(super) stop: Arc<AtomicBool>,
-    /// For names that nobody else uses.
+    /// For unique names.
     pub(super) next: AtomicU64,
-    /// What is to be finished before the attack ends.
+    /// Work that must be finished before the attack ends.
     pub(super) unfinished: AtomicU64,
     /// The longest time that a hostile request took.
     pub(super) longest_ms: AtomicU64,
-    /// What went wrong that should not have.
+    /// Unexpected failures.
     pub(super) failures: Mutex<Vec<String>>,
 }
 
@@ -133,7 +133,7 @@ impl Target {
         }
     }
 
-    /// Whether the attack is to go on.
+    /// True while the attack continues.
     pub(super) fn is_unfinished(&self) -> bool {
         self.unfinished.load(Ordering::Relaxed) > 0
     }
@@ -142,7 +142,7 @@ impl Target {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// What went wrong that should not have.
+    /// Unexpected failures.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut failures = std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner));
         if self.is_unfinished() {

@@ -42,7 +42,7 @@ fn words(length: usize) -> Vec<String> {
     all
 }
 
-/// Whether an automaton over bytes accepts a word.
+/// Returns true if an automaton over bytes accepts a word.
 fn accepts<W: Words>(automaton: &Utf8<W>, word: &str) -> bool {
     let mut state = automaton.start();
     for byte in word.bytes() {

@@ -97,7 +97,7 @@ fn pool_of_writers(target: &Target) {
             }
         }
         target.unfinished.fetch_sub(1, Ordering::Relaxed);
-        // Who is told to close the connection, or finds it closed, opens another one, as clients do.
+        // A client whose connection is closed, or is to be closed, opens another one.
         let mut goes_on = connection.as_ref().is_ok_and(|open| !open.is_closing());
         if goes_on && write % 5 == 4 {
             let Ok(open) = connection.as_mut() else { continue };

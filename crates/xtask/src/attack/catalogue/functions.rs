@@ -84,7 +84,7 @@ fn endless_list(target: &Target) {
     let _ = asked.and_then(|()| connection.swallow());
 }
 
-/// Saves design documents with modules of one large function. Only admins may, so somebody was talked into it.
+/// Saves design documents with modules of one large function, which requires an administrator.
 fn slow_compilation(target: &Target) {
     let module = base64(&module(target.count(200_000, 1_300_000)));
     let text = format!("{{\"language\":\"wasm\",\"views\":{{\"v\":{{\"map\":\"{module}\"}}}}}}");
