@@ -73,6 +73,8 @@ impl<'a> AllDocs<'a> {
                 if deleted >= DELETED_ROW && !is_within(self.within.as_ref(), self.direction, id) {
                     let id = id.to_vec();
                     self.pass_deleted(&id)?;
+                    // A seek backward may stand on the edge of the same bucket: the scan has to step over it.
+                    deleted = 0;
                 }
                 continue;
             }

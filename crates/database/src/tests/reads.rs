@@ -259,3 +259,23 @@ fn reads_for_a_client_are_cancelled_and_charged() {
     is_cancelled(rows.next().err());
     is_cancelled(view.read_ahead(&["d1"], Bodies::Winners).err());
 }
+
+/// A bucket of deleted documents begins with a document, and a seek backward to its edge stands on that document.
+#[test]
+fn a_scan_backward_steps_over_the_edge_of_deleted_documents() {
+    let database = database();
+    let ids: Vec<_> = (0..100).map(|number| format!("d{number:03}")).collect();
+    let revs: Vec<_> = ids.iter().map(|id| save(&database, new(id, "{}"))).collect();
+    for (number, (id, rev)) in ids.iter().zip(&revs).enumerate().rev() {
+        save(&database, edit(id, Some(rev), true, "{}"));
+        let view = database.read().unwrap();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut rows = view.all_docs(&IdRange::default(), direction).unwrap();
+            let mut live = 0;
+            while rows.next().unwrap().is_some() {
+                live += 1;
+            }
+            assert_eq!(live, number, "{direction:?}");
+        }
+    }
+}
