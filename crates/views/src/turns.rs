@@ -93,24 +93,12 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         if let Some(guard) = self.try_build() {
             return Ok(Turn::Build(guard));
         }
-        let mut state = self.state.lock();
-        let builds = state.builds;
-        state.waiting += 1;
-        let mut checked = Ok(());
-        while state.is_building && state.builds == builds && checked.is_ok() {
-            self.idle.wait_for(&mut state, CANCELLATION_INTERVAL);
-            checked = check();
-        }
-        state.waiting -= 1;
-        checked?;
-        match &state.failure {
-            // Of a later build than the one that was waited for nothing may be concluded.
-            Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
-            _ => Ok(Turn::Over),
-        }
+        let builds = self.builds();
+        self.wait_for_build(builds, check)?;
+        Ok(Turn::Over)
     }
 
-    /// Waits while another thread builds, and calls `check` now and then. `builds` is the number of builds before ([`Handle::builds`]).
+    /// Waits while another thread builds, and calls `check` at least every [`CANCELLATION_INTERVAL`]. `builds` is the number of builds before ([`Handle::builds`]).
     ///
     /// # Errors
     /// That of the build, or of `check`.
@@ -125,6 +113,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         state.waiting -= 1;
         checked?;
         match &state.failure {
+            // A later build than the awaited one says nothing about it.
             Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
             _ => Ok(()),
         }

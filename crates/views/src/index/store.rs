@@ -299,7 +299,7 @@ impl Committer for IndexWriter<'_> {
     ///
     /// Not synced: what a crash takes away can be computed again, and later commits do not survive without earlier ones.
     fn commit(&mut self, mut batch: Batch) -> Result<()> {
-        if let Some(meta) = self.recorded.clone().filter(|meta| !meta.leftovers.is_writing) {
+        if let Some(meta) = self.recorded.as_ref().filter(|meta| !meta.leftovers.is_writing).cloned() {
             let leftovers = Leftovers { is_writing: true, ..meta.leftovers };
             self.put(&mut batch, &Meta { leftovers, ..meta });
         }
