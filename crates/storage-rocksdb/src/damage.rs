@@ -122,6 +122,11 @@ impl Holes {
         !self.blobs.is_empty()
     }
 
+    /// Returns true if the file of this name is on the list.
+    pub(crate) fn names(&self, file: &str) -> bool {
+        self.blobs.contains(file) || self.holes.iter().any(|hole| hole.file == file)
+    }
+
     pub(crate) fn add(&mut self, hole: Hole) {
         if hole.from < hole.to {
             self.holes.insert(hole);

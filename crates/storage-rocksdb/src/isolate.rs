@@ -4,7 +4,8 @@
 //! files, and the keys that were there become [`Holes`]: whoever reads them gets an error. After that the store is whole as
 //! far as RocksDB can see, and compactions go on. What was there before is kept in a directory beside.
 //!
-//! A damaged log is another matter: what follows the damage would be lost without a word, so that store is not opened.
+//! A damaged log is another matter: what follows the damage would be lost without a word, so that store is not opened; and a start
+//! refuses a store of which a file is missing or another one ([`crate::files::inspect`]).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +15,7 @@ use settee_storage::durable::{self, Readers};
 use settee_storage::{Result, StorageError};
 
 use crate::damage::{Hole, Holes, UNNAMED};
-use crate::files::{self, Fault, repair};
+use crate::files::{self, repair};
 use crate::options::Options;
 use crate::store::Store;
 
@@ -24,9 +25,12 @@ const KEPT: &str = "damaged";
 /// How often files are mended for one opening: each time one was named that the time before was not seen.
 const ROUNDS_MAX: u32 = 100;
 
-/// Opens a store for writing. What is damaged is isolated, also what `cause`, the reason why it was closed, tells of.
+/// Opens a store for writing that was inspected, or that was closed because of `cause`. What is damaged is isolated, also what
+/// `cause` names.
 pub(crate) fn open(path: &Path, options: &Options, cause: Option<&StorageError>) -> Result<Store> {
-    check_logs(path)?;
+    if cause.is_some() {
+        files::check_logs_of(path)?;
+    }
     if let Some(cause) = cause.filter(|cause| is_damage(cause)) {
         isolate(path, &cause.to_string())?;
     }
@@ -140,19 +144,6 @@ fn named(text: &str) -> BTreeSet<String> {
         stem.is_some_and(|stem| !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_digit()))
     };
     words.filter(is_name).map(str::to_owned).collect()
-}
-
-/// Looks at the logs of the store in `path` before it is opened.
-fn check_logs(path: &Path) -> Result<()> {
-    // A store that is not there has none.
-    let Ok(faults) = files::check_logs(path) else { return Ok(()) };
-    let Some(Fault { file, offset, length, .. }) = faults.into_iter().find(|fault| !fault.is_cut_end) else {
-        return Ok(());
-    };
-    Err(StorageError::Corrupt(format!(
-        "the log of writes {} is damaged ({length} bytes at {offset}): opening the store would lose what was written after that",
-        file.display()
-    )))
 }
 
 #[cfg(test)]

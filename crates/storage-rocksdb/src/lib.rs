@@ -4,8 +4,9 @@
 //! and commits that wait at the same time share one sync. It knows nothing of what the entries mean; what is tuned,
 //! and why, is in [`options`].
 
+mod acknowledged;
 mod clear;
-mod current;
+mod create;
 mod damage;
 mod epoch;
 mod error;
@@ -42,10 +43,12 @@ use settee_storage::{
     ShardState, Snapshot, StorageError, Version,
 };
 
+use acknowledged::Recorder;
 use clear::hide;
 use damage::Hole;
 use epoch::Epoch;
 use error::{is_failed_sync, translate};
+use files::Found;
 use mending::Mending;
 pub use options::{Log, Options, Tickers};
 use shards::{Slot, Slots, Stored};
@@ -96,6 +99,64 @@ pub struct RocksEngine {
     mending: Arc<Mending>,
     healing: Mutex<Healing>,
     space: Space,
+    /// None of a store that was opened for reading.
+    recorder: Option<Recorder>,
+}
+
+/// A directory that can be opened: it has a complete store, or none.
+#[derive(Debug)]
+pub struct Inspected {
+    path: PathBuf,
+    found: Found,
+}
+
+impl Inspected {
+    /// Returns true if no store is there.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        !matches!(self.found, Found::Store(_))
+    }
+
+    /// Returns the unacknowledged writes at the end of a log that a power loss left incomplete, in words. Opening drops them.
+    #[must_use]
+    pub fn torn(&self) -> Option<&str> {
+        match &self.found {
+            Found::Store(repairs) => repairs.torn.as_deref(),
+            Found::Nothing | Found::Unfinished => None,
+        }
+    }
+
+    /// Opens the store, or creates it. A store that is there is opened for reading only if the disk has no space for
+    /// opening it; [`Engine::tend`] opens it for writing later.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, another process has it, or the store is damaged.
+    pub fn open(self, options: &Options) -> Result<RocksEngine> {
+        let path = self.path.as_path();
+        let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
+        match &self.found {
+            Found::Nothing | Found::Unfinished => create::create(path, options)?,
+            Found::Store(repairs) => repairs.apply().map_err(|error| StorageError::Io(error.to_string()))?,
+        }
+        if matches!(options.log, Log::Discarded) {
+            log::forget(path);
+        }
+        match isolate::open(path, options, None) {
+            Err(error @ StorageError::Full(_)) => {
+                space.give_up_reserve();
+                // Without anything to read, there is nothing to serve.
+                let store = Store::open_read_only(path, options).map_err(|_| error.clone())?;
+                Ok(RocksEngine::on(store, Some(error), space, path, options))
+            }
+            opened => {
+                let mut engine = RocksEngine::on(opened?, None, space, path, options);
+                engine.space.look();
+                engine.recorder = Some(Recorder::new(path));
+                engine.acknowledge(&*engine.store()?)?;
+                Ok(engine)
+            }
+        }
+    }
 }
 
 /// How the tries to open the store again go.
@@ -114,27 +175,20 @@ struct Healing {
 }
 
 impl RocksEngine {
-    /// Opens the store in `path`, or makes one there. A store that is there is opened for reading only if the disk has
-    /// no room for opening it; [`Engine::tend`] opens it for writing later.
+    /// Opens the store in `path`, or creates one in a directory that is empty or missing.
     ///
     /// # Errors
-    /// When the directory cannot be used, another process has it, or the store is damaged.
+    /// Those of [`Self::inspect`] and [`Inspected::open`].
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
-        let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
-        space.look();
-        current::heal(path).map_err(|error| StorageError::Io(error.to_string()))?;
-        if matches!(options.log, Log::Discarded) {
-            log::forget(path);
-        }
-        match isolate::open(path, options, None) {
-            Err(error @ StorageError::Full(_)) => {
-                space.give_up_reserve();
-                // Without anything to read, there is nothing to serve.
-                let store = Store::open_read_only(path, options).map_err(|_| error.clone())?;
-                Ok(Self::on(store, Some(error), space, path, options))
-            }
-            opened => Ok(Self::on(opened?, None, space, path, options)),
-        }
+        Self::inspect(path)?.open(options)
+    }
+
+    /// Finds out whether the store in `path` can be opened with everything that was acknowledged, without a change to any file.
+    ///
+    /// # Errors
+    /// When it cannot: the error names the file that is missing or damaged.
+    pub fn inspect(path: &Path) -> Result<Inspected> {
+        Ok(Inspected { path: path.to_owned(), found: files::inspect(path)? })
     }
 
     /// Opens the store in `path` to read it; nothing is written there, and every commit fails.
@@ -144,6 +198,13 @@ impl RocksEngine {
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
         let store = Store::open_read_only(path, options)?;
         Ok(Self::on(store, None, Space::new(path, options), path, options))
+    }
+
+    /// Notes how far the store is durable, if it was written to since the last call.
+    fn acknowledge(&self, store: &Store) -> Result<()> {
+        let Some(recorder) = &self.recorder else { return Ok(()) };
+        let sequence = store.database.latest_sequence_number();
+        recorder.note(sequence, || store.database.flush_wal(true).map_err(|error| self.failed(error)))
     }
 
     fn on(mut store: Store, fault: Option<StorageError>, space: Space, path: &Path, options: &Options) -> Self {
@@ -162,6 +223,7 @@ impl RocksEngine {
             healing: Mutex::default(),
             mending,
             space,
+            recorder: None,
         }
     }
 
@@ -428,6 +490,7 @@ impl Engine for RocksEngine {
         let Err(fault) = self.check_store() else {
             self.mending.tended(false);
             self.flush_if_quiet(&mut healing);
+            self.acknowledge(&*self.store()?)?;
             return self.space.check();
         };
         self.mending.tended(true);
@@ -520,7 +583,8 @@ impl Engine for RocksEngine {
     fn sync(&self) -> Result<()> {
         let store = self.store()?;
         self.check_store()?;
-        store.database.flush_wal(true).map_err(|error| self.failed(error))
+        store.database.flush_wal(true).map_err(|error| self.failed(error))?;
+        self.acknowledge(&store)
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<()> {

@@ -57,8 +57,16 @@ fn interrupted() -> StorageError {
 }
 
 impl Store {
-    /// Opens the store in `path`, or makes one there.
+    /// Opens the store in `path`.
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+        Self::new(path, options, |tuned, columns| {
+            tuned.create_if_missing(false);
+            Database::open_cf_descriptors(tuned, path, columns)
+        })
+    }
+
+    /// Creates a store in `path`.
+    pub(crate) fn create(path: &Path, options: &Options) -> Result<Self> {
         Self::new(path, options, |tuned, columns| Database::open_cf_descriptors(tuned, path, columns))
     }
 

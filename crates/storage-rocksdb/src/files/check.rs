@@ -114,24 +114,6 @@ impl Checked {
     }
 }
 
-/// The faults of the logs alone. What a crash leaves is marked so in whichever log it is: several are written at once, as far
-/// as the disk knows.
-///
-/// # Errors
-/// When the directory cannot be read.
-pub(crate) fn check_logs(directory: &Path) -> io::Result<Vec<Fault>> {
-    let found = Directory::read(directory)?;
-    let manifest = found.manifest()?.unwrap_or_default();
-    let mut reading = Reading { directory, checked: Checked::default(), progress: &mut |_, _| {}, total: 0 };
-    reading.logs(&found, &manifest)?;
-    for fault in reading.checked.faults.iter_mut().filter(|fault| !fault.is_cut_end) {
-        let bytes = fs::read(&fault.file)?;
-        let is_end = fault.offset + fault.length == bytes.len() as u64;
-        fault.is_cut_end = is_end && log::is_cut(&bytes, fault.offset as usize);
-    }
-    Ok(reading.checked.faults)
-}
-
 /// The part of a list of files before its first damage, if nothing that was durable depends on the rest: the files that this part
 /// names are all there. Had a later record been durable, those that it replaced would have been removed because of it. A power loss
 /// may leave any pieces of records that were not synced, not only a cut end. `None` if the list is whole, or must not be cut.
@@ -328,7 +310,8 @@ impl Reading<'_> {
 
     fn blobs(&mut self, found: &Directory, manifest: &Manifest) -> io::Result<()> {
         // Files of a flush that has not ended are not known to the manifest, and not whole.
-        for number in found.blobs.keys().filter(|number| !manifest.damage.is_empty() || manifest.blobs.contains(number))
+        for number in
+            found.blobs.keys().filter(|number| !manifest.damage.is_empty() || manifest.blobs.contains_key(number))
         {
             let path = blob_path(self.directory, *number);
             // What is removed was no longer used.
@@ -363,6 +346,7 @@ impl Reading<'_> {
                     },
                     Item::Damage { offset, length, is_last: is_end } => {
                         let is_cut_end = is_last && is_end && log::is_cut(&bytes, offset)
+                            || log::is_torn(&bytes, offset)
                             || has_hole(offset, &bytes[offset..offset + length]);
                         let what = if is_cut_end { "a write that is cut off" } else { "writes" };
                         self.checked.damage(path, FileKind::Log, &[Damage::beside_data(offset, length, what)]);
@@ -400,7 +384,7 @@ const PAGE: usize = 4096;
 
 /// Whether a page is missing that was never synced: after a power failure what was written to it is zeros, and later pages may be
 /// there. `bytes` are what is damaged; the first and the last page may belong to others for the most part.
-fn has_hole(offset: usize, bytes: &[u8]) -> bool {
+pub(super) fn has_hole(offset: usize, bytes: &[u8]) -> bool {
     let (first, others) = bytes.split_at(bytes.len().min(PAGE - offset % PAGE));
     let mut pages = std::iter::once(first).chain(others.chunks(PAGE)).filter(|page| !page.is_empty());
     pages.any(|page| page.iter().all(|byte| *byte == 0))

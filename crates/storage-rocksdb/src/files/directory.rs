@@ -36,6 +36,11 @@ impl Directory {
         };
         for entry in fs::read_dir(path)? {
             let entry = entry?;
+            // A FIFO would make its reader wait for ever.
+            let is_regular = fs::metadata(entry.path()).is_ok_and(|found| found.is_file() || found.is_dir());
+            if !is_regular && fs::symlink_metadata(entry.path()).is_ok() {
+                return Err(io::Error::other(format!("{} is no regular file", entry.path().display())));
+            }
             let name = entry.file_name().to_string_lossy().into_owned();
             let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
             let number = stem.parse::<u64>().ok();
@@ -64,6 +69,9 @@ impl Directory {
 }
 
 fn current(path: &Path) -> Result<PathBuf, String> {
+    if fs::metadata(path.join(CURRENT)).is_ok_and(|found| !found.is_file()) {
+        return Err("is no regular file".to_owned());
+    }
     let text = fs::read(path.join(CURRENT)).map_err(|error| format!("cannot be read: {error}"))?;
     let name = std::str::from_utf8(&text).ok().and_then(|text| text.strip_suffix('\n'));
     let digits = name.and_then(|name| name.strip_prefix("MANIFEST-"));

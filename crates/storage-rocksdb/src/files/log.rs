@@ -73,6 +73,24 @@ pub(super) fn append(length: usize, record: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Returns true if the record at `at`, which is not whole, looks like a write that did not reach the disk as a whole: what is missing of
+/// it is zeros, or behind the end of the file. Others may follow it that were written later and reached the disk.
+pub(super) fn is_torn(bytes: &[u8], mut at: usize) -> bool {
+    let log = Log::new(bytes);
+    while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {
+        let left = BLOCK - end % BLOCK;
+        at = if left < HEADER { end + left } else { end };
+    }
+    let Some(header) = bytes.get(at..at + HEADER) else { return true };
+    // No fragment has the kind 0.
+    if header[HEADER - 1] == 0 {
+        return true;
+    }
+    let end = at + HEADER + usize::from(u16::from_le_bytes([header[4], header[5]]));
+    let is_in_block = (end - 1) / BLOCK == at / BLOCK;
+    is_in_block && bytes.get(end - 1).is_none_or(|last| *last == 0)
+}
+
 /// Whether the record at `at`, which is not whole, ends where the file does, or nothing but zeros follows: that is what a crash
 /// leaves. Fragments of it that are whole may be in blocks before.
 pub(super) fn is_cut(bytes: &[u8], mut at: usize) -> bool {

@@ -12,12 +12,18 @@ pub(super) struct Manifest {
     pub(super) columns: BTreeMap<u32, String>,
     /// Sorted files in use, by number.
     pub(super) tables: BTreeMap<u64, TableFile>,
-    /// Blob files that were made. Those that nothing refers to any more are removed without a word.
-    pub(super) blobs: BTreeSet<u64>,
+    /// Blob files that were made. The store removes those that no table refers to.
+    pub(super) blobs: BTreeMap<u64, BlobFile>,
     /// Files that were in use.
     pub(super) gone: BTreeSet<u64>,
     /// Logs with lesser numbers are not needed.
     pub(super) min_log: u64,
+    /// Sequence number of the last write when the last edit was made.
+    pub(super) last_sequence: u64,
+    /// Column families whose first log is stated: a list that ends before that is cut.
+    pub(super) logged: BTreeSet<u32>,
+    /// Identity of the store.
+    pub(super) identity: Option<String>,
     /// Places that cannot be read: offset and length.
     pub(super) damage: Vec<(usize, usize)>,
 }
@@ -31,9 +37,39 @@ pub(super) struct TableFile {
     /// The least and the greatest key.
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
+    /// The oldest blob file that its entries refer to.
+    pub(super) oldest_blob: Option<u64>,
+    /// First half of the identity that the file itself states as well.
+    pub(super) session: Option<u64>,
+}
+
+/// A blob file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlobFile {
+    pub(super) column: u32,
+    pub(super) values: u64,
+    /// Values that no entry refers to any more.
+    pub(super) garbage: u64,
+    /// Bytes of all values with their headers.
+    pub(super) bytes: u64,
 }
 
 impl Manifest {
+    /// Returns the blob files that the store needs, by RocksDB's rule: from the oldest one on that a table of the same column family
+    /// refers to, those whose values are not all garbage.
+    pub(super) fn needed_blobs(&self) -> impl Iterator<Item = (u64, BlobFile)> {
+        let mut oldest: BTreeMap<u32, u64> = BTreeMap::new();
+        for table in self.tables.values() {
+            if let Some(blob) = table.oldest_blob {
+                oldest.entry(table.column).and_modify(|least| *least = (*least).min(blob)).or_insert(blob);
+            }
+        }
+        let is_needed = move |number: u64, blob: &BlobFile| {
+            oldest.get(&blob.column).is_some_and(|least| *least <= number) && blob.garbage < blob.values
+        };
+        self.blobs.iter().map(|(number, blob)| (*number, *blob)).filter(move |(number, blob)| is_needed(*number, blob))
+    }
+
     /// Reads a manifest. One that ends within a record was not finished by a crash, or is being written.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let mut manifest = Self::default();
@@ -63,7 +99,19 @@ impl Manifest {
             self.gone.remove(&number);
             self.tables.insert(number, file);
         }
-        self.blobs.extend(edit.blobs);
+        for (number, blob) in edit.blobs {
+            self.blobs.insert(number, BlobFile { column: edit.column, ..blob });
+        }
+        for (number, count) in edit.garbage {
+            if let Some(blob) = self.blobs.get_mut(&number) {
+                blob.garbage += count;
+            }
+        }
+        if edit.has_log {
+            self.logged.insert(edit.column);
+        }
+        self.last_sequence = self.last_sequence.max(edit.last_sequence.unwrap_or(0));
+        self.identity = edit.identity.or(self.identity.take());
         if let Some(name) = edit.column_added {
             self.columns.insert(edit.column, name);
         }
@@ -87,12 +135,17 @@ struct Edit {
     column_added: Option<String>,
     deleted: Vec<u64>,
     added: Vec<(u64, TableFile)>,
-    blobs: Vec<u64>,
+    blobs: Vec<(u64, BlobFile)>,
+    garbage: Vec<(u64, u64)>,
     min_log: Option<u64>,
+    last_sequence: Option<u64>,
+    has_log: bool,
+    identity: Option<String>,
 }
 
 /// Tags from here on may be skipped: their length follows.
 const SKIPPABLE: u64 = 1 << 13;
+const IDENTITY: u64 = SKIPPABLE + 1;
 
 impl Edit {
     fn decode(record: &[u8]) -> Option<Self> {
@@ -102,8 +155,13 @@ impl Edit {
             match bytes.varint()? {
                 // Name of the comparator.
                 1 => drop(bytes.prefixed()?),
-                // Numbers of the log, the next file, the last write, the log before.
-                2..=4 | 9 | 203 => drop(bytes.varint()?),
+                2 => {
+                    bytes.varint()?;
+                    edit.has_log = true;
+                }
+                4 => edit.last_sequence = Some(bytes.varint()?),
+                // Numbers of the next file and of the log before.
+                3 | 9 | 203 => drop(bytes.varint()?),
                 5 => {
                     bytes.varint()?;
                     bytes.prefixed()?;
@@ -123,11 +181,11 @@ impl Edit {
                 300 => drop(bytes.varint()?),
                 400 => edit.blobs.push(blob(&mut bytes)?),
                 401 => {
-                    bytes.varint()?;
-                    bytes.varint()?;
+                    edit.garbage.push((bytes.varint()?, bytes.varint()?));
                     bytes.varint()?;
                     fields(&mut bytes, 0, |_, _| Some(()))?;
                 }
+                IDENTITY => edit.identity = Some(String::from_utf8_lossy(bytes.prefixed()?).into_owned()),
                 tag if tag >= SKIPPABLE => drop(bytes.prefixed()?),
                 _ => return None,
             }
@@ -142,25 +200,29 @@ impl Edit {
         let (smallest, largest) = (user_key(bytes.prefixed()?)?, user_key(bytes.prefixed()?)?);
         bytes.varint()?;
         bytes.varint()?;
+        let (mut oldest_blob, mut session) = (None, None);
         fields(bytes, 1, |tag, field| {
-            // The least log that is needed travels with a file.
-            if tag == 3 {
-                self.min_log = Some(u64::from_le_bytes(field.try_into().ok()?));
+            match tag {
+                // The least log that is needed travels with a file.
+                3 => self.min_log = Some(u64::from_le_bytes(field.try_into().ok()?)),
+                4 => oldest_blob = Some(Bytes(field).varint()?),
+                12 => {
+                    session = field.first_chunk::<8>().map(|half| u64::from_le_bytes(*half)).filter(|half| *half != 0)
+                }
+                _ => {}
             }
             Some(())
         })?;
-        Some((number, TableFile { column: 0, level, size, smallest, largest }))
+        Some((number, TableFile { column: 0, level, size, smallest, largest, oldest_blob, session }))
     }
 }
 
-fn blob(bytes: &mut Bytes<'_>) -> Option<u64> {
-    let number = bytes.varint()?;
-    bytes.varint()?;
-    bytes.varint()?;
+fn blob(bytes: &mut Bytes<'_>) -> Option<(u64, BlobFile)> {
+    let (number, values, total) = (bytes.varint()?, bytes.varint()?, bytes.varint()?);
     bytes.prefixed()?;
     bytes.prefixed()?;
     fields(bytes, 0, |_, _| Some(()))?;
-    Some(number)
+    Some((number, BlobFile { column: 0, values, garbage: 0, bytes: total }))
 }
 
 /// Fields with their tags, up to the tag `end`.

@@ -22,9 +22,34 @@ mod table;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
+mod whole;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod whole_tests;
 
+#[cfg(test)]
+pub(crate) use check::cut_manifest;
 pub use check::{Checked, Depth, Fault, FileKind, check};
-pub(crate) use check::{check_logs, cut_manifest};
 pub use salvage::{Salvaged, salvage};
+pub(crate) use whole::{Found, check_logs_of, inspect};
 
-use directory::blob_path;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use directory::{Directory, blob_path};
+
+/// Returns the identity of the store in `path`.
+pub(crate) fn identity(path: &Path) -> Option<String> {
+    Directory::read(path).ok()?.manifest().ok()??.identity
+}
+
+/// Returns the number of the list of files, and the number, path and length of the newest log.
+///
+/// # Errors
+/// When the directory cannot be read, or the log has gone.
+pub(crate) fn newest_log(path: &Path) -> io::Result<Option<(u64, u64, PathBuf, u64)>> {
+    let found = Directory::read(path)?;
+    let (Some((log, path)), Ok(current)) = (found.logs.last_key_value(), &found.current) else { return Ok(None) };
+    let manifest = found.manifests.iter().find(|(_, path)| *path == current).map_or(0, |(number, _)| *number);
+    Ok(Some((manifest, *log, path.clone(), path.metadata()?.len())))
+}

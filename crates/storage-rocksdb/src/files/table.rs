@@ -1,6 +1,11 @@
 //! [`Table`]: a sorted file, read without the store: which of its blocks are whole, and what these hold. Where an index
 //! is damaged the blocks behind it are found by their checksums.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
 use super::block::{Blocks, Handle, Rows, TRAILER, handles};
 use super::bytes::{Bytes, block_checksum, context};
 use super::entry::{Entry, Kind, split_key};
@@ -286,6 +291,43 @@ fn column(properties: &[u8]) -> Option<u32> {
         }
     }
     None
+}
+
+/// Bits of a session that its text and the list of files have in common.
+pub(super) const SESSION: u64 = u64::MAX >> 2;
+
+/// Bytes at the end of a file that have its properties.
+const END_BYTES: u64 = 64 << 10;
+
+/// Returns the session that a file says it was written in; `None` if that cannot be read.
+pub(super) fn session_at_end(path: &Path) -> io::Result<Option<u64>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    // Pages that are not touched take no memory.
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    let start = length.saturating_sub(END_BYTES);
+    file.read_exact_at(&mut bytes[start as usize..], start)?;
+    Ok(session(&bytes))
+}
+
+fn session(bytes: &[u8]) -> Option<u64> {
+    let footer = footer(bytes)?;
+    let blocks = Blocks { bytes, checksum: footer.checksum, base: footer.base };
+    let find = |block: &[u8], wanted: &[u8]| {
+        let mut rows = Rows::new(block)?;
+        while let Some((name, value)) = rows.next().ok()? {
+            if name == wanted {
+                return Some(value.to_vec());
+            }
+        }
+        None
+    };
+    let properties = find(&blocks.read(footer.metaindex)?, b"rocksdb.properties")?;
+    let properties = blocks.read(Handle::decode(&mut Bytes(&properties))?)?;
+    let session = find(&properties, b"rocksdb.creating.session.identity")?;
+    // Its last twelve digits of base 36 are the lower 62 bits.
+    let text = std::str::from_utf8(&session).ok()?;
+    u64::from_str_radix(text.get(text.len().checked_sub(12)?..)?, 36).ok().map(|lower| lower & SESSION)
 }
 
 fn footer(bytes: &[u8]) -> Option<Footer> {

@@ -23,7 +23,7 @@ const PLACES: u64 = 10;
 const SHARDS: RangeInclusive<u64> = 1..=6;
 
 /// A generator whose numbers follow from its seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-fn open(path: &Path) -> RocksEngine {
+pub(super) fn open(path: &Path) -> RocksEngine {
     let options = Options { write_buffer_bytes: 1 << 20, ..Options::default() };
     RocksEngine::open(path, &options).unwrap()
 }
@@ -54,7 +54,7 @@ fn is_dropped(engine: &RocksEngine, shard: u64) -> bool {
 }
 
 /// Entries of all keyspaces: new ones, replaced ones, removed ones, large ones, and a shard that was dropped.
-fn fill(engine: &RocksEngine, random: &mut Random, commits: u64) {
+pub(super) fn fill(engine: &RocksEngine, random: &mut Random, commits: u64) {
     for number in 0..commits {
         let shard = SHARDS.start() + random.below(*SHARDS.end());
         let mut batch = Batch::new();
@@ -80,9 +80,9 @@ fn fill(engine: &RocksEngine, random: &mut Random, commits: u64) {
     }
 }
 
-type Contents = BTreeMap<(u64, Keyspace, Vec<u8>), Vec<u8>>;
+pub(super) type Contents = BTreeMap<(u64, Keyspace, Vec<u8>), Vec<u8>>;
 
-fn contents(engine: &RocksEngine) -> Contents {
+pub(super) fn contents(engine: &RocksEngine) -> Contents {
     let mut contents = Contents::new();
     for shard in SHARDS.filter(|shard| !is_dropped(engine, *shard)) {
         let snapshot = engine.snapshot(Shard(shard)).unwrap();
@@ -97,7 +97,7 @@ fn contents(engine: &RocksEngine) -> Contents {
 }
 
 /// A closed store, and what is in it.
-fn store(directory: &Path, seed: u64, commits: u64) -> Contents {
+pub(super) fn store(directory: &Path, seed: u64, commits: u64) -> Contents {
     let engine = open(directory);
     let mut random = Random(seed);
     fill(&engine, &mut random, commits);
@@ -108,7 +108,7 @@ fn store(directory: &Path, seed: u64, commits: u64) -> Contents {
     contents(&engine)
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();

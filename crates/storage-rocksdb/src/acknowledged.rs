@@ -1,0 +1,177 @@
+//! [`Acknowledged`]: how far a store is known to be durable, in a file beside its own, so that a log that is missing, cut or
+//! replaced is noticed although RocksDB cannot know about it.
+//!
+//! Nothing is written for a commit. A line is written when the store is opened, then at most once for each call of
+//! [`Engine::tend`](settee_storage::Engine::tend), and at the end. Each line is a lower bound, and true for ever: what it states was
+//! durable before the line was written. So lines need no sync, and the last one that is whole counts.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use settee_storage::durable::{self, Readers};
+
+use crate::files;
+
+/// The file in the directory of the store.
+pub(crate) const FILE: &str = "ACKNOWLEDGED";
+
+/// Bytes before the end of a log whose checksum is kept, which tells it from any other log.
+const TAIL_BYTES: u64 = 4096;
+
+/// The file is written again from this size on.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// A state that is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Acknowledged {
+    /// Number of the list of files.
+    pub(crate) manifest: u64,
+    /// Number of the newest log.
+    pub(crate) log: u64,
+    /// Its length.
+    pub(crate) length: u64,
+    /// Checksum of the last [`TAIL_BYTES`] of that.
+    crc: u32,
+    /// Sequence number of the last write.
+    pub(crate) sequence: u64,
+    /// Identity of the store; empty if it has none.
+    pub(crate) identity: String,
+}
+
+impl Acknowledged {
+    /// Returns the last state that was written; `None` if there is none.
+    pub(crate) fn load(store: &Path) -> Option<Self> {
+        let bytes = fs::read(store.join(FILE)).ok()?;
+        bytes.split(|byte| *byte == b'\n').filter_map(|line| Self::parse(std::str::from_utf8(line).ok()?)).next_back()
+    }
+
+    fn line(&self) -> String {
+        let Self { manifest, log, length, crc, sequence, identity } = self;
+        let text = format!("manifest {manifest} log {log} {length} {crc:08x} sequence {sequence} store {identity}");
+        format!("{text} crc32c {:08x}\n", crc32c::crc32c(text.as_bytes()))
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (text, sum) = line.rsplit_once(" crc32c ")?;
+        if u32::from_str_radix(sum, 16).ok()? != crc32c::crc32c(text.as_bytes()) {
+            return None;
+        }
+        let words: Vec<&str> = text.split(' ').collect();
+        let ["manifest", manifest, "log", log, length, crc, "sequence", sequence, "store", identity] = words[..] else {
+            return None;
+        };
+        Some(Self {
+            manifest: manifest.parse().ok()?,
+            log: log.parse().ok()?,
+            length: length.parse().ok()?,
+            crc: u32::from_str_radix(crc, 16).ok()?,
+            sequence: sequence.parse().ok()?,
+            identity: identity.to_owned(),
+        })
+    }
+
+    /// Compares a log with what was durable of it.
+    ///
+    /// # Errors
+    /// In words, when it is missing, shorter or another one.
+    pub(crate) fn check_log(&self, path: &Path) -> Result<(), String> {
+        let file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "is missing".to_owned(),
+            _ => format!("cannot be read: {error}"),
+        })?;
+        let there = file.metadata().map_or(0, |metadata| metadata.len());
+        if there < self.length {
+            return Err(format!("has {there} bytes, and {} of it were acknowledged", self.length));
+        }
+        match tail(&file, self.length) {
+            Ok(crc) if crc == self.crc => Ok(()),
+            Ok(_) => Err(format!("is damaged or of another store: the bytes before {} differ", self.length)),
+            Err(error) => Err(format!("cannot be read: {error}")),
+        }
+    }
+}
+
+fn tail(file: &File, length: u64) -> io::Result<u32> {
+    let count = length.min(TAIL_BYTES);
+    let mut bytes = vec![0; count as usize];
+    file.read_exact_at(&mut bytes, length - count)?;
+    Ok(crc32c::crc32c(&bytes))
+}
+
+/// Writes the file of an open store.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    store: PathBuf,
+    identity: String,
+    /// The sequence number of the last line, and the length of the file.
+    written: Mutex<(u64, u64)>,
+}
+
+impl Recorder {
+    pub(crate) fn new(store: &Path) -> Self {
+        let identity = files::identity(store).unwrap_or_default();
+        Self { store: store.to_owned(), identity, written: Mutex::new((u64::MAX, u64::MAX)) }
+    }
+
+    /// Writes what is durable once `sync` has returned, unless the last line says so already. `sequence` is that of a write that was
+    /// done before this call.
+    ///
+    /// # Errors
+    /// Those of `sync`. A line that cannot be written is left out: the one before it stays true.
+    pub(crate) fn note<E>(&self, sequence: u64, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let mut written = self.written.lock();
+        let (last, bytes) = *written;
+        if last == sequence {
+            return Ok(());
+        }
+        let newest = files::newest_log(&self.store);
+        sync()?;
+        if let Ok(Some((manifest, log, path, length))) = newest
+            && let Ok(length) =
+                self.write(bytes, &path, Acknowledged { manifest, log, length, sequence, ..Acknowledged::default() })
+        {
+            *written = (sequence, length);
+        }
+        Ok(())
+    }
+
+    /// Returns the length of the file.
+    fn write(&self, bytes: u64, log: &Path, state: Acknowledged) -> io::Result<u64> {
+        let crc = tail(&File::open(log)?, state.length)?;
+        let line = Acknowledged { crc, identity: self.identity.clone(), ..state }.line();
+        let path = self.store.join(FILE);
+        if bytes > FILE_BYTES_MAX {
+            durable::write(&path, Readers::Owner, line.as_bytes())?;
+            return Ok(line.len() as u64);
+        }
+        OpenOptions::new().append(true).open(&path)?.write_all(line.as_bytes())?;
+        Ok(bytes + line.len() as u64)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_whole_line_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Acknowledged::load(directory.path()), None);
+        let state =
+            |sequence| Acknowledged { manifest: 5, log: 4, length: 10, crc: 7, sequence, identity: "a-b".to_owned() };
+        let write = |text: &str| fs::write(directory.path().join(FILE), text).unwrap();
+        let (one, two) = (state(1).line(), state(2).line());
+        write(&format!("{one}{two}"));
+        assert_eq!(Acknowledged::load(directory.path()), Some(state(2)));
+        for torn in [&two[..two.len() - 2], &two.replace("sequence 2", "sequence 9"), "\0\0\0"] {
+            write(&format!("{one}{torn}"));
+            assert_eq!(Acknowledged::load(directory.path()), Some(state(1)), "{torn}");
+        }
+        write("\0\0\0\n");
+        assert_eq!(Acknowledged::load(directory.path()), None);
+    }
+}

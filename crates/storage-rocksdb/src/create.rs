@@ -1,0 +1,46 @@
+//! [`create`]: a new store, which is there as a whole or not at all. It is made in a directory within its own, and `CURRENT`, without
+//! which it is none, moves up last. So a store without `CURRENT` lost it, and a start may refuse it.
+
+use std::path::Path;
+use std::{fs, io};
+
+use settee_storage::durable;
+use settee_storage::{Result, StorageError};
+
+use crate::options::Options;
+use crate::store::Store;
+
+/// The directory within that of a store in which it is made.
+pub(crate) const UNFINISHED: &str = "unfinished";
+
+/// Creates an empty store in `path`, in which no store is, but perhaps what an interrupted call left.
+pub(crate) fn create(path: &Path, options: &Options) -> Result<()> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::StorageFull => StorageError::Full(error.to_string()),
+        _ => StorageError::Io(format!("{}: {error}", path.display())),
+    };
+    let made = path.join(UNFINISHED);
+    durable::create_directories(path).map_err(failed)?;
+    match fs::remove_dir_all(&made) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    durable::create_directories(&made).map_err(failed)?;
+    drop(Store::create(&made, options)?);
+    move_up(&made, path).map_err(failed)
+}
+
+fn move_up(made: &Path, path: &Path) -> io::Result<()> {
+    durable::sync_tree(made)?;
+    for entry in fs::read_dir(made)? {
+        let name = entry?.file_name();
+        let is_last = name == "CURRENT";
+        if !is_last {
+            fs::rename(made.join(&name), path.join(&name))?;
+        }
+    }
+    durable::sync_directory(path)?;
+    durable::rename(&made.join("CURRENT"), &path.join("CURRENT"))?;
+    fs::remove_dir_all(made)?;
+    durable::sync_directory(path)
+}

@@ -1,0 +1,339 @@
+//! [`inspect`]: whether a store can be opened with everything that was acknowledged. It reads files and changes none, so that a
+//! start that is refused leaves the directory as it is.
+//!
+//! RocksDB itself creates an empty store where `CURRENT` is missing, recovers without a word from the logs that it finds, and
+//! accepts a list of files that was cut. So each file that the list names must be there with its size and of this store; the
+//! writes in the logs must follow each other without a gap; and what [`Acknowledged`] states must be reached.
+//!
+//! A power loss leaves states that look like damage. The rules for these are exact because of the order in which files become
+//! durable: see [`Repairs`] and [`check_logs`].
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use settee_storage::durable::{self, Readers};
+use settee_storage::{Keyspace, Result, StorageError};
+
+use super::batch::remarks;
+use super::bytes::Bytes;
+use super::check::{cut_manifest, has_hole};
+use super::directory::{Directory, blob_path, table_path};
+use super::log::{self, Item, Log};
+use super::manifest::Manifest;
+use super::table::{SESSION, session_at_end};
+use crate::acknowledged::Acknowledged;
+use crate::create::UNFINISHED;
+use crate::damage::Holes;
+use crate::options;
+
+/// Bytes of a blob file besides its values: head and end.
+const BLOB_FRAME: u64 = 62;
+
+/// The state of a directory.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// No file of a store.
+    Nothing,
+    /// A store whose creation was interrupted, so that nothing was ever written to it.
+    Unfinished,
+    /// A store that can be opened completely.
+    Store(Repairs),
+}
+
+/// Changes that make a store as RocksDB expects it after a power loss. No acknowledged write depends on what they remove.
+#[derive(Debug, Default)]
+pub(crate) struct Repairs {
+    /// RocksDB writes a new list of files, names it in `CURRENT`, and syncs the directory after that. The list before it is
+    /// removed only when both names are durable; so if the named one is missing, the one before it is complete.
+    current: Option<(PathBuf, String)>,
+    /// The part of the list of files before a record that was not synced.
+    manifest: Option<(PathBuf, Vec<u8>)>,
+    /// Unacknowledged writes at the end of a log that are incomplete, in words. RocksDB drops them.
+    pub(crate) torn: Option<String>,
+}
+
+impl Repairs {
+    pub(crate) fn apply(&self) -> io::Result<()> {
+        if let Some((path, whole)) = &self.manifest {
+            durable::write(path, Readers::Owner, whole)?;
+        }
+        match &self.current {
+            Some((path, name)) => durable::write(path, Readers::Owner, format!("{name}\n").as_bytes()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> StorageError {
+    match error.kind() {
+        io::ErrorKind::NotFound => damaged(path, "is missing"),
+        _ => StorageError::Io(format!("{} cannot be read: {error}", path.display())),
+    }
+}
+
+fn damaged(path: &Path, what: impl std::fmt::Display) -> StorageError {
+    StorageError::Corrupt(format!("{} {what}", path.display()))
+}
+
+/// Inspects the directory of a store.
+///
+/// # Errors
+/// When a store is there that cannot be opened with everything that was acknowledged: the first file that is in the way.
+pub(crate) fn inspect(path: &Path) -> Result<Found> {
+    let names = match names(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        names => names.map_err(|error| unreadable(path, &error))?,
+    };
+    let is_incidental =
+        |name: &String| matches!(name.as_str(), "LOCK" | "LOG" | "lost+found") || name.starts_with("LOG.old.");
+    if names.iter().all(is_incidental) {
+        return Ok(Found::Nothing);
+    }
+    let has_data = names.iter().any(|name| name.ends_with(".sst") || name.ends_with(".blob"));
+    let has_current = names.iter().any(|name| name == "CURRENT");
+    if !has_current && !has_data && names.iter().any(|name| name == UNFINISHED) {
+        return Ok(Found::Unfinished);
+    }
+    if !has_current {
+        return Err(damaged(&path.join("CURRENT"), "is missing"));
+    }
+    let found = Directory::read(path).map_err(|error| unreadable(path, &error))?;
+    let acknowledged = Acknowledged::load(path);
+    let mut repairs = Repairs::default();
+    let (list, number) = list(&found, acknowledged.as_ref(), &mut repairs)?;
+    let bytes = fs::read(&list).map_err(|error| unreadable(&list, &error))?;
+    let whole = cut_manifest(path, &bytes).map_err(|error| unreadable(path, &error))?;
+    repairs.manifest = whole.map(|whole| (list.clone(), whole.to_vec()));
+    let manifest = Manifest::read(whole.unwrap_or(&bytes));
+    check_manifest(&list, &manifest, acknowledged.as_ref())?;
+    check_data(&found, &manifest)?;
+    let reached = Reached { manifest: number, acknowledged: acknowledged.as_ref() };
+    repairs.torn = check_logs(&found, &manifest, reached)?;
+    Ok(Found::Store(repairs))
+}
+
+fn names(path: &Path) -> io::Result<Vec<String>> {
+    fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// Returns the list of files to use and its number.
+fn list(found: &Directory, acknowledged: Option<&Acknowledged>, repairs: &mut Repairs) -> Result<(PathBuf, u64)> {
+    let current = found.path.join("CURRENT");
+    let number_of = |path: &Path| found.manifests.iter().find(|(_, other)| *other == path).map(|(number, _)| *number);
+    match &found.current {
+        Ok(path) => Ok((path.clone(), number_of(path).unwrap_or(0))),
+        Err(why) => {
+            let newest = found.manifests.iter().next_back();
+            // The list with which the store was opened completely is durable, and so are those after it.
+            let least = acknowledged.map_or(0, |acknowledged| acknowledged.manifest);
+            let is_name = fs::read_to_string(&current).is_ok_and(|text| text.starts_with("MANIFEST-"));
+            match newest.filter(|(number, _)| is_name && **number >= least) {
+                Some((number, path)) => {
+                    repairs.current = Some((current, format!("MANIFEST-{number:06}")));
+                    Ok((path.clone(), *number))
+                }
+                None => Err(damaged(&current, why)),
+            }
+        }
+    }
+}
+
+fn check_manifest(list: &Path, manifest: &Manifest, acknowledged: Option<&Acknowledged>) -> Result<()> {
+    if let Some((offset, length)) = manifest.damage.first() {
+        return Err(damaged(list, format_args!("is damaged ({length} bytes at {offset})")));
+    }
+    let expected = || Keyspace::ALL.iter().map(|space| space.name()).chain([options::STATE, "default"]);
+    if let Some(unknown) = manifest.columns.values().find(|name| expected().all(|known| known != *name)) {
+        return Err(damaged(list, format_args!("names the keyspace {unknown}: a newer version of Settee wrote it")));
+    }
+    for name in expected() {
+        let column = manifest.columns.iter().find(|(_, known)| *known == name).map(|(number, _)| number);
+        if column.is_none_or(|column| !manifest.logged.contains(column)) {
+            return Err(damaged(list, format_args!("is cut off: the keyspace {name} is not in it")));
+        }
+    }
+    let expected = acknowledged.map(|acknowledged| acknowledged.identity.as_str()).filter(|id| !id.is_empty());
+    match (expected, manifest.identity.as_deref()) {
+        (Some(expected), Some(identity)) if expected != identity => {
+            Err(damaged(list, "belongs to another store than the files beside it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that sorted files and blob files are there, of their size and of this store. What they hold is compared with checksums
+/// when it is read.
+fn check_data(found: &Directory, manifest: &Manifest) -> Result<()> {
+    // A file that is on the list of damage is missed on purpose, or about to be taken out.
+    let holes = Holes::load(&found.path)?;
+    let check = |path: PathBuf, size: u64| -> Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if holes.names(&name) {
+            return Ok(());
+        }
+        let there = fs::metadata(&path).map_err(|error| unreadable(&path, &error))?.len();
+        match there == size {
+            true => Ok(()),
+            false => Err(damaged(&path, format_args!("has {there} bytes instead of {size}"))),
+        }
+    };
+    for (number, table) in &manifest.tables {
+        let path = table_path(&found.path, *number);
+        check(path.clone(), table.size)?;
+        let own = session_at_end(&path).map_err(|error| unreadable(&path, &error));
+        // A session that cannot be read is damage within the file, which is isolated.
+        if let (Some(expected), Ok(Some(own))) = (table.session, own)
+            && own != expected & SESSION
+        {
+            return Err(damaged(&path, "belongs to another store"));
+        }
+    }
+    for (number, blob) in manifest.needed_blobs() {
+        check(blob_path(&found.path, number), blob.bytes + BLOB_FRAME)?;
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Reached<'a> {
+    /// The number of the list of files.
+    manifest: u64,
+    acknowledged: Option<&'a Acknowledged>,
+}
+
+/// Checks the logs of a store that is open no more, after an error.
+///
+/// # Errors
+/// As [`inspect`] has them for logs.
+pub(crate) fn check_logs_of(path: &Path) -> Result<()> {
+    let Ok(found) = Directory::read(path) else { return Ok(()) };
+    let Some(manifest) = found.manifest().ok().flatten() else { return Ok(()) };
+    let acknowledged = Acknowledged::load(path);
+    let reached = Reached { manifest: u64::MAX, acknowledged: acknowledged.as_ref() };
+    check_logs(&found, &manifest, reached).map(drop)
+}
+
+/// Checks that the logs hold all writes that were acknowledged and are not in sorted files. Returns the incomplete writes behind
+/// them, in words.
+///
+/// A store always has a log that is needed: the new one is durable before the one before it goes. Only the list of files that a
+/// start writes may be durable before the log that it names; nothing was written to that one.
+fn check_logs(found: &Directory, manifest: &Manifest, reached: Reached<'_>) -> Result<Option<String>> {
+    let Reached { manifest: number, acknowledged } = reached;
+    let needed = || found.logs.iter().filter(|(log, _)| **log >= manifest.min_log);
+    let is_first = |log: u64| log == manifest.min_log || (manifest.min_log..number).contains(&log);
+    match needed().next() {
+        Some((log, _)) if is_first(*log) => {}
+        Some(_) => return Err(missing_log(found, manifest)),
+        None => {
+            let began = acknowledged.is_some_and(|acknowledged| number > acknowledged.manifest);
+            let has_older = acknowledged.is_some_and(|acknowledged| {
+                found.logs.keys().next_back().is_some_and(|newest| *newest >= acknowledged.log)
+            });
+            if !began || !has_older {
+                return Err(missing_log(found, manifest));
+            }
+        }
+    }
+    let least = acknowledged.map_or(0, |acknowledged| acknowledged.sequence);
+    if let Some(acknowledged) = acknowledged.filter(|acknowledged| acknowledged.log >= manifest.min_log) {
+        let path = found.path.join(format!("{:06}.log", acknowledged.log));
+        acknowledged.check_log(&path).map_err(|why| damaged(&path, why))?;
+    }
+    // Everything before this was acknowledged.
+    let bound = acknowledged.map_or((0, 0), |acknowledged| (acknowledged.log, acknowledged.length));
+    let mut end = End { sequence: None, log: 0, length: 0 };
+    let mut torn = None;
+    for (number, path) in needed() {
+        let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
+        let Err(tear) = read_log(path, &bytes, *number, manifest, &mut end)? else { continue };
+        if (tear.log, tear.offset) < bound {
+            return Err(damaged(
+                path,
+                format_args!(
+                    "does not continue the log before it, or is damaged at {}: acknowledged writes are missing",
+                    tear.offset
+                ),
+            ));
+        }
+        torn = Some(format!("{} from {} on", path.display(), tear.offset));
+        break;
+    }
+    let last = end.sequence.unwrap_or(0).max(manifest.last_sequence);
+    if last < least {
+        let path = found.logs.values().next_back().cloned().unwrap_or_else(|| found.path.clone());
+        return Err(damaged(&path, format_args!("ends before acknowledged writes (at {last} instead of {least})")));
+    }
+    Ok(torn)
+}
+
+/// How far logs were read.
+struct End {
+    /// Sequence number of the last write; none if there was none yet.
+    sequence: Option<u64>,
+    /// The log that was read last, and its length.
+    log: u64,
+    length: u64,
+}
+
+/// Where writes are incomplete that may never have been acknowledged. Nothing behind that is recovered.
+struct Tear {
+    log: u64,
+    offset: u64,
+}
+
+/// Reads a log that follows `end`.
+///
+/// # Errors
+/// When it is damaged otherwise than by a power loss.
+fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &mut End) -> Result<Result<(), Tear>> {
+    for item in Log::new(bytes) {
+        match item {
+            Item::Record(offset, record) => {
+                let first = Bytes(&record).fixed64();
+                let count = remarks(&record).map(|(count, _)| u64::from(count));
+                let (Some(first), Some(count)) = (first, count) else {
+                    return Err(damaged(path, format_args!("holds writes at {offset} that cannot be understood")));
+                };
+                match end.sequence {
+                    // A log is left for another one only when something is in it.
+                    None if end.log != 0 => return Ok(Err(Tear { log: end.log, offset: end.length })),
+                    None if first > manifest.last_sequence + 1 => {
+                        return Err(damaged(
+                            path,
+                            format_args!(
+                                "begins with write {first}, and those from {} on are missing",
+                                manifest.last_sequence + 1
+                            ),
+                        ));
+                    }
+                    Some(last) if first > last + 1 => return Ok(Err(Tear { log: end.log, offset: end.length })),
+                    _ => {}
+                }
+                end.sequence = end.sequence.max(Some((first + count).saturating_sub(1)));
+            }
+            Item::Damage { offset, length, .. } if is_torn(bytes, offset, length) => {
+                return Ok(Err(Tear { log: number, offset: offset as u64 }));
+            }
+            Item::Damage { offset, length, .. } => {
+                return Err(damaged(path, format_args!("is damaged ({length} bytes at {offset})")));
+            }
+        }
+        // Within a log the writes before are in it as well.
+        (end.log, end.length) = (number, 0);
+    }
+    (end.log, end.length) = (number, bytes.len() as u64);
+    Ok(Ok(()))
+}
+
+fn missing_log(found: &Directory, manifest: &Manifest) -> StorageError {
+    damaged(&found.path.join(format!("{:06}.log", manifest.min_log)), "or a log of writes after it is missing")
+}
+
+/// Returns true if bytes of a log look like writes that were not synced when the power failed. Flipped bytes look otherwise.
+fn is_torn(bytes: &[u8], offset: usize, length: usize) -> bool {
+    let end = offset + length;
+    end == bytes.len() && log::is_cut(bytes, offset)
+        || log::is_torn(bytes, offset)
+        || has_hole(offset, &bytes[offset..end])
+}
