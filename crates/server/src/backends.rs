@@ -1,16 +1,17 @@
 //! The storage engines that can be chosen.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use settee_database::{SharedSettings, read_shared_settings};
 use settee_storage::{Engine, StorageError, durable};
 use settee_storage_postgres::PostgresEngine;
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
-use settee_storage_rocksdb::{Log, Options, RocksEngine, files};
+use settee_storage_rocksdb::{Inspected, Log, Options, RocksEngine, files};
 
-use crate::{environment, storage};
+use crate::{environment, names, storage, verify, version};
 
 /// The file in the data directory that is kept for its room.
 pub(crate) const RESERVE: &str = "reserve";
@@ -20,35 +21,130 @@ const LOG_KEPT_S: u64 = 600;
 
 /// Opens the engine of the data directory `data`, which may keep so many files open.
 pub(crate) fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
-    open_with(data, files_max, Log::Discarded)
+    prepare(data)?.open(files_max)
 }
 
-/// The same, and keeps the log of commits.
-pub(crate) fn open_with_log(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
-    open_with(data, files_max, Log::Kept { clock_us: environment::now_us, seconds: LOG_KEPT_S })
+/// A data directory whose engine can be opened with everything that was acknowledged, or in which one may be created.
+pub(crate) struct Prepared {
+    data: PathBuf,
+    inspected: Inspected,
 }
 
-fn open_with(data: &Path, files_max: u16, log: Log) -> anyhow::Result<Arc<dyn Engine>> {
+/// Inspects the engine of the data directory `data` without a change to any file.
+///
+/// # Errors
+/// When a store was here that cannot be opened completely, or when the directory belongs to something else.
+pub(crate) fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     storage::refuse_elsewhere(data)?;
-    let directory = data.join("engine");
-    durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
-    // An engine syncs what is in its directory, and nothing above: the directory may be there since a start that was
-    // killed before it was synced.
-    durable::sync_directory(data).with_context(|| format!("{} cannot be synced", data.display()))?;
-    let disk_bytes = rustix::fs::statvfs(data).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
-    let options = Options { max_open_files: files_max, log, ..Options::for_disk(disk_bytes, data.join(RESERVE)) };
-    let opened = RocksEngine::open(&directory, &options);
-    let hint = match &opened {
-        Err(StorageError::Corrupt(_)) => {
-            "\nSee what is damaged with `settee verify`; restore a backup, or get everything that can be read out with `settee salvage`"
-        }
-        _ => "",
-    };
-    let engine = opened.with_context(|| format!("the data in {} cannot be opened{hint}", directory.display()))?;
-    if let Some(damage) = engine.damage() {
-        tracing::error!(damage, "a part of the data is damaged; `settee verify` says which, everything else is served");
+    let directory = data.join(verify::ENGINE);
+    let inspected = RocksEngine::inspect(&directory).map_err(|error| refused(data, error))?;
+    if inspected.is_new() {
+        refuse_to_create(data)?;
     }
-    Ok(Arc::new(engine))
+    Ok(Prepared { data: data.to_owned(), inspected })
+}
+
+/// The same beside a server that may be running, which removes files between two reads.
+pub(crate) fn prepare_beside(data: &Path) -> anyhow::Result<()> {
+    const ATTEMPTS: u32 = 3;
+    let mut prepared = prepare(data);
+    for _ in 1..ATTEMPTS {
+        if prepared.is_err() {
+            prepared = prepare(data);
+        }
+    }
+    prepared.map(drop)
+}
+
+fn refused(data: &Path, error: StorageError) -> anyhow::Error {
+    let data = data.display();
+    let hint = format!(
+        "the data in {data} cannot be opened completely, and nothing was changed.\n\
+         Put the file back if it was moved or is on a volume that is not mounted. Otherwise restore a backup:\n  \
+         settee restore --from BACKUP --data NEW\n\
+         or make a new data directory of everything that can be read:\n  \
+         settee salvage --data {data} --to NEW\n\
+         `settee verify --data {data}` lists what is damaged"
+    );
+    anyhow::Error::new(error).context(hint)
+}
+
+/// Refuses to create a store where there was one, or among the files of something else.
+fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
+    let shown = data.display();
+    if let Some(mark) = [version::FILE, names::FILE].into_iter().find(|name| data.join(name).exists()) {
+        bail!(
+            "{shown}/{ENGINE} is missing or empty, and {shown}/{mark} says that a store was here. Nothing was changed.\n\
+             Mount the volume that it is on, or put it back. Otherwise restore a backup:\n  \
+             settee restore --from BACKUP --data NEW\n\
+             To begin with an empty store, choose an empty directory with --data.",
+            ENGINE = verify::ENGINE,
+        );
+    }
+    let Ok(entries) = fs::read_dir(data) else { return Ok(()) };
+    let names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    // A configuration says that the directory is meant for a server, whatever else is beside it.
+    if names.iter().any(|name| matches!(name.as_str(), "local.ini" | "local.d")) {
+        return Ok(());
+    }
+    let is_expected = |name: &str| {
+        name.starts_with('.')
+            || matches!(name, "lock" | "lost+found" | "log" | verify::ENGINE)
+            || name.ends_with(".log")
+    };
+    if let Some(other) = names.iter().find(|name| !is_expected(name)) {
+        bail!(
+            "{shown} holds other files, such as {other}, and no store: a store is created only in an empty directory.\n\
+             Choose one with --data, or write a local.ini there first."
+        );
+    }
+    Ok(())
+}
+
+impl Prepared {
+    /// Opens the engine, which may keep so many files open.
+    pub(crate) fn open(self, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
+        self.open_with(files_max, Log::Discarded)
+    }
+
+    /// The same, and keeps the log of commits.
+    pub(crate) fn open_with_log(self, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
+        self.open_with(files_max, Log::Kept { clock_us: environment::now_us, seconds: LOG_KEPT_S })
+    }
+
+    fn open_with(self, files_max: u16, log: Log) -> anyhow::Result<Arc<dyn Engine>> {
+        let Self { data, inspected } = self;
+        let directory = data.join(verify::ENGINE);
+        let is_new = inspected.is_new();
+        if !is_new {
+            version::mark(&data)?;
+        }
+        if let Some(torn) = inspected.torn() {
+            tracing::warn!(torn, "a power loss left incomplete writes, which no client was told of; they are dropped");
+        }
+        durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+        // An engine syncs what is in its directory, and nothing above: the directory may be there since a start that was
+        // killed before it was synced.
+        durable::sync_directory(&data).with_context(|| format!("{} cannot be synced", data.display()))?;
+        let disk_bytes =
+            rustix::fs::statvfs(&data).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+        let options = Options { max_open_files: files_max, log, ..Options::for_disk(disk_bytes, data.join(RESERVE)) };
+        let opened = inspected.open(&options);
+        let engine = opened.map_err(|error| match error {
+            StorageError::Corrupt(_) => refused(&data, error),
+            _ => anyhow::Error::new(error).context(format!("the data in {} cannot be opened", directory.display())),
+        })?;
+        if is_new {
+            version::mark(&data)?;
+        }
+        if let Some(damage) = engine.damage() {
+            tracing::error!(
+                damage,
+                "a part of the data is damaged; `settee verify` says which, everything else is served"
+            );
+        }
+        Ok(Arc::new(engine))
+    }
 }
 
 /// Opens the engine on a PostgreSQL, for the server that `id` names.

@@ -18,6 +18,9 @@ pub(crate) struct DoctorArgs {
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Only request /_up from the server that runs on the data, for health checks; ends with 0 if it answers 200
+    #[arg(long)]
+    up: bool,
 }
 
 /// `settee verify`
@@ -47,7 +50,7 @@ pub(crate) struct SalvageArgs {
 
 impl DoctorArgs {
     pub(crate) fn run(&self) -> ExitCode {
-        doctor::run(&self.data, self.config.as_deref())
+        if self.up { doctor::is_up(&self.data) } else { doctor::run(&self.data, self.config.as_deref()) }
     }
 }
 

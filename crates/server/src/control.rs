@@ -23,10 +23,10 @@ use settee_model::json::{Json, Value, write_array, write_string};
 use settee_storage::{Engine, durable};
 
 /// The socket in the data directory.
-const SOCKET: &str = "control.sock";
+pub(crate) const SOCKET: &str = "control.sock";
 
 /// Where checkpoints are in the data directory.
-const CHECKPOINTS: &str = "checkpoints";
+pub(crate) const CHECKPOINTS: &str = "checkpoints";
 
 /// The longest line of either side.
 const LINE_BYTES: u64 = 1 << 20;

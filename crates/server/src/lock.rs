@@ -1,30 +1,53 @@
 //! [`DataLock`]: one server for one data directory. It does not guard single files; what is in the directory
 //! belongs to the holder as a whole, the configuration included.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 /// Held while a server uses a data directory. The system releases it however the process ends.
 pub(crate) struct DataLock {
     _file: File,
 }
 
+/// The name of the file.
+pub(crate) const FILE: &str = "lock";
+
 impl DataLock {
-    /// Takes the lock of the directory `data`, or says who is in the way.
+    /// Takes the lock of the directory `data`, or says that another process has it.
     pub(crate) fn take(data: &Path) -> anyhow::Result<Self> {
-        let path = data.join("lock");
-        let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(TryLockError::WouldBlock) => bail!(
-                "another server uses the data directory {}.\nStop it first, or choose another directory with --data.",
-                data.display()
-            ),
-            Err(TryLockError::Error(error)) => {
-                Err(error).with_context(|| format!("{} cannot be locked", path.display()))
+        let path = data.join(FILE);
+        // Opening a FIFO would wait for a reader.
+        ensure!(
+            fs::metadata(&path).is_ok_and(|found| found.is_file()) || !is_there(&path),
+            "{} is no regular file",
+            path.display()
+        );
+        loop {
+            let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+            match file.try_lock() {
+                // A start that failed removes the file that it created, and the lock of a removed file protects nothing.
+                Ok(()) if is_same(&file, &path) => return Ok(Self { _file: file }),
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => bail!(
+                    "another server uses the data directory {}.\nStop it first, or choose another directory with --data.",
+                    data.display()
+                ),
+                Err(TryLockError::Error(error)) => {
+                    return Err(error).with_context(|| format!("{} cannot be locked", path.display()));
+                }
             }
         }
     }
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn is_same(file: &File, path: &Path) -> bool {
+    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    matches!((file.metadata().map(inode), fs::metadata(path).map(inode)), (Ok(one), Ok(other)) if one == other)
 }

@@ -24,7 +24,7 @@ use crate::lock::DataLock;
 use crate::names::{self, Names};
 use crate::output::say;
 use crate::verify::{ENGINE, Progress, own_files, size};
-use crate::{environment, storage, version};
+use crate::{environment, regular, storage, version};
 
 /// The list in the new directory.
 const LIST: &str = "salvage.txt";
@@ -35,6 +35,7 @@ const SHOWN_MAX: usize = 100;
 /// Makes the data directory `to` of what can be read of `data`.
 pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+    regular::check_data(&data)?;
     storage::refuse_elsewhere(&data)?;
     ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
     durable::create_directories(to).with_context(|| format!("{} cannot be made", to.display()))?;
@@ -52,7 +53,7 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
         kept: Vec::new(),
     };
     copy_configuration(&data, &to)?;
-    version::check(&to)?;
+    version::mark(&to)?;
     let engine = backends::open(&to, Descriptors::claim()?.engine)?;
     let known = names::read(&data).unwrap_or_default();
     mend(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &known, &mut list)?;

@@ -13,6 +13,7 @@ use settee_settings::{Applies, chttpd};
 use settee_storage::{Engine, durable};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::backends::{self, Prepared};
 use crate::backup::schedule::{self, Backups};
 use crate::cli::ServeArgs;
 use crate::cluster::{self, Membership};
@@ -25,7 +26,8 @@ use crate::log::Log;
 use crate::maintenance::Maintenance;
 use crate::operation::{Restart, operation};
 use crate::telemetry::Exporter;
-use crate::{backends, listen, node, replication, storage, transfer, version};
+use crate::traces::Traces;
+use crate::{listen, node, replication, storage, transfer, version};
 
 /// The time that replications may take to record how far they came: as long as open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
@@ -42,8 +44,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 }
 
 fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Result<()> {
-    durable::create_directories(&args.data)
-        .with_context(|| format!("the data directory {} cannot be created", args.data.display()))?;
+    let mut traces = Traces::begin(&args.data)?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
     // A start that was killed may have made it and not synced it. What may not be read was not made by a start.
     match data.parent().map_or(Ok(()), durable::sync_directory) {
@@ -53,8 +54,14 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         _ => {}
     }
     let lock = DataLock::take(&data)?;
+    traces.look()?;
     version::check(&data)?;
-    let configuration = Arc::new(configuration(args, &data)?);
+    // Before anything is written.
+    let prepared = match storage::chosen(&Configuration::look(options(args, &data)?)?)? {
+        None => Some(backends::prepare(&data)?),
+        Some(_) => None,
+    };
+    let configuration = Arc::new(Configuration::open(options(args, &data)?)?);
     let log = Log::start(&configuration, cluster::name(&configuration)?)?;
     let _flushed = FlushedLog(log.clone());
     // Values may be secret, so the log tells only what was changed.
@@ -79,7 +86,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     if let Err(error) = control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
     }
-    let (engine, place) = open_storage(&configuration, &data, descriptors)?;
+    let (engine, place) = open_storage(&configuration, &data, descriptors, prepared)?;
     // It may count on being looked after from now on.
     let _ = engine.tend();
     let catalog = catalog(&engine, &configuration)?;
@@ -93,7 +100,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let backups = Backups::begin(&configuration, &data, &engine).context("[backup] cannot be followed")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
-    let listening = Listening { address, data: &data, place: &place, descriptors };
+    let listening = Listening { address, data: &data, place: &place, descriptors, traces: &traces };
     runtime.block_on(listen(node, maintenance, &configuration, listening, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();
@@ -113,10 +120,14 @@ fn open_storage(
     configuration: &Configuration,
     data: &Path,
     descriptors: Descriptors,
+    prepared: Option<Prepared>,
 ) -> anyhow::Result<(Arc<dyn Engine>, String)> {
     let Some(options) = storage::chosen(configuration)? else {
-        let open = if schedule::wants_log(configuration) { backends::open_with_log } else { backends::open };
-        let engine = open(data, descriptors.engine)?;
+        let prepared = prepared.map_or_else(|| backends::prepare(data), Ok)?;
+        let engine = match schedule::wants_log(configuration) {
+            true => prepared.open_with_log(descriptors.engine)?,
+            false => prepared.open(descriptors.engine)?,
+        };
         transfer::refuse_unfinished(engine.as_ref())?;
         return Ok((engine, data.display().to_string()));
     };
@@ -130,6 +141,7 @@ fn open_storage(
     let engine = backends::open_postgres(&options, id)?;
     transfer::refuse_unfinished(engine.as_ref())?;
     storage::note(data, &options.place())?;
+    version::mark(data)?;
     Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.place(), data.display())))
 }
 
@@ -146,7 +158,7 @@ fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::R
     Ok(catalog)
 }
 
-fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration> {
+fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
     // Later ones win.
     let mut overrides = environment::settings();
     overrides.extend(args.settings.given());
@@ -160,14 +172,13 @@ fn configuration(args: &ServeArgs, data: &Path) -> anyhow::Result<Configuration>
         let (section, key, place) = (section.to_owned(), key.to_owned(), option.to_owned());
         overrides.extend(value.map(|value| Given { section, key, value, place }));
     }
-    let options = Options {
+    Ok(Options {
         data_dir: data.to_owned(),
         file: args.settings.config.clone(),
         overrides,
         admin: environment::admin()?,
         entropy: node::entropy(),
-    };
-    Ok(Configuration::open(options)?)
+    })
 }
 
 fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
@@ -227,6 +238,7 @@ struct Listening<'a> {
     /// Where the data lie, in words.
     place: &'a str,
     descriptors: Descriptors,
+    traces: &'a Traces,
 }
 
 async fn listen(
@@ -236,7 +248,7 @@ async fn listen(
     listening: Listening<'_>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let Listening { address, data, place, descriptors } = listening;
+    let Listening { address, data, place, descriptors, traces } = listening;
     let opened = listen::open(configuration, address).await?;
     let refusal = node.engine().check().err();
     if refusal.is_none()
@@ -267,6 +279,7 @@ async fn listen(
     // From here on they end the server in good order, as it is about to say.
     let end_by = |kind| signal(kind).context("signals cannot be received");
     let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
+    traces.keep();
     greet(&opened.addresses, place, &administrators, &remarks);
     let background = maintenance.start();
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));

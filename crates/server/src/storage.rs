@@ -14,7 +14,7 @@ use crate::config::Configuration;
 use crate::{environment, version};
 
 /// The file in the data directory that says where the data lie, if that is not there.
-const FILE: &str = "storage";
+pub(crate) const FILE: &str = "storage";
 
 /// The PostgreSQL that the configuration names, if it does.
 pub(crate) fn chosen(configuration: &Configuration) -> anyhow::Result<Option<Options>> {

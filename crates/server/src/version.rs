@@ -11,17 +11,20 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use settee_storage::durable::{self, Readers};
 
+use crate::regular;
+
 /// The layout that this program reads and writes. It changes when an older program could not read what this one writes.
 pub(crate) const LAYOUT: u64 = 2;
 
 /// The name of the file.
-const FILE: &str = "version";
+pub(crate) const FILE: &str = "version";
 
 /// A directory of this name in the data directory belongs to a restoration that was interrupted.
 pub(crate) const RESTORING: &str = ".restoring";
 
-/// Refuses what this program cannot serve, and marks what has no mark.
+/// Refuses what this program cannot serve. Nothing is written: see [`mark`].
 pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
+    regular::check_data(data)?;
     ensure!(
         !data.join(RESTORING).exists(),
         "{} holds half of a backup, because restoring it was interrupted.\n\
@@ -29,18 +32,23 @@ pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
         data.display()
     );
     match read(data)? {
-        Some(LAYOUT) => Ok(()),
         Some(layout) if layout > LAYOUT => bail!(
             "the data in {} has layout {layout}, and this program knows {LAYOUT} at most.\n\
              Start the version of Settee that wrote it, or a newer one.",
             data.display()
         ),
-        Some(_) | None => {
-            let path = data.join(FILE);
-            let written = durable::write(&path, Readers::Default, format!("{LAYOUT}\n").as_bytes());
-            written.with_context(|| format!("{} cannot be written", path.display()))
-        }
+        Some(_) | None => Ok(()),
     }
+}
+
+/// Marks data with the layout of this program: data that are there before anything is written to them, new data once they are whole.
+pub(crate) fn mark(data: &Path) -> anyhow::Result<()> {
+    if read(data)? == Some(LAYOUT) {
+        return Ok(());
+    }
+    let path = data.join(FILE);
+    let written = durable::write(&path, Readers::Default, format!("{LAYOUT}\n").as_bytes());
+    written.with_context(|| format!("{} cannot be written", path.display()))
 }
 
 /// The layout of the data; `None` if there is no mark, as in a new directory, or nothing is left of it.

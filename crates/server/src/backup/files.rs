@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
+use crate::regular;
+
 /// How much is read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -114,7 +116,7 @@ pub(super) fn digest_of(bytes: &[u8]) -> String {
 }
 
 fn each_piece(path: &Path, mut each: impl FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let mut file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let mut file = regular::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let length = file.read(&mut piece).with_context(|| format!("reading {}", path.display()))?;

@@ -1,6 +1,5 @@
 //! [`Manifest`]: what a backup holds, as JSON. Its last line is a checksum of the rest, so that half a manifest is none.
 
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
@@ -8,6 +7,7 @@ use settee_model::json::{Json, Value, write_string};
 use settee_storage::durable::{self, Readers};
 
 use super::files;
+use crate::regular;
 
 /// The name of the file.
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -99,7 +99,7 @@ impl Manifest {
     }
 
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        Self::parse(&fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?)
+        Self::parse(&regular::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?)
     }
 
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {

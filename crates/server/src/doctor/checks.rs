@@ -87,6 +87,11 @@ pub(super) fn damage(data: &Path) -> Vec<Finding> {
         })
         .collect();
     let engine = data.join(verify::ENGINE);
+    if storage::elsewhere(data).is_none()
+        && let Err(error) = backends::prepare_beside(data)
+    {
+        findings.push(Finding::error(format!("a server would not start: {error:#}"), advice.as_str()));
+    }
     if !engine.is_dir() {
         return findings;
     }

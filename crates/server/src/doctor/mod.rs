@@ -6,6 +6,7 @@ mod settings;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
+mod up;
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use crate::config::{Configuration, Options};
 use crate::environment;
 use crate::output::say;
+pub(crate) use up::is_up;
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +82,10 @@ pub(crate) fn run(data: &Path, config: Option<&Path>) -> ExitCode {
 fn examine(data: &Path, config: Option<&Path>) -> Vec<Finding> {
     let mut findings = checks::directory(data);
     if findings.iter().any(|finding| finding.verdict == Verdict::Error) {
+        return findings;
+    }
+    if let Err(error) = crate::regular::check_data(data) {
+        findings.push(Finding::error(format!("{error:#}"), "Remove it, or restore the file from a backup."));
         return findings;
     }
     findings.extend(checks::layout(data));

@@ -1,7 +1,6 @@
 //! A file to a new database.
 
 use data_encoding::HEXLOWER;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write};
 use std::path::Path;
 
@@ -9,6 +8,8 @@ use anyhow::{Context as _, bail, ensure};
 use settee_model::base64;
 use settee_model::json::{Json, Value, write_string};
 use sha2::{Digest as _, Sha256};
+
+use crate::regular;
 
 use super::client::Client;
 use super::url::{DatabaseUrl, document};
@@ -30,7 +31,7 @@ pub(crate) fn read(from: &Path, url: &str) -> anyhow::Result<Report> {
         return Import::new(url, BufReader::new(io::stdin().lock()))?.run();
     }
     let is_checked = check(from)?;
-    let file = File::open(from).with_context(|| format!("{} cannot be read", from.display()))?;
+    let file = regular::open_named(from).with_context(|| format!("{} cannot be read", from.display()))?;
     let report = Import::new(url, BufReader::new(file))?.run()?;
     Ok(Report { is_checked, ..report })
 }
@@ -38,7 +39,7 @@ pub(crate) fn read(from: &Path, url: &str) -> anyhow::Result<Report> {
 /// Whether a file is whole, before anything is restored of it. `false`: it has no checksum, so that only its end says so.
 fn check(from: &Path) -> anyhow::Result<bool> {
     let unreadable = || format!("{} cannot be read", from.display());
-    let mut input = BufReader::new(File::open(from).with_context(unreadable)?);
+    let mut input = BufReader::new(regular::open_named(from).with_context(unreadable)?);
     let (mut hasher, mut last, mut next) = (Sha256::new(), Vec::new(), Vec::new());
     while (&mut input).take(LINE_BYTES).read_until(b'\n', &mut next).with_context(unreadable)? > 0 {
         hasher.update(&last);

@@ -26,7 +26,7 @@ use crate::backends::{self, Depth, Fault};
 use crate::control;
 use crate::lock::DataLock;
 use crate::output::say;
-use crate::storage;
+use crate::{regular, storage};
 
 /// How often somebody who waits is told how far it is.
 const NEWS: Duration = Duration::from_millis(500);
@@ -37,6 +37,7 @@ pub(crate) const ENGINE: &str = "engine";
 /// Verifies the data in `data`, reading at most so many megabytes of files a second.
 pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
+    regular::check_data(&data)?;
     storage::refuse_elsewhere(&data)?;
     ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
     let mut report = Report::default();

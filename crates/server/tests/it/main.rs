@@ -45,6 +45,7 @@ mod transfer;
 mod transport;
 mod users;
 mod views;
+mod whole;
 
 use std::time::{Duration, Instant};
 

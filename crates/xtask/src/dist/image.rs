@@ -82,7 +82,7 @@ fn config(contents: &Contents, layer: &str) -> String {
          \"User\":\"{USER}:{USER}\",\"ExposedPorts\":{{\"5984/tcp\":{{}}}},\
          \"Env\":[\"PATH=/usr/bin\",\"SETTEE_DATA=/data\",\"SETTEE_CHTTPD__BIND_ADDRESS=0.0.0.0\"],\
          \"Cmd\":[\"settee\",\"serve\"],\"WorkingDir\":\"/data\",\"Volumes\":{{\"/data\":{{}}}},\
-         \"Healthcheck\":{{\"Test\":[\"CMD\",\"settee\",\"doctor\"],\"Interval\":30000000000,\"StartPeriod\":30000000000}},\
+         \"Healthcheck\":{{\"Test\":[\"CMD\",\"settee\",\"doctor\",\"--up\"],\"Interval\":30000000000,\"StartPeriod\":30000000000}},\
          \"Labels\":{{\"org.opencontainers.image.title\":\"Settee\",\"org.opencontainers.image.version\":\"{VERSION}\",\
          \"org.opencontainers.image.revision\":{commit},\"org.opencontainers.image.licenses\":\"Apache-2.0\"}}}},\
          \"rootfs\":{{\"type\":\"layers\",\"diff_ids\":[\"sha256:{layer}\"]}},\

@@ -1,0 +1,105 @@
+//! Regular files, and nothing else: what is read of a directory that others may have filled. A FIFO would make its reader wait for
+//! ever, a device has no end, and a link may lead anywhere.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens a regular file for reading; the last part of its path must not be a link.
+///
+/// # Errors
+/// When it is no regular file, or cannot be opened.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    open_with(path, OFlags::NOFOLLOW)
+}
+
+/// The same for a file that a person has named, which may be a link to one.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_named(path: &Path) -> io::Result<File> {
+    open_with(path, OFlags::empty())
+}
+
+fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
+    // Opening a FIFO for reading would wait for a writer.
+    let flags = (flags | OFlags::NONBLOCK).bits() as i32;
+    let file =
+        OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| {
+            match fs::symlink_metadata(path) {
+                Ok(found) if !found.is_file() => irregular(),
+                _ => error,
+            }
+        })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(irregular()) }
+}
+
+fn irregular() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
+}
+
+/// Reads a regular file as text.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Checks that the entries of a data directory that a server reads are regular files.
+///
+/// # Errors
+/// Names the first one that is not.
+pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
+    for directory in [data.to_owned(), data.join("local.d")] {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_read = directory != data
+                || matches!(name.as_str(), "version" | "databases" | "storage" | "local.ini" | "reserve" | "lock");
+            // A link may lead to a regular file, such as a mounted configuration.
+            let is_regular = fs::metadata(entry.path()).is_ok_and(|found| found.is_file() || found.is_dir());
+            anyhow::ensure!(!is_read || is_regular, "{} is no regular file", entry.path().display());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let directory = std::env::temp_dir().join(format!("settee-regular-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = |name: &str| directory.join(name);
+        fs::write(path("file"), "text").unwrap();
+        symlink(path("file"), path("link")).unwrap();
+        symlink(path("loop"), path("loop")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .unwrap();
+        let _listener = UnixListener::bind(path("socket")).unwrap();
+        assert_eq!(read_to_string(&path("file")).unwrap(), "text");
+        open_named(&path("link")).unwrap();
+        for other in [path("link"), path("loop"), path("fifo"), path("socket"), directory.clone(), "/dev/zero".into()] {
+            assert_eq!(open(&other).unwrap_err().to_string(), "it is no regular file", "{}", other.display());
+        }
+        for other in [path("loop"), path("fifo"), path("socket"), directory.clone(), "/dev/zero".into()] {
+            open_named(&other).unwrap_err();
+        }
+        check_data(&directory).unwrap();
+        symlink(path("fifo"), path("version")).unwrap();
+        check_data(&directory).unwrap_err();
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
