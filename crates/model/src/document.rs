@@ -116,6 +116,9 @@ pub enum InvalidRevisions {
     /// `start` is missing or no generation.
     #[error("_revisions.start isn't an integer.")]
     Start,
+    /// `start` is beyond [`MAX_STORED_GENERATION`](crate::limits::MAX_STORED_GENERATION).
+    #[error("_revisions.start is too large.")]
+    Generation,
     /// `ids` is missing or no array.
     #[error("_revisions.ids isn't a array.")]
     Ids,
@@ -257,8 +260,8 @@ fn bad_member(name: &str) -> DocumentError {
 
 fn parse_revisions(value: Value<'_>) -> Result<Option<Revisions>, InvalidRevisions> {
     let start = value.get("start").and_then(Value::as_u64).ok_or(InvalidRevisions::Start)?;
-    if start > crate::limits::MAX_GENERATION {
-        return Err(InvalidRevisions::Start);
+    if start > crate::limits::MAX_STORED_GENERATION {
+        return Err(InvalidRevisions::Generation);
     }
     let ids = value.get("ids").filter(|ids| ids.is_array()).ok_or(InvalidRevisions::Ids)?;
     let hashes = ids

@@ -22,6 +22,10 @@ pub const MAX_NUMBER_LEN: usize = 100_000;
 /// CouchDB accepts integers of any size here.
 pub const MAX_GENERATION: u64 = i64::MAX as u64;
 
+/// Highest generation that a client may store. It leaves four billion generations for edits, so that a document can always be edited,
+/// deleted and purged.
+pub const MAX_STORED_GENERATION: u64 = MAX_GENERATION - (1 << 32);
+
 /// Longest hash part of a revision, in bytes, when it is no MD5.
 ///
 /// CouchDB has no limit; hashes are part of stored trees, which are read for every update of their document.

@@ -1,9 +1,27 @@
 //! What commands print.
 
 use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
 
 /// Prints, also to somebody who has heard enough, such as `head`.
 pub(crate) fn say(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Refuses to write over a file that is there, unless that is wanted, and over anything else in any case.
+///
+/// # Errors
+/// When `path` must not be written.
+pub(crate) fn refuse_existing(path: &Path, is_forced: bool) -> anyhow::Result<()> {
+    let shown = path.display();
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("{shown} cannot be written")),
+        Ok(found) if !found.is_file() && !path.is_file() => bail!("{shown} is there, and is no file"),
+        Ok(_) if is_forced => Ok(()),
+        Ok(_) => bail!("{shown} is there already: name another file, or write over it with --force"),
+    }
 }

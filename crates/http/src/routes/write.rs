@@ -8,6 +8,7 @@ use hyper::{StatusCode, header};
 use settee_database::{Database, DocUpdate, EditMode, NewAttachments};
 use settee_design::{Caller, Cancellation};
 use settee_model::json::{Json, write_string};
+use settee_model::limits::{MAX_GENERATION, MAX_STORED_GENERATION};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
 use settee_service::replicator_documents;
@@ -217,6 +218,15 @@ pub(super) fn prepare(
 ) -> Result<DocUpdate, Error> {
     if is_foreign_to_local(&id, &document) {
         return Err(InvalidRev::Format.into());
+    }
+    let most = match mode {
+        EditMode::Replicated => MAX_STORED_GENERATION,
+        EditMode::Interactive => MAX_GENERATION - 1,
+    };
+    if document.rev.as_ref().is_some_and(|rev| rev.generation > most) {
+        return Err(Error::bad_request(
+            "The generation of the revision is too large: the document could not be edited again",
+        ));
     }
     DocUpdate::prepare_with(id, document, attachments, mode, hasher).ok_or_else(|| {
         Error::bad_request("When `new_edits: false`, the document needs `_rev` or `_revisions` specified")

@@ -13,7 +13,7 @@ use super::remote::{self, Effort, Store, s3};
 use super::{Report, one, restore, verify};
 use crate::environment::data_directory;
 use crate::export;
-use crate::output::say;
+use crate::output::{refuse_existing, say};
 use crate::time;
 
 /// `settee backup`
@@ -32,6 +32,9 @@ pub(crate) struct BackupArgs {
     /// Of a bucket: read and send everything, also what is there already
     #[arg(long, conflicts_with = "database")]
     full: bool,
+    /// Of one database: write over a file that is there
+    #[arg(long)]
+    force: bool,
     /// Of a bucket: only list the backups that are there
     #[arg(long, conflicts_with_all = ["database", "full"])]
     list: bool,
@@ -125,6 +128,9 @@ fn code(report: &export::Report) -> ExitCode {
 impl BackupArgs {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if let Some(url) = &self.database {
+            if self.to != Path::new("-") {
+                refuse_existing(&self.to, self.force)?;
+            }
             let report = export::write(url, &self.to)?;
             // The output may be the export itself.
             eprintln!("{}", in_words(&report));

@@ -1,11 +1,18 @@
 //! [`Csv`]: records of comma-separated values as documents. The first line names the members; a name may say its type: `price:number`.
 
+use std::collections::HashSet;
 use std::io::{self, BufRead};
 
 use anyhow::{Context as _, bail, ensure};
 use settee_model::json::{Json, Value, write_string};
 
 use super::row::Row;
+
+/// Most columns of a file: beyond what tables and spreadsheets have.
+const COLUMNS_MAX: usize = 20_000;
+
+/// Longest line of names.
+const NAMES_BYTES: usize = 4 << 20;
 
 /// The longest record.
 const RECORD_BYTES: usize = 64 << 20;
@@ -86,7 +93,8 @@ pub(super) struct Csv<R> {
 
 impl<R: BufRead> Csv<R> {
     pub(super) fn new(input: R, options: &Options) -> anyhow::Result<Self> {
-        let mut records = Records { input, delimiter: options.delimiter.unwrap_or(b','), line: 1 };
+        let mut records =
+            Records { input, delimiter: options.delimiter.unwrap_or(b','), line: 1, bytes_max: NAMES_BYTES };
         let header = records.next()?.context("there is no line of names")?.values;
         let header = header.map_err(|why| anyhow::anyhow!("the line of names cannot be read: {why}"))?;
         let names: Vec<String> =
@@ -103,11 +111,12 @@ impl<R: BufRead> Csv<R> {
             let found = columns.iter_mut().find(|column| column.name == *id);
             "_id".clone_into(&mut found.with_context(|| format!("there is no column {id}"))?.name);
         }
+        let mut seen = HashSet::new();
         for (index, column) in columns.iter().enumerate() {
             ensure!(!column.name.is_empty(), "the column {} has no name", index + 1);
-            let is_double = columns[..index].iter().any(|other| other.name == column.name);
-            ensure!(!is_double, "there are two columns {}", column.name);
+            ensure!(seen.insert(column.name.as_str()), "there are two columns {}", column.name);
         }
+        records.bytes_max = RECORD_BYTES;
         Ok(Self { records, columns })
     }
 
@@ -142,6 +151,8 @@ struct Records<R> {
     input: R,
     delimiter: u8,
     line: u64,
+    /// Longest record.
+    bytes_max: usize,
 }
 
 struct Record {
@@ -204,6 +215,10 @@ impl<R: BufRead> Records<R> {
                     (Within::Plain | Within::BehindQuote, byte) if byte == self.delimiter => {
                         values.push(std::mem::take(&mut value));
                         (within, is_quoted) = (Within::Plain, false);
+                        if values.len() > COLUMNS_MAX {
+                            end = Some(at + 1);
+                            break;
+                        }
                     }
                     (_, byte) => value.push(byte),
                 }
@@ -211,12 +226,13 @@ impl<R: BufRead> Records<R> {
             let length = end.unwrap_or(piece.len());
             self.input.consume(length);
             bytes += length;
-            if end.is_some() {
+            if end.is_some() && values.len() <= COLUMNS_MAX {
                 return Ok(Some(Record { line, values: texts(values) }));
             }
-            if bytes > RECORD_BYTES {
+            if bytes > self.bytes_max || values.len() > COLUMNS_MAX {
                 return Err(io::Error::other(format!(
-                    "the record at line {line} is too long: is a quotation mark missing?"
+                    "the record at line {line} is too long (over {} bytes or {COLUMNS_MAX} values): is a quotation mark missing?",
+                    self.bytes_max
                 )));
             }
         }
@@ -284,6 +300,20 @@ mod tests {
             &options,
             &["2:{\"_id\":\"12\",\"p\":1.5}", "3:{\"_id\":\"13\",\"p\":\"x\"}", "4:{\"_id\":\"14\",\"p\":null}"],
         );
+    }
+
+    #[test]
+    fn columns_and_records_are_bounded() {
+        let error = |text: String| Csv::new(text.as_bytes(), &Options::default()).err().unwrap().to_string();
+        let names: Vec<String> = (0..500_000).map(|number| format!("c{number}")).collect();
+        assert!(error(names.join(",")).contains("over 4194304 bytes or 20000 values"));
+        assert!(error(" ".repeat(NAMES_BYTES + 1_000_000)).contains("is too long"));
+        assert!(error("\n".repeat(NAMES_BYTES + 1_000_000)).contains("is too long"));
+        // As many as are allowed, in no time that grows with their square.
+        Csv::new(names[..COLUMNS_MAX].join(",").as_bytes(), &Options::default()).unwrap();
+        let text = format!("a,b\n{}\n", ",".repeat(COLUMNS_MAX + 10));
+        let mut csv = Csv::new(text.as_bytes(), &Options::default()).unwrap();
+        assert!(csv.next().unwrap_err().to_string().contains("line 2 is too long"));
     }
 
     #[test]

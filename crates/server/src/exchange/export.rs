@@ -16,6 +16,7 @@ use settee_replication::{List, Peer, Verb};
 use settee_storage::durable::{Readers, Replacement};
 
 use super::{Format, TrustArgs};
+use crate::output::refuse_existing;
 use crate::site::{Site, network};
 use columns::Columns;
 
@@ -34,6 +35,9 @@ pub(crate) struct ExportArgs {
     /// The file; - for the output
     #[arg(long, value_name = "FILE", default_value = "-")]
     to: PathBuf,
+    /// Write over a file that is there
+    #[arg(long)]
+    force: bool,
     /// What to write
     #[arg(long, value_name = "FORMAT", default_value = "ndjson")]
     format: Format,
@@ -83,6 +87,7 @@ impl ExportArgs {
             out.flush()?;
             return Ok(report);
         }
+        refuse_existing(&self.to, self.force)?;
         let file = Replacement::begin(&self.to, Readers::Owner);
         let file = file.with_context(|| format!("{} cannot be written", self.to.display()))?;
         let mut out = BufWriter::new(file);

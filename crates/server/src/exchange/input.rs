@@ -21,6 +21,43 @@ pub(super) struct Input {
     pub(super) read: Arc<AtomicU64>,
     /// Its length, if it is a file.
     pub(super) length: Option<u64>,
+    /// Bytes of the content since the last row, which the reader of rows sets to 0.
+    pub(super) since_row: Arc<AtomicU64>,
+}
+
+/// Most bytes that are read for one row: twice the longest one. Blanks, empty lines and rows that are too long count, so that a file
+/// that expands to gigabytes of them ends with an error.
+const WITHOUT_ROW_BYTES: u64 = 128 << 20;
+
+/// A content that ends with an error when it has no row for too long.
+struct Bounded<R> {
+    input: R,
+    since_row: Arc<AtomicU64>,
+}
+
+impl<R: BufRead> Read for Bounded<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let length = self.fill_buf()?.read(out)?;
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl<R: BufRead> BufRead for Bounded<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.since_row.load(Ordering::Relaxed) > WITHOUT_ROW_BYTES {
+            let most = WITHOUT_ROW_BYTES >> 20;
+            return Err(io::Error::other(format!(
+                "more than {most} MiB follow each other without a row that can be written"
+            )));
+        }
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.since_row.fetch_add(length as u64, Ordering::Relaxed);
+        self.input.consume(length);
+    }
 }
 
 /// Opens a file, or the standard input for `-`.
@@ -43,7 +80,9 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
     } else {
         Box::new(raw)
     };
-    Ok(Input { content, read, length })
+    let since_row = Arc::new(AtomicU64::new(0));
+    let content = Box::new(Bounded { input: content, since_row: Arc::clone(&since_row) });
+    Ok(Input { content, read, length, since_row })
 }
 
 /// What an input begins with. Pipes give little at a time, so there may be less than [`HEAD_BYTES`].

@@ -65,6 +65,9 @@ pub(crate) struct MigrateArgs {
     /// Begin at the first change and not where the last run ended
     #[arg(long, conflicts_with = "verify")]
     anew: bool,
+    /// Move even if the target is no Settee
+    #[arg(long)]
+    force: bool,
     /// A file of certificates to trust instead of those that browsers trust
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
@@ -107,6 +110,46 @@ impl Job {
     }
 }
 
+/// How a server introduces itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Identity {
+    product: String,
+    version: String,
+    /// Empty for a CouchDB before version 1.3.
+    uuid: String,
+}
+
+impl Identity {
+    fn of(welcome: Value<'_>) -> Self {
+        let text = |value: Option<Value<'_>>| value.map(Value::to_text).unwrap_or_default();
+        let vendor = welcome.get("vendor");
+        let is_settee = text(vendor.and_then(|vendor| vendor.get("name"))) == SETTEE;
+        let version = if is_settee { vendor.and_then(|vendor| vendor.get("version")) } else { welcome.get("version") };
+        let product = if is_settee { SETTEE } else { "CouchDB" }.to_owned();
+        Self { product, version: text(version), uuid: text(welcome.get("uuid")) }
+    }
+
+    /// Refuses to move this server to `target` if both are one, or, unless that is forced, if the target is no Settee.
+    fn check_target(&self, target: &Self, is_forced: bool) -> anyhow::Result<()> {
+        let is_same = !self.uuid.is_empty() && self.uuid == target.uuid;
+        ensure!(
+            !is_same,
+            "the source and the target (--to) are the same server, with the uuid {}: nothing was done",
+            self.uuid
+        );
+        ensure!(
+            target.product == SETTEE || is_forced,
+            "the target (--to) is no Settee but {} {}: nothing was done. With --force it is moved there",
+            target.product,
+            target.version
+        );
+        Ok(())
+    }
+}
+
+/// The name of the vendor in the answer of a Settee.
+const SETTEE: &str = "Settee";
+
 /// Both servers.
 pub(super) struct Sites {
     source: Site,
@@ -134,13 +177,16 @@ impl MigrateArgs {
         let network = site::network(self.authorities.as_deref())?;
         let source = Site::new(&self.source, &network, &self.tuning()).context("the source")?;
         let target = Site::new(&self.to, &network, &self.tuning()).context("the target (--to)")?;
+        let mut identities = Vec::new();
         for (site, what) in [(&source, "source"), (&target, "target")] {
             let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {what}"))?;
             let json = reply.json().with_context(|| format!("the {what} does not answer as CouchDB does"))?;
-            let version = json.value().get("version").map(Value::to_text).unwrap_or_default();
-            let vendor = json.value().get("vendor").and_then(|vendor| vendor.get("name")).map(Value::to_text);
-            let vendor = vendor.filter(|name| name == "Settee").unwrap_or_else(|| "CouchDB".to_owned());
-            eprintln!("{what}: {vendor} {version} at {}", site.root().endpoint());
+            let identity = Identity::of(json.value());
+            eprintln!("{what}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
+            identities.push(identity);
+        }
+        if let [source, target] = &identities[..] {
+            source.check_target(target, self.force)?;
         }
         Ok(Arc::new(Sites { source, target }))
     }
@@ -303,6 +349,32 @@ impl Totals {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_does_not_move_to_itself_or_to_another_product() {
+        let identity = |text: &str| Identity::of(Json::parse(text.as_bytes()).unwrap().value());
+        let couchdb = identity(
+            r#"{"couchdb":"Welcome","version":"3.5.2","uuid":"a","vendor":{"name":"The Apache Software Foundation"}}"#,
+        );
+        let old = identity(r#"{"couchdb":"Welcome","version":"1.2.0"}"#);
+        let settee = identity(
+            r#"{"couchdb":"Welcome","version":"3.5.2","uuid":"b","vendor":{"name":"Settee","version":"0.1.0"}}"#,
+        );
+        assert_eq!((settee.product.as_str(), settee.version.as_str()), ("Settee", "0.1.0"));
+        assert_eq!((couchdb.product.as_str(), couchdb.version.as_str()), ("CouchDB", "3.5.2"));
+        for (source, target, is_forced, is_good) in [
+            (&couchdb, &settee, false, true),
+            (&old, &settee, false, true),
+            (&settee, &settee, false, false),
+            (&settee, &settee, true, false),
+            (&settee, &couchdb, false, false),
+            (&settee, &couchdb, true, true),
+            (&old, &old, false, false),
+            (&old, &old, true, true),
+        ] {
+            assert_eq!(source.check_target(target, is_forced).is_ok(), is_good, "{source:?} {target:?} {is_forced}");
+        }
+    }
 
     #[test]
     fn names_of_databases() {

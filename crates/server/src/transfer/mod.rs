@@ -8,7 +8,7 @@ mod tests;
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use settee_storage_postgres::Tables;
 
@@ -88,6 +88,7 @@ fn init(url: &str, owner: Option<&str>) -> anyhow::Result<bool> {
 impl CopyArgs {
     fn run(&self) -> anyhow::Result<bool> {
         let (from, to) = (Place::parse(&self.from)?, Place::parse(&self.to)?);
+        ensure!(!from.is(&to), "{} cannot be copied to itself", from.in_words());
         let source = from.open().context("what is to be copied cannot be used")?;
         if self.verify {
             let copy = to.open().context("the copy cannot be used")?;

@@ -35,6 +35,17 @@ impl Place {
         }
     }
 
+    /// Returns true if both are one place, however they are written.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Directory(one), Self::Directory(other)) => {
+                matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+            }
+            (Self::Postgres(_), Self::Postgres(_)) => self.in_words() == other.in_words(),
+            _ => false,
+        }
+    }
+
     pub(super) fn in_words(&self) -> String {
         match self {
             Self::Directory(path) => path.display().to_string(),

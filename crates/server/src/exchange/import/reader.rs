@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_string};
@@ -54,6 +54,7 @@ pub(super) struct Input {
     pub(super) name: String,
     pub(super) read: Arc<AtomicU64>,
     pub(super) length: Option<u64>,
+    since_row: Arc<AtomicU64>,
 }
 
 /// Opens a file and looks what it is.
@@ -66,7 +67,7 @@ pub(super) fn open(path: &Path, options: Options) -> anyhow::Result<Input> {
     let digest = Sha256::digest(beginning);
     let name = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let rows = Rows::new(input.content, kind, &options.columns)?;
-    Ok(Input { rows, options, kind, name, read: input.read, length: input.length })
+    Ok(Input { rows, options, kind, name, read: input.read, length: input.length, since_row: input.since_row })
 }
 
 impl Input {
@@ -80,6 +81,7 @@ impl Input {
     ) -> anyhow::Result<()> {
         let mut open = [Batch::default(), Batch { is_replicated: true, ..Batch::default() }];
         for number in 1.. {
+            self.since_row.store(0, Ordering::Relaxed);
             let Some(row) = self.rows.next().context("the file cannot be read")? else { break };
             if number <= past {
                 continue;
