@@ -419,7 +419,8 @@ impl From<Failure> for Error {
             Failure::Source(PeerError::DbNotFound(url)) | Failure::Target(PeerError::DbNotFound(url)) => {
                 Self::new(StatusCode::NOT_FOUND, "db_not_found", format!("could not open {url}"))
             }
-            Failure::Source(PeerError::Unauthorized(url)) | Failure::Target(PeerError::Unauthorized(url)) => {
+            Failure::Source(PeerError::Unauthorized(url) | PeerError::Unauthenticated(url))
+            | Failure::Target(PeerError::Unauthorized(url) | PeerError::Unauthenticated(url)) => {
                 Self::unauthorized(format!("unauthorized to access or create database {url}"))
             }
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "replication_error", reason),

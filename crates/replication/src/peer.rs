@@ -28,6 +28,8 @@ use percent_encoding::utf8_percent_encode;
 use settee_model::json::{Json, Value};
 use tokio::sync::mpsc;
 
+use auth::Login;
+
 use crate::endpoint::{COMPONENT, Endpoint};
 use crate::transport::{Body, Lasting, Transport, TransportError, full_body};
 use crate::tuning::Tuning;
@@ -76,9 +78,12 @@ pub enum PeerError {
     /// The database is not there.
     #[error("db_not_found: could not open {0}")]
     DbNotFound(String),
-    /// The peer does not let us.
+    /// The peer forbids this user to open the database.
     #[error("unauthorized: unauthorized to access or create database {0}")]
     Unauthorized(String),
+    /// The peer does not accept the credentials, or wants some.
+    #[error("unauthorized: unauthorized to access or create database {0}")]
+    Unauthenticated(String),
     /// The peer said something that does not help.
     #[error("{method} {url}: {status} {error}: {reason}")]
     Status {
@@ -126,8 +131,13 @@ impl PeerError {
         match self {
             Self::Transport { error, .. } => !matches!(error, TransportError::Unusable(_)),
             Self::Status { status, .. } => is_passing(*status),
-            Self::DbNotFound(_) | Self::Unauthorized(_) | Self::Protocol { .. } => false,
+            Self::DbNotFound(_) | Self::Unauthorized(_) | Self::Unauthenticated(_) | Self::Protocol { .. } => false,
         }
+    }
+
+    /// Returns true if another try with the same credentials only adds to the failed logins of their account.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        matches!(self, Self::Unauthenticated(_) | Self::Status { status: 401, .. })
     }
 }
 
@@ -357,14 +367,14 @@ impl Peer {
 
     /// One try, or two if the first one showed that the session is over.
     async fn send(&self, ask: &Ask, body: Body, length: Length) -> Result<Response<Body>, TransportError> {
-        let cookie = self.inner.auth.cookie(self).await?;
+        let Login::Sent(cookie) = self.inner.auth.cookie(self).await? else { return Ok(auth::refusal()) };
         let again = matches!(length, Length::Known(_)).then(|| self.body(&ask.body));
         let content_type = (!ask.body.is_empty()).then_some("application/json");
         let response = self.send_once(ask, content_type, body, length.clone(), cookie.as_deref()).await?;
         match (again, cookie) {
             (Some(body), Some(cookie)) if response.status() == StatusCode::UNAUTHORIZED => {
                 drop(response);
-                let cookie = self.inner.auth.renew(self, &cookie).await?;
+                let Login::Sent(cookie) = self.inner.auth.renew(self, &cookie).await? else { return Ok(auth::refusal()) };
                 self.send_once(ask, content_type, body, length, cookie.as_deref()).await
             }
             _ => Ok(response),

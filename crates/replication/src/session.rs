@@ -115,6 +115,16 @@ pub enum Failure {
     Missing(String, String),
 }
 
+impl Failure {
+    /// Returns true if a side refuses the credentials. A retry would be one more failed login of their account.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        match self {
+            Self::Source(error) | Self::Target(error) => error.is_unauthenticated(),
+            Self::Checkpoint(_) | Self::Document(..) | Self::Missing(..) => false,
+        }
+    }
+}
+
 /// The state that all tasks of a session share.
 struct Context {
     source: Peer,

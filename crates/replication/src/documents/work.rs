@@ -117,6 +117,13 @@ impl Replicator {
         }
     }
 
+    /// The job of a document has ended because a peer refuses its credentials. A changed document starts it again.
+    pub(crate) fn document_refused(self: &Arc<Self>, job: &Job, reason: &str) {
+        if let Origin::Document { database, id } = &job.origin {
+            store::spawn(self, database, id, Change::Failed(reason.to_owned()));
+        }
+    }
+
     /// The job of a document has failed for now.
     pub(crate) fn document_crashed(self: &Arc<Self>, job: &Job, reason: &str) {
         if let Origin::Document { database, id } = &job.origin

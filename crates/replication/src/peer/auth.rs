@@ -3,13 +3,13 @@
 //! CouchDB does the same: a password is expensive to check, so it is checked once and not for each request.
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use parking_lot::Mutex;
 use settee_model::{base64, json};
 
 use super::{Ask, Length, Peer};
 use crate::endpoint::{Auth, Endpoint};
-use crate::transport::{TransportError, full_body};
+use crate::transport::{Body, TransportError, full_body};
 
 /// The state of the session, as far as known.
 pub(super) struct State {
@@ -27,6 +27,23 @@ enum Session {
     Basic,
     /// This is the cookie.
     Cookie(String),
+    /// The peer refused the name and password.
+    Refused,
+}
+
+/// The credentials of a request.
+pub(super) enum Login {
+    /// The request carries this cookie, or the name and password without one.
+    Sent(Option<String>),
+    /// The peer refused the name and password. A request with them would be one more failed login of the account.
+    Refused,
+}
+
+/// The answer of a peer that refused the login, without a further request.
+pub(super) fn refusal() -> Response<Body> {
+    let mut response = Response::new(full_body("{}"));
+    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    response
 }
 
 impl State {
@@ -39,37 +56,40 @@ impl State {
     }
 
     /// The cookie to send, if there is a session; asks for one at first.
-    pub(super) async fn cookie(&self, peer: &Peer) -> Result<Option<String>, TransportError> {
+    pub(super) async fn cookie(&self, peer: &Peer) -> Result<Login, TransportError> {
         if self.auth == Auth::None {
-            return Ok(None);
+            return Ok(Login::Sent(None));
         }
         match self.session.lock().clone() {
-            Session::Cookie(cookie) => return Ok(Some(cookie)),
-            Session::Basic => return Ok(None),
+            Session::Cookie(cookie) => return Ok(Login::Sent(Some(cookie))),
+            Session::Basic => return Ok(Login::Sent(None)),
+            Session::Refused => return Ok(Login::Refused),
             Session::Unknown => {}
         }
         let _login = self.login.lock().await;
         let session = self.session.lock().clone();
         match session {
-            Session::Cookie(cookie) => Ok(Some(cookie)),
-            Session::Basic => Ok(None),
+            Session::Cookie(cookie) => Ok(Login::Sent(Some(cookie))),
+            Session::Basic => Ok(Login::Sent(None)),
+            Session::Refused => Ok(Login::Refused),
             Session::Unknown => self.begin(peer).await,
         }
     }
 
     /// Another cookie than `old`, which is no longer taken.
-    pub(super) async fn renew(&self, peer: &Peer, old: &str) -> Result<Option<String>, TransportError> {
+    pub(super) async fn renew(&self, peer: &Peer, old: &str) -> Result<Login, TransportError> {
         let _login = self.login.lock().await;
         let session = self.session.lock().clone();
         match session {
-            Session::Cookie(cookie) if cookie != old => Ok(Some(cookie)),
-            Session::Basic => Ok(None),
+            Session::Cookie(cookie) if cookie != old => Ok(Login::Sent(Some(cookie))),
+            Session::Basic => Ok(Login::Sent(None)),
+            Session::Refused => Ok(Login::Refused),
             Session::Cookie(_) | Session::Unknown => self.begin(peer).await,
         }
     }
 
-    async fn begin(&self, peer: &Peer) -> Result<Option<String>, TransportError> {
-        let Auth::Basic { username, password } = &self.auth else { return Ok(None) };
+    async fn begin(&self, peer: &Peer) -> Result<Login, TransportError> {
+        let Auth::Basic { username, password } = &self.auth else { return Ok(Login::Sent(None)) };
         let mut body = b"{\"name\":".to_vec();
         json::write_string(&mut body, username);
         body.extend_from_slice(b",\"password\":");
@@ -83,12 +103,16 @@ impl State {
         let status = response.status();
         drop(response);
         let mut session = self.session.lock();
-        match (&*session, status.is_success()) {
+        match (&*session, status) {
+            (_, StatusCode::UNAUTHORIZED) => {
+                *session = Session::Refused;
+                Ok(Login::Refused)
+            }
             // The answer's cookie was taken by `update`.
-            (Session::Cookie(cookie), true) => Ok(Some(cookie.clone())),
+            (Session::Cookie(cookie), status) if status.is_success() => Ok(Login::Sent(Some(cookie.clone()))),
             _ => {
                 *session = Session::Basic;
-                Ok(None)
+                Ok(Login::Sent(None))
             }
         }
     }

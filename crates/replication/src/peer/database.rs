@@ -29,7 +29,8 @@ impl Peer {
                     instance_start_time: json.value().get("instance_start_time").map(owned),
                 })
             }
-            401 | 403 => Err(PeerError::Unauthorized(shown())),
+            401 => Err(PeerError::Unauthenticated(shown())),
+            403 => Err(PeerError::Unauthorized(shown())),
             _ => Err(PeerError::DbNotFound(shown())),
         }
     }
@@ -42,7 +43,8 @@ impl Peer {
         let ask = Ask::put(format!("{}{query}", self.uri("")), "");
         let answer = self.exchange(&ask).await?;
         match answer.status {
-            401 | 403 => Err(PeerError::Unauthorized(self.endpoint().to_string())),
+            401 => Err(PeerError::Unauthenticated(self.endpoint().to_string())),
+            403 => Err(PeerError::Unauthorized(self.endpoint().to_string())),
             // That it exists is as good; what else is wrong shows when it is opened.
             _ => Ok(()),
         }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::Method;
 use settee_model::json::{Json, Value};
 
+use super::auth::Login;
 use super::{Ask, Length, Peer, PeerError, Stream, document_path};
 use crate::text::{Rows, Splitter, elements, member, members};
 use crate::transport::{Body, TransportError};
@@ -162,7 +163,9 @@ impl Peer {
         let uri = self.uri(&format!("{}?new_edits=false", document_path(id)));
         let ask = Ask { method: Method::PUT, ..Ask::get(uri) };
         let broken = |error: TransportError| ask.transport(error);
-        let cookie = self.inner.auth.cookie(self).await.map_err(broken)?;
+        let Login::Sent(cookie) = self.inner.auth.cookie(self).await.map_err(broken)? else {
+            return Err(ask.status(401, b"{}"));
+        };
         let length = Length::Streamed(length);
         let response =
             self.send_once(&ask, Some(content_type), body, length, cookie.as_deref()).await.map_err(broken)?;

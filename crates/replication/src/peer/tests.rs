@@ -114,7 +114,34 @@ async fn a_password_where_there_are_no_sessions() {
     let scripted = Scripted::new(|_, _| answer(401, &[], "{}"));
     let error = scripted.peer("\"http://u:p@host/db\"").info().await.unwrap_err();
     assert_eq!(error.to_string(), "unauthorized: unauthorized to access or create database http://host/db/");
-    assert_eq!(scripted.log.lock().len(), 2);
+    // Each request with these credentials would be a failed login, and several of those lock the account.
+    assert_eq!(scripted.log.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_are_sent_once() {
+    let refused = "unauthorized: unauthorized to access or create database http://host/db/";
+    // At the first login, in the header where the peer has no sessions, and after a session has ended.
+    for (answers, requests) in [(vec![401], 1), (vec![404, 401], 2), (vec![200, 401, 401], 3)] {
+        let answers_of = answers.clone();
+        let scripted = Scripted::new(move |number, line| {
+            let status = answers_of.get(number).copied().unwrap_or_else(|| panic!("{line}"));
+            match line.contains("_session") && status == 200 {
+                true => answer(200, &[("set-cookie", "AuthSession=one; Path=/")], "{}"),
+                false => answer(status, &[], "{}"),
+            }
+        });
+        let peer = scripted.peer("\"http://u:p@host/db\"");
+        let error = peer.info().await.unwrap_err();
+        assert!(error.is_unauthenticated() && !error.is_passing(), "{answers:?}: {error}");
+        assert_eq!(error.to_string(), refused, "{answers:?}");
+        assert_eq!(scripted.log.lock().len(), requests, "{answers:?}");
+    }
+    // A user who may not open the database is no failed login.
+    let scripted = Scripted::new(|number, _| answer(if number == 0 { 404 } else { 403 }, &[], "{}"));
+    let error = scripted.peer("\"http://u:p@host/db\"").info().await.unwrap_err();
+    assert!(!error.is_unauthenticated());
+    assert_eq!(error.to_string(), refused);
 }
 
 #[tokio::test(start_paused = true)]

@@ -401,6 +401,9 @@ impl Replicator {
                 self.wake.notify_one();
                 return;
             }
+            Some(Outcome::Failed(failure)) if failure.is_unauthenticated() => {
+                return self.refused(state, job, failure, now_ms);
+            }
             Some(Outcome::Failed(failure)) => (failure.to_string(), Ended::Failed(failure)),
             Some(Outcome::Stopped) => ("stopped".to_owned(), Ended::Removed),
             None => ("the replication ended in a panic".to_owned(), Ended::Removed),
@@ -416,6 +419,27 @@ impl Replicator {
         self.document_crashed(job, &reason);
         job.end(&ended);
         let decisions = state.scheduler.crashed(&job.key, &reason, now_ms);
+        self.obey(&mut state, decisions);
+        self.wake.notify_one();
+    }
+
+    /// Ends a job whose credentials a peer refuses. Retries with the same password would lock the account.
+    fn refused(
+        self: &Arc<Self>,
+        mut state: parking_lot::MutexGuard<'_, State>,
+        job: &Arc<Job>,
+        failure: Failure,
+        now_ms: u64,
+    ) {
+        let (id, source, target, reason) = (&*job.key, &job.spec.source, &job.spec.target, failure.to_string());
+        tracing::warn!(id, %source, %target, reason, "a replication is ended: its credentials are refused");
+        state.jobs.remove(&job.key);
+        self.counters().jobs_crashed.increment();
+        self.counters().jobs_removed.increment();
+        self.give_back(job);
+        self.document_refused(job, &reason);
+        job.end(&Ended::Failed(failure));
+        let decisions = state.scheduler.completed(&job.key, now_ms);
         self.obey(&mut state, decisions);
         self.wake.notify_one();
     }
