@@ -1,60 +1,77 @@
-//! Update sequences on the wire: opaque texts `N-instance`.
+//! Update sequences on the wire: opaque texts `N-TERM`.
 //!
-//! Clients may only compare them and give them back, but many read the leading number, and scripts for
-//! version 1 send bare numbers. The instance tells a sequence of this database from one of another that had
-//! its name.
+//! Clients may only compare them and send them back, but many read the leading number, and tools for CouchDB decode the rest: an Erlang
+//! term in base64, `[{Node, [Begin, End], {Seq, Uuid, Node}}]`. A database here is one range. The uuid is the database's instance,
+//! which distinguishes a sequence of this database from one of a deleted database of the same name.
+
+mod term;
 
 use settee_database::Database;
-use settee_model::json;
 
 use crate::Error;
 
-/// Where a feed begins.
+/// The start of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     /// After this update sequence.
     Seq(u64),
-    /// After everything that there is.
+    /// After all changes.
     Now,
 }
 
 /// Appends a sequence as a JSON string.
 pub(crate) fn write(out: &mut Vec<u8>, database: &Database, seq: u64) {
-    json::write_string(out, &text(database, seq));
+    out.push(b'"');
+    append(out, database, seq);
+    out.push(b'"');
 }
 
-/// A sequence as clients see it.
+/// Returns a sequence as clients see it.
 pub(crate) fn text(database: &Database, seq: u64) -> String {
-    format!("{seq}-{:016x}", database.instance())
+    let mut out = Vec::new();
+    append(&mut out, database, seq);
+    String::from_utf8(out).expect("digits and base64 are ASCII")
 }
 
-/// Reads what clients send as `since`: a sequence, a bare number, `now`, any of them in quotes, or the
-/// array form `[N,"…"]` of old clusters. A sequence of another database, which may have had this one's name,
-/// means the beginning; of one of CouchDB the number counts.
+fn append(out: &mut Vec<u8>, database: &Database, seq: u64) {
+    settee_model::json::write_u64(out, seq);
+    out.push(b'-');
+    term::write(out, database.instance(), seq);
+}
+
+/// Parses the `since` of a request as CouchDB does: `0`, `now`, or a sequence, with or without quotes. A sequence of another
+/// instance means the start. The number of one of CouchDB counts, because documents move here with their update order. Sequences
+/// `N-INSTANCE` of earlier versions are accepted.
 pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
-    let text = text.trim().trim_matches(['"', '[', ']']);
-    if text == "now" {
-        return Ok(Since::Now);
+    match text {
+        "now" => return Ok(Since::Now),
+        "0" => return Ok(Since::Seq(0)),
+        _ => {}
     }
-    let (digits, suffix) = text.split_once(['-', ',']).map_or((text, None), |(digits, rest)| (digits, Some(rest)));
     let malformed = || Error::bad_request("Malformed sequence supplied in 'since' parameter.");
-    let seq = digits.parse().map_err(|_| malformed())?;
-    match suffix.map(|suffix| suffix.trim_matches('"')) {
-        Some(suffix) if is_of_couchdb(suffix) => Ok(Since::Seq(seq)),
-        Some(suffix) if suffix.len() == 16 => match u64::from_str_radix(suffix, 16) {
-            Ok(instance) if instance == database.instance() => Ok(Since::Seq(seq)),
-            Ok(_) => Ok(Since::Seq(0)),
-            Err(_) => Err(malformed()),
+    let text = text.strip_prefix('"').unwrap_or(text);
+    let text = text.strip_suffix('"').unwrap_or(text);
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let (number, opaque) = match text.split_once('-') {
+        Some((digits, opaque)) if is_number(digits) => (Some(digits), opaque),
+        _ => (None, text),
+    };
+    // CouchDB ignores the number. One that is too large for a sequence is none.
+    let number = number.and_then(|digits| digits.parse().ok());
+    let (instance, seq) = match (short_instance(opaque), number) {
+        (Some(instance), Some(seq)) => (instance, seq),
+        _ => match term::parse(opaque).ok_or_else(malformed)? {
+            term::Origin::Settee { instance, seq } => (instance, seq),
+            term::Origin::Couchdb => return Ok(Since::Seq(number.unwrap_or(0))),
         },
-        Some(_) => Err(malformed()),
-        None => Ok(Since::Seq(seq)),
-    }
+    };
+    Ok(Since::Seq(if instance == database.instance() { seq } else { 0 }))
 }
 
-/// Whether this may be an Erlang term in base64, which the sequences of a cluster end with, or what is left of one.
-fn is_of_couchdb(suffix: &str) -> bool {
-    let is_symbol = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'=');
-    suffix.is_empty() || suffix.len() > 5 && suffix.starts_with('g') && suffix.bytes().all(is_symbol)
+/// The instance at the end of a sequence that an earlier version issued.
+fn short_instance(opaque: &str) -> Option<u64> {
+    let is_hex = opaque.len() == 16 && opaque.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(opaque, 16).ok().filter(|_| is_hex)
 }
 
 #[cfg(test)]

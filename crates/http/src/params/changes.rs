@@ -63,6 +63,9 @@ pub(crate) struct ChangesParams {
 /// The longest time between two signs of life, and the default of `timeout` and `heartbeat=true`.
 const DEFAULT_QUIET_MS: u64 = 60_000;
 
+/// Shortest interval of the heartbeats of `_db_updates`, which may be asked for with `heartbeat=0`.
+const MIN_HEARTBEAT_MS: u64 = 10;
+
 /// So many rows CouchDB allows where no `limit` is given. Which rows have a sequence depends on it.
 const LIMIT: u64 = 1_000_000_000_000_000;
 
@@ -70,14 +73,15 @@ impl ChangesParams {
     /// Resolves the parameters of a request. `last_event_id` is the header of that name, `timeout_ms` the
     /// configured time after which a quiet feed ends.
     ///
-    /// CouchDB goes through them in their order, whatever the case of their names, and the last of several counts; then it
-    /// looks at the filter, at the kind of the feed, and at the sequence.
+    /// CouchDB parses them in their order, whatever the case of their names, and the last of several counts; then it
+    /// validates the filter, the kind of the feed, and the sequence. A feed in descending order ignores `since`.
     pub(crate) fn resolve(
         query: &Query,
         last_event_id: Option<&str>,
         timeout_ms: u64,
         database: &Database,
     ) -> Result<Self, Error> {
+        let longest_ms = longest(timeout_ms);
         let (mut feed, mut since, mut limit, mut timeout, mut heartbeat) = (None, None, None, None, None);
         let (mut style, mut seq_interval, mut filter) = (Style::MainOnly, 1, "");
         let (mut descending, mut include_docs, mut conflicts) = (false, false, false);
@@ -86,10 +90,10 @@ impl ChangesParams {
             match (name.to_ascii_lowercase().as_str(), value) {
                 ("feed", kind) => feed = Some(kind),
                 ("since" | "last-event-id", seq) => since = Some(seq),
-                ("limit", text) => limit = u64::try_from(integer("limit", text)?).ok(),
-                ("timeout", text) => timeout = Some(u64::try_from(integer("timeout", text)?).unwrap_or(0)),
+                ("limit", text) => limit = Some(non_negative("limit", text)?),
+                ("timeout", text) => timeout = Some(non_negative("timeout", text)?),
                 ("style", text) => style = if text == "all_docs" { Style::AllDocs } else { Style::MainOnly },
-                ("heartbeat", text) => heartbeat = Some(parse_heartbeat(text)?),
+                ("heartbeat", text) => heartbeat = Some(parse_heartbeat(text, longest_ms)?),
                 ("seq_interval", text) => {
                     let interval = text.parse().ok().filter(|interval| *interval > 0);
                     seq_interval = interval.ok_or_else(|| Error::bad_request("invalid_seq_interval"))?;
@@ -106,22 +110,68 @@ impl ChangesParams {
         Filter::check_name(filter, query)?;
         let feed = feed_of(feed)?;
         let since = last_event_id.filter(|_| feed == Feed::EventSource).or(since);
-        let quiet = heartbeat.unwrap_or_else(|| {
-            let longest = if timeout_ms == 0 { DEFAULT_QUIET_MS } else { timeout_ms };
-            Quiet::Timeout(Duration::from_millis(timeout.unwrap_or(longest).min(longest)))
-        });
+        let direction = if descending { Direction::Backward } else { Direction::Forward };
         Ok(Self {
             feed,
-            since: since.map_or(Ok(Since::Seq(0)), |since| sequence::parse(since, database))?,
+            since: start_of(since, direction, database)?,
             limit,
-            direction: if descending { Direction::Backward } else { Direction::Forward },
+            direction,
             style,
             include_docs,
             shown: Shown::switches(attachments, att_encoding_info),
             conflicts,
             seq_interval,
-            quiet,
+            quiet: heartbeat.unwrap_or_else(|| timeout_of(timeout, longest_ms)),
             filter_name: filter.to_owned(),
+            filter: Filter::None,
+        })
+    }
+
+    /// Resolves the parameters of `_db_updates`, whose names have one case, whose integers have another error, and which accepts
+    /// `heartbeat=false` and `heartbeat=0`.
+    pub(crate) fn of_updates(
+        query: &Query,
+        last_event_id: Option<&str>,
+        timeout_ms: u64,
+        database: &Database,
+    ) -> Result<Self, Error> {
+        let longest_ms = longest(timeout_ms);
+        let (mut feed, mut since, mut limit, mut timeout, mut heartbeat) = (None, None, None, None, None);
+        let mut direction = Direction::Forward;
+        let integer = |text: &str| integer(text).ok_or_else(|| Error::bad_request("invalid_integer"));
+        for (name, value) in query.pairs() {
+            match (name, value) {
+                ("feed", kind) => feed = Some(kind),
+                ("descending", "true") => direction = Direction::Backward,
+                ("since", seq) => since = Some(seq),
+                ("limit", text) => limit = Some(integer(text)?),
+                ("timeout", text) => timeout = Some(integer(text)?),
+                ("heartbeat", "true") => heartbeat = Some(longest_ms),
+                ("heartbeat", "false") => {}
+                ("heartbeat", text) => heartbeat = Some(integer(text)?.clamp(MIN_HEARTBEAT_MS, longest_ms)),
+                _ => {}
+            }
+        }
+        let feed = match feed {
+            Some("live") => None,
+            feed => feed_of(feed).ok(),
+        };
+        let feed = feed
+            .ok_or_else(|| Error::bad_request("Supported `feed` types: normal, continuous, longpoll, eventsource"))?;
+        let since = last_event_id.filter(|_| feed == Feed::EventSource).or(since);
+        let heartbeat = heartbeat.map(|ms| Quiet::Heartbeat(Duration::from_millis(ms)));
+        Ok(Self {
+            feed,
+            since: start_of(since, direction, database)?,
+            limit,
+            direction,
+            style: Style::MainOnly,
+            include_docs: false,
+            conflicts: false,
+            shown: Shown::switches(false, false),
+            seq_interval: 1,
+            quiet: heartbeat.unwrap_or_else(|| timeout_of(timeout, longest_ms)),
+            filter_name: String::new(),
             filter: Filter::None,
         })
     }
@@ -151,24 +201,48 @@ fn feed_of(kind: Option<&str>) -> Result<Feed, Error> {
     }
 }
 
-fn parse_heartbeat(text: &str) -> Result<Quiet, Error> {
-    let ms = if text == "true" { Ok(i128::from(DEFAULT_QUIET_MS)) } else { text.parse::<i128>() };
-    match ms.map(u64::try_from) {
-        Ok(Ok(ms)) if ms > 0 => Ok(Quiet::Heartbeat(Duration::from_millis(ms))),
-        Ok(_) => Err(Error::bad_request("The heartbeat value should be a positive integer (in milliseconds).")),
-        Err(_) => {
-            Err(Error::bad_request("Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."))
-        }
+/// The longest time between two bytes of a feed: `[chttpd] changes_timeout`.
+fn longest(timeout_ms: u64) -> u64 {
+    if timeout_ms == 0 { DEFAULT_QUIET_MS } else { timeout_ms }
+}
+
+fn timeout_of(timeout_ms: Option<u64>, longest_ms: u64) -> Quiet {
+    Quiet::Timeout(Duration::from_millis(timeout_ms.unwrap_or(longest_ms).min(longest_ms)))
+}
+
+fn start_of(since: Option<&str>, direction: Direction, database: &Database) -> Result<Since, Error> {
+    match (since, direction) {
+        (Some(since), Direction::Forward) => sequence::parse(since, database),
+        (Some(_), Direction::Backward) | (None, _) => Ok(Since::Seq(0)),
     }
 }
 
-/// An integer of any size. What is too large to count to is as good as infinite.
-fn integer(name: &str, text: &str) -> Result<i128, Error> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Error::bad_request(format!("Invalid value for `{name}`: expected a number, got `{text}`")));
+fn parse_heartbeat(text: &str, longest_ms: u64) -> Result<Quiet, Error> {
+    let ms = if text == "true" { Some(longest_ms) } else { integer(text) };
+    match ms {
+        Some(ms) if ms > 0 => Ok(Quiet::Heartbeat(Duration::from_millis(ms.min(longest_ms)))),
+        None if !is_integer(text) => {
+            Err(Error::bad_request("Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."))
+        }
+        _ => Err(Error::bad_request("The heartbeat value should be a positive integer (in milliseconds).")),
     }
-    Ok(text.parse().unwrap_or(if text.starts_with('-') { i128::MIN } else { i128::MAX }))
+}
+
+fn non_negative(name: &str, text: &str) -> Result<u64, Error> {
+    let noun = if is_integer(text) { "value" } else { "parameter" };
+    integer(text).ok_or_else(|| Error::bad_request(format!("The {name} {noun} should be a non-negative integer")))
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Parses a non-negative integer of any size. One that is too large to count to is as good as infinite.
+fn integer(text: &str) -> Option<u64> {
+    let is_negative = text.starts_with('-') && text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    (is_integer(text) && !is_negative).then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

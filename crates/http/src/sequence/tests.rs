@@ -3,6 +3,19 @@
 use super::*;
 use crate::tests::{INSTANCE, database, show};
 
+/// A sequence of CouchDB 3.5 for two shards, compressed as CouchDB does it.
+const OF_COUCHDB: &str = "g1AAAACLeJzLYWBgYMpgTmHgzcvPy09JdcjLz8gvLskBCScyJNX___8_K4M5kTsXKMBumJpskZSSiq4Yh_Y8FiDJ0ACk_kNN4QGbkpRkbJGcZoauJwsAgDQrWw";
+
+/// The same without compression.
+const OF_COUCHDB_PLAIN: &str = "g2wAAAACaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAGJ_____amgDYQttAAAABzFlYzhiZGVkAA1ub25vZGVAbm9ob3N0aANkAA1ub25vZGVAbm9ob3N0bAAAAAJuBAAAAACAbgQA_____2poA2EMbQAAAAdiYjM4Y2Y2ZAANbm9ub2RlQG5vaG9zdGo";
+
+/// The term of sequence 5 of the instance of these tests, as `term_to_binary` of Erlang writes it but for the width of the integer.
+const OWN: &str =
+    "g2wAAAABaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAG4EAP____9qaANiAAAABW0AAAAQMDEyMzQ1Njc4OWFiY2RlZmQADW5vbm9kZUBub2hvc3Rq";
+
+/// The term of the largest sequence.
+const OWN_LARGEST: &str = "g2wAAAABaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAG4EAP____9qaANuCAD__________20AAAAQMDEyMzQ1Njc4OWFiY2RlZmQADW5vbm9kZUBub2hvc3Rq";
+
 #[test]
 fn what_clients_send_as_since() {
     let database = database();
@@ -11,40 +24,76 @@ fn what_clients_send_as_since() {
         assert_eq!(parse(since, &database).map_err(|error| show(&error)), Ok(expected), "{since}");
     };
     check("0", Since::Seq(0));
-    check("17", Since::Seq(17));
-    check("18446744073709551615", Since::Seq(u64::MAX));
     check("now", Since::Now);
-    check("\"now\"", Since::Now);
-    check(" 5 ", Since::Seq(5));
-    check("\"5\"", Since::Seq(5));
+    check(&format!("5-{OWN}"), Since::Seq(5));
+    check(&format!("\"5-{OWN}\""), Since::Seq(5));
+    // The term counts, with or without the number before it.
+    check(OWN, Since::Seq(5));
+    check(&format!("7-{OWN}"), Since::Seq(5));
+    check(&format!("99999999999999999999-{OWN}"), Since::Seq(5));
+    // As earlier versions wrote it.
     check(&format!("5-{own}"), Since::Seq(5));
     check(&format!("\"5-{own}\""), Since::Seq(5));
     // Of a database that had this one's name.
     check("5-fedcba9876543210", Since::Seq(0));
+    check(&format!("5-{}", OWN.replace("MDEy", "MDEz")), Since::Seq(0));
     // Of CouchDB, before the documents moved here.
-    check("23-g1AAAACbeJzLYWBgYMpgTmEQTM4vTc5ISXIwNDLXMwBCwxyQVCJDUv3___-zMpiTGBgCc4Fi7Jn", Since::Seq(23));
-    check("[5,\"g1AAAA\"]", Since::Seq(5));
-    check("0-", Since::Seq(0));
+    check(&format!("23-{OF_COUCHDB}"), Since::Seq(23));
+    check(&format!("\"23-{OF_COUCHDB_PLAIN}\""), Since::Seq(23));
+    check("23-g2o", Since::Seq(23));
+    check(OF_COUCHDB, Since::Seq(0));
+    check(&format!("99999999999999999999-{OF_COUCHDB}"), Since::Seq(0));
 }
 
+/// CouchDB rejects everything after which it does not find a term.
 #[test]
 fn what_is_no_sequence_is_refused() {
     let database = database();
-    for since in [
+    let broken = [
+        format!("5-{}", &OWN[..OWN.len() - 4]),
+        format!("5-{}", &OF_COUCHDB[..OF_COUCHDB.len() - 8]),
+        format!("5-{}", &OF_COUCHDB_PLAIN[..40]),
+        format!(" 5-{OWN}"),
+        format!("5-{OWN} "),
+        format!("[5,\"{OWN}\"]"),
+        format!("5-{OWN}="),
+    ];
+    let texts = [
         "",
         "x",
         "-1",
         "NOW",
+        "\"now\"",
+        "now ",
         "1.5",
+        "5",
+        "00",
+        "17",
+        "\"0\"",
+        "\"5\"",
+        "0 ",
+        " 0",
+        "+0",
+        "0-",
+        "5-",
         "5 6",
+        "18446744073709551615",
         "18446744073709551616",
         "[]",
         "{}",
+        "[5,\"g1AAAA\"]",
         "\0",
         "-",
         "1-abc",
+        "5-g",
+        "5-g1AAAA",
+        "g2o=",
         "5-fedcba987654321x",
-    ] {
+        "-fedcba9876543210",
+        "fedcba9876543210",
+        "99999999999999999999-fedcba9876543210",
+    ];
+    for since in texts.into_iter().chain(broken.iter().map(String::as_str)) {
         let error = parse(since, &database).map_err(|error| show(&error));
         let expected = "400 bad_request: Malformed sequence supplied in 'since' parameter.";
         assert_eq!(error, Err(expected.to_owned()), "{since:?}");
@@ -54,11 +103,13 @@ fn what_is_no_sequence_is_refused() {
 #[test]
 fn a_sequence_is_read_as_it_was_written() {
     let database = database();
-    for seq in [0, 1, 1 << 40, u64::MAX] {
+    assert_eq!(text(&database, 5), format!("5-{OWN}"));
+    assert_eq!(text(&database, u64::MAX), format!("{}-{OWN_LARGEST}", u64::MAX));
+    for seq in [0, 1, 255, 256, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 40, u64::MAX] {
         let mut out = Vec::new();
         write(&mut out, &database, seq);
         let written = String::from_utf8_lossy(&out).into_owned();
-        assert_eq!(written, format!("\"{seq}-{INSTANCE:016x}\""));
+        assert_eq!(written, format!("\"{}\"", text(&database, seq)));
         assert_eq!(parse(&written, &database).map_err(|error| show(&error)), Ok(Since::Seq(seq)));
         assert_eq!(parse(&text(&database, seq), &database).map_err(|error| show(&error)), Ok(Since::Seq(seq)));
     }

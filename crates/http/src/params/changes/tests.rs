@@ -37,7 +37,7 @@ fn switches_and_numbers() {
     assert_eq!((params.direction, params.style, params.limit), (Direction::Backward, Style::AllDocs, Some(0)));
     assert!(params.include_docs && params.conflicts);
     assert_eq!(params.seq_interval, 5);
-    for text in ["limit=-1", "limit=99999999999999999999999", "limit=99999999999999999999999999999999999999999999999"] {
+    for text in ["limit=99999999999999999999999", "limit=99999999999999999999999999999999999999999999999"] {
         assert_ne!(resolve(text).unwrap().limit, Some(0), "{text}");
     }
     assert_eq!(resolve("LIMIT=3&Feed=longpoll").unwrap().limit, Some(3), "names in any case");
@@ -59,15 +59,23 @@ fn rows_that_have_a_sequence_are_counted_downwards() {
 
 #[test]
 fn the_place_to_begin_has_three_names() {
+    let seq = |number: u64| sequence::text(&database(), number);
     let since = |header: Option<&str>, text: &str| {
-        ChangesParams::resolve(&query(text), header, 60_000, &database()).unwrap().since
+        ChangesParams::resolve(&query(text), header, 60_000, &database()).map(|params| params.since)
     };
-    assert_eq!(since(None, "since=5"), Since::Seq(5));
-    assert_eq!(since(None, "since=now"), Since::Now);
-    assert_eq!(since(None, "since=5&last-event-id=6"), Since::Seq(6));
-    assert_eq!(since(None, "last-event-id=6&since=5"), Since::Seq(5));
-    assert_eq!(since(Some("7"), "since=5"), Since::Seq(5), "the header is for event sources");
-    assert_eq!(since(Some("7"), "since=5&last-event-id=6&feed=eventsource"), Since::Seq(7));
+    let (five, six) = (format!("since={}", seq(5)), format!("last-event-id={}", seq(6)));
+    let check = |header: Option<&str>, text: &str, expected: Since| {
+        assert_eq!(since(header, text).map_err(|error| show(&error)), Ok(expected), "{text}");
+    };
+    check(None, &five, Since::Seq(5));
+    check(None, "since=now", Since::Now);
+    check(None, &format!("{five}&{six}"), Since::Seq(6));
+    check(None, &format!("{six}&{five}"), Since::Seq(5));
+    check(Some(&seq(7)), &five, Since::Seq(5));
+    check(Some(&seq(7)), &format!("{five}&{six}&feed=eventsource"), Since::Seq(7));
+    // A feed in descending order starts at the last change.
+    check(None, "descending=true&since=5", Since::Seq(0));
+    check(None, "since=never&descending=true", Since::Seq(0));
 }
 
 #[test]
@@ -83,11 +91,12 @@ fn a_quiet_feed_lives_by_heartbeats_or_ends() {
     check("timeout=5000", 1000, timeout(1000));
     check("", 1000, timeout(1000));
     check("", 0, timeout(60_000));
-    check("heartbeat=true", 1000, heartbeat(60_000));
+    check("heartbeat=true", 1000, heartbeat(1000));
+    check("heartbeat=true", 0, heartbeat(60_000));
     check("heartbeat=10", 1000, heartbeat(10));
     check("heartbeat=10&timeout=5", 1000, heartbeat(10));
-    check("timeout=-1", 1000, timeout(0));
-    check("heartbeat=18446744073709551615", 1000, heartbeat(u64::MAX));
+    check("heartbeat=5000", 1000, heartbeat(1000));
+    check("heartbeat=99999999999999999999", 1000, heartbeat(1000));
 }
 
 #[test]
@@ -107,11 +116,22 @@ fn errors_say_which_parameter_is_wrong() {
     for text in ["feed=", "feed=NORMAL", "feed=longpoll&feed=x", "feed=x&since=never"] {
         check(text, feeds);
     }
-    check("limit=x", "400 bad_request: Invalid value for `limit`: expected a number, got `x`");
+    for name in ["limit", "timeout"] {
+        for value in ["x", "", "1.5", "1e9", " 1", "null", "\"1\"", "-"] {
+            let expected = format!("400 bad_request: The {name} parameter should be a non-negative integer");
+            check(&format!("{name}={value}"), &expected);
+        }
+        for value in ["-1", "-99999999999999999999"] {
+            let expected = format!("400 bad_request: The {name} value should be a non-negative integer");
+            check(&format!("{name}={value}"), &expected);
+        }
+        for value in ["0", "-0", "007", "99999999999999999999"] {
+            assert!(resolve(&format!("{name}={value}")).is_ok(), "{name}={value}");
+        }
+    }
     for text in ["seq_interval=a", "seq_interval=0", "seq_interval=-1", "seq_interval=1.5", "seq_interval="] {
         check(text, "400 bad_request: invalid_seq_interval");
     }
-    check("timeout=1e9", "400 bad_request: Invalid value for `timeout`: expected a number, got `1e9`");
     check("since=never", "400 bad_request: Malformed sequence supplied in 'since' parameter.");
     let of_filter = "400 bad_request: `filter` must be of the form `designname/filtername`";
     for text in ["filter=x", "filter=x/", "filter=/x", "filter=x/y/z", "filter=x&feed=x"] {
@@ -127,4 +147,39 @@ fn errors_say_which_parameter_is_wrong() {
     for text in ["filter=", "filter=/", "filter=x/y", "filter=x//y", "filter=_view&view=x/y", "filter=_design"] {
         assert!(resolve(text).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn updates_of_databases_have_parameters_of_their_own() {
+    let of_updates = |text: &str| ChangesParams::of_updates(&query(text), None, 1000, &database());
+    let check = |text: &str, expected: Quiet| {
+        assert_eq!(of_updates(text).map(|params| params.quiet).map_err(|error| show(&error)), Ok(expected), "{text}");
+    };
+    let timeout = |ms| Quiet::Timeout(Duration::from_millis(ms));
+    let heartbeat = |ms| Quiet::Heartbeat(Duration::from_millis(ms));
+    check("", timeout(1000));
+    check("heartbeat=false", timeout(1000));
+    check("heartbeat=false&timeout=5", timeout(5));
+    check("heartbeat=0", heartbeat(MIN_HEARTBEAT_MS));
+    check("heartbeat=50", heartbeat(50));
+    check("heartbeat=true", heartbeat(1000));
+    check("heartbeat=5000", heartbeat(1000));
+    check("timeout=0", timeout(0));
+    // Names in another case, and parameters of `_changes`, are ignored.
+    check("HEARTBEAT=x&Limit=-1&filter=_nosuch&seq_interval=0&style=x", timeout(1000));
+    for name in ["heartbeat", "limit", "timeout"] {
+        for value in ["-1", "x", "", "1.5"] {
+            let error = of_updates(&format!("{name}={value}")).map(|_| ()).map_err(|error| show(&error));
+            assert_eq!(error, Err("400 bad_request: invalid_integer".to_owned()), "{name}={value}");
+        }
+    }
+    for feed in ["live", "", "x"] {
+        let error = of_updates(&format!("feed={feed}")).map(|_| ()).map_err(|error| show(&error));
+        let expected = "400 bad_request: Supported `feed` types: normal, continuous, longpoll, eventsource";
+        assert_eq!(error, Err(expected.to_owned()), "{feed}");
+    }
+    for since in ["5", "00", "\"0\"", "0 ", "x"] {
+        assert!(of_updates(&format!("since={since}")).is_err(), "{since}");
+    }
+    assert_eq!(of_updates("since=0&limit=3").map(|params| params.limit).map_err(|error| show(&error)), Ok(Some(3)));
 }
