@@ -10,6 +10,7 @@ mod edits;
 mod engine_calls;
 mod first_fault;
 mod headers;
+mod heartbeats;
 mod large_bodies;
 mod late;
 mod lists;

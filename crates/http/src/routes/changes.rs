@@ -1,9 +1,11 @@
 //! The changes feed in its four forms.
 //!
-//! Rows are read in batches on threads that may block, and sent through a short channel: a slow reader holds
-//! up nobody, and a feed that waits is one task without a thread.
+//! Rows are read in batches on threads that may block, and sent through a short channel: a slow reader delays no other
+//! client, and a feed that waits is one task without a thread. A batch ends when it has enough text, and after a while whatever it
+//! has found, so that rows are not delayed and a feed without a client ends.
 
 mod filter_runner;
+mod slice;
 mod walk;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,21 +14,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Method, header};
-use settee_database::{Database, Direction, Leaves, ReadClient, ReadView};
+use settee_database::{Database, Direction, Leaves, ReadView};
 use settee_model::json::{Json, Kind, write_string};
 use settee_settings::chttpd;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 
-use walk::{Needs, Seen, Walk};
+use slice::Slice;
+use walk::{Needs, Next, Seen, Walk};
 
-use super::live::{Gone, Listener, Woken};
+use super::live::{Gone, Listener, Signals, Woken};
 use crate::bridge::pipe::Pipe;
 use crate::node::Node;
 use crate::params::changes::{ChangesParams, Feed};
 use crate::params::document::Extras;
 use crate::params::filter::{Filter, FunctionPath};
 use crate::request::Request;
-use crate::respond::{self, Aborted, Answer};
+use crate::respond::{self, Answer};
 use crate::revision::attachments::Text;
 use crate::sequence;
 use crate::{Error, body, bridge, etag, revision};
@@ -51,8 +54,15 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
         None => Filter::resolve(&params.filter_name, &request.query, body.as_ref())?,
     };
     match params.feed {
-        Feed::Normal => normal(&request, database, params).await,
-        Feed::Longpoll | Feed::Continuous | Feed::EventSource => live(&request, database, params, stopping).await,
+        Feed::Normal => normal(&request, database, params, stopping).await,
+        Feed::Longpoll | Feed::Continuous | Feed::EventSource => {
+            // The feed is notified of changes from before its first read, so that it misses none between them.
+            let progress = request.node.feeds.watch(&database);
+            let reader = Arc::clone(&database);
+            let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
+            let rows = Rows::new(params, update_seq);
+            live(&request, database, rows, None, Signals { progress, stopping }).await
+        }
     }
 }
 
@@ -71,30 +81,51 @@ async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
     }
 }
 
-async fn normal(request: &Request, database: Arc<Database>, params: ChangesParams) -> Answer {
-    let client = request.head.account.reader();
+async fn normal(
+    request: &Request,
+    database: Arc<Database>,
+    params: ChangesParams,
+    stopping: watch::Receiver<bool>,
+) -> Answer {
+    let (reader, client) = (Arc::clone(&database), request.head.account.reader());
     let (view, update_seq) = bridge::blocking(move || {
-        let view = database.read()?.for_client(&client);
+        let view = reader.read()?.for_client(&client);
         let update_seq = view.update_seq()?;
         Ok((view, update_seq))
     })
     .await?;
-    let tag = entity_tag(view.database(), update_seq, &params);
+    let tag = entity_tag(&database, update_seq, &params);
     if etag::knows(&request.headers, &tag) {
         let mut response = etag::not_modified();
         respond::set_etag(&mut response, &tag);
         return Ok(response);
     }
-    let mut response = bridge::stream(request.outward(), move |output| {
+    let rows = Rows::new(params, update_seq);
+    let mut response = if rows.may_be_silent() {
+        let progress = request.node.feeds.watch(&database);
+        live(request, database, rows, Some(view), Signals { progress, stopping }).await?
+    } else {
+        all_rows(request, rows, view).await?
+    };
+    respond::set_etag(&mut response, &tag);
+    Ok(response)
+}
+
+/// The answer of a normal feed that has a row for most of what it reads.
+async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
+    bridge::stream(request.outward(), move |output| {
         output.text().extend_from_slice(b"{\"results\":[\n");
-        let since = params.start(update_seq);
-        let mut rows = Rows::new(params, since);
         let filter = rows.params.filter.clone();
-        let mut walk = Walk::open(&view, since, rows.params.direction, &filter, Needs::of(&rows.params))?;
+        let (direction, needs) = (rows.params.direction, Needs::of(&rows.params));
+        let mut walk = Walk::open(&view, rows.position, direction, &filter, needs, Slice::endless())?;
         while !rows.is_full() {
-            let Some(change) = walk.next()? else {
-                rows.complete(&view)?;
-                break;
+            let change = match walk.next()? {
+                Next::Row(change) => change,
+                Next::Pause(_) => continue,
+                Next::End => {
+                    rows.complete(&view)?;
+                    break;
+                }
             };
             if rows.sent > 0 {
                 output.text().extend_from_slice(b",\r\n");
@@ -108,9 +139,7 @@ async fn normal(request: &Request, database: Arc<Database>, params: ChangesParam
         write_end(output.text(), view.database(), rows.position, pending);
         Ok(())
     })
-    .await?;
-    respond::set_etag(&mut response, &tag);
-    Ok(response)
+    .await
 }
 
 fn entity_tag(database: &Database, update_seq: u64, params: &ChangesParams) -> String {
@@ -134,26 +163,37 @@ struct Rows {
     sent: u64,
     /// Where the feed began.
     since: u64,
-    /// The sequence from which a client goes on.
+    /// The sequence from which a client continues.
     position: u64,
-    /// Of a live feed: how many rows lie beyond the last one it may send.
+    /// The last sequence that this pass through the changes has read, whether or not it has a row.
+    walked: Option<u64>,
+    /// Of a live feed: the number of rows beyond the last one it may send.
     beyond: u64,
 }
 
 impl Rows {
-    fn new(params: ChangesParams, since: u64) -> Self {
-        Self { params, sent: 0, since, position: since, beyond: 0 }
+    /// The rows of a feed that starts in a database at `update_seq`.
+    fn new(params: ChangesParams, update_seq: u64) -> Self {
+        let since = params.start(update_seq);
+        Self { params, sent: 0, since, position: since, walked: None, beyond: 0 }
+    }
+
+    /// True if the feed may read for long without a row.
+    fn may_be_silent(&self) -> bool {
+        !matches!(self.params.filter, Filter::None)
+            && !matches!(&self.params.filter, Filter::DocIds(_) if self.looks_up())
     }
 
     fn is_full(&self) -> bool {
         self.params.limit.is_some_and(|limit| self.sent >= limit)
     }
 
-    /// Where a walk goes on after the rows that were sent.
+    /// The sequence after which a walk continues.
     fn resumed(&self) -> u64 {
-        match self.params.direction {
-            Direction::Backward if self.sent > 0 => self.position.saturating_sub(1),
-            Direction::Forward | Direction::Backward => self.position,
+        match (self.params.direction, self.walked) {
+            (Direction::Backward, Some(walked)) => walked.saturating_sub(1),
+            (Direction::Forward, Some(walked)) => walked,
+            (_, None) => self.position,
         }
     }
 
@@ -207,6 +247,7 @@ impl Rows {
         let has_seq = self.params.has_seq(self.sent);
         self.sent += 1;
         self.position = change.seq;
+        self.walked = Some(change.seq);
         let out = text.text();
         out.extend_from_slice(b"{\"seq\":");
         if has_seq {
@@ -243,36 +284,25 @@ impl Rows {
     }
 }
 
-/// A feed that waits for changes.
+/// A feed that waits for changes, or that may search for long. `view` is there if all of it is to be of one moment.
 async fn live(
     request: &Request,
     database: Arc<Database>,
-    params: ChangesParams,
-    stopping: watch::Receiver<bool>,
+    rows: Rows,
+    view: Option<ReadView>,
+    signals: Signals,
 ) -> Answer {
-    // Watching begins before the first look, so that nothing is missed between them.
-    let progress = request.node.feeds.watch(&database);
-    let reader = Arc::clone(&database);
-    let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
-    let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
-    let (begun, beginning) = oneshot::channel();
-    let content_type = match params.feed {
+    let (feed, quiet) = (rows.params.feed, rows.params.quiet);
+    let content_type = match feed {
         Feed::EventSource => "text/event-stream",
         Feed::Normal | Feed::Longpoll | Feed::Continuous => "application/json",
     };
-    let since = params.start(update_seq);
-    let node = Arc::clone(&request.node);
-    let prefix = if params.feed == Feed::Longpoll { b"{\"results\":[\n".to_vec() } else { Vec::new() };
-    let is_source = params.feed == Feed::EventSource;
-    let rows = Rows::new(params, since);
     let account = Arc::clone(&request.head.account);
-    let listener = Listener { account, sender, progress, stopping };
-    let live = Live { node, database, rows, begun: Some(begun), prefix, listener };
-    tokio::spawn(live.run());
+    let (listener, beginning) = Listener::new(account, signals, feed, quiet, BATCHES_WAITING);
+    tokio::spawn(Live { node: Arc::clone(&request.node), database, rows, view, listener }.run());
     // A filter that fails at the first documents is answered with its error.
-    beginning.await.unwrap_or_else(|_| Err(Error::internal("the feed did not begin")))?;
-    let mut response = respond::streamed(content_type, receiver);
-    if is_source {
+    let mut response = respond::streamed(content_type, beginning.body().await?);
+    if feed == Feed::EventSource {
         respond::set(response.headers_mut(), header::CACHE_CONTROL, "no-cache");
     }
     Ok(response)
@@ -282,38 +312,27 @@ struct Live {
     node: Arc<Node>,
     database: Arc<Database>,
     rows: Rows,
-    /// Hears when there is something to send, or that there never will be.
-    begun: Option<oneshot::Sender<Result<(), Error>>>,
-    /// The text before the first rows.
-    prefix: Vec<u8>,
+    /// The snapshot that all rows are of.
+    view: Option<ReadView>,
     listener: Listener,
 }
 
 impl Live {
     async fn run(mut self) {
         loop {
-            self.listener.progress.mark_unchanged();
+            self.listener.mark_unchanged();
             match self.send_changes().await {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    if let Some(begun) = self.begun.take() {
-                        // Who asked may have gone.
-                        let _ = begun.send(Err(error));
-                        return;
-                    }
-                    tracing::warn!(name = %error.name, reason = %error.reason, "a feed broke off");
-                    let _ = self.listener.sender.send(Err(Aborted)).await;
-                    return;
-                }
+                Ok(Ok(())) => {}
+                Ok(Err(Gone)) => return,
+                Err(error) => return self.listener.fail(error).await,
             }
-            if self.send(Vec::new()).await.is_err() {
+            if self.listener.send(Vec::new()).await.is_err() {
                 return;
             }
             if self.rows.is_full() || self.is_over() {
                 break;
             }
-            match self.listener.wait(self.rows.params.feed, self.rows.params.quiet).await {
+            match self.listener.wait().await {
                 Woken::Changed => {}
                 Woken::End => break,
                 Woken::Gone => return,
@@ -322,47 +341,62 @@ impl Live {
         self.end().await;
     }
 
-    /// Whether a feed that has sent everything waits for no more. New changes cannot follow in descending order.
+    /// True if a feed that has sent everything waits for no more. New changes cannot follow in descending order.
     fn is_over(&self) -> bool {
         let Rows { params, sent, .. } = &self.rows;
         match params.feed {
+            Feed::Normal => true,
             Feed::Longpoll => *sent > 0,
-            Feed::Continuous | Feed::EventSource | Feed::Normal => params.direction == Direction::Backward,
+            Feed::Continuous | Feed::EventSource => params.direction == Direction::Backward,
         }
     }
 
-    /// Sends everything that is there. `false` when nobody listens.
-    async fn send_changes(&mut self) -> Result<bool, Error> {
+    /// Sends all rows that there are.
+    async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
+        self.rows.walked = None;
         loop {
-            tokio::select! {
-                () = self.listener.account.room() => {}
-                () = self.listener.sender.closed() => return Ok(false),
+            if self.listener.room().await.is_err() {
+                return Ok(Err(Gone));
             }
-            let (database, sender) = (Arc::clone(&self.database), self.listener.sender.clone());
-            let client = self.listener.account.reader();
+            let (database, view) = (Arc::clone(&self.database), self.view.take());
+            let client = self.listener.account().reader();
             let mut rows = Rows { params: self.rows.params.clone(), ..self.rows };
             let read = move |pipe| {
-                let (text, more) = read_batch(&database, &mut rows, pipe, &client)?;
-                Ok((rows, text, more))
+                let (view, keeps) = match view {
+                    Some(view) => (view, true),
+                    None => (database.read()?.for_client(&client), false),
+                };
+                let (text, more) = read_batch(&view, &mut rows, pipe, Slice::start())?;
+                Ok((rows, text, more, keeps.then_some(view)))
             };
-            let (rows, text, more) = if self.rows.params.shown.is_plain() {
-                match &self.rows.params.filter {
-                    Filter::Function(filter) => self.node.programs.calling(&filter.caller, move || read(None)).await?,
-                    _ => bridge::blocking(move || read(None)).await?,
+            let done = if self.rows.params.shown.is_plain() {
+                let work = async {
+                    match &self.rows.params.filter {
+                        Filter::Function(filter) => {
+                            self.node.programs.calling(&filter.caller, move || read(None)).await
+                        }
+                        _ => bridge::blocking(move || read(None)).await,
+                    }
+                };
+                match self.listener.during(work).await {
+                    Ok(done) => done?,
+                    Err(Gone) => return Ok(Err(Gone)),
                 }
             } else {
-                // What is read is sent at once, so nothing must be missing before it.
-                if self.send(Vec::new()).await.is_err() {
-                    return Ok(false);
+                // Rows are sent while they are read, so nothing must be missing before them, and no heartbeat may come between.
+                if self.listener.send(Vec::new()).await.is_err() || self.listener.beat_if_due().await.is_err() {
+                    return Ok(Err(Gone));
                 }
-                bridge::piping(self.node.outward(&self.listener.account), sender, move |pipe| read(Some(pipe))).await?
+                let admission = self.node.outward(self.listener.account());
+                bridge::piping(admission, self.listener.sender(), move |pipe| read(Some(pipe))).await?
             };
-            self.rows = rows;
-            if !text.is_empty() && self.send(text).await.is_err() {
-                return Ok(false);
+            let (rows, text, more, view) = done;
+            (self.rows, self.view) = (rows, view);
+            if !text.is_empty() && self.listener.send(text).await.is_err() {
+                return Ok(Err(Gone));
             }
             if !more {
-                return Ok(true);
+                return Ok(Ok(()));
             }
         }
     }
@@ -371,27 +405,15 @@ impl Live {
         let mut out = Vec::new();
         match self.rows.params.feed {
             Feed::EventSource => return,
-            Feed::Longpoll => write_end(&mut out, &self.database, self.rows.position, self.rows.beyond),
-            Feed::Continuous | Feed::Normal => {
+            Feed::Normal | Feed::Longpoll => write_end(&mut out, &self.database, self.rows.position, self.rows.beyond),
+            Feed::Continuous => {
                 out.extend_from_slice(b"{\"last_seq\":");
                 sequence::write(&mut out, &self.database, self.rows.position);
                 out.extend_from_slice(format!(",\"pending\":{}}}\n", self.rows.beyond).as_bytes());
             }
         }
         // The feed is over either way.
-        let _ = self.send(out).await;
-    }
-
-    /// Sends text, and before it what has to stand there.
-    async fn send(&mut self, text: Vec<u8>) -> Result<(), Gone> {
-        if let Some(begun) = self.begun.take() {
-            begun.send(Ok(())).map_err(|_| Gone)?;
-        }
-        let whole = if self.prefix.is_empty() { text } else { [std::mem::take(&mut self.prefix), text].concat() };
-        if whole.is_empty() {
-            return Ok(());
-        }
-        self.listener.send(whole).await
+        let _ = self.listener.send(out).await;
     }
 }
 
@@ -423,41 +445,42 @@ impl Text for Batch {
     }
 }
 
-/// Reads rows until there are enough to send. Tells whether there are more.
-fn read_batch(
-    database: &Arc<Database>,
-    rows: &mut Rows,
-    pipe: Option<Pipe>,
-    client: &ReadClient,
-) -> Result<(Vec<u8>, bool), Error> {
-    let view = database.read()?.for_client(client);
+/// Reads rows until there are enough to send, or until the slice is over. Returns them, and true if there may be more.
+fn read_batch(view: &ReadView, rows: &mut Rows, pipe: Option<Pipe>, slice: Slice) -> Result<(Vec<u8>, bool), Error> {
     let filter = rows.params.filter.clone();
-    if rows.params.direction == Direction::Backward && rows.sent == 0 {
-        // A feed that found nothing begins anew at the last change.
+    if rows.params.direction == Direction::Backward && rows.walked.is_none() {
+        // A feed that has found nothing restarts at the last change.
         rows.since = view.update_seq()?;
         rows.position = rows.since;
     }
-    let mut walk = Walk::open(&view, rows.resumed(), rows.params.direction, &filter, Needs::of(&rows.params))?;
+    let mut walk = Walk::open(view, rows.resumed(), rows.params.direction, &filter, Needs::of(&rows.params), slice)?;
     let mut batch = Batch { text: Vec::new(), pipe, flow: ControlFlow::Continue(()) };
     while !rows.is_full() {
-        let Some(change) = walk.next()? else {
-            rows.complete(&view)?;
-            rows.beyond = rows.pending(&view)?;
-            return Ok((batch.text, false));
+        let change = match walk.next()? {
+            Next::Row(change) => change,
+            Next::Pause(walked) => {
+                rows.walked = Some(walked);
+                return Ok((batch.text, true));
+            }
+            Next::End => {
+                rows.complete(view)?;
+                rows.beyond = rows.pending(view)?;
+                return Ok((batch.text, false));
+            }
         };
         let separator: &[u8] = match rows.params.feed {
-            Feed::Longpoll if rows.sent > 0 => b",\r\n",
+            Feed::Normal | Feed::Longpoll if rows.sent > 0 => b",\r\n",
             Feed::EventSource => b"data: ",
-            Feed::Longpoll | Feed::Continuous | Feed::Normal => b"",
+            Feed::Normal | Feed::Longpoll | Feed::Continuous => b"",
         };
         batch.text.extend_from_slice(separator);
-        rows.write(&mut batch, &view, &change, |out| walk.write_document(out))?;
+        rows.write(&mut batch, view, &change, |out| walk.write_document(out))?;
         if batch.flow.is_break() {
             return Err(Error::request_timeout("the client took nothing for too long"));
         }
         match rows.params.feed {
             Feed::EventSource => {
-                let id = sequence::text(database, change.seq);
+                let id = sequence::text(view.database(), change.seq);
                 batch.text.extend_from_slice(format!("\nid: \"{id}\"\n\n").as_bytes());
             }
             Feed::Continuous => batch.text.push(b'\n'),
@@ -467,6 +490,9 @@ fn read_batch(
             return Ok((batch.text, true));
         }
     }
-    rows.beyond = rows.pending(&view)?;
+    rows.beyond = rows.pending(view)?;
     Ok((batch.text, false))
 }
+
+#[cfg(test)]
+mod tests;

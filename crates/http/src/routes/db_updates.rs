@@ -5,39 +5,41 @@ use std::sync::Arc;
 use settee_database::{Database, Direction, GLOBAL_CHANGES, Happened};
 use settee_model::json::write_string;
 use settee_settings::chttpd;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use super::live::{Gone, Listener, Woken};
-use crate::params::changes::{ChangesParams, Feed, Quiet};
+use super::live::{Gone, Listener, Signals, Woken};
+use crate::params::changes::{ChangesParams, Feed};
 use crate::request::Request;
-use crate::respond::{self, Aborted, Answer};
+use crate::respond::{self, Answer};
 use crate::sequence;
 use crate::{Error, bridge};
 
 /// The number of pieces that may wait for a slow reader.
 const PIECES_WAITING: usize = 2;
 
-/// About how many bytes are read before they are sent.
+/// About how many bytes are read before they are sent …
 const PIECE_BYTES: usize = 64 << 10;
+
+/// … and the most changes, because those of deleted databases have no row.
+const PIECE_CHANGES: usize = 10_000;
 
 /// `GET /_db_updates`
 pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> Answer {
     let database = request.node.database(GLOBAL_CHANGES)?;
     let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
-    let params = ChangesParams::resolve(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
+    let params = ChangesParams::of_updates(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
     let content_type = if params.feed == Feed::EventSource { "text/event-stream" } else { "application/json" };
     // From before the first look, so that nothing is missed in between.
     let progress = request.node.feeds.watch(&database);
     let reader = Arc::clone(&database);
     let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
     let since = params.start(update_seq);
-    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let rows = Rows { feed: params.feed, direction: params.direction, limit: params.limit, sent: 0, position: since };
     let account = Arc::clone(&request.head.account);
-    let listener = Listener { account, sender, progress, stopping };
-    let live = Live { database, rows, quiet: params.quiet, listener };
-    tokio::spawn(live.run());
-    Ok(respond::streamed(content_type, receiver))
+    let signals = Signals { progress, stopping };
+    let (listener, beginning) = Listener::new(account, signals, params.feed, params.quiet, PIECES_WAITING);
+    tokio::spawn(Live { database, rows, listener }.run());
+    Ok(respond::streamed(content_type, beginning.body().await?))
 }
 
 /// The body that was sent.
@@ -67,8 +69,9 @@ impl Rows {
     fn read(&mut self, database: &Arc<Database>) -> Result<(Vec<u8>, bool), Error> {
         let view = database.read()?;
         let mut changes = view.changes(self.resumed(), self.direction)?;
-        let mut out = Vec::new();
-        while !self.is_full() && out.len() < PIECE_BYTES {
+        let (mut out, mut read) = (Vec::new(), 0);
+        while !self.is_full() && out.len() < PIECE_BYTES && read < PIECE_CHANGES {
+            read += 1;
             let Some(change) = changes.next()? else {
                 if self.direction == Direction::Forward {
                     self.position = self.position.max(view.update_seq()?);
@@ -85,7 +88,7 @@ impl Rows {
 
     fn write(&mut self, out: &mut Vec<u8>, database: &Database, happened: Happened, name: &str) {
         let separator: &[u8] = match self.feed {
-            Feed::Normal | Feed::Longpoll if self.sent > 0 => b",\n",
+            Feed::Normal | Feed::Longpoll if self.sent > 0 => b",\r\n",
             Feed::EventSource => b"data: ",
             Feed::Normal | Feed::Longpoll | Feed::Continuous => b"",
         };
@@ -110,26 +113,20 @@ impl Rows {
 struct Live {
     database: Arc<Database>,
     rows: Rows,
-    quiet: Quiet,
     listener: Listener,
 }
 
 impl Live {
     async fn run(mut self) {
         if let Err(error) = self.send_all().await {
-            tracing::warn!(name = %error.name, reason = %error.reason, "a feed broke off");
-            let _ = self.listener.sender.send(Err(Aborted)).await;
+            self.listener.fail(error).await;
         }
     }
 
     async fn send_all(&mut self) -> Result<(), Error> {
-        let is_object = matches!(self.rows.feed, Feed::Normal | Feed::Longpoll);
-        if is_object && self.listener.send(b"{\"results\":[\n".to_vec()).await.is_err() {
-            return Ok(());
-        }
         loop {
-            self.listener.progress.mark_unchanged();
-            if self.send_rows().await?.is_err() {
+            self.listener.mark_unchanged();
+            if self.send_rows().await?.is_err() || self.listener.send(Vec::new()).await.is_err() {
                 return Ok(());
             }
             let is_over = match self.rows.feed {
@@ -141,12 +138,13 @@ impl Live {
             if is_over || self.rows.is_full() {
                 break;
             }
-            match self.listener.wait(self.rows.feed, self.quiet).await {
+            match self.listener.wait().await {
                 Woken::Changed => {}
                 Woken::End => break,
                 Woken::Gone => return Ok(()),
             }
         }
+        let is_object = matches!(self.rows.feed, Feed::Normal | Feed::Longpoll);
         let mut out = Vec::new();
         if self.rows.feed != Feed::EventSource {
             out.extend_from_slice(if is_object { b"\n],\n\"last_seq\":" } else { b"{\"last_seq\":" });
@@ -161,11 +159,12 @@ impl Live {
     async fn send_rows(&mut self) -> Result<Result<(), Gone>, Error> {
         loop {
             let (database, mut rows) = (Arc::clone(&self.database), self.rows);
-            let (rows, text, more) = bridge::blocking(move || {
+            let read = bridge::blocking(move || {
                 let (text, more) = rows.read(&database)?;
                 Ok((rows, text, more))
-            })
-            .await?;
+            });
+            let Ok(read) = self.listener.during(read).await else { return Ok(Err(Gone)) };
+            let (rows, text, more) = read?;
             self.rows = rows;
             if !text.is_empty() && self.listener.send(text).await.is_err() {
                 return Ok(Err(Gone));

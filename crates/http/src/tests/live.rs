@@ -214,6 +214,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Some(reply)
     }
 
+    /// Reads the head of an answer, and returns its first line.
+    pub(crate) async fn head(&mut self) -> String {
+        let reading = async {
+            let first = self.line().await.expect("the connection ends");
+            while !self.line().await.expect("the connection ends").is_empty() {}
+            first
+        };
+        timeout(TIMEOUT, reading).await.expect("the head does not come")
+    }
+
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let length = self.0.read_line(&mut line).await.ok()?;

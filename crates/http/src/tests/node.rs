@@ -119,7 +119,8 @@ fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<V
     }
 }
 
-struct EmptyView;
+/// A view without rows.
+pub(crate) struct EmptyView;
 
 impl Language for Agreeable {
     fn name(&self) -> &str {

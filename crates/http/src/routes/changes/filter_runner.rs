@@ -1,16 +1,19 @@
 //! [`FilterRunner`]: the rows of a feed that a function of a design document passes.
 //!
-//! Documents are filtered in batches, ahead of the row that is next. The function is asked for only while there are
-//! documents to filter, so that a feed that waits holds nothing.
+//! Documents are filtered in batches, ahead of the row that is next. A batch is as large as the function is fast, so that a slow
+//! one delays no row. The program is acquired only while there are documents to filter, so that a feed that waits holds none.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use settee_database::{Bodies, Changes, Database, Direction, ReadView, Stored};
 use settee_design::{DesignProgram, DocumentBatch};
 use settee_model::Rev;
+use tokio::time::Instant;
 
-use super::walk::{Needs, Seen};
+use super::slice::Slice;
+use super::walk::{Needs, Next, Seen};
 use crate::params::changes::Style;
 use crate::params::filter::{FunctionFilter, FunctionPath};
 use crate::request::Request;
@@ -19,10 +22,16 @@ use crate::{Error, bridge};
 use settee_service::Functions;
 use settee_service::revisions::{write_leaves, write_revisions};
 
-/// Documents are filtered together in batches of about this many …
+/// Most documents of a batch …
 const BATCH_DOCUMENTS: usize = 200;
 
-/// … or of this many bytes.
+/// … of which the first one has few, because the speed of the function is not known.
+const FIRST_DOCUMENTS: usize = 4;
+
+/// The next batch is twice as large if the function took no longer than this, and half as large if it did.
+const BATCH_TIME: Duration = Duration::from_millis(100);
+
+/// Most bytes of a batch.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Finds the function that is to filter a feed.
@@ -59,6 +68,11 @@ pub(super) struct FilterRunner<'a> {
     changes: Changes<'a>,
     filter: &'a FunctionFilter,
     needs: Needs,
+    slice: Slice,
+    /// Number of documents of the next batch.
+    size: usize,
+    /// The last sequence that was filtered.
+    filtered: Option<u64>,
     program: Option<Box<dyn DesignProgram>>,
     batch: DocumentBatch,
     /// Rows that are to be filtered, whose documents were read ahead.
@@ -74,12 +88,16 @@ impl<'a> FilterRunner<'a> {
         direction: Direction,
         filter: &'a FunctionFilter,
         needs: Needs,
+        slice: Slice,
     ) -> Result<Self, Error> {
         Ok(Self {
             view,
             changes: view.changes(since, direction)?,
             filter,
             needs,
+            slice,
+            size: FIRST_DOCUMENTS,
+            filtered: None,
             program: None,
             batch: DocumentBatch::new(),
             ahead: VecDeque::new(),
@@ -89,16 +107,20 @@ impl<'a> FilterRunner<'a> {
     }
 
     /// The next row that passes.
-    pub(super) fn next(&mut self) -> Result<Option<Seen>, Error> {
-        while self.passed.is_empty() {
+    pub(super) fn next(&mut self) -> Result<Next, Error> {
+        loop {
+            if let Some(row) = self.passed.pop_front() {
+                self.current = Some((row.seen.id.clone(), row.rev, row.stored));
+                return Ok(Next::Row(row.seen));
+            }
+            if let Some(filtered) = self.filtered.filter(|_| self.slice.is_over()) {
+                return Ok(Next::Pause(filtered));
+            }
             if !self.run()? {
                 self.current = None;
-                return Ok(None);
+                return Ok(Next::End);
             }
         }
-        let next = self.passed.pop_front();
-        self.current = next.as_ref().map(|row| (row.seen.id.clone(), row.rev.clone(), row.stored));
-        Ok(next.map(|row| row.seen))
     }
 
     /// Appends the document of the row that [`Self::next`] gave.
@@ -126,7 +148,10 @@ impl<'a> FilterRunner<'a> {
         if rows.is_empty() {
             return Ok(false);
         }
+        let start = Instant::now();
         let verdicts = self.ask()?;
+        self.size = if start.elapsed() <= BATCH_TIME { 2 * self.size } else { self.size / 2 }.clamp(1, BATCH_DOCUMENTS);
+        self.filtered = rows.last().map(|(row, _)| row.seen.seq);
         let mut verdicts = verdicts.into_iter();
         for (mut row, leaves) in rows {
             let revs = leaves.into_iter().zip(verdicts.by_ref()).filter_map(|(rev, passes)| passes.then_some(rev));
@@ -145,7 +170,7 @@ impl<'a> FilterRunner<'a> {
     /// Reads the next rows and their documents together.
     fn read_ahead(&mut self) -> Result<(), Error> {
         let mut bytes = 0;
-        while self.ahead.len() < BATCH_DOCUMENTS && bytes < BATCH_BYTES {
+        while self.ahead.len() < self.size && bytes < BATCH_BYTES {
             let Some(change) = self.changes.next()? else { break };
             bytes += change.stored.size as usize;
             let row = Passed { rev: change.rev.clone(), stored: change.stored, seen: Seen::of_change(&change) };

@@ -8,6 +8,7 @@ use settee_model::Rev;
 use settee_service::revisions::write_leaves;
 
 use super::filter_runner::FilterRunner;
+use super::slice::Slice;
 use crate::Error;
 use crate::params::changes::{ChangesParams, Style};
 use crate::params::filter::{Filter, SelectorFilter};
@@ -50,6 +51,16 @@ impl Seen {
     }
 }
 
+/// The next step of a walk.
+pub(super) enum Next {
+    /// A row that passes.
+    Row(Seen),
+    /// The slice is over. No row up to this sequence is left.
+    Pause(u64),
+    /// All changes were read.
+    End,
+}
+
 /// The members that rows show beside what is stored of a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
@@ -77,6 +88,9 @@ pub(super) struct Walk<'a> {
     rows: Rows<'a>,
     filter: &'a Filter,
     needs: Needs,
+    slice: Slice,
+    /// The last sequence that was read.
+    walked: Option<u64>,
     /// The document of the row as a selector saw it.
     document: Vec<u8>,
 }
@@ -161,7 +175,9 @@ impl<'a> Walk<'a> {
         direction: Direction,
         filter: &'a Filter,
         needs: Needs,
+        slice: Slice,
     ) -> Result<Self, Error> {
+        let mut slice = slice;
         let together =
             |source| Rows::Together(Together { source, ahead: VecDeque::new(), current: None, size: FIRST_ROWS });
         let rows = match filter {
@@ -177,12 +193,17 @@ impl<'a> Walk<'a> {
                         found.retain(|(_, head)| head.seq > since);
                         found.sort_by_key(|(_, head)| head.seq);
                     }
-                    Direction::Backward => found.sort_by_key(|(_, head)| std::cmp::Reverse(head.seq)),
+                    Direction::Backward => {
+                        found.retain(|(_, head)| head.seq <= since);
+                        found.sort_by_key(|(_, head)| std::cmp::Reverse(head.seq));
+                    }
                 }
+                // The next slice would look them up again.
+                slice = Slice::endless();
                 together(Source::LookedUp(found.into_iter()))
             }
             Filter::Function(filter) => {
-                Rows::Filtered(Box::new(FilterRunner::new(view, since, direction, filter, needs)?))
+                Rows::Filtered(Box::new(FilterRunner::new(view, since, direction, filter, needs, slice)?))
             }
             Filter::None | Filter::Selector(_) | Filter::DocIds(_) | Filter::Design => {
                 let changes = view.changes(since, direction)?;
@@ -192,20 +213,24 @@ impl<'a> Walk<'a> {
                 }
             }
         };
-        Ok(Self { view, rows, filter, needs, document: Vec::new() })
+        Ok(Self { view, rows, filter, needs, slice, walked: None, document: Vec::new() })
     }
 
-    /// The next row that passes.
-    pub(super) fn next(&mut self) -> Result<Option<Seen>, Error> {
+    /// The next row that passes. A slice has one step at least.
+    pub(super) fn next(&mut self) -> Result<Next, Error> {
         loop {
+            if let Some(walked) = self.walked.filter(|_| self.slice.is_over()) {
+                return Ok(Next::Pause(walked));
+            }
             let seen = match &mut self.rows {
                 Rows::Scanned(changes) => changes.next()?.map(|change| Seen::of_change(&change)),
                 Rows::Filtered(runner) => return runner.next(),
                 Rows::Together(together) => together.next(self.view, self.needs)?,
             };
-            let Some(mut seen) = seen else { return Ok(None) };
+            let Some(mut seen) = seen else { return Ok(Next::End) };
+            self.walked = Some(seen.seq);
             if self.passes(&mut seen)? {
-                return Ok(Some(seen));
+                return Ok(Next::Row(seen));
             }
         }
     }
