@@ -403,8 +403,7 @@ impl From<ReplicateError> for Error {
         let reason = error.to_string();
         match error {
             ReplicateError::Spec(_) | ReplicateError::Transport(_) => Self::bad_request(reason),
-            ReplicateError::Id(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "filter_fetch_error", reason),
-            ReplicateError::NotFound => Self::not_found(reason),
+            ReplicateError::Id(_) | ReplicateError::NotFound => Self::not_found(reason),
             ReplicateError::NotYours => Self::unauthorized(reason),
             ReplicateError::Failed(failure) => failure.into(),
             ReplicateError::Cancelled => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "cancelled", reason),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
 use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, IdRange};
-use settee_model::json::{Json, Value, write_array};
+use settee_model::json::{Json, write_array};
 use settee_replication::documents::{DocumentState, REPLICATOR_DATABASE, STATES, is_replicator_database, resting};
 use settee_replication::{ReplicateError, Replicated, Roles, User};
 
@@ -31,7 +31,6 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
     if request.user.name.is_none() && !request.user.is_admin() {
         return Err(Error::unauthorized("You are not an authenticated user"));
     }
-    check_query_params(body.value())?;
     let replicator = Arc::clone(request.node.replicator()?);
     if is_node(&request.user)
         && let Some(replicated) = elsewhere::answer(&replicator, body.value()).await
@@ -76,17 +75,6 @@ fn answer(replicated: Replicated) -> respond::Response {
         }
         Replicated::Continuous(id) | Replicated::Elsewhere(id) => respond::json(StatusCode::ACCEPTED, write_id(&id)),
         Replicated::Cancelled(id) => respond::json(StatusCode::OK, write_id(&id)),
-    }
-}
-
-/// Filters get their parameters from a query string, where everything is text.
-fn check_query_params(body: Value<'_>) -> Result<(), Error> {
-    let Some(params) = body.get("query_params").filter(|params| params.is_object()) else { return Ok(()) };
-    match params.members().find(|(_, value)| value.as_str().is_none()) {
-        None => Ok(()),
-        Some((name, _)) => {
-            Err(Error::bad_request(format!("{} value must be a string.", name.as_str().unwrap_or_default())))
-        }
     }
 }
 

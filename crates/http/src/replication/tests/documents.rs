@@ -146,6 +146,25 @@ async fn of_two_documents_that_want_the_same_one_fails() {
     world.until_state("third", "running").await;
 }
 
+/// Their ids have the same base, and differ in the extension.
+#[tokio::test(start_paused = true)]
+async fn a_one_shot_job_completes_next_to_a_continuous_one() {
+    let world = World::new().await;
+    world.databases(&["a", "b"]).await;
+    world.put("/a/x", "{}").await;
+    world.put("/_replicator/follows", r#"{"source":"a","target":"b","continuous":true}"#).await;
+    world.until_state("follows", "running").await;
+    world.put("/_replicator/once", r#"{"source":"a","target":"b"}"#).await;
+    world.until_state("once", "completed").await;
+    world.put("/_replicator/again", r#"{"source":"a","target":"b"}"#).await;
+    world.until_state("again", "completed").await;
+    let answer = world.post("/_replicate", r#"{"source":"a","target":"b"}"#).await;
+    assert_eq!(answer.value().get("ok").and_then(Value::as_bool), Some(true), "{}", show(&answer));
+    world.until_state("follows", "running").await;
+    world.put("/a/y", "{}").await;
+    world.until_found("/b/y").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn documents_that_describe_nothing_are_refused_or_fail() {
     let world = World::new().await;

@@ -31,7 +31,10 @@ async fn refusals() {
         (admin(), r#"{"source":"a"}"#, 400, "bad_request"),
         (admin(), r#"{"source":"ftp://a","target":"a"}"#, 400, "bad_request"),
         (admin(), r#"{"source":"a","target":"a","continuous":1}"#, 400, "bad_request"),
-        (admin(), r#"{"source":"a","target":"a","query_params":{"n":1}}"#, 400, "bad_request"),
+        (admin(), r#"{"source":"a","target":"a","query_params":1}"#, 400, "bad_request"),
+        // The code of the filter is part of the id.
+        (admin(), r#"{"source":"a","target":"a","filter":"no/such"}"#, 404, "not_found"),
+        (admin(), r#"{"source":"none","target":"a","filter":"no/such"}"#, 404, "not_found"),
         (admin(), r#"{"source":"a","target":"none"}"#, 404, "db_not_found"),
         (admin(), r#"{"source":"none","target":"a"}"#, 404, "db_not_found"),
         (admin(), r#"{"replication_id":"none","cancel":true}"#, 404, "not_found"),
@@ -46,6 +49,19 @@ async fn refusals() {
         assert_eq!(text(json.value(), "error").as_deref(), Some(error), "{body}");
     }
     assert_eq!(world.jobs().await, 0, "what failed is gone");
+}
+
+/// Only the legacy handler of CouchDB requires texts.
+#[tokio::test(start_paused = true)]
+async fn parameters_of_filters_may_be_any_json() {
+    let world = World::new().await;
+    world.databases(&["a", "b"]).await;
+    world.put("/a/_design/d", "{}").await;
+    for value in ["1", "1.5", "-0", "true", "false", "null", "\"x\"", "[1]", "{\"a\":1}"] {
+        let body = format!(r#"{{"source":"a","target":"b","filter":"_design","query_params":{{"n":{value}}}}}"#);
+        world.post("/_replicate", &body).await;
+    }
+    assert_eq!(world.get("/b/_design/d").await.0, 200);
 }
 
 #[tokio::test(start_paused = true)]
