@@ -16,13 +16,18 @@ struct Special {
     path: &'static str,
     status: u16,
     headers: &'static [(&'static str, &'static str)],
+    /// Requests with a body up to this length are answered by the server.
+    accepted: Option<u64>,
     /// The number of requests that are answered so.
     left: AtomicU64,
 }
 
 impl Transport for Special {
     fn call(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
+        let length: Option<u64> =
+            request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
         let is_special = request.uri().path().ends_with(self.path)
+            && self.accepted.is_none_or(|accepted| length.is_some_and(|length| length > accepted))
             && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         if !is_special {
             return self.inner.call(request);
@@ -76,8 +81,10 @@ async fn peers_that_answer_one_request_unlike_others() {
         for missing in [Missing::default(), Missing { bulk_get: true, multipart: true }] {
             let context = format!("{path} {status} {headers:?} {missing:?}");
             let server = varied(Sequences::Strings, missing);
-            let special =
-                || Arc::new(Special { inner: server.clone(), path, status, headers, left: AtomicU64::new(times) });
+            let special = || {
+                let left = AtomicU64::new(times);
+                Arc::new(Special { inner: server.clone(), path, status, headers, accepted: None, left })
+            };
             let sides = Sides { source: special(), target: special() };
             let (outcome, statistics) = sides.run(&spec("a", "b", ""), &services()).await;
             answer(&outcome);
@@ -96,6 +103,7 @@ async fn a_peer_that_is_always_busy_ends_the_session() {
         path: "/_revs_diff",
         status: 429,
         headers: PLAIN,
+        accepted: None,
         left: AtomicU64::new(ALWAYS),
     };
     let sides = Sides { source: server.clone(), target: Arc::new(busy) };
@@ -103,4 +111,21 @@ async fn a_peer_that_is_always_busy_ends_the_session() {
     let (outcome, _) = sides.run(&spec("a", "b", ""), &services()).await;
     assert!(matches!(outcome, crate::session::Outcome::Failed(_)), "{outcome:?}");
     assert!(begun.elapsed().as_secs() < 660, "{:?}", begun.elapsed());
+}
+
+/// The longest row of `_revs_diff` here has 30 bytes, the longest document with its history 300.
+#[tokio::test(start_paused = true)]
+async fn peers_that_reject_long_bodies() {
+    for (path, accepted) in [("/_revs_diff", 40), ("/_bulk_get", 100), ("/_bulk_docs", 400)] {
+        let server = varied(Sequences::Strings, Missing::default());
+        let special = || {
+            let (status, headers, left) = (413, PLAIN, AtomicU64::new(ALWAYS));
+            Arc::new(Special { inner: server.clone(), path, status, headers, accepted: Some(accepted), left })
+        };
+        let sides = Sides { source: special(), target: special() };
+        let (outcome, statistics) = sides.run(&spec("a", "b", ""), &services()).await;
+        answer(&outcome);
+        assert_eq!(server.database("a").state(), server.database("b").state(), "{path}");
+        assert_eq!((statistics.docs_written, statistics.doc_write_failures), (9, 0), "{path}");
+    }
 }
