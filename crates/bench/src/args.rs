@@ -66,6 +66,8 @@ pub enum Command {
     Writes(WritesArgs),
     /// Reading: documents, `_all_docs`, view ranges, grouped queries
     Reads(ReadsArgs),
+    /// The cost of operations while a database grows
+    Grow(GrowArgs),
     /// Proving who asks: passwords, cookies, tokens; and a flood of wrong passwords
     Auth(AuthArgs),
     /// What this machine can do: fsync, key-value store, a hand-written map, memory
@@ -226,6 +228,29 @@ pub struct ReadsArgs {
     pub clients: usize,
 }
 
+/// Options of `grow`.
+#[derive(Args, Debug, Clone)]
+pub struct GrowArgs {
+    /// Documents at the end
+    #[arg(long, default_value_t = 1_000_000)]
+    pub docs: u64,
+    /// Documents loaded between two measurements
+    #[arg(long, default_value_t = 250_000)]
+    pub step: u64,
+    /// Document ids
+    #[arg(long, default_value = "random")]
+    pub ids: IdOrder,
+    /// Deleted documents in one range of ids; 0 leaves that measurement out
+    #[arg(long, default_value_t = 100_000)]
+    pub deleted: u64,
+    /// Build another index from scratch at each step
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub full_build: bool,
+    /// Compact the database at each step
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub compact: bool,
+}
+
 /// Options of `auth`.
 #[derive(Args, Debug, Clone)]
 pub struct AuthArgs {
@@ -298,6 +323,7 @@ mod tests {
         assert_eq!(defaults::<ViewsArgs>().padding, [1, 1000, 2000]);
         assert_eq!(defaults::<WritesArgs>().clients, 10);
         assert_eq!(defaults::<ReadsArgs>().page, 100);
+        assert_eq!(defaults::<GrowArgs>().step, 250_000);
         assert_eq!(defaults::<YardstickArgs>().size, 0);
     }
 }

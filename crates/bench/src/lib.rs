@@ -8,6 +8,7 @@ mod args;
 mod auth;
 mod client;
 mod generate;
+mod grow;
 mod index;
 mod load;
 mod measure;
@@ -25,8 +26,8 @@ mod writes;
 mod yardstick;
 
 pub use args::{
-    AllArgs, AuthArgs, BenchArgs, Command, CommonArgs, DocumentKind, IndexArgs, Language, LoadArgs, ReadsArgs,
-    SumReduce, ViewsArgs, WritesArgs, YardstickArgs,
+    AllArgs, AuthArgs, BenchArgs, Command, CommonArgs, DocumentKind, GrowArgs, IndexArgs, Language, LoadArgs,
+    ReadsArgs, SumReduce, ViewsArgs, WritesArgs, YardstickArgs,
 };
 pub use generate::IdOrder;
 pub use yardstick::{RawLoad, RawStore};
@@ -35,6 +36,7 @@ use crate::args::defaults;
 use crate::auth::Auth;
 use crate::client::Server;
 use crate::generate::{Documents, Shape};
+use crate::grow::Grow;
 use crate::index::Index;
 use crate::load::Load;
 use crate::measure::{Limit, Registry, Target, drive, remove_databases};
@@ -88,6 +90,7 @@ struct Plan {
     views: Vec<Views>,
     writes: Vec<Writes>,
     reads: Vec<Reads>,
+    grow: Vec<Grow>,
     auth: Vec<Auth>,
 }
 
@@ -100,6 +103,7 @@ impl Plan {
             Command::Views(args) => plan.views(args, seed),
             Command::Writes(args) => plan.writes.push(Writes { args: args.clone(), seed }),
             Command::Reads(args) => plan.reads(args.clone(), seed),
+            Command::Grow(args) => plan.grow.push(Grow { args: args.clone(), seed }),
             Command::Auth(args) => plan.auth.push(Auth { args: args.clone() }),
             Command::Yardstick(args) => {
                 plan.yardstick = true;
@@ -173,6 +177,9 @@ impl Plan {
             drive(workload, targets, runs, results).await;
         }
         for workload in &self.reads {
+            drive(workload, targets, runs, results).await;
+        }
+        for workload in &self.grow {
             drive(workload, targets, runs, results).await;
         }
         for workload in &self.auth {
