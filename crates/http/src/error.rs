@@ -14,7 +14,7 @@ use settee_mango::{MangoError, Refusal};
 use settee_model::json::{Json, JsonError, write_string};
 use settee_model::partition::{IllegalPartition, InvalidPartitionedId};
 use settee_model::{AttachmentError, DocumentError, DocumentErrorKind, InvalidRev};
-use settee_replication::{Failure, PeerError, ReplicateError};
+use settee_replication::{EndpointError, Failure, PeerError, ReplicateError, SpecError};
 use settee_search::SearchError;
 use settee_service::MalformedSecurity;
 use settee_settings::SettingsError;
@@ -402,6 +402,9 @@ impl From<ReplicateError> for Error {
     fn from(error: ReplicateError) -> Self {
         let reason = error.to_string();
         match error {
+            ReplicateError::Spec(SpecError::Endpoint(EndpointError::InvalidUrl | EndpointError::InvalidProxy)) => {
+                Self::new(StatusCode::BAD_REQUEST, "invalid_replication", reason)
+            }
             ReplicateError::Spec(_) | ReplicateError::Transport(_) => Self::bad_request(reason),
             ReplicateError::Id(_) | ReplicateError::NotFound => Self::not_found(reason),
             ReplicateError::NotYours => Self::unauthorized(reason),

@@ -408,12 +408,13 @@ fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
 /// The target of a read below a design document whose slash is escaped, with a plain slash: CouchDB sends readers there, for
 /// whom relative addresses in attachments would lead elsewhere otherwise.
 fn with_plain_slash(uri: &Uri) -> Option<String> {
-    const ESCAPED: &str = "_design%2f";
+    const PREFIX: &str = "_design";
     let path = uri.path();
     let start = path.match_indices('/').map(|(at, _)| at + 1).filter(|at| !path[*at..].starts_with('/')).nth(1)?;
-    let name = path.get(start..start + ESCAPED.len()).filter(|name| name.eq_ignore_ascii_case(ESCAPED))?;
+    let rest = path[start..].strip_prefix(PREFIX)?;
+    let rest = rest.strip_prefix("%2F").or_else(|| rest.strip_prefix("%2f"))?;
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    Some(format!("{}_design/{}{query}", &path[..start], &path[start + name.len()..]))
+    Some(format!("{}{PREFIX}/{rest}{query}", &path[..start]))
 }
 
 /// Whether what these segments of a path stand for (beginning with the database) is there within partitions as well.

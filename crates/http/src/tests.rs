@@ -28,6 +28,7 @@ mod refused_bodies;
 mod revisions;
 mod rewrites;
 mod routes;
+mod sampled;
 mod slow_readers;
 mod steering;
 

@@ -6,7 +6,7 @@ use crate::error::Refusal;
 
 /// A dotted field name. `a.b` is the member `b` of the member `a`; `a\.b` is the member `a.b`; a number picks an element
 /// of an array, counted from 0. The empty name is the value itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldPath {
     parts: Vec<String>,
 }

@@ -53,7 +53,7 @@ impl FindOptions {
     pub fn parse(body: Value<'_>) -> Result<Self, Refusal> {
         let mut members = Members::new(body);
         let selector = members.take("selector").ok_or(Refusal::MissingKey("selector"))?;
-        let selector = Selector::parse(selector)?;
+        let selector = Selector::parse_unchecked(selector)?;
         let use_index = members.take("use_index").map(use_index).transpose()?.flatten();
         let bookmark_text = members.take("bookmark").map(bookmark_text).transpose()?.flatten();
         let limit = members.take("limit").map(non_negative).transpose()?.unwrap_or(DEFAULT_LIMIT);
@@ -98,10 +98,16 @@ impl FindOptions {
         match &self.partition {
             Some(other) if *other != partition => Err(Refusal::BadPartition(other.clone())),
             Some(_) | None => {
-                self.partition = Some(partition);
+                self.partition = named_partition(partition)?;
                 Ok(self)
             }
         }
+    }
+
+    /// Refuses names of fields that are no paths. Without this check such a query can be explained only.
+    pub(crate) fn check_names(&self) -> Result<(), Refusal> {
+        self.selector.check_names()?;
+        self.fields.check_names()
     }
 
     /// Refuses a partition in a database that has none.
@@ -218,13 +224,18 @@ fn stale(value: Value<'_>) -> Result<bool, Refusal> {
 
 fn partition(value: Value<'_>) -> Result<Option<String>, Refusal> {
     match value.as_str() {
-        Some(text) if text.is_empty() => Ok(None),
-        Some(text) => {
-            validate_partition(&text)?;
-            Ok(Some(text.into_owned()))
-        }
+        Some(text) => named_partition(text.into_owned()),
         None => Err(IllegalPartition::NoText.into()),
     }
+}
+
+/// The partition of this name; the empty name is none.
+fn named_partition(name: String) -> Result<Option<String>, Refusal> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    validate_partition(&name)?;
+    Ok(Some(name))
 }
 
 fn bookmark_text(value: Value<'_>) -> Result<Option<String>, Refusal> {

@@ -10,6 +10,8 @@ use crate::field::FieldPath;
 pub struct Projection {
     /// With the names as they were written; absent: all fields.
     fields: Option<Vec<(String, FieldPath)>>,
+    /// The first name that is no path.
+    wrong_name: Option<Refusal>,
 }
 
 /// The members of an object in the making, in the order in which they were first named.
@@ -24,7 +26,7 @@ enum Branch<'a> {
 }
 
 impl Projection {
-    /// Parses `fields`. An empty list means all fields, as in CouchDB.
+    /// Parses `fields`. An empty list means all fields, as in CouchDB. [`Self::check_names`] checks the names.
     ///
     /// # Errors
     /// When it is no array of strings.
@@ -32,15 +34,23 @@ impl Projection {
         if value.kind() != Kind::Array {
             return Err(Refusal::FieldsNotAnArray(crate::shown(value)));
         }
-        let mut fields = Vec::new();
+        let (mut fields, mut wrong_name) = (Vec::new(), None);
         for field in value.elements() {
             let name = field.as_str().ok_or_else(|| Refusal::InvalidField(crate::shown(field)))?;
-            if name.is_empty() {
-                return Err(Refusal::InvalidFieldName(String::new()));
-            }
-            fields.push((name.as_ref().to_owned(), FieldPath::parse(&name)?));
+            let path =
+                if name.is_empty() { Err(Refusal::InvalidFieldName(String::new())) } else { FieldPath::parse(&name) };
+            let path = path.unwrap_or_else(|wrong| {
+                wrong_name.get_or_insert(wrong);
+                FieldPath::default()
+            });
+            fields.push((name.as_ref().to_owned(), path));
         }
-        Ok(Self { fields: (!fields.is_empty()).then_some(fields) })
+        Ok(Self { fields: (!fields.is_empty()).then_some(fields), wrong_name })
+    }
+
+    /// Refuses the first name that is no path: CouchDB finds it when it cuts a document, so that `_explain` shows it.
+    pub(crate) fn check_names(&self) -> Result<(), Refusal> {
+        self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
     /// The names of the fields; `None` for all.

@@ -114,14 +114,14 @@ impl Access {
 
 fn check(permission: Permission, user: &UserContext, security: &Security) -> Result<(), Error> {
     let is_admin = security.names_admin(user);
-    if permission == Permission::Maintenance {
-        let refused = Error::Unauthorized("You are not a server or db admin.");
-        return if is_admin { Ok(()) } else { Err(refused) };
-    }
+    let needs_admin = matches!(permission, Permission::DatabaseAdmin | Permission::Maintenance);
     match (is_admin || security.names_member(user), &user.name) {
         (false, None) => Err(Error::Unauthorized("You are not authorized to access this db.")),
         (false, Some(_)) => Err(Error::forbidden("You are not allowed to access this db.")),
-        (true, _) if permission != Permission::DatabaseAdmin || is_admin => Ok(()),
+        (true, _) if !needs_admin || is_admin => Ok(()),
+        (true, _) if permission == Permission::Maintenance => {
+            Err(Error::Unauthorized("You are not a server or db admin."))
+        }
         (true, None) => Err(Error::Unauthorized("You are not a db or server admin.")),
         (true, Some(_)) => Err(Error::forbidden("You are not a db or server admin.")),
     }

@@ -151,6 +151,8 @@ impl Writer {
         } else {
             waiting.extend(updates.into_iter().enumerate());
         }
+        // Update sequences follow the ids within a request, as in CouchDB. The sort is stable: updates of one document keep their order.
+        waiting.sort_by(|(_, one), (_, other)| one.id().cmp(other.id()));
         let mut vain_rounds = 0;
         let mut round = Round::First;
         while !waiting.is_empty() {

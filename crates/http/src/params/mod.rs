@@ -151,10 +151,11 @@ impl Raw {
         }
     }
 
-    /// As error messages show it: text in quotes, JSON as it is.
+    /// As error messages show it: text in quotes, JSON as it is. An empty text is Erlang's empty list.
     fn shown(&self) -> String {
         let mut out = Vec::new();
         match self {
+            Self::Text(text) if text.is_empty() => out.extend_from_slice(b"[]"),
             Self::Text(text) => json::write_string(&mut out, text),
             Self::Json(json) => out.extend_from_slice(json.as_bytes()),
         }

@@ -66,7 +66,7 @@ fn booleans_say_what_is_wrong_with_them() {
     check(Raw::Text("TRUE".to_owned()), Ok(true));
     check(Raw::Json(json("\"False\"")), Ok(false));
     check(Raw::Text("1".to_owned()), Err("400 query_parse_error: Invalid boolean parameter: \"1\""));
-    check(Raw::Text(String::new()), Err("400 query_parse_error: Invalid boolean parameter: \"\""));
+    check(Raw::Text(String::new()), Err("400 query_parse_error: Invalid boolean parameter: []"));
     check(Raw::Text("a\"b".to_owned()), Err("400 query_parse_error: Invalid boolean parameter: \"a\\\"b\""));
     check(Raw::Json(json("1")), Err("400 query_parse_error: Invalid boolean parameter: 1"));
     check(Raw::Json(json("[true]")), Err("400 query_parse_error: Invalid boolean parameter: [true]"));
@@ -90,7 +90,7 @@ fn integers_say_what_is_wrong_with_them() {
     check(text(" 7"), Err("400 query_parse_error: Invalid value for integer: \" 7\""));
     check(text("-1"), Err("400 query_parse_error: Invalid value for positive integer: \"-1\""));
     check(text("+"), Err("400 query_parse_error: Invalid value for integer: \"+\""));
-    check(text(""), Err("400 query_parse_error: Invalid value for integer: \"\""));
+    check(text(""), Err("400 query_parse_error: Invalid value for integer: []"));
     check(text("1.5"), Err("400 query_parse_error: Invalid value for integer: \"1.5\""));
     check(text("1e3"), Err("400 query_parse_error: Invalid value for integer: \"1e3\""));
     check(text("ten"), Err("400 query_parse_error: Invalid value for integer: \"ten\""));

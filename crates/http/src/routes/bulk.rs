@@ -50,7 +50,8 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         let bulk = Bulk::parse(body.value())?;
         node.metrics.measure(Measure::BulkDocs, bulk.docs.len() as u64);
         check_count(&node, bulk.docs.len(), &couchdb::MAX_BULK_DOCS_COUNT)?;
-        let is_short = !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
+        let is_interactive = bulk.mode != Some(EditMode::Replicated);
+        let is_short = is_interactive && !bulk.docs.is_empty() && write::wants_more_copies(bulk.copies.or(in_query));
         let rows = prepare(&node, &store, &user, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
         let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
         let is_refused = bulk.all_or_nothing && mode == EditMode::Interactive && !rows.is_empty();
@@ -93,6 +94,14 @@ impl Row {
         match self {
             Self::Update(update) => update.id(),
             Self::Refused { id, .. } => id,
+        }
+    }
+
+    /// The revision that the edit names.
+    fn replaced(&self) -> Option<&Rev> {
+        match self {
+            Self::Update(update) => update.path().get(1),
+            Self::Refused { .. } => None,
         }
     }
 
@@ -266,7 +275,12 @@ fn all_or_nothing(rows: &[Row]) -> Response {
         }
         out.extend_from_slice(br#"{"id":"#);
         write_string(&mut out, row.id());
-        out.extend_from_slice(br#","rev":"0-","error":"not_implemented","reason":"all_or_nothing is not supported"}"#);
+        out.extend_from_slice(br#","rev":"#);
+        match row.replaced() {
+            Some(rev) => rev.write_json(&mut out),
+            None => out.extend_from_slice(br#""0-""#),
+        }
+        out.extend_from_slice(br#","error":"not_implemented","reason":"all_or_nothing is not supported"}"#);
     }
     out.push(b']');
     respond::json(StatusCode::EXPECTATION_FAILED, out)

@@ -47,10 +47,10 @@ pub(super) async fn get(mut request: Request) -> Answer {
     if body.value().kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));
     }
+    check_params(&request.query)?;
     let docs = body.value().get("docs").filter(|docs| docs.kind() == Kind::Array);
     let docs = docs.ok_or_else(|| Error::bad_request("Missing JSON list of 'docs'."))?;
     check_count(&request.node, docs.elements().count(), &couchdb::MAX_BULK_GET_COUNT)?;
-    check_params(&request.query)?;
     let (node, user, store) = (Arc::clone(&request.node), request.user.clone(), Arc::clone(&database));
     let asked = Asked {
         extras: Extras { revs: request.query.is_true("revs"), ..Extras::default() },

@@ -63,7 +63,7 @@ pub(super) async fn set(mut request: Request) -> Answer {
     require_changeable(&request)?;
     require_node(&request)?;
     let body = request.read_json().await?;
-    let value = body.value().as_str().ok_or_else(|| Error::bad_request("A configuration value is a JSON string."))?;
+    let value = body.value().as_str().ok_or_else(|| Error::bad_request("a JSON string expected"))?;
     let settings = std::sync::Arc::clone(&request.node.settings);
     let (section, key) = (request.captures.get("section").to_owned(), request.captures.get("key").to_owned());
     let (value, persist) = (value.trim().to_owned(), persist(&request));

@@ -23,11 +23,11 @@ pub(super) async fn copy(request: Request) -> Answer {
     let source = doc_id(&request);
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     let (target, target_rev) = destination(&request)?;
+    check_id(&request.node, &database, &target)?;
     check_place(&database, &source)?;
     request.node.users.visibility(&request.user, &database, &source).await?.require_whole()?;
     let reader = Arc::clone(&database);
     let found = bridge::blocking(move || read_source(&reader, &source, rev.as_ref())).await?;
-    check_id(&request.node, &database, &target)?;
     if target.starts_with("_design/") {
         request.require_database_admin().await?;
     }

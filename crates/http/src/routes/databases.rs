@@ -1,6 +1,7 @@
 //! Databases: creating, deleting, listing, describing, and their settings.
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use hyper::{StatusCode, header};
@@ -16,7 +17,7 @@ use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::path::encode_path;
 use crate::request::Request;
 use crate::respond::{self, Answer};
-use crate::{Error, bridge, sequence};
+use crate::{Error, bridge, etag, sequence};
 
 /// The storage engine that clients of CouchDB can name.
 const ENGINE: &str = "couch";
@@ -157,12 +158,19 @@ pub(super) async fn all(request: Request) -> Answer {
     let names = bridge::blocking(move || Ok(select(node.catalog.names()?, &params))).await?;
     let mut out = Vec::new();
     write_array(&mut out, &names, |out, name| write_string(out, name));
-    Ok(respond::json(StatusCode::OK, out))
+    let mut hasher = DefaultHasher::new();
+    out.hash(&mut hasher);
+    let tag = format!("{:016x}", hasher.finish());
+    let mut response =
+        if etag::knows(&request.headers, &tag) { etag::not_modified() } else { respond::json(StatusCode::OK, out) };
+    respond::set_etag(&mut response, &tag);
+    Ok(response)
 }
 
-/// The parameters of a list of databases: to CouchDB it is one of the documents of a database that is not partitioned.
+/// The parameters of a list of databases: to CouchDB it is one of the documents of a database that is not partitioned, but a
+/// single element of `keys` is `key`, as in a view.
 fn list_params(request: &Request) -> Result<ViewParams, Error> {
-    let mut params = ViewParams::from_query(&request.query, Source::Documents)?;
+    let mut params = ViewParams::from_query(&request.query, Source::View)?;
     params.check(ViewKind::Documents(Layout::Whole), request.node.settings.as_ref())?;
     Ok(params)
 }

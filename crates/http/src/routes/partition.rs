@@ -27,7 +27,7 @@ pub(super) async fn refuse_post(request: Request) -> Answer {
 
 /// Refuses an id that tells no partition, which nobody can be asked for: reads of it fail as well.
 pub(super) fn check_place(database: &Database, id: &str) -> Result<(), Error> {
-    let is_placed = id.starts_with("_design/") || id.starts_with("_local/") || id.contains(':');
+    let is_placed = id.starts_with('_') || id.contains(':');
     match database.layout() {
         Layout::Partitioned if !is_placed => Err(InvalidPartitionedId::NoPartition.into()),
         Layout::Partitioned | Layout::Whole => Ok(()),

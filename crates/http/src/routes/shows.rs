@@ -7,6 +7,7 @@ use hyper::{StatusCode, header};
 use settee_database::{DocRecord, ReadView};
 
 use super::documents::{is_local, local_rev, local_tag, write_local};
+use super::partition::check_place;
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use crate::request::Request;
@@ -27,6 +28,9 @@ pub(super) async fn show(mut request: Request) -> Answer {
         .calling(&caller, move || {
             let view = database.read()?;
             let functions = Functions::load(&database, request.captures.get("ddoc"))?;
+            if let Some(id) = &id {
+                check_place(&database, id)?;
+            }
             let name = request.captures.get("function");
             functions.require(&["shows", name])?;
             if let Some(id) = &id {

@@ -6,6 +6,7 @@ use settee_database::EditMode;
 use settee_model::Document;
 use settee_model::json::{Json, Value};
 
+use super::partition::check_place;
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use super::shows::{doc_id, open};
@@ -35,6 +36,9 @@ pub(super) async fn update(mut request: Request) -> Answer {
         .calling(&caller, move || {
             let view = reader.read()?;
             let functions = Functions::load(&reader, &ddoc)?;
+            if let Some(id) = &id {
+                check_place(&reader, id)?;
+            }
             functions.require(&["updates", &name])?;
             let document = open(&view, id.as_deref())?;
             let text = document.map_or_else(|| b"null".to_vec(), |document| document.text);

@@ -49,6 +49,7 @@ pub(super) struct Saved {
     pub(super) id: String,
     pub(super) rev: Rev,
     deleted: bool,
+    mode: EditMode,
     /// The entity tag of what is there now.
     tag: String,
 }
@@ -216,7 +217,8 @@ pub(super) fn prepare(
     mode: EditMode,
     hasher: &mut RevisionHasher,
 ) -> Result<DocUpdate, Error> {
-    if is_foreign_to_local(&id, &document) {
+    // The deletion of a local document does not compare its revision.
+    if !document.deleted && is_foreign_to_local(&id, &document) {
         return Err(InvalidRev::Format.into());
     }
     let most = match mode {
@@ -235,13 +237,13 @@ pub(super) fn prepare(
 
 /// Writes an edit.
 pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit) -> Result<Saved, Error> {
-    let (id, deleted) = (edit.id.clone(), edit.document.deleted);
+    let (id, deleted, mode) = (edit.id.clone(), edit.document.deleted, edit.mode);
     if edit.mode == EditMode::Replicated
         && is_foreign_to_local(&id, &edit.document)
         && let Some(rev) = edit.document.rev
     {
         let tag = format!("\"{rev}\"");
-        return Ok(Saved { id, rev, deleted, tag });
+        return Ok(Saved { id, rev, deleted, mode, tag });
     }
     // What is not replicated has a tag that its revision alone does not tell.
     let local = is_local(&id).then(|| edit.document.body.clone());
@@ -250,7 +252,7 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
     let unanswered = || Err(settee_service::Error::Internal("the update was not answered"));
     let rev = results.into_iter().next().unwrap_or_else(unanswered)?;
     let tag = local.map_or_else(|| format!("\"{rev}\""), |body| local_tag(&rev, &body));
-    Ok(Saved { id, rev, deleted, tag })
+    Ok(Saved { id, rev, deleted, mode, tag })
 }
 
 /// Writes an edit soon, whether or not the client still listens.
@@ -297,15 +299,15 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
 }
 
 impl Saved {
-    /// The answer to an edit, with this status unless more copies were asked for than there are.
+    /// The answer to an edit, with this status unless an interactive edit asks for more copies than there are.
     pub(super) fn answer(&self, request: &Request, status: StatusCode) -> Response {
         let mut out = br#"{"ok":true,"id":"#.to_vec();
         write_string(&mut out, &self.id);
         out.extend_from_slice(br#","rev":"#);
         self.rev.write_json(&mut out);
         out.push(b'}');
-        let status = if wants_more_copies(copies(&request.query)) { StatusCode::ACCEPTED } else { status };
-        respond::json(status, out)
+        let is_short = self.mode == EditMode::Interactive && wants_more_copies(copies(&request.query));
+        respond::json(if is_short { StatusCode::ACCEPTED } else { status }, out)
     }
 }
 

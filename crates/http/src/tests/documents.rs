@@ -379,6 +379,7 @@ async fn readers_of_a_design_document_with_an_escaped_slash_are_sent_on() {
         assert_eq!((told.status.as_u16(), told.header("location")), (301, location), "{target}");
     }
     assert_eq!(ask(&world, "DELETE /db/_design%2Fnosuch", "").await.status, 404);
+    assert_eq!(get(&world, "/db/_Design%2Fd").await.status, 404);
     assert_eq!(get(&world, "/db/a%2F_design%2Fd").await.status, 404);
 }
 

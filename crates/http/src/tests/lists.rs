@@ -143,4 +143,6 @@ async fn lists_of_databases_are_checked_as_lists_of_documents() {
     check("partition=a", &refused("`partition` parameter is not supported on this db")).await;
     let both = refused("`keys` is incompatible with `key`, `start_key` and `end_key`");
     check("keys=%5B%22a%22%2C%22b%22%5D&key=%22a%22", &both).await;
+    check("keys=%5B%22b%22%5D&startkey=%22a%22", r#"["a","b"]"#).await;
+    check("keys=%5B%22b%22%5D&endkey=%22c%22", r#"["b","c"]"#).await;
 }

@@ -98,7 +98,6 @@ pub fn find(
     options: &FindOptions,
     sink: &mut dyn DocumentSink,
 ) -> Result<Outcome> {
-    options.check_layout(database.layout())?;
     let indexes = index::all(database)?;
     let (plan, trace) = planner::plan(options, &indexes, readers.search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
@@ -106,6 +105,8 @@ pub fn find(
     if plan.is_noop {
         return Ok(Outcome::Nothing);
     }
+    options.check_layout(database.layout())?;
+    options.check_names()?;
     let mut collector = Collector::new(options, sink);
     let mut place = None;
     if options.limit > 0 || options.execution_stats {
@@ -142,7 +143,6 @@ fn run(
 /// # Errors
 /// When the query makes no sense or the design documents could not be read.
 pub fn explain(database: &Arc<Database>, search: TextSearch, options: &FindOptions) -> Result<Vec<u8>> {
-    options.check_layout(database.layout())?;
     let indexes = index::all(database)?;
     let (plan, trace) = planner::plan(options, &indexes, search)?;
     Ok(planner::explain::explain(database, options, plan.as_ref(), &trace, search)?)

@@ -29,7 +29,7 @@ impl Definition {
         }
         let fields = value.get("fields").ok_or(Refusal::MissingKey("fields"))?;
         let sort = Sort::parse(fields)?;
-        let filter = value.get("partial_filter_selector").map(Selector::parse_filter).transpose()?;
+        let filter = value.get("partial_filter_selector").map(Selector::parse_unchecked).transpose()?;
         let known = |name: &str| ["fields", "partial_filter_selector"].contains(&name);
         if let Some(name) = value.members().filter_map(|(name, _)| name.as_str()).find(|name| !known(name)) {
             return Err(Refusal::InvalidKey(name.into_owned()));
@@ -48,7 +48,7 @@ impl Definition {
             name.as_str().map(Cow::into_owned)
         });
         let names = names.collect::<Option<Vec<_>>>()?;
-        let filter = map.get("partial_filter_selector").map(Selector::parse_filter).transpose().ok()?;
+        let filter = map.get("partial_filter_selector").map(Selector::parse_unchecked).transpose().ok()?;
         Self::new(names, order, filter).ok()
     }
 

@@ -348,11 +348,23 @@ fn without(object: Value<'_>, names: &[&str]) -> Json {
 /// Parses the `limit` and `skip` of a list, which are texts.
 #[must_use]
 pub fn page(limit: Option<&str>, skip: Option<&str>) -> Option<Page> {
-    let limit = limit.map(|text| text.parse().ok().filter(|limit| *limit > 0));
-    let skip = skip.map_or(Some(0), |text| text.parse().ok())?;
-    match limit {
-        Some(None) => None,
-        Some(limit) => Some(Page { skip, limit }),
-        None => Some(Page { skip, limit: None }),
+    let limit = match limit.map(number) {
+        Some(None | Some(0)) => return None,
+        Some(limit) => limit,
+        None => None,
+    };
+    Some(Page { skip: skip.map_or(Some(0), number)?, limit })
+}
+
+/// A number as Erlang reads it, perhaps with a sign. One beyond the machine's words is larger than any list.
+fn number(text: &str) -> Option<usize> {
+    let (digits, is_negative) = match text.strip_prefix('-') {
+        Some(digits) => (digits, true),
+        None => (text.strip_prefix('+').unwrap_or(text), false),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
     }
+    let number = digits.parse().unwrap_or(usize::MAX);
+    (number == 0 || !is_negative).then_some(number)
 }

@@ -27,8 +27,9 @@ pub(super) enum Matcher {
 }
 
 impl Matcher {
-    pub(super) fn compile(node: &Node) -> Result<Self, Refusal> {
-        compile(node, Collation::Unicode)
+    /// Compiles a selector. The first field name that is no path goes to `wrong_name`, so that errors of operators are found first.
+    pub(super) fn compile(node: &Node, wrong_name: &mut Option<Refusal>) -> Result<Self, Refusal> {
+        compile(node, Collation::Unicode, wrong_name)
     }
 
     /// Matches nothing.
@@ -60,9 +61,9 @@ impl Matcher {
     }
 }
 
-fn compile(node: &Node, collation: Collation) -> Result<Matcher, Refusal> {
-    let each = |nodes: &[Node]| nodes.iter().map(|node| compile(node, collation)).collect::<Result<Vec<_>, _>>();
-    let own = |node: &Node| compile(node, collation).map(Box::new);
+fn compile(node: &Node, collation: Collation, wrong_name: &mut Option<Refusal>) -> Result<Matcher, Refusal> {
+    let mut each =
+        |nodes: &[Node]| nodes.iter().map(|node| compile(node, collation, wrong_name)).collect::<Result<Vec<_>, _>>();
     Ok(match node {
         // Only a text index can tell; what it found is believed. Without one, the planner refuses the query.
         Node::Everything | Node::Text(_) => Matcher::Always,
@@ -74,18 +75,22 @@ fn compile(node: &Node, collation: Collation) -> Result<Matcher, Refusal> {
         }
         // What a search left out is left out.
         Node::Not(node) if matches!(**node, Node::Text(_)) => Matcher::Always,
-        Node::Not(node) => Matcher::Not(own(node)?),
+        Node::Not(node) => Matcher::Not(Box::new(compile(node, collation, wrong_name)?)),
         Node::Field(name, node) => {
             // CouchDB compares ids by their bytes.
             let collation = if name == "_id" { Collation::Raw } else { collation };
             let absent = matches!(&**node, Node::Leaf(operator, argument)
                 if operator.name == "$exists" && argument.value().as_bool() == Some(false));
-            let condition = Box::new(compile(node, collation)?);
-            Matcher::Field { path: FieldPath::parse(name)?, condition, absent }
+            let path = FieldPath::parse(name).unwrap_or_else(|wrong| {
+                wrong_name.get_or_insert(wrong);
+                FieldPath::default()
+            });
+            let condition = Box::new(compile(node, collation, wrong_name)?);
+            Matcher::Field { path, condition, absent }
         }
-        Node::ElemMatch(node) => Matcher::SomeElement(own(node)?),
-        Node::AllMatch(node) => Matcher::EachElement(own(node)?),
-        Node::KeyMapMatch(node) => Matcher::SomeName(own(node)?),
+        Node::ElemMatch(node) => Matcher::SomeElement(Box::new(compile(node, collation, wrong_name)?)),
+        Node::AllMatch(node) => Matcher::EachElement(Box::new(compile(node, collation, wrong_name)?)),
+        Node::KeyMapMatch(node) => Matcher::SomeName(Box::new(compile(node, collation, wrong_name)?)),
         Node::Leaf(operator, argument) => Matcher::Value(operator.test(argument.value(), collation)?),
     })
 }

@@ -34,6 +34,8 @@ pub const MAX_NAME_BYTES: usize = 2 << 20;
 pub struct Selector {
     node: Node,
     matcher: Matcher,
+    /// The first field name that is no path. Such a selector matches nothing.
+    wrong_name: Option<Refusal>,
 }
 
 impl std::fmt::Debug for Selector {
@@ -48,26 +50,30 @@ impl Selector {
     /// # Errors
     /// When it is none, with CouchDB's name and text.
     pub fn parse(value: Value<'_>) -> Result<Self, Refusal> {
+        let parsed = Self::parse_unchecked(value)?;
+        parsed.check_names()?;
+        Ok(parsed)
+    }
+
+    /// Parses a selector whose field names are not checked yet: CouchDB finds a wrong one when it compares a document. Until
+    /// [`Self::check_names`] the selector of a query can be explained; the filter of a partial index matches nothing.
+    ///
+    /// # Errors
+    /// As [`Selector::parse`], except for names.
+    pub(crate) fn parse_unchecked(value: Value<'_>) -> Result<Self, Refusal> {
         if !value.is_object() {
             return Err(Refusal::SelectorNotAnObject(crate::shown(value)));
         }
         let node = normal::normalise(value)?;
-        let matcher = Matcher::compile(&node)?;
-        Ok(Self { node, matcher })
+        let mut wrong_name = None;
+        let compiled = Matcher::compile(&node, &mut wrong_name)?;
+        let matcher = if wrong_name.is_some() { Matcher::never() } else { compiled };
+        Ok(Self { node, matcher, wrong_name })
     }
 
-    /// Parses the filter of a partial index. Names of fields that make no sense are found out by queries only, and lead to
-    /// nothing here.
-    ///
-    /// # Errors
-    /// As [`Selector::parse`], but for names.
-    pub(crate) fn parse_filter(value: Value<'_>) -> Result<Self, Refusal> {
-        match Self::parse(value) {
-            Err(Refusal::InvalidFieldName(_)) => {
-                Ok(Self { node: normal::normalise(value)?, matcher: Matcher::never() })
-            }
-            parsed => parsed,
-        }
+    /// Refuses the first field name that is no path.
+    pub(crate) fn check_names(&self) -> Result<(), Refusal> {
+        self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
     /// Whether a document matches. It has its members `_id`, `_rev` and so on.

@@ -66,7 +66,7 @@ impl TextDefinition {
         members.finish()?;
         let (partial_filter, selector) = (partial_filter.to_json(), selector.to_json());
         let effective = if is_empty(&partial_filter) { &selector } else { &partial_filter };
-        let filter = (!is_empty(effective)).then(|| Selector::parse_filter(effective.value())).transpose()?;
+        let filter = (!is_empty(effective)).then(|| Selector::parse_unchecked(effective.value())).transpose()?;
         Ok(Self { kind, default_analyzer, default_field, partial_filter, selector, fields, has_lengths, filter })
     }
 
@@ -192,7 +192,7 @@ fn is_empty(selector: &Json) -> bool {
 
 /// Checks the filter of a partial index.
 fn filter(text: &Json) -> Result<Selector, Refusal> {
-    let filter = Selector::parse_filter(text.value())?;
+    let filter = Selector::parse_unchecked(text.value())?;
     if filter.node().has_text() { Err(Refusal::NoTextIndex) } else { Ok(filter) }
 }
 

@@ -67,7 +67,7 @@ fn errors_have_couchdbs_texts() {
     check("skip=x", "400 query_parse_error: Invalid value for integer: \"x\"");
     check("group_level=1.0", "400 query_parse_error: Invalid value for integer: \"1.0\"");
     check("descending=yes", "400 query_parse_error: Invalid boolean parameter: \"yes\"");
-    check("include_docs=", "400 query_parse_error: Invalid boolean parameter: \"\"");
+    check("include_docs=", "400 query_parse_error: Invalid boolean parameter: []");
     check("stable=1", "400 query_parse_error: Invalid value for `stable`.");
     check("stale=yes", "400 query_parse_error: Invalid value for `stale`.");
     check("update=maybe", "400 query_parse_error: Invalid value for `update`.");

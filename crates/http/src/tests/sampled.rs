@@ -1,0 +1,213 @@
+//! Answers of CouchDB 3.5.2 that `fuzz/differential.py` sampled: what differed once.
+
+use settee_database::{DatabaseOptions, Layout};
+use settee_model::json::Json;
+
+use super::node::{Ask, World};
+
+fn world(layout: Layout) -> World {
+    let world = World::new();
+    world.node.catalog.create("db", DatabaseOptions { created_ms: 0, instance: 1, layout, q: 1 }).unwrap();
+    world
+}
+
+/// Sends requests of an administrator, each a line, a body and the answer.
+async fn check(world: &World, requests: &[(&str, &str, &str)]) {
+    for (line, body, expected) in requests {
+        let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
+        assert_eq!(told.line(), *expected, "{line} {body}");
+    }
+}
+
+#[tokio::test]
+async fn update_sequences_follow_the_ids_within_a_request() {
+    let world = world(Layout::Whole);
+    let replicated =
+        r#"{"new_edits":false,"docs":[{"_id":"z","_rev":"1-a"},{"_id":"y","_rev":"1-a"},{"_id":"B","_rev":"1-a"}]}"#;
+    for body in
+        [r#"{"docs":[{"_id":"c"},{"_id":"a"},{"_id":"_design/z"},{"_id":"b"},{"_id":"A"},{"_id":"a"}]}"#, replicated]
+    {
+        let told = world.admin("POST /db/_bulk_docs", body).await;
+        assert_eq!(told.status, 201, "{}", told.body);
+        if body != replicated {
+            let rows = Json::parse(told.body.as_bytes()).unwrap();
+            let row = |row: settee_model::json::Value<'_>| {
+                let id = row.get("id").and_then(|id| id.as_str().map(std::borrow::Cow::into_owned)).unwrap();
+                if row.get("error").is_some() { format!("{id} conflict") } else { id }
+            };
+            let rows: Vec<String> = rows.value().elements().map(row).collect();
+            assert_eq!(rows, ["c", "a", "_design/z", "b", "A", "a conflict"], "rows stay in the order of the request");
+        }
+    }
+    let told = world.ask(Ask::new("GET /db/_changes").basic("admin", "pw")).await;
+    let changes = Json::parse(told.body.as_bytes()).unwrap();
+    let rows = changes.value().get("results").unwrap();
+    let ids: Vec<String> = rows.elements().map(|row| row.get("id").unwrap().as_str().unwrap().into_owned()).collect();
+    assert_eq!(ids, ["A", "_design/z", "a", "b", "c", "B", "y", "z"]);
+}
+
+#[tokio::test]
+async fn an_empty_parameter_is_shown_as_an_empty_list() {
+    let integer = r#"400 {"error":"query_parse_error","reason":"Invalid value for integer: []"}"#;
+    let boolean = r#"400 {"error":"query_parse_error","reason":"Invalid boolean parameter: []"}"#;
+    check(
+        &world(Layout::Whole),
+        &[
+            ("GET /db/_all_docs?limit=", "", integer),
+            ("GET /db/_all_docs?skip=", "", integer),
+            ("GET /db/_all_docs?descending=", "", boolean),
+            ("GET /_all_dbs?inclusive_end=", "", boolean),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn replicated_edits_wait_for_no_more_copies() {
+    let world = world(Layout::Whole);
+    for (line, body, expected) in [
+        ("PUT /db/a?w=3", "{}", 202),
+        ("PUT /db/b?w=3&new_edits=false", r#"{"_rev":"1-a"}"#, 201),
+        ("POST /db/_bulk_docs?w=3", r#"{"docs":[{"_id":"c"}]}"#, 202),
+        ("POST /db/_bulk_docs?w=3", r#"{"docs":[{"_id":"d","_rev":"1-a"}],"new_edits":false}"#, 201),
+        ("POST /db/_bulk_docs", r#"{"docs":[{"_id":"e","_rev":"1-a"}],"new_edits":false,"w":3}"#, 201),
+    ] {
+        assert_eq!(world.admin(line, body).await.status, expected, "{line} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_atomic_request_names_the_revisions_that_it_would_replace() {
+    let refused = |rev: &str| {
+        format!(
+            r#"417 [{{"id":"a","rev":"{rev}","error":"not_implemented","reason":"all_or_nothing is not supported"}}]"#
+        )
+    };
+    let world = world(Layout::Whole);
+    let line = "POST /db/_bulk_docs";
+    check(&world, &[(line, r#"{"docs":[{"_id":"a"}],"all_or_nothing":true}"#, &refused("0-"))]).await;
+    check(&world, &[(line, r#"{"docs":[{"_id":"a","_rev":"1-abc"}],"all_or_nothing":true}"#, &refused("1-abc"))]).await;
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_local_document_compares_no_revision() {
+    let deleted = r#"200 {"ok":true,"id":"_local/l","rev":"0-0"}"#;
+    let world = world(Layout::Whole);
+    for line in ["DELETE /db/_local/l?rev=1-abc", "DELETE /db/_local/l?rev=0-7", "DELETE /db/_local/l"] {
+        check(&world, &[("PUT /db/_local/l", "{}", r#"201 {"ok":true,"id":"_local/l","rev":"0-1"}"#)]).await;
+        check(&world, &[(line, "", deleted)]).await;
+    }
+    let format = r#"400 {"error":"bad_request","reason":"Invalid rev format"}"#;
+    check(&world, &[("PUT /db/_local/l?rev=1-abc", "{}", format)]).await;
+}
+
+#[tokio::test]
+async fn the_target_of_a_copy_is_checked_before_its_source() {
+    let world = world(Layout::Whole);
+    let reserved = r#"400 {"error":"illegal_docid","reason":"Only reserved document ids may start with underscore."}"#;
+    for (target, expected) in [("_x", reserved), ("b", r#"404 {"error":"not_found","reason":"missing"}"#)] {
+        let ask = Ask::new("COPY /db/none").basic("admin", "pw").header("destination", target);
+        assert_eq!(world.ask(ask).await.line(), expected, "{target}");
+    }
+}
+
+#[tokio::test]
+async fn ids_of_partitioned_databases() {
+    let world = world(Layout::Partitioned);
+    let functions = r#"{"shows":{"s":"function(){return 'x'}"},"updates":{"u":"function(){return [null,'x']}"}}"#;
+    assert_eq!(world.admin("PUT /db/_design/d", functions).await.status, 201);
+    let missing = r#"404 {"error":"not_found","reason":"missing"}"#;
+    let unplaced = r#"400 {"error":"illegal_docid","reason":"Doc id must be of form partition:id"}"#;
+    check(
+        &world,
+        &[
+            ("GET /db/_x", "", missing),
+            ("DELETE /db/_x", "", missing),
+            ("GET /db/x", "", unplaced),
+            ("GET /db/_design/d/_show/s/x", "", unplaced),
+            ("POST /db/_design/d/_update/u/x", "{}", unplaced),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn queries_name_their_faults_in_the_order_of_couchdb() {
+    let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /db/a", "{}").await.status, 201);
+    let partition = r#"400 {"error":"query_parse_error","reason":"`partition` parameter is not supported on this db"}"#;
+    let colon = r#"400 {"error":"illegal_partition","reason":"Partition must not contain a colon"}"#;
+    let name = r#"400 {"error":"invalid_field_name","reason":"Invalid field name: a."}"#;
+    let sort =
+        r#"400 {"error":"no_usable_index","reason":"No index exists for this sort, try indexing by the sort fields."}"#;
+    check(
+        &world,
+        &[
+            ("POST /db/_find", r#"{"selector":{"a.":1}}"#, name),
+            ("POST /db/_find", r#"{"selector":{"a":1},"fields":["a."]}"#, name),
+            ("POST /db/_find", r#"{"selector":{"a.":1},"sort":["n"]}"#, sort),
+            ("POST /db/_find", r#"{"selector":{"a":1},"partition":"p"}"#, partition),
+            ("POST /db/_find", r#"{"selector":{"a":1},"partition":"p","sort":["n"]}"#, sort),
+            ("POST /db/_find?partition=p:", r#"{"selector":{"a":1}}"#, colon),
+            (
+                "POST /db/_find",
+                r#"{"selector":{"a.":1,"b":{"$in":1}}}"#,
+                r#"400 {"error":"bad_arg","reason":"Bad argument for operator $in: 1"}"#,
+            ),
+            (
+                "POST /db/_find",
+                r#"{"selector":{"a.":1},"limit":-1}"#,
+                r#"400 {"error":"invalid_non_neg_integer","reason":"-1 is not an integer greater than or equal to zero"}"#,
+            ),
+            (
+                "POST /db/_bulk_get?rev=1-a",
+                r#"{"docs":1}"#,
+                r#"400 {"error":"bad_request","reason":"\"rev\" query parameter is not acceptable"}"#,
+            ),
+        ],
+    )
+    .await;
+    for (line, body) in [
+        ("POST /db/_explain", r#"{"selector":{"a.":1}}"#),
+        ("POST /db/_explain", r#"{"selector":{"a":1},"fields":["a.",""]}"#),
+        ("POST /db/_explain", r#"{"selector":{"a":1},"partition":"p"}"#),
+        ("POST /db/_find?partition=", r#"{"selector":{"a":1}}"#),
+        ("GET /db/_index?skip=99999999999999999999999", ""),
+        ("GET /db/_index?limit=99999999999999999999999", ""),
+        ("GET /db/_index?skip=-0&limit=%2B1", ""),
+    ] {
+        assert_eq!(world.admin(line, body).await.status, 200, "{line} {body}");
+    }
+    for line in ["GET /db/_index?limit=0", "GET /db/_index?skip=-1", "GET /db/_index?skip=", "GET /db/_index?limit=1.0"]
+    {
+        assert_eq!(world.admin(line, "").await.status, 500, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_databases_has_a_tag() {
+    let world = world(Layout::Whole);
+    let ask =
+        async |tag: &str| world.ask(Ask::new("GET /_all_dbs").basic("admin", "pw").header("if-none-match", tag)).await;
+    let told = ask("\"x\"").await;
+    let tag = told.header("etag").to_owned();
+    assert_eq!((told.status.as_u16(), tag.is_empty()), (200, false));
+    assert_eq!((ask(&tag).await.status.as_u16(), ask(&tag).await.header("etag")), (304, &*tag));
+    world.make_database("other");
+    assert_eq!(ask(&tag).await.status, 200);
+}
+
+#[tokio::test]
+async fn access_to_a_database_is_checked_before_its_administration() {
+    let world = world(Layout::Whole);
+    let no_member = r#"401 {"error":"unauthorized","reason":"You are not authorized to access this db."}"#;
+    let no_admin = r#"401 {"error":"unauthorized","reason":"You are not a server or db admin."}"#;
+    for line in ["POST /db/_compact", "POST /db/_compact/d", "POST /db/_view_cleanup"] {
+        assert_eq!(world.ask(Ask::new(line).json("")).await.line(), no_member, "{line}");
+    }
+    let open = r#"{"admins":{"names":["x"]},"members":{}}"#;
+    assert_eq!(world.admin("PUT /db/_security", open).await.status, 200);
+    for line in ["POST /db/_compact", "POST /db/_compact/d", "POST /db/_view_cleanup"] {
+        assert_eq!(world.ask(Ask::new(line).json("")).await.line(), no_admin, "{line}");
+    }
+}
