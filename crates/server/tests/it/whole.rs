@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::server::{Directory, Server, program, run, serve};
+use crate::server::{Directory, Server, program, run};
 use crate::{load, save, text};
 
 /// All files below a directory with their contents; directories have none.

@@ -53,7 +53,7 @@ fn now_us() -> u64 {
 impl Sent {
     fn new(key: Option<u8>) -> Self {
         let (world, bucket) = (World::new(), Bucket::new());
-        let engine = backends::open_with_log(&world.data(), 64).unwrap();
+        let engine = backends::prepare(&world.data()).unwrap().open_with_log(64).unwrap();
         let stream = Arc::new(Mutex::new(Stream::begin(engine.as_ref()).unwrap()));
         let shipper = Shipper::new(bucket.store(key), Arc::clone(&engine), Arc::clone(&stream));
         Self { world, bucket, engine, stream, shipper }
@@ -175,7 +175,7 @@ fn a_stopped_server_has_no_gap_and_another_log_has() {
 fn a_server_writes_backups_and_its_log_until_its_end() {
     for log_interval in [Some(Duration::from_secs(3600)), None] {
         let (world, bucket) = (World::new(), Bucket::new());
-        let engine = backends::open_with_log(&world.data(), 64).unwrap();
+        let engine = backends::prepare(&world.data()).unwrap().open_with_log(64).unwrap();
         put(engine.as_ref(), 1, "before", "1");
         let plan = Plan { interval_us: 3_600_000_000, full_interval_us: Some(1), keep_s: 1000, log_interval };
         let store = bucket.store(None);
