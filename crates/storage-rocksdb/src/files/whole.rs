@@ -308,6 +308,13 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
                         ));
                     }
                     Some(last) if first > last + 1 => return Ok(Err(Tear { log: end.log, offset: end.length })),
+                    // Only the first log may repeat writes: those that are in sorted files already.
+                    Some(last) if first <= last => {
+                        return Err(damaged(
+                            path,
+                            format_args!("does not continue the log before it: write {first} at {offset} follows {last}"),
+                        ));
+                    }
                     _ => {}
                 }
                 end.sequence = end.sequence.max(Some((first + count).saturating_sub(1)));
