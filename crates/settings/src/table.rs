@@ -1,5 +1,6 @@
-//! The settings that Settee honours: CouchDB's sections and keys, their defaults, what a value may be, when a change counts, and
-//! a line of documentation each. Readers name a setting by its [`Key`]: `chttpd::MAX_CONNECTIONS.of(settings)`.
+//! The settings that Settee supports: CouchDB's sections and keys, their defaults, valid values, the time at which a
+//! change takes effect, and one line of documentation each. Readers use the [`Key`] of a setting:
+//! `chttpd::MAX_CONNECTIONS.of(settings)`.
 
 use crate::key::{Guard, Key, Kind, Number, Setting, Switch, Text, listed, setting, unset};
 
