@@ -1,4 +1,4 @@
-//! [`Cancellation`]: reports to work on behalf of a client that the client waits for it no longer.
+//! [`Cancellation`]: notifies work on behalf of a client that the client has disconnected.
 //!
 //! Work is cancelled cooperatively: it checks its cancellation between steps. A thread that waits for another one or for a process
 //! checks it every [`CANCELLATION_INTERVAL`]. It never discards what was committed.
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::shares::Owner;
 
-/// The longest time between two checks of a thread that waits.
+/// Maximum time between two checks of a waiting thread.
 pub const CANCELLATION_INTERVAL: Duration = Duration::from_millis(25);
 
-/// True once the client waits no longer. Clones share their state.
+/// Set once the client has disconnected. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<AtomicBool>);
 
