@@ -31,6 +31,7 @@ const SENDERS_MAX: usize = 1024;
 pub struct NodeRequest<'a> {
     /// Name of the node that receives the request.
     pub receiver: &'a str,
+    /// HTTP method.
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,

@@ -136,7 +136,9 @@ pub(crate) enum Over {
 /// Scheme of new passwords (`[chttpd_auth] password_scheme`, `pbkdf2_prf` and `iterations`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hashing {
+    /// Scheme.
     pub scheme: NewScheme,
+    /// Pseudo-random function of PBKDF2.
     pub prf: Algorithm,
     /// Iterations of PBKDF2.
     pub iterations: NonZeroU32,

@@ -47,6 +47,7 @@ pub enum Visibility {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
+    /// Any text.
     Text,
     Bool,
     /// An integer in this range, inclusive.

@@ -27,6 +27,7 @@ pub struct Frame {
     pub start: [Bytes; 3],
     /// Names and values.
     pub headers: Vec<(Bytes, Bytes)>,
+    /// Body.
     pub body: Bytes,
 }
 
