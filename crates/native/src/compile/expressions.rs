@@ -157,7 +157,7 @@ impl Compiler {
         Ok(Expression::Index(Box::new((object, key))))
     }
 
-    /// The object before a member or a method.
+    /// Compiles the object before a member or a method.
     pub(super) fn before(&mut self, node: &Node<'_>, optional: bool) -> Result<Expression> {
         let object = self.expression(node)?;
         Ok(if optional { Expression::Guard(Box::new(object)) } else { object })
@@ -250,7 +250,7 @@ impl Compiler {
 fn number(literal: &ast::NumericLiteral<'_>) -> Result<Expression> {
     let raw = literal.raw.as_ref().map_or("", |raw| raw.as_str());
     let old_octal = raw.len() > 1 && raw.starts_with('0') && raw.as_bytes()[1].is_ascii_digit();
-    // Many digits: parsers may round in their own ways.
+    // With many digits, parsers may round differently.
     if old_octal || raw.len() > 17 {
         return refuse("a number with leading zeros or many digits");
     }
@@ -266,7 +266,7 @@ fn string(literal: &ast::StringLiteral<'_>) -> Result<Box<[u8]>> {
     Ok(literal.value.as_bytes().into())
 }
 
-/// Members of the environment's objects that are no functions.
+/// Compiles members of the environment's objects that are not functions.
 fn constant(object: &str, name: &str) -> Result<Expression> {
     Ok(Expression::Number(match (object, name) {
         ("Math", "PI") => std::f64::consts::PI,
