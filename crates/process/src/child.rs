@@ -100,7 +100,7 @@ pub(crate) struct Process {
     stderr: Option<ChildStderr>,
     settings: Arc<Settings>,
     log: Log,
-    /// The contents of the input pipe.
+    /// Capacity of the input pipe in bytes.
     pipe_bytes: usize,
     /// Buffer for reads.
     buffer: Vec<u8>,
