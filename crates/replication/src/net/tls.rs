@@ -1,4 +1,4 @@
-//! [`TlsOptions`]: whom to trust, and how to show who we are.
+//! [`TlsOptions`]: trusted certificates, and the client certificate.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::transport::TransportError;
 
-/// The options of the section `[replicator]` about TLS. Files are read by others: these are their contents.
+/// Options of the section `[replicator]` about TLS. The caller reads the files; the fields are their contents.
 #[derive(Clone, Default)]
 pub struct TlsOptions {
-    /// Whose certificates are accepted.
+    /// Trusted certificates.
     pub trust: Trust,
-    /// Our certificate with those above it, and its key, both PEM (`cert_file`, `key_file`).
+    /// Client certificate with its chain, and its key, both PEM (`cert_file`, `key_file`).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Whose certificates are accepted.
+/// Trusted certificates.
 #[derive(Clone, Default)]
 pub enum Trust {
-    /// Those of the authorities that browsers trust.
+    /// Certificates of the authorities that browsers trust.
     #[default]
     Web,
-    /// Those of the authorities in this PEM text (`ssl_trusted_certificates_file`).
+    /// Certificates of the authorities in this PEM text (`ssl_trusted_certificates_file`).
     Authorities(Vec<u8>),
-    /// Everybody's (`verify_ssl_certificates = false`).
+    /// All certificates (`verify_ssl_certificates = false`).
     Anybody,
 }
 
@@ -94,7 +94,7 @@ fn identity(
     Ok((certificates, key))
 }
 
-/// Accepts all certificates; what is signed is verified all the same.
+/// Accepts all certificates; signatures of the handshake are verified nevertheless.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
