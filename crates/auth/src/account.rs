@@ -175,8 +175,8 @@ fn derived(key: &str, salt: &str, prf: &str, iterations: u64, over: Over) -> Sec
     hash.map_or(Secret::Nothing, Secret::Hash)
 }
 
-/// Returns the roles of a document. System roles in documents are ignored, whoever wrote them, except for the one that
-/// permits reading statistics.
+/// Returns the roles of a document. System roles in documents are ignored, including those that admins wrote, except
+/// for the one that permits reading statistics.
 fn roles(document: Value<'_>) -> Vec<String> {
     let roles = document.get("roles").into_iter().flat_map(Value::elements).filter_map(Value::as_str);
     roles.filter(|role| !role.starts_with('_') || role == METRICS_ROLE).map(std::borrow::Cow::into_owned).collect()

@@ -146,8 +146,8 @@ pub fn sync_directory(_: &Path) -> io::Result<()> {
 
 /// Makes a directory and everything below it durable: contents and names.
 ///
+/// # Errors
 /// If something may not be durable.
-/// When something may not be.
 pub fn sync_tree(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

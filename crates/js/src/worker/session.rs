@@ -169,7 +169,7 @@ impl Session {
     }
 }
 
-/// Whether the worker continues after a message, or waits for rows.
+/// Continuation after a message: the worker continues, or waits for rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     More,

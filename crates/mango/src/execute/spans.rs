@@ -20,7 +20,7 @@ const MAX: &[u8] = "{\"\u{ffff}\u{ffff}\u{ffff}\u{ffff}\":{}}".as_bytes();
 struct Span {
     low: Json,
     high: Json,
-    /// Whether the high key is included.
+    /// Inclusion of the high key.
     inclusion: Inclusion,
     /// The single key, if the range has only one.
     point: Option<Json>,

@@ -24,8 +24,8 @@ const SEPARATOR: u8 = 1;
 const LEAVE_DOWNWARDS: u8 = 3;
 const LEAVE_UPWARDS: u8 = 0xff;
 
-/// How counts of common weights are written on one level: `low + n` or `high - n` for the last 1 to `chunk` of them
-/// (`n` counts from 0), `middle` for each whole chunk before.
+/// Encoding of counts of common weights on one level: `low + n` or `high - n` for the last 1 to `chunk` of them (`n`
+/// counts from 0), `middle` for each whole chunk before.
 struct Counts {
     low: u8,
     middle: u8,

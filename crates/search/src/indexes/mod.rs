@@ -34,7 +34,7 @@ pub use self::error::SearchError;
 
 type Result<T, E = SearchError> = std::result::Result<T, E>;
 
-/// Whether an index is updated before a search.
+/// Freshness of an index that a search requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freshness {
     /// The index is updated first.

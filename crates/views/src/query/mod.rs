@@ -84,7 +84,7 @@ pub struct End {
     pub key: Json,
     /// Document id at which rows of the key end.
     pub docid: Option<String>,
-    /// Whether the end itself is included.
+    /// Inclusion of the end itself.
     pub inclusion: Inclusion,
 }
 
@@ -95,7 +95,7 @@ pub struct Bounds {
     pub start: Option<String>,
     /// Document id at which rows of a key end.
     pub end: Option<String>,
-    /// Whether the end itself is included. Without an id, an exclusive end excludes all rows.
+    /// Inclusion of the end itself. Without an id, an exclusive end excludes all rows.
     pub inclusion: Inclusion,
 }
 
