@@ -72,7 +72,7 @@ impl RunError {
     /// Returns the error for rows that are no longer needed.
     #[must_use]
     pub fn unwanted() -> Self {
-        Self::Machinery("nobody takes the rows".to_owned())
+        Self::Machinery("the rows are no longer needed".to_owned())
     }
 
     /// Returns the error for a client that has disconnected.

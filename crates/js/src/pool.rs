@@ -59,15 +59,15 @@ impl Default for PoolSettings {
 pub(crate) enum WorkerError {
     #[error("the JavaScript worker could not be started: {0}")]
     Start(io::Error),
-    #[error("a call took too long")]
+    #[error("a call timed out")]
     Stuck(Progress),
     #[error("the JavaScript worker ended: {1}")]
     Died(Progress, String),
-    #[error("talking to the JavaScript worker: {0}")]
+    #[error("communication with the JavaScript worker failed: {0}")]
     Talk(#[from] io::Error),
     #[error("too many functions of design documents run at the same time")]
     Busy,
-    #[error("nobody takes the rows")]
+    #[error("the rows are no longer needed")]
     Unwanted,
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
@@ -154,9 +154,9 @@ impl Pool {
                 Some(sender) => sender,
                 None => spawner.insert(start_spawner()?),
             };
-            sender.send(order).map_err(|_| io::Error::other("the thread that starts workers is gone"))?;
+            sender.send(order).map_err(|_| io::Error::other("the thread that starts workers has ended"))?;
         }
-        answer.recv().map_err(|_| io::Error::other("the thread that starts workers is gone"))?
+        answer.recv().map_err(|_| io::Error::other("the thread that starts workers has ended"))?
     }
 
     fn give_back(&self, mut worker: Worker) {

@@ -95,7 +95,7 @@ pub enum InvalidTree {
         node: usize,
     },
     /// The same revision appears twice.
-    #[error("a revision stands twice in its tree, at node {node}")]
+    #[error("a revision occurs twice in its tree, at node {node}")]
     Repeated {
         /// Index of the second one.
         node: usize,

@@ -399,7 +399,7 @@ impl Process {
             Message::Error { name, reason } => Err(Failure::Refused { name, reason }),
             Message::Answer => {
                 let Some(length) = flow.open.pop_front() else {
-                    return Err(self.garbled(format!("it answered what nobody asked: {}", excerpt(line))));
+                    return Err(self.garbled(format!("it answered without a request: {}", excerpt(line))));
                 };
                 flow.open_bytes -= length;
                 flow.last_answer = Instant::now();
@@ -433,7 +433,7 @@ impl Process {
             (self.log)(&self.language, line);
         }
         if shown.len() < bytes.len() && !std::mem::replace(&mut self.is_error_log_cut, true) {
-            (self.log)(&self.language, "(what else it wrote to standard error is left out)");
+            (self.log)(&self.language, "(further output on standard error is omitted)");
         }
         self.tail.extend_from_slice(bytes);
         let surplus = self.tail.len().saturating_sub(TAIL_BYTES);

@@ -84,13 +84,13 @@ impl Calls {
             lesson.push(b']');
             let answer = server.process.ask(&lesson, &mut log).map_err(|failure| match failure {
                 Failure::Died { language, how } => {
-                    let how = format!("{how}; perhaps it does not know the command ddoc and has views only");
+                    let how = format!("{how}; it may support only views and not the command ddoc");
                     Failure::Died { language, how }
                 }
                 other => other,
             })?;
             if answer != b"true" {
-                let what = format!("it does not learn {}", source.id);
+                let what = format!("it rejected the design document {}", source.id);
                 return Err(Failure::Garbled { language: Arc::clone(&self.shared.pool.language), what });
             }
             // The server keeps only the latest document per id.

@@ -213,7 +213,7 @@ impl Exchange for Run<'_, '_> {
             self.take_rows(document, function, rows)?;
             if self.output.hand_on(&self.limits, self.take).is_err() {
                 self.is_unwanted = true;
-                return Err(Problem::Limit("has rows that nobody takes".to_owned()));
+                return Err(Problem::Limit("has rows that are no longer needed".to_owned()));
             }
         }
         self.answered += 1;

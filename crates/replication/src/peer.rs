@@ -109,7 +109,7 @@ pub enum PeerError {
         error: TransportError,
     },
     /// The answer violates the protocol.
-    #[error("{method} {url}: the answer is not understood: {what}")]
+    #[error("{method} {url}: the answer is invalid: {what}")]
     Protocol {
         /// Method of the request.
         method: String,

@@ -109,7 +109,7 @@ pub enum Failure {
     #[error("checkpoint_commit_failure: {0}")]
     Checkpoint(String),
     /// The target rejected this document with this transient error.
-    #[error("the target does not take document `{0}` now: {1}")]
+    #[error("the target temporarily rejects document `{0}`: {1}")]
     Document(String, String),
     /// The source listed this revision of this document and does not have it.
     #[error("document `{0}` is missing revision {1} at the source")]
@@ -275,8 +275,8 @@ impl Run {
         let record = self.checkpoints.record(&self.context, &self.through);
         match tokio::time::timeout(LAST_CHECKPOINT, record).await {
             Ok(Ok(())) => {}
-            Ok(Err(failure)) => tracing::info!("the last checkpoint of a replication that ended early: {failure}"),
-            Err(_) => tracing::info!("the last checkpoint of a replication that ended early took too long"),
+            Ok(Err(failure)) => tracing::info!("the last checkpoint of a failed replication failed: {failure}"),
+            Err(_) => tracing::info!("the last checkpoint of a failed replication timed out"),
         }
     }
 

@@ -20,7 +20,7 @@ pub(crate) enum SplitError {
     #[error("a row is too long")]
     RowTooLong,
     /// The text around the rows exceeds its limit.
-    #[error("there is too much text around the rows")]
+    #[error("the text around the rows is too long")]
     FrameTooLong,
     /// A closing bracket has no opening one.
     #[error("the brackets do not match")]

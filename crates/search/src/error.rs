@@ -45,7 +45,7 @@ pub enum Error {
     #[error("the client has disconnected")]
     Disconnected,
     /// Another process writes to the index.
-    #[error("the search index is being written by somebody else")]
+    #[error("another process is writing to the search index")]
     Contended,
     /// The store failed.
     #[error(transparent)]

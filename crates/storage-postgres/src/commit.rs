@@ -311,7 +311,7 @@ async fn who_was_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Fail
     let last = Last::of(rows.first()).map_err(Failure::Refused)?;
     if last.state.version == commit.expected && !last.is_dropped {
         // The other commit was rolled back.
-        return Err(Failure::Again("a commit gave way to another that did not happen".to_owned()));
+        return Err(Failure::Again("a commit conflicted with another one that was rolled back".to_owned()));
     }
     Ok(Outcome::Conflict(last.state.version))
 }

@@ -23,7 +23,7 @@ pub(crate) enum Unreached {
     #[error("no answer for {} s", .0.as_secs())]
     Silent(Duration),
     /// No attempt is made while heartbeats are not answered.
-    #[error("it does not answer, or what is sent to it is lost on the way")]
+    #[error("the server does not answer, or the network drops packets")]
     Swallowed,
 }
 
@@ -49,7 +49,7 @@ impl Failure {
             Self::Lost(text) => StorageError::Unreached(text),
             // Nothing was written, and a retry may succeed.
             Self::Again(text) => StorageError::Unreached(text),
-            Self::Conflict => StorageError::Unreached("a commit was overtaken again and again".to_owned()),
+            Self::Conflict => StorageError::Unreached("a commit met a conflict on every attempt".to_owned()),
             Self::Outdated => StorageError::Outdated,
             Self::Refused(error) => error,
         }
@@ -88,7 +88,7 @@ impl From<Error> for Failure {
 /// Describes an error and its cause, which the library does not include.
 pub(crate) fn in_words(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
-        (Some(answer), _) => format!("PostgreSQL says: {} ({})", answer.message(), answer.code().code()),
+        (Some(answer), _) => format!("PostgreSQL: {} ({})", answer.message(), answer.code().code()),
         (None, Some(cause)) => format!("{error}: {cause}"),
         (None, None) => error.to_string(),
     }

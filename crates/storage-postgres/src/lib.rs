@@ -98,8 +98,8 @@ pub enum OpenError {
     },
     /// The role lacks a privilege.
     #[error(
-        "PostgreSQL refuses what is needed ({place}): {text}\nThe role must be able to log in and have CREATE on the database, or own \
-         the schema. Whoever administers it makes the tables for a role with: settee storage init URL --owner ROLE"
+        "PostgreSQL denies a privilege ({place}): {text}\nThe role must be able to log in and have CREATE on the database, or own \
+         the schema. An administrator creates the tables for a role with: settee storage init URL --owner ROLE"
     )]
     Rights {
         /// Location of the database.
@@ -120,7 +120,7 @@ pub enum OpenError {
     ForeignSchema(String),
     /// The tables have another version.
     #[error(
-        "the tables have version {found}, made by {made_by}, and this program uses version {known}: start one that knows them"
+        "the tables have version {found}, made by {made_by}, and this program requires version {known}: start a matching program"
     )]
     OtherVersion {
         /// Version of the tables.
@@ -132,7 +132,7 @@ pub enum OpenError {
     },
     /// The data have a later layout than this program supports.
     #[error(
-        "the data have layout {found}, and this program knows {known} at most: start the version that wrote them, or a newer one"
+        "the data have layout {found}, and this program supports {known} at most: start the version that wrote them, or a newer one"
     )]
     LaterLayout {
         /// Layout of the data.
@@ -141,7 +141,7 @@ pub enum OpenError {
         known: i64,
     },
     /// PostgreSQL is too old.
-    #[error("PostgreSQL {found} is too old: {wanted} is the least")]
+    #[error("PostgreSQL {found} is too old: at least {wanted} is required")]
     OldServer {
         /// Version of the server.
         found: i32,

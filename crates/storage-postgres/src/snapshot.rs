@@ -117,7 +117,7 @@ fn values(keys: &[&[u8]], rows: &[Row]) -> Result<Vec<Option<Vec<u8>>>> {
     for row in rows {
         let place: i64 = row.try_get(0).map_err(|error| StorageError::Corrupt(error.to_string()))?;
         let place = usize::try_from(place - 1).ok().filter(|place| *place < keys.len());
-        let place = place.ok_or_else(|| StorageError::Corrupt("a value for no key".to_owned()))?;
+        let place = place.ok_or_else(|| StorageError::Corrupt("a value without a key".to_owned()))?;
         values[place] = Some(value(keys[place], row, 1)?);
     }
     Ok(values)

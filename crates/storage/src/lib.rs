@@ -184,7 +184,7 @@ pub enum StorageError {
     #[error("the store cannot be reached: {0}")]
     Unreached(String),
     /// The outcome of a write is unknown, and it may still be applied later. The client must read before it retries.
-    #[error("it is not known whether the write was made: {0}")]
+    #[error("the outcome of the write is unknown: {0}")]
     InDoubt(String),
     /// The stored bytes differ from those that the engine wrote.
     #[error("storage is corrupt: {0}")]
@@ -199,10 +199,10 @@ pub enum StorageError {
     #[error("no space left: {0}")]
     Full(String),
     /// The key of an insert has a value. Nothing was written.
-    #[error("a key to insert has a value: {0}")]
+    #[error("a key to insert already exists: {0}")]
     Present(String),
     /// Another process has committed to a shard of the [read set](Batch::presume). Nothing was written.
-    #[error("the store has changed since this was decided")]
+    #[error("the data have changed since they were read")]
     Outdated,
     /// The shard was dropped.
     #[error("the shard was dropped")]
@@ -333,7 +333,7 @@ pub trait Engine: Send + Sync + 'static {
     /// If nothing may have been written, for example [`StorageError::Dropped`].
     fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
         let _ = (shard, state, batch);
-        Err(StorageError::Io("nothing can be copied into this engine".to_owned()))
+        Err(StorageError::Io("this engine does not support copying".to_owned()))
     }
 
     /// Reclaims, as far as it is cheap, the space of removed or replaced entries of a shard. Blocks the caller but no

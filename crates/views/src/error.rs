@@ -32,16 +32,16 @@ pub enum ViewError {
     #[error("{0}")]
     Source(String),
     /// The work was stopped because the server stops or the database is deleted.
-    #[error("the index was not brought up to date: it was told to stop")]
+    #[error("the index was not updated: its build was stopped")]
     Stopped,
     /// An administrator has paused the build.
-    #[error("the index is paused; resume it, or ask with update=false for what there is")]
+    #[error("the index is paused; resume it, or query its current state with update=false")]
     Paused,
     /// An administrator has cancelled the build.
-    #[error("the index was not brought up to date: the build was cancelled")]
+    #[error("the index was not updated: its build was cancelled")]
     Cancelled,
     /// Another server builds the same index; a retry succeeds when it is ready.
-    #[error("the index is being changed by somebody else")]
+    #[error("another process is writing to the index")]
     Contended,
     /// The client that waits for the build has disconnected. The build continues.
     #[error(transparent)]

@@ -33,7 +33,7 @@ pub struct Frame {
 
 /// Error: the bytes are not frames, or a frame is longer than the reader accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these are no frames")]
+#[error("the text is not a sequence of frames")]
 pub struct NoFrame;
 
 /// Appends a frame without its body. The caller appends `body_bytes` bytes of body next.

@@ -117,7 +117,7 @@ impl Calls {
         let mut part = Vec::new();
         loop {
             let Some(borrowed) = self.borrowed.as_mut() else {
-                return Err(WorkerError::Garbled("an answer to nobody").into());
+                return Err(WorkerError::Garbled("an answer without a request").into());
             };
             let taught = borrowed.taught()?;
             part.clear();
@@ -180,9 +180,9 @@ impl Calls {
                 run_error(Failure::Stopped(&text, progress), self.limits, place).into()
             }
             (Problem::Worker(error), _) => run_error(Failure::Worker(error), self.limits, place).into(),
-            (Problem::GivenUp, _) => RunError::Machinery("the function was given up".to_owned()).into(),
+            (Problem::GivenUp, _) => RunError::Machinery("the function was abandoned".to_owned()).into(),
             (Problem::Stopped(_) | Problem::Threw(_), _) => {
-                RunError::Machinery(WorkerError::Garbled("an answer of nobody").to_string()).into()
+                RunError::Machinery(WorkerError::Garbled("an answer to another kind of request").to_string()).into()
             }
         }
     }
@@ -304,7 +304,7 @@ impl ListSession for Rows<'_> {
                 worker.write(0, &calls.request);
                 worker.send(Kind::Rows, usize::from(more == MoreRows::No), calls.request.len())
             }),
-            None => Err(WorkerError::Garbled("rows for nobody")),
+            None => Err(WorkerError::Garbled("rows without a list function")),
         };
         match sent.map_err(Problem::from).and_then(|()| calls.receive(&mut Sink(Some(sink)))) {
             Ok(Reply::Waiting) => {}

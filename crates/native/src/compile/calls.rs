@@ -88,7 +88,7 @@ impl Compiler {
                 if let Some(callee) = self.callee(&name.name)? {
                     return Ok(Expression::Call(callee, self.arguments(&call.arguments)?));
                 }
-                let builtin = function(&name.name, self.environment).ok_or(Refused("a function that is not known"))?;
+                let builtin = function(&name.name, self.environment).ok_or(Refused("an unknown function"))?;
                 Ok(Expression::Builtin(builtin, self.arguments(&call.arguments)?))
             }
             Node::StaticMemberExpression(member) => self.method(member, &call.arguments),
@@ -127,7 +127,7 @@ impl Compiler {
         if let Node::Identifier(object) = &callee.object
             && self.look_up(&object.name).is_none()
         {
-            let builtin = member(&object.name, name).ok_or(Refused("a function that is not known"))?;
+            let builtin = member(&object.name, name).ok_or(Refused("an unknown function"))?;
             if let (Builtin::Math(function), [ast::Argument::SpreadElement(spread)]) = (builtin, arguments) {
                 let array = self.expression(&spread.argument)?;
                 return Ok(Expression::Builtin(Builtin::MathApply(function), vec![array]));
@@ -151,7 +151,7 @@ impl Compiler {
             let callee = Callee { function: 0, levels: 0, variable: None };
             return Ok(Expression::Visit(Box::new(Visit { object, visitor, callee, initial: None })));
         }
-        let method = Method::named(name).ok_or(Refused("a method that is not known"))?;
+        let method = Method::named(name).ok_or(Refused("an unknown method"))?;
         Ok(Expression::Method(Box::new(object), method, self.arguments(arguments)?))
     }
 

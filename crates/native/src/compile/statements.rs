@@ -131,7 +131,7 @@ impl Compiler {
                 Statement::Try(Box::new(block))
             }
             Node::EmptyStatement(_) => Statement::Empty,
-            _ => return refuse("a statement that is not known"),
+            _ => return refuse("an unsupported statement"),
         })
     }
 

@@ -147,7 +147,7 @@ fn answers_that_nobody_asked_for_are_not_taken_for_others() {
     // The second response arrives before the exit or after it; in either case no other document gets it.
     match result {
         Ok(output) => assert_eq!(output.len(), 0),
-        Err(error) => assert!(error.to_string().contains("it answered what nobody asked"), "{error}"),
+        Err(error) => assert!(error.to_string().contains("it answered without a request"), "{error}"),
     }
     let output = run(&server, &["act"], &[r#"{"value":1}"#]).unwrap();
     assert_eq!(show(&output), r#"[[0,0,"doc1",1]]"#);

@@ -147,7 +147,7 @@ fn a_server_with_views_only_says_so() {
     let error = design(&server, "1-a", "{}").call(&["shows", "s"], &[b"null", b"{}"]).unwrap_err();
     let CallError::Run(RunError::Fatal { name, reason }) = error else { panic!("{error:?}") };
     assert_eq!(name, "os_process_error");
-    assert!(reason.contains("perhaps it does not know the command ddoc and has views only"), "{reason}");
+    assert!(reason.contains("it may support only views and not the command ddoc"), "{reason}");
 }
 
 #[test]

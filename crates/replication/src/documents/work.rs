@@ -44,7 +44,7 @@ impl Replicator {
             Ok(spec) => Arc::new(spec),
             Err(error) => {
                 self.document_removed(database, &id);
-                tracing::warn!(database = &**database, id = &*id, %error, "a document describes no replication");
+                tracing::warn!(database = &**database, id = &*id, %error, "a document does not describe a replication");
                 store::spawn(self, database, &id, Change::Failed(complaint(&error)));
                 return;
             }
@@ -234,7 +234,7 @@ impl Work {
             return self.refuse_double(replicator, &other);
         }
         if let Some(old) = known {
-            tracing::info!(old = &*old, new = &*key, "the filter has changed, and with it the id of a replication");
+            tracing::info!(old = &*old, new = &*key, "a changed filter has changed the id of a replication");
             replicator.take_out(&mut state, &old);
         }
         let (now_ms, spec) = ((replicator.dependencies.now_ms)(), Arc::clone(&self.spec));
@@ -291,7 +291,7 @@ impl Work {
             Phase::Initializing(_) | Phase::Elsewhere { .. } => 1,
             Phase::Error { count, .. } => count + 1,
         };
-        tracing::warn!(database = &*self.database, id = &*self.id, reason, "a replication cannot begin yet");
+        tracing::warn!(database = &*self.database, id = &*self.id, reason, "a replication cannot start yet");
         entry.phase = Phase::Error { spec: Arc::clone(&self.spec), reason: reason.clone(), count: errors };
         entry.updated_ms = (replicator.dependencies.now_ms)();
         drop(state);

@@ -192,7 +192,7 @@ impl Chunks {
                 }
                 return Ok(data);
             }
-            *self = self.after(read.get_u8()).ok_or_else(|| broken(&"a chunk of the answer is none"))?;
+            *self = self.after(read.get_u8()).ok_or_else(|| broken(&"a chunk of the answer is malformed"))?;
         }
         Ok(None)
     }

@@ -119,7 +119,7 @@ impl Proxy {
         match (chosen, &self.credentials) {
             ([5, 0], _) => {}
             ([5, 2], Some((name, password))) => self.socks_log_in(io, name, password).await?,
-            _ => return Err(self.refused("it wants another way to log in")),
+            _ => return Err(self.refused("it requires an unsupported authentication method")),
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let length = u8::try_from(host.len()).map_err(|_| self.refused("the name of the host is too long"))?;
@@ -166,6 +166,6 @@ impl Proxy {
         io.write_all(&request).await.map_err(failed)?;
         let mut answer = [0; 2];
         io.read_exact(&mut answer).await.map_err(failed)?;
-        if answer[1] == 0 { Ok(()) } else { Err(self.refused("it does not accept the credentials")) }
+        if answer[1] == 0 { Ok(()) } else { Err(self.refused("it rejected the credentials")) }
     }
 }

@@ -420,7 +420,7 @@ async fn a_socks_proxy_makes_connections() {
         (
             format!("socks5://user:WRONG@127.0.0.1:{closed}"),
             "localhost",
-            Err(format!("no connection: the proxy 127.0.0.1:{closed}: it does not accept the credentials")),
+            Err(format!("no connection: the proxy 127.0.0.1:{closed}: it rejected the credentials")),
         ),
     ];
     for (proxy, host, expected) in cases {
@@ -528,9 +528,9 @@ async fn answers_that_last() {
         (format!("HTTP/1.1 100 Continue\r\n\r\n{CHUNKED}0\r\n\r\n"), Ok("")),
         (format!("{CHUNKED}5\r\nabc"), middle()),
         (format!("{CHUNKED}3\r\nabc\r\n"), middle()),
-        (format!("{CHUNKED}x\r\n"), broken("a chunk of the answer is none")),
-        (format!("{CHUNKED}3\r\nabcd\r\n"), broken("a chunk of the answer is none")),
-        (format!("{CHUNKED}00000000000000003\r\nabc"), broken("a chunk of the answer is none")),
+        (format!("{CHUNKED}x\r\n"), broken("a chunk of the answer is malformed")),
+        (format!("{CHUNKED}3\r\nabcd\r\n"), broken("a chunk of the answer is malformed")),
+        (format!("{CHUNKED}00000000000000003\r\nabc"), broken("a chunk of the answer is malformed")),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef".to_owned(), Ok("abc")),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab".to_owned(), middle()),
         ("HTTP/1.0 200 OK\r\n\r\nabc".to_owned(), Ok("abc")),

@@ -71,7 +71,7 @@ impl TlsOptions {
 fn authorities(pem: &[u8]) -> Result<RootCertStore, TransportError> {
     let mut roots = RootCertStore::empty();
     let unusable =
-        |what: String| TransportError::Tls(format!("[replicator] ssl_trusted_certificates_file holds {what}"));
+        |what: String| TransportError::Tls(format!("[replicator] ssl_trusted_certificates_file contains {what}"));
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| unusable(format!("no PEM: {error}")))?;
         roots.add(certificate).map_err(|error| unusable(format!("a certificate that cannot be used: {error}")))?;
@@ -87,7 +87,7 @@ fn identity(
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
     let certificates = certificates.map_err(|error| unusable("cert_file", error.to_string()))?;
     if certificates.is_empty() {
-        return Err(unusable("cert_file", "there is no certificate in it".to_owned()));
+        return Err(unusable("cert_file", "it contains no certificate".to_owned()));
     }
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|error| unusable("key_file", format!("{error}; a key must not be encrypted")))?;

@@ -164,7 +164,7 @@ impl ChangesFeed {
         match value.get("last_seq") {
             Some(last) => Ok((Json::trusted(last.raw().to_vec()), value.get("pending").and_then(Value::as_u64))),
             None if value.get("error").is_some() => Err(self.ask.status(500, json.as_bytes())),
-            None => Err(self.ask.protocol("there is no `last_seq`")),
+            None => Err(self.ask.protocol("it contains no `last_seq`")),
         }
     }
 }

@@ -80,7 +80,7 @@ impl Peer {
             200..300 => {
                 let json = answer.json(&ask)?;
                 let rev = json.value().get("rev").and_then(Value::as_str);
-                rev.map(|rev| Some(rev.into_owned())).ok_or_else(|| ask.protocol("there is no `rev`"))
+                rev.map(|rev| Some(rev.into_owned())).ok_or_else(|| ask.protocol("it contains no `rev`"))
             }
             409 => Ok(None),
             status => Err(ask.status(status, &answer.body)),

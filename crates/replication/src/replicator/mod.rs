@@ -433,7 +433,7 @@ impl Replicator {
         now_ms: u64,
     ) {
         let (id, source, target, reason) = (&*job.key, &job.spec.source, &job.spec.target, failure.to_string());
-        tracing::warn!(id, %source, %target, reason, "a replication is ended: its credentials are refused");
+        tracing::warn!(id, %source, %target, reason, "a replication has ended: a peer refuses its credentials");
         state.jobs.remove(&job.key);
         self.counters().jobs_crashed.increment();
         self.counters().jobs_removed.increment();

@@ -172,7 +172,7 @@ impl Replicator {
             }
             job
         };
-        tracing::info!(id = &*place.job, "a replication goes on on another server");
+        tracing::info!(id = &*place.job, "a replication continues on another server");
         if let Some(job) = ended {
             // After that time the other server starts the job in any case.
             let _ = tokio::time::timeout(END_WAIT, job.ended()).await;

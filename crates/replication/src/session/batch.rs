@@ -63,7 +63,7 @@ pub(super) async fn copy(context: Arc<Context>, rows: Vec<Bytes>) -> Result<(), 
         if !tries.wait(None).await {
             return Err(failure);
         }
-        tracing::info!("a batch of a replication is tried again: {failure}");
+        tracing::info!("a batch of a replication is retried: {failure}");
     }
 }
 

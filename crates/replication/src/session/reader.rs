@@ -57,7 +57,7 @@ impl Reader {
             if !error.is_passing() || !self.tries.wait(None).await {
                 return Err(error);
             }
-            tracing::info!("the feed of changes of {} is opened again: {error}", self.source.endpoint());
+            tracing::info!("the feed of changes of {} is reopened: {error}", self.source.endpoint());
             let instance = Box::pin(self.source.info()).await?.instance_start_time;
             if self.instance.is_some() && instance.is_some() && self.instance != instance {
                 return Ok(Some(Item::MadeAnew));

@@ -117,7 +117,7 @@ async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended
         if !tries.wait(None).await {
             return Err(Ended::Failed(failure));
         }
-        tracing::info!("a document of a replication is tried again: {failure}");
+        tracing::info!("the copy of a document is retried: {failure}");
     }
 }
 
@@ -225,7 +225,7 @@ fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<F
 /// Copies a revision in several parts.
 async fn related(context: &Context, single: &Single, opened: &mut OpenRevs) -> Result<Attempt, Ended> {
     let text = related_document(opened).await.map_err(Ended::source)?;
-    let document = Json::parse(&text).map_err(|_| Ended::source(opened.protocol("a document is no JSON")))?;
+    let document = Json::parse(&text).map_err(|_| Ended::source(opened.protocol("a document is not JSON")))?;
     let following = attachments_with(&document, "follows", Coding::Stored)
         .ok_or_else(|| Ended::source(opened.protocol("an attachment has no length")))?;
     let body = Body::new(context, &text, &following);
@@ -249,7 +249,7 @@ async fn related_document(opened: &mut OpenRevs) -> Result<Bytes, PeerError> {
             }
             Event::Data(bytes) => text.extend_from_slice(&bytes),
             Event::PartEnd => return Ok(Bytes::from(text)),
-            Event::End => return Err(opened.protocol("there is no document")),
+            Event::End => return Err(opened.protocol("it contains no document")),
         }
     }
 }
@@ -340,7 +340,7 @@ async fn pump_related(
                 let name = head.filename();
                 let named = waiting.iter().position(|place| Some(&following[*place].name) == name.as_ref());
                 if waiting.is_empty() {
-                    return Err(opened.protocol("there are more parts than attachments").into());
+                    return Err(opened.protocol("it has more parts than attachments").into());
                 }
                 let place = waiting.remove(named.unwrap_or(0));
                 send(pieces, body.heads[place].clone()).await?;
@@ -398,7 +398,7 @@ async fn stubbed(context: &Context, single: &Single, text: &[u8]) -> Result<Atte
         let (method, url, what) = ("GET".to_owned(), url.to_owned(), what.to_owned());
         Ended::Failed(Failure::Source(PeerError::Protocol { method, url, what }))
     };
-    let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is no JSON"))?;
+    let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is not JSON"))?;
     let following = attachments_with(&document, "stub", Coding::Identity)
         .ok_or_else(|| fail(&single.id, "an attachment has no length"))?;
     let rev = rev_of(text).unwrap_or_else(|| single.rev.clone());

@@ -176,7 +176,7 @@ impl Checkpoints {
 
 /// Returns the failure for a database that was recreated since the session started.
 pub(super) fn made_anew(side: &str) -> Failure {
-    Failure::Checkpoint(format!("{side} out of sync: made anew since the replication began."))
+    Failure::Checkpoint(format!("{side} out of sync: recreated since the replication started."))
 }
 
 /// Writes one side's checkpoint; returns its new revision.

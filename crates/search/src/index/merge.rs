@@ -88,7 +88,7 @@ impl Writer {
         let none = segments.iter().map(|_| None).collect();
         let merged = merge_filtered_segments(&segments, index.settings().clone(), none, target.clone())?;
         let metas = merged.searchable_segment_metas()?;
-        let meta = metas.first().ok_or_else(|| Error::Corrupt("a merge left nothing".to_owned()))?;
+        let meta = metas.first().ok_or_else(|| Error::Corrupt("a merge without a result".to_owned()))?;
         let id = meta.id().uuid_string();
         self.merge_vectors(&index, chosen, &target, &id)?;
         let files = target.named(&id);

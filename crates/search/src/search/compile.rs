@@ -227,7 +227,7 @@ impl<'a> Compiler<'a> {
             }
             Query::Wildcard { pattern, .. } => Terms::Pattern(Arc::new(Utf8(Pattern::wildcard(pattern, self.limits)?))),
             Query::Regex { pattern, .. } => Terms::Pattern(Arc::new(Utf8(Pattern::regex(pattern, self.limits)?))),
-            other => return Err(Error::bad_request(format!("{other:?} stands for no set of terms"))),
+            other => return Err(Error::bad_request(format!("{other:?} is not a multi-term query"))),
         })
     }
 

@@ -91,7 +91,7 @@ fn arguments(parser: &mut Parser<'_>, name: &str, depth: usize) -> Result<Functi
         return fuzzy(parser);
     }
     let Some(&(name, shape)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else {
-        return Err(format!("there is no function {name}"));
+        return Err(format!("unknown function {name}"));
     };
     let (mut numbers, mut sources) = (Vec::new(), Vec::new());
     match shape {

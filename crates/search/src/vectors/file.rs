@@ -170,7 +170,7 @@ impl Nodes<'_> {
         let (vector_bytes, bytes) = (4 * dimensions, 4 * (dimensions + near));
         let start = node as usize * bytes;
         if node as usize >= docs.len() {
-            return Err(Error::Corrupt("a neighbour that is none".to_owned()));
+            return Err(Error::Corrupt("an invalid neighbour".to_owned()));
         }
         let bytes = self.nodes.read_bytes_slice(start..start + bytes).map_err(Error::from_io)?;
         Ok(Node { bytes, vector_bytes })
