@@ -374,7 +374,9 @@ impl Peer {
         match (again, cookie) {
             (Some(body), Some(cookie)) if response.status() == StatusCode::UNAUTHORIZED => {
                 drop(response);
-                let Login::Sent(cookie) = self.inner.auth.renew(self, &cookie).await? else { return Ok(auth::refusal()) };
+                let Login::Sent(cookie) = self.inner.auth.renew(self, &cookie).await? else {
+                    return Ok(auth::refusal());
+                };
                 self.send_once(ask, content_type, body, length, cookie.as_deref()).await
             }
             _ => Ok(response),
