@@ -190,7 +190,7 @@ fn pipelined(programs: &mut [Box<dyn settee_design::Program>], documents: &[Stri
     let work = |program: &mut Box<dyn settee_design::Program>| {
         let (mut rows, mut batch, mut output) = (0, DocumentBatch::new(), Emissions::new());
         loop {
-            let next = batches.lock().expect("nobody panics").next();
+            let next = batches.lock().expect("no thread panics").next();
             let Some(chunk) = next else {
                 return rows;
             };

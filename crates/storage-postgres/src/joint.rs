@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn only_the_smallest_are_taken() {
         let taken = |change: &dyn Fn(&mut Commit)| {
-            let mut commit = Arc::into_inner(commit(1)).expect("nobody else has it");
+            let mut commit = Arc::into_inner(commit(1)).expect("it is not shared");
             change(&mut commit);
             Joint::takes(&commit)
         };

@@ -144,7 +144,7 @@ mod tests {
             assert_eq!(found, (key, b"value".to_vec()));
         }
         for broken in [&b""[..], b"\0\0", b"\0\0\0\x05abcd"] {
-            rest_and_value(broken).expect_err("nobody stored that");
+            rest_and_value(broken).expect_err("it is not a stored key");
         }
     }
 

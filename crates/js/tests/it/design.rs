@@ -362,7 +362,7 @@ fn lists_that_fail_or_are_given_up_leave_nothing_behind() {
     let mut taken = Taken { enough: Some(1), ..Taken::default() };
     let mut endless = program("lists", "function() { for (;;) { send('x'.repeat(1000)); getRow(); } }", "");
     let mut session = endless.list("f", b"{}", REQUEST.as_bytes(), &mut taken).map_err(|_| ()).err();
-    assert_eq!(session.take(), Some(()), "nobody reads it");
+    assert_eq!(session.take(), Some(()), "it is not read");
     // A session that is dropped in the middle, and one whose reader is gone.
     let mut taken = Taken::default();
     let mut waiting = program("lists", "function() { send('a'); getRow(); getRow(); }", "");
@@ -467,7 +467,7 @@ fn those_who_hold_a_worker_do_not_wait_for_another() {
         });
     }
     for _ in 0..8 {
-        over.recv_timeout(Duration::from_secs(120)).expect("nobody waits for ever, and nobody fails");
+        over.recv_timeout(Duration::from_secs(120)).expect("no session waits forever or fails");
     }
 }
 

@@ -205,7 +205,7 @@ fn groups_share_what_there_is() {
     assert!(crowded["b"] * 2 > crowded["a"], "{crowded:?}");
     let weighed = share(&[("a", 30), ("b", 30)], &[("a", 1000)]);
     assert!(weighed["a"] > weighed["b"] * 2, "{weighed:?}");
-    assert!(weighed["b"] > 0, "nobody starves: {weighed:?}");
+    assert!(weighed["b"] > 0, "no job starves: {weighed:?}");
 }
 
 /// Small random number generator, so that a seed reproduces a run.

@@ -47,7 +47,7 @@ fn in_line(url: &str) -> String {
 
 fn until_somebody_waits(server: &Scratch, url: &str) {
     let count = format!("SELECT count(*) {} AND NOT granted", in_line(url));
-    until("somebody waits", || server.run(&count) == "1");
+    until("a session waits", || server.run(&count) == "1");
 }
 
 /// Commits whose transactions were running during an earlier poll, and ended in another order.
@@ -244,7 +244,7 @@ fn who_cannot_be_heard_of_has_no_claims() {
                 assert!(!is_held || !far.members().holds(&claim), "two have it");
                 break taken;
             }
-            assert!(begun.elapsed() < Duration::from_secs(2), "nobody takes it");
+            assert!(begun.elapsed() < Duration::from_secs(2), "the claim is not taken");
         }
     };
     assert!(taken.epoch > claim.epoch);

@@ -122,5 +122,5 @@ fn a_promoted_standby_has_all_that_was_acknowledged() {
         assert_eq!(steps(&reader, Shard(shard)), count.load(Ordering::SeqCst), "shard {shard}");
     }
     // Whether or not the claim was lost, at most one process holds it.
-    until("somebody has it", || writer.members().holds(&claim) || reader.members().claim("work").unwrap().is_some());
+    until("a node has it", || writer.members().holds(&claim) || reader.members().claim("work").unwrap().is_some());
 }

@@ -33,7 +33,7 @@ pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
             Outcome::Committed(found) => assert_eq!(found, version, "the version after commit {step}"),
             Outcome::Unknown => {}
             Outcome::Conflict(found) => {
-                panic!("commit {step} met a conflict with {found:?}, though nobody else writes")
+                panic!("commit {step} met a conflict with {found:?}, although there is no other writer")
             }
         }
         let snapshot = view(&*engine, SHARD);

@@ -122,7 +122,7 @@ pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
     let [held, further] = ["work", "other work"].map(|key| claim(one, key).expect("it is free"));
     let is_awaited = |claim: &Claim| one.members().is_awaited(claim);
     let say = |engine: &dyn Engine, key| engine.members().say_awaited(key).expect("the engine can be asked");
-    assert!(!is_awaited(&held), "nobody has waited yet");
+    assert!(!is_awaited(&held), "the claim has no waiter yet");
     say(one, "other work");
     until("it is heard", || {
         say(other, "work");
@@ -133,7 +133,7 @@ pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
     assert!(!other.members().is_awaited(&foreign) && !other.members().is_awaited(&held));
     one.members().release(&held).expect("it can be released");
     let anew = claim(one, "work").expect("it is free");
-    until("nobody waits any more", || (!is_awaited(&anew)).then_some(()));
+    until("the claim has no waiter any more", || (!is_awaited(&anew)).then_some(()));
 }
 
 /// Claims of a process that fails are taken over by another one, and the failed process is no longer a member.

@@ -41,7 +41,7 @@ impl Heard {
     fn wait_for(&self, shard: Shard, version: Version) {
         let mut versions = self.versions.lock();
         while versions.get(&shard).is_none_or(|heard| *heard < version) {
-            assert!(!self.changed.wait_for(&mut versions, TIMEOUT).timed_out(), "nobody was told of {shard:?}");
+            assert!(!self.changed.wait_for(&mut versions, TIMEOUT).timed_out(), "no notification for {shard:?}");
         }
     }
 }

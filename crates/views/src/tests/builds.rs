@@ -152,7 +152,7 @@ fn cleanup_beside_queries_changes_no_answer() {
     let shards = host.shards_given_out();
     let is_dropped = |shard| matches!(engine.snapshot(shard).unwrap().state(), Err(StorageError::Dropped));
     let left: Vec<Shard> = shards.filter(|shard| !is_dropped(*shard)).collect();
-    assert_eq!(left, [], "no index was built where nobody finds it");
+    assert_eq!(left, [], "no index was built that no query finds");
 }
 
 #[test]
