@@ -15,7 +15,7 @@ use crate::user::{ADMIN_ROLE, METRICS_ROLE, UserContext};
 /// Iterations for a user document that does not specify them.
 const ITERATIONS_DEFAULT: u64 = 10_000;
 
-/// A user who can log in.
+/// A user that can log in.
 pub struct Account {
     name: String,
     roles: Vec<String>,
@@ -90,7 +90,7 @@ impl Account {
         }
     }
 
-    /// Returns the account with additional roles: an admin who also has a user document has the roles of both.
+    /// Returns the account with additional roles: an admin that also has a user document has the roles of both.
     #[must_use]
     pub fn with_roles_of(&self, document: Value<'_>) -> Account {
         let mut account = Account::of_admin(&self.name, &self.stored);

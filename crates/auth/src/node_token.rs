@@ -16,7 +16,7 @@ use crate::algorithm::Algorithm;
 /// Validity of a token in seconds, in both directions, to tolerate clock differences between nodes.
 const LIFETIME_S: u64 = 60;
 
-/// Distinguishes what is signed from everything else that is signed with the secret.
+/// Distinguishes these signatures from all others that use the secret.
 const PURPOSE: &[u8] = b"settee node 2\n";
 
 /// Number of requests of one sender that may be in flight: a token that is older than this many others is rejected.

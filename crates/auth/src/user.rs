@@ -3,7 +3,7 @@
 /// Role of server admins.
 pub const ADMIN_ROLE: &str = "_admin";
 
-/// Role of users who may read statistics.
+/// Role of users that may read statistics.
 pub const METRICS_ROLE: &str = "_metrics";
 
 /// CouchDB's `userCtx`: the user of a request.

@@ -164,7 +164,7 @@ pub trait ListSink {
     /// called several times before the first chunk; the last call applies.
     fn response(&mut self, response: &[u8]);
 
-    /// Receives a chunk of the body. `Break` if the reader is gone: the function is then aborted.
+    /// Receives a chunk of the body. `Break` if the reader has disconnected: the function is then aborted.
     fn chunk(&mut self, chunk: &[u8]) -> ControlFlow<()>;
 }
 

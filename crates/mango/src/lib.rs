@@ -9,7 +9,8 @@
 //! 4. [`find`] reads documents by id or through a view, tests and projects each, and passes it to a [`DocumentSink`].
 //!
 //! JSON indexes are views of the language [`MangoLanguage`] and text indexes its search indexes, so that they are
-//! built, stored and counted like all others; its validation functions are selectors. This crate knows no HTTP and no
+//! built, stored and counted like all others; its validation functions are selectors. This crate depends on no HTTP and
+//! no
 //! clock, and keeps no state between queries.
 
 mod bookmark;

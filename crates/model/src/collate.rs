@@ -20,7 +20,7 @@
 //! encodings can be concatenated, and keys compare correctly whatever follows them.
 //!
 //! Encodings cannot be decoded to JSON: callers store the original as well. Encodings of the same [`version`] are
-//! comparable. This module does not know views, ranges or rows.
+//! comparable. This module does not depend on views, ranges or rows.
 
 mod ascii;
 mod han;

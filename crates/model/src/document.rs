@@ -103,7 +103,7 @@ pub enum IllegalId {
     /// `_design/` or `_local/` without a name.
     #[error("Illegal document id `{0}`")]
     NoName(&'static str),
-    /// An underscore without a known prefix.
+    /// An underscore without a reserved prefix.
     #[error("Only reserved document ids may start with underscore.")]
     Reserved,
     /// More than [`MAX_DOC_ID_LEN`] bytes.

@@ -13,11 +13,11 @@
 //! * Escaped surrogates must come in pairs, high one first: a lone one has no UTF-8 form.
 //! * Numbers with a fraction or an exponent must be within the range of a double, because CouchDB keeps them as one;
 //!   those too small for a double count as zero. Integers are exact, up to [`MAX_NUMBER_LEN`] characters.
-//! * Of several members with the same name the last one stays, **at the place of the last one**; the earlier ones are
-//!   dropped. Names are compared after unescaping. After [`fn@compact`] no object holds a name twice.
+//! * Of several members with the same name the last one is kept, **at the position of the last one**; the others
+//!   are dropped. Names are compared after unescaping. After [`fn@compact`] no object contains a name twice.
 //! * Nesting up to [`MAX_DEPTH`]; CouchDB has no such limit.
 //!
-//! This module does not know documents, collation or revisions, and it never changes a value.
+//! This module does not depend on documents, collation or revisions, and it never changes a value.
 
 mod compact;
 pub(crate) mod scan;
@@ -117,7 +117,7 @@ impl Json {
     }
 }
 
-/// Appends `text` as a JSON string literal, escaping only what must be escaped.
+/// Appends `text` as a JSON string literal, with the minimum of escapes.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     write_string_bytes(out, text.as_bytes());
 }

@@ -1,7 +1,7 @@
 //! Partitions: in a partitioned database the id of a document is `partition:name`.
 //!
 //! The rules and error texts are those of CouchDB (`couch_partition`). Design documents and local documents belong to
-//! no partition. This module does not know which databases are partitioned.
+//! no partition. The caller determines which databases are partitioned.
 
 use crate::document::{DocumentError, validate_doc_id};
 

@@ -1,7 +1,7 @@
 //! Revision trees: the edit history of a document, which makes it possible to merge copies that were edited
 //! independently.
 //!
-//! # What a revision tree is
+//! # Definition
 //!
 //! Every edit of a document creates a *revision* that names its parent revision. While all edits are made on one copy,
 //! revisions form a chain:

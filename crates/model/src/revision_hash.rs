@@ -1,4 +1,4 @@
-//! The hash of a new revision, equal to what CouchDB 3.5 computes for the same edit.
+//! The hash of a new revision, equal to the hash of CouchDB 3.5 for the same edit.
 //!
 //! Servers that make the same edit must compute the same revision id, because otherwise replication would report a
 //! conflict that does not exist. CouchDB hashes the Erlang external term format of `[Deleted, OldStart, OldRev, Body,

@@ -2,7 +2,7 @@
 //! itself; [`Steps`]: the limit of a run.
 
 /// Reasons for a bail-out: operations that the evaluator does not perform exactly as the engine. They are counted, and
-/// reported to operators who diagnose a slow view.
+/// reported to operators that diagnose a slow view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {

@@ -1,7 +1,7 @@
 //! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`.
 //!
 //! The text was validated when it was stored, so it is not validated again; invalid text gives wrong values, but never
-//! a panic or an out-of-bounds read. This module does not know an engine.
+//! a panic or an out-of-bounds read. This module does not depend on an engine.
 //!
 //! Positions of values are computed here and not with `settee_model::json`, which is for compact text: maps that skip
 //! most members ran a tenth slower with it.

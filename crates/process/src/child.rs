@@ -28,7 +28,7 @@ const WRITE_BYTES: usize = 128 << 10;
 const READ_BYTES: usize = 64 << 10;
 
 /// Maximum length of a line of a server. A response contains all rows of one document, and is copied once or twice; the
-/// limit is half of what one function may emit in other languages, which pass on their rows one by one.
+/// limit is half of the limit of one function in other languages, which pass on their rows one by one.
 const LINE_BYTES: usize = 32 << 20;
 
 /// Pause before reading while the server has pending input: otherwise each of its responses would wake the reader,

@@ -15,7 +15,7 @@
 //! Map functions in Python receive only those members of documents that they can see, if their source proves which ones
 //! these are.
 //!
-//! Query servers run **without a sandbox**, as the user of Settee: everyone who may configure them has that user's
+//! Query servers run **without a sandbox**, as the user of Settee: every user that may configure them has that user's
 //! rights. They get a small environment and no open files except their three pipes. This crate reads no configuration,
 //! and a clock only for deadlines.
 

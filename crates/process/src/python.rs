@@ -4,7 +4,7 @@
 //! function can access it only through the name of its parameter. If that name occurs only in forms that name a member
 //! (`doc['a']`, `doc.get('a')`, `'a' in doc`), those members are all. The rest of the source is unrestricted, except
 //! for ways to access the argument without its name: frames, closures, tracebacks, the garbage collector. Any construct
-//! that is not known to be harmless ends the proof, and the function receives whole documents. The analysis does not
+//! that is not proven harmless ends the proof, and the function receives whole documents. The analysis does not
 //! check that the source is valid Python.
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! [`block_on`]: blocks a thread on a future. The function of the runtime panics on threads that serve tasks, and
-//! callers of an engine need not know that it uses a runtime.
+//! callers of an engine need no runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -80,7 +80,7 @@ mod tests {
                 };
                 block_on(&handle, acquire)
             });
-            // The receiver is gone if it took too long.
+            // The receiver was dropped if its timeout expired.
             let _ = sender.send(steps);
         });
         assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(1000));

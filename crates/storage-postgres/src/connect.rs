@@ -30,7 +30,7 @@ const PROCESSORS_A_THREAD: usize = 4;
 
 /// Settings for planners: all reads use the primary keys. Without them plans may sort rows that the index has in order,
 /// and statements may be planned repeatedly. A row that waits for a key of another commit waits for its end, which is
-/// soon. The server detects within half a minute that the machine of a client is gone.
+/// soon. The server detects within half a minute that the machine of a client has failed.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
      SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s'; \

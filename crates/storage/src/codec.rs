@@ -1,5 +1,5 @@
 //! Variable-length integers and byte strings, the building blocks of records: [`put_varint`] and others write,
-//! [`Reader`] reads. This module does not know any record.
+//! [`Reader`] reads. This module defines no record.
 
 /// Error: the stored bytes are not a valid record. Contains the name of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,8 +2,8 @@
 //!
 //! An [`Engine`] provides repeatable reads through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of
 //! one [`Batch`]. Every engine passes [`conformance`]; the crates above this one use only these traits. Files outside
-//! the engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate knows nothing of
-//! documents, revisions or views.
+//! the engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not
+//! depend on documents, revisions or views.
 
 mod batch;
 pub mod codec;
@@ -307,7 +307,8 @@ pub trait Engine: Send + Sync + 'static {
         self.check()
     }
 
-    /// Performs periodic maintenance: accepts commits again once the cause of an error is gone, and detects that space
+    /// Performs periodic maintenance: accepts commits again once the cause of an error is removed, and detects that
+    /// space
     /// is scarce. The caller must call it about once a second; it is cheap in normal operation. Returns the result of
     /// [`Self::check`]. An engine without an environment to monitor does nothing else.
     ///

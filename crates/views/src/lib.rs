@@ -10,7 +10,7 @@
 //!    reductions.
 //! 4. The `query` traverses the tree in one snapshot and passes typed rows to a [`RowSink`].
 //!
-//! This crate knows no language, no HTTP and no clock, and starts no thread that outlives a call.
+//! This crate depends on no language, no HTTP and no clock, and starts no thread that outlives a call.
 
 mod build;
 mod claims;

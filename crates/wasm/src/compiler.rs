@@ -163,7 +163,7 @@ impl Process {
                 stderr.take(REASON_BYTES_MAX as u64).read_to_end(&mut reason)?;
                 Ok((code, reason))
             };
-            // The receiver is gone after a timeout.
+            // The receiver is dropped after a timeout.
             let _ = sender.send(read());
         })?;
         Ok(receiver)

@@ -8,7 +8,8 @@
 /// Enters the sandbox irrevocably. Returns one line for each layer that is not available.
 pub(super) fn enter() -> Vec<String> {
     let mut missing = Vec::new();
-    // The order matters, because each layer needs what the next one removes: rules need a descriptor, limits a system
+    // The order matters, because each layer needs rights that the next one removes: rules need a descriptor, limits a
+    // system
     // call.
     #[cfg(target_os = "linux")]
     linux::deny_files(&mut missing);

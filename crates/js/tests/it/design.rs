@@ -363,7 +363,7 @@ fn lists_that_fail_or_are_given_up_leave_nothing_behind() {
     let mut endless = program("lists", "function() { for (;;) { send('x'.repeat(1000)); getRow(); } }", "");
     let mut session = endless.list("f", b"{}", REQUEST.as_bytes(), &mut taken).map_err(|_| ()).err();
     assert_eq!(session.take(), Some(()), "it is not read");
-    // A session that is dropped in the middle, and one whose reader is gone.
+    // A session that is dropped in the middle, and one whose reader was dropped.
     let mut taken = Taken::default();
     let mut waiting = program("lists", "function() { send('a'); getRow(); getRow(); }", "");
     drop(waiting.list("f", b"{}", REQUEST.as_bytes(), &mut taken).unwrap());

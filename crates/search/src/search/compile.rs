@@ -41,7 +41,7 @@ const MAX_TERMS: usize = 4_096;
 pub(super) enum Checks {
     /// A check in each step.
     Steps,
-    /// No checks: the caller knows the terms and charges them. Only such queries can skip documents in blocks.
+    /// No checks: the caller has the terms and charges them. Only such queries can skip documents in blocks.
     Nothing,
 }
 

@@ -147,7 +147,7 @@ fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<
             }
         }
         if keeper.pass(Way::Request, forgotten) {
-            // Requests that were sent are executed, even if the client is gone.
+            // Requests that were sent are executed, even if the client has disconnected.
             let _ = to_server.shutdown(Shutdown::Write);
         } else {
             std::mem::forget(to_server);

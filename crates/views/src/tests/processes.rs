@@ -75,7 +75,7 @@ impl Process {
         *self.language.watcher.lock() = Some(Box::new(move |_| {
             if std::mem::take(&mut is_first) {
                 held.send(()).unwrap();
-                // Also if the sender is gone.
+                // Also if the sender was dropped.
                 let _ = may_go_on.recv();
             }
             Ok(())
@@ -196,7 +196,7 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
         until(|| !one.views.core().tasks.list().is_empty());
         scope.spawn(|| answer.send(other.count(&design())).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        // It may pause again after the waiter is gone.
+        // It may pause again after the waiter has ended.
         drop(urgent);
         assert_eq!(counted, Ok((3000, "3000".to_owned())), "a timeout: it rests");
         builds.join().unwrap().unwrap();

@@ -46,7 +46,7 @@ fn hold(world: &World) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     *world.members.watcher.lock() = Some(Box::new(move || {
         if is_first.swap(false, Ordering::Relaxed) {
             held.send(()).unwrap();
-            // Also if the sender is gone.
+            // Also if the sender was dropped.
             let _ = may_go_on.recv();
         }
     }));
@@ -106,7 +106,7 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
         }
         scope.spawn(|| answer.send(count(&other)).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        // It may pause again after the waiter is gone.
+        // It may pause again after the waiter has ended.
         drop(urgent);
         assert_eq!(counted, Ok(300), "a timeout: it rests");
         builds.join().unwrap().unwrap();
