@@ -1,6 +1,6 @@
 # The few commands of everyday work. Each is a thin name for `cargo xtask`; see CONTRIBUTING.md.
 # CARGO_TARGET_DIR is honoured where it is set. Everything is built in the release profile, so that
-# RocksDB's C++ is compiled once (docs/adr/0008-one-build-profile.md).
+# RocksDB's C++ is compiled once (docs/adr/04-build-and-tests.md).
 
 CARGO ?= cargo
 XTASK = $(CARGO) xtask

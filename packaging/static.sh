@@ -5,7 +5,7 @@
 #
 # Needs what every build needs (packages g++, clang, libclang-dev, make; Node.js 20.19 with npm) and libc6-dev, which brings
 # the static glibc, as the package of Debian and Ubuntu does. Everything but the last crate is what `make run` compiles as
-# well: what of it is there is used, RocksDB above all (docs/adr/0053-packages-from-one-static-program.md).
+# well: what of it is there is used, RocksDB above all (docs/adr/20-operation-and-packages.md).
 #
 # With musl instead of glibc a C++ compiler for musl is needed, which distributions do not have; that was not tried.
 set -eu

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::config::Configuration;
 use settee_settings::chttpd;
 
-/// The allocator of everything, RocksDB included (`docs/adr/0066-jemalloc.md`).
+/// The allocator of everything, RocksDB included (`docs/adr/10-limits-and-fairness.md`).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -90,8 +90,8 @@ impl ChangesParams {
             match (name.to_ascii_lowercase().as_str(), value) {
                 ("feed", kind) => feed = Some(kind),
                 ("since" | "last-event-id", seq) => since = Some(seq),
-                ("limit", text) => limit = Some(non_negative("limit", text)?),
-                ("timeout", text) => timeout = Some(non_negative("timeout", text)?),
+                ("limit", text) => limit = count("limit", text)?,
+                ("timeout", text) => timeout = Some(count("timeout", text)?.unwrap_or(0)),
                 ("style", text) => style = if text == "all_docs" { Style::AllDocs } else { Style::MainOnly },
                 ("heartbeat", text) => heartbeat = Some(parse_heartbeat(text, longest_ms)?),
                 ("seq_interval", text) => {
@@ -228,9 +228,10 @@ fn parse_heartbeat(text: &str, longest_ms: u64) -> Result<Quiet, Error> {
     }
 }
 
-fn non_negative(name: &str, text: &str) -> Result<u64, Error> {
-    let noun = if is_integer(text) { "value" } else { "parameter" };
-    integer(text).ok_or_else(|| Error::bad_request(format!("The {name} {noun} should be a non-negative integer")))
+/// Parses the integer of the parameter `name`. CouchDB 3.5 accepts negative ones, which limit nothing: `None`.
+fn count(name: &str, text: &str) -> Result<Option<u64>, Error> {
+    let refused = || Error::bad_request(format!("The {name} parameter should be a non-negative integer"));
+    if is_integer(text) { Ok(integer(text)) } else { Err(refused()) }
 }
 
 fn is_integer(text: &str) -> bool {

@@ -35,7 +35,8 @@ async fn feeds_that_wait_hear_of_writes_through_another_server() {
     writing.make_database("_users");
     writing.make_database("db");
     for number in 0..20 {
-        let feed = format!("GET /db/_changes?feed=longpoll&timeout=60000&since={number}");
+        let since = crate::sequence::text(&reading.node.database("db").unwrap(), number);
+        let feed = format!("GET /db/_changes?feed=longpoll&timeout=60000&since={since}");
         let feed = reading.ask(Ask::new(&feed).basic("admin", "pw"));
         let put = format!("PUT /db/d{number}");
         // The feed comes first, so most of the time it waits when the document is written.

@@ -143,7 +143,12 @@ fn write_hints(options: &FindOptions, search: TextSearch, out: &mut Vec<u8>) -> 
     write_hint("json", node, &indexable_fields(node), out);
     for kind in [SearchKind::Clouseau, SearchKind::Nouveau].into_iter().filter(|kind| search.has(*kind)) {
         let mut fields = Vec::new();
-        clause(node)?.fields(&mut fields);
+        match clause(node) {
+            Ok(clause) => clause.fields(&mut fields),
+            // An invalid field name is a field of no text index.
+            Err(Refusal::InvalidFieldName(_)) => {}
+            Err(refusal) => return Err(refusal),
+        }
         let fields: BTreeSet<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
         out.push(b',');
         write_hint(type_name(kind), node, &fields, out);

@@ -131,8 +131,9 @@ impl Searches {
         let build = Build { database, ddoc, wanted, indexes: &indexes, guard: &guard, claimed: None, urgency, cancels };
         match self.build_until_it_ends(&build, update_seq) {
             Ok(Built::Done) => {
-                guard.finish(Ok(()));
+                // Before the guard is released: the next build may record an error here.
                 indexes.stuck.lock().remove(&wanted.signature);
+                guard.finish(Ok(()));
                 Ok(())
             }
             Ok(Built::Elsewhere) => {

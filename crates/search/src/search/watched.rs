@@ -61,12 +61,13 @@ impl WatchedWeight {
         Ok(())
     }
 
-    fn watch(&self, scorer: Box<dyn Scorer>) -> Box<dyn Scorer> {
+    /// `found` is [`SeekDangerResult::Found`] if the scorer is on a document or at its end.
+    fn watch(&self, scorer: Box<dyn Scorer>, found: SeekDangerResult) -> Box<dyn Scorer> {
         // Queries skip it by its type.
         if scorer.is::<EmptyScorer>() {
             return scorer;
         }
-        Box::new(WatchedScorer { scorer, steps: self.limits.steps(), is_over: false })
+        Box::new(WatchedScorer { scorer, beyond: lower_bound(found), steps: self.limits.steps(), is_over: false })
     }
 }
 
@@ -100,7 +101,7 @@ pub(super) fn bits(max_doc: DocId, limits: &SearchLimits) -> Result<BitSet> {
 impl Weight for WatchedWeight {
     fn scorer(&self, reader: &SegmentReader, boost: Score) -> tantivy::Result<Box<dyn Scorer>> {
         self.prepare(reader)?;
-        Ok(self.watch(self.weight.scorer(reader, boost)?))
+        Ok(self.watch(self.weight.scorer(reader, boost)?, SeekDangerResult::Found))
     }
 
     fn scorer_danger(
@@ -111,7 +112,8 @@ impl Weight for WatchedWeight {
     ) -> tantivy::Result<(SeekDangerResult, Box<dyn Scorer>)> {
         self.prepare(reader)?;
         let (found, scorer) = self.weight.scorer_danger(reader, target, boost)?;
-        Ok((found, self.watch(scorer)))
+        let scorer = self.watch(scorer, found);
+        Ok((found, scorer))
     }
 
     fn count(&self, reader: &SegmentReader) -> tantivy::Result<u32> {
@@ -125,6 +127,9 @@ impl Weight for WatchedWeight {
 
 struct WatchedScorer {
     scorer: Box<dyn Scorer>,
+    /// Lower bound of the next document after a [`DocSet::seek_danger`] that found none. The document of `scorer` is
+    /// then undefined.
+    beyond: Option<DocId>,
     steps: Steps,
     is_over: bool,
 }
@@ -133,6 +138,13 @@ impl WatchedScorer {
     fn is_over(&mut self, steps: usize) -> bool {
         self.is_over = self.is_over || self.steps.take(steps).is_err();
         self.is_over
+    }
+}
+
+fn lower_bound(found: SeekDangerResult) -> Option<DocId> {
+    match found {
+        SeekDangerResult::SeekLowerBound(bound) => Some(bound),
+        SeekDangerResult::Found => None,
     }
 }
 
@@ -146,10 +158,18 @@ impl DocSet for WatchedScorer {
     }
 
     fn seek_danger(&mut self, target: DocId) -> SeekDangerResult {
-        match self.is_over(1) {
-            true => SeekDangerResult::SeekLowerBound(TERMINATED),
-            false => self.scorer.seek_danger(target),
+        if self.is_over(1) {
+            return SeekDangerResult::SeekLowerBound(TERMINATED);
         }
+        // An exclusion seeks documents before the first one of the excluded scorer; a phrase scorer asserts that this
+        // does not happen.
+        let bound = self.beyond.unwrap_or_else(|| self.scorer.doc());
+        if bound > target {
+            return SeekDangerResult::SeekLowerBound(bound);
+        }
+        let found = self.scorer.seek_danger(target);
+        self.beyond = lower_bound(found);
+        found
     }
 
     fn fill_buffer(&mut self, buffer: &mut [DocId; COLLECT_BLOCK_BUFFER_LEN]) -> usize {

@@ -15,7 +15,7 @@ use crate::build::BUILD;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What a first build takes of processors: measured, see docs/adr/0053-packages-from-one-static-program.md.
+/// What a first build takes of processors: measured, see docs/adr/20-operation-and-packages.md.
 const FIRST_BUILD_CPU_MINUTES: usize = 20;
 
 /// What it takes with as many processors as there may be: libraries that wait for each other.

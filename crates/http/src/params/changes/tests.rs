@@ -37,7 +37,7 @@ fn switches_and_numbers() {
     assert_eq!((params.direction, params.style, params.limit), (Direction::Backward, Style::AllDocs, Some(0)));
     assert!(params.include_docs && params.conflicts);
     assert_eq!(params.seq_interval, 5);
-    for text in ["limit=99999999999999999999999", "limit=99999999999999999999999999999999999999999999999"] {
+    for text in ["limit=-1", "limit=99999999999999999999999", "limit=99999999999999999999999999999999999999999999999"] {
         assert_ne!(resolve(text).unwrap().limit, Some(0), "{text}");
     }
     assert_eq!(resolve("LIMIT=3&Feed=longpoll").unwrap().limit, Some(3), "names in any case");
@@ -121,11 +121,7 @@ fn errors_say_which_parameter_is_wrong() {
             let expected = format!("400 bad_request: The {name} parameter should be a non-negative integer");
             check(&format!("{name}={value}"), &expected);
         }
-        for value in ["-1", "-99999999999999999999"] {
-            let expected = format!("400 bad_request: The {name} value should be a non-negative integer");
-            check(&format!("{name}={value}"), &expected);
-        }
-        for value in ["0", "-0", "007", "99999999999999999999"] {
+        for value in ["0", "-0", "-1", "-99999999999999999999", "007", "99999999999999999999"] {
             assert!(resolve(&format!("{name}={value}")).is_ok(), "{name}={value}");
         }
     }

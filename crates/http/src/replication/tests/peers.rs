@@ -20,7 +20,6 @@ async fn a_continuous_replication_outlives_faults_of_its_peer() {
         Fault::Status(500),
         Fault::Status(503),
         Fault::Status(429),
-        Fault::Status(401),
         Fault::Status(403),
         Fault::Cut(10),
     ];

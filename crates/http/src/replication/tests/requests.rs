@@ -29,7 +29,7 @@ async fn refusals() {
         (admin(), "[]", 400, "bad_request"),
         (admin(), "{}", 400, "bad_request"),
         (admin(), r#"{"source":"a"}"#, 400, "bad_request"),
-        (admin(), r#"{"source":"ftp://a","target":"a"}"#, 400, "bad_request"),
+        (admin(), r#"{"source":"ftp://a","target":"a"}"#, 400, "invalid_replication"),
         (admin(), r#"{"source":"a","target":"a","continuous":1}"#, 400, "bad_request"),
         (admin(), r#"{"source":"a","target":"a","query_params":1}"#, 400, "bad_request"),
         // The code of the filter is part of the id.

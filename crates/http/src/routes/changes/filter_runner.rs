@@ -28,8 +28,10 @@ const BATCH_DOCUMENTS: usize = 200;
 /// … of which the first one has few, because the speed of the function is not known.
 const FIRST_DOCUMENTS: usize = 4;
 
-/// The next batch is twice as large if the function took no longer than this, and half as large if it did.
+/// The next batch is [`GROWTH`] times as large if it will take no longer than this, and half as large if this one took longer.
 const BATCH_TIME: Duration = Duration::from_millis(100);
+
+const GROWTH: u32 = 8;
 
 /// Most bytes of a batch.
 const BATCH_BYTES: usize = 1 << 20;
@@ -150,7 +152,12 @@ impl<'a> FilterRunner<'a> {
         }
         let start = Instant::now();
         let verdicts = self.ask()?;
-        self.size = if start.elapsed() <= BATCH_TIME { 2 * self.size } else { self.size / 2 }.clamp(1, BATCH_DOCUMENTS);
+        let size = match start.elapsed() {
+            time if time * GROWTH <= BATCH_TIME => self.size * GROWTH as usize,
+            time if time <= BATCH_TIME => self.size,
+            _ => self.size / 2,
+        };
+        self.size = size.clamp(1, BATCH_DOCUMENTS);
         self.filtered = rows.last().map(|(row, _)| row.seen.seq);
         let mut verdicts = verdicts.into_iter();
         for (mut row, leaves) in rows {
