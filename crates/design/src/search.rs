@@ -66,7 +66,6 @@ const LUCENE_VERSION: u64 = 10;
 
 /// Returns the body of a new design document as CouchDB stores it: each Nouveau definition contains the version of
 /// Lucene. `None` if nothing must be added.
-/// nothing is to be added.
 #[must_use]
 pub fn with_lucene_version(body: Value<'_>) -> Option<Vec<u8>> {
     let lacks = |definition: Value<'_>| definition.is_object() && definition.get("lucene_version").is_none();

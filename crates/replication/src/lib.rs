@@ -6,7 +6,6 @@
 //! fetches and writes those, and records its progress in `_local/<id>` on both sides.
 //!
 //! This crate neither reads the wall clock nor creates random ids: see [`Services`].
-//! Nothing here reads the clock of the wall or makes random ids: see [`Services`].
 
 mod checkpoint;
 mod counters;

@@ -47,8 +47,8 @@ pub enum Visibility {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
-    /// Any text.
     Text,
+    /// `true` or `false`.
     Bool,
     /// An integer in this range, inclusive.
     Integer(u64, u64),

@@ -352,7 +352,6 @@ pub trait Engine: Send + Sync + 'static {
     /// late, and for commits that a snapshot has already shown. After a failure of the store calls may be spurious,
     /// with version 0. The listener must be quick, and must not call the engine. An engine of a single process never
     /// calls it.
-    /// calls it.
     fn subscribe(&self, listener: CommitListener) {
         let _ = listener;
     }

@@ -297,7 +297,6 @@ mod tests {
     use crate::testing::Rules;
 
     /// The memory between batches and during a batch is bounded by the limit, a part and a document.
-    /// document.
     #[test]
     fn emitted_bytes_are_bounded() {
         let (memory_bytes, part_bytes, documents, elements) = (20_000, 4_000, 50, 40);
