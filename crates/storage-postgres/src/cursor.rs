@@ -42,7 +42,7 @@ enum Rest {
     Within(Bounds),
     /// Being fetched.
     Coming(Bounds, JoinHandle<Result<Fetched>>),
-    /// None.
+    /// No entries are left.
     End,
 }
 

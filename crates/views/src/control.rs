@@ -21,7 +21,7 @@ use crate::shared::Core;
 /// State of the builds of a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildState {
-    /// Summary.
+    /// Summary of the states of the indexes.
     pub status: BuildStatus,
     /// Update sequence that all indexes have reached.
     pub update_seq: u64,

@@ -11,9 +11,9 @@ use crate::clock::Clock;
 /// Purpose of an index update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// A waiting client.
+    /// The update serves a waiting client.
     Client,
-    /// Future queries.
+    /// The update serves future queries.
     Background,
 }
 

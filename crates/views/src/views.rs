@@ -26,7 +26,7 @@ use crate::shared::{About, Core, Languages, Log};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Answer {
-    /// None.
+    /// No further action.
     Complete,
     /// The client requested an update after the result: the caller must call [`Views::update`] on a thread that may
     /// block.

@@ -16,7 +16,7 @@ pub(crate) struct Loader<'a, 'w> {
     aggregates: &'a mut [Aggregate],
     /// Current leaf, if only the values of its rows are needed.
     encoded: EncodedLeaf,
-    /// True if that is the case.
+    /// True if all aggregates reduce encoded values, so that the current leaf is `encoded`.
     is_encoded: bool,
     /// Current leaf otherwise.
     leaf: Leaf,
