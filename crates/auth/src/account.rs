@@ -1,5 +1,5 @@
-//! [`Account`]: what is known of a user when credentials are checked, from `[admins]` or from a document of the users
-//! database. Where these are read, and how long they are kept, is decided elsewhere.
+//! [`Account`]: the data of a user for the check of credentials, from `[admins]` or from a document of the users
+//! database. This module does not read or cache these sources.
 
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
@@ -12,16 +12,16 @@ use crate::password::{Hashing, Over, PasswordHash};
 use crate::totp::Totp;
 use crate::user::{ADMIN_ROLE, METRICS_ROLE, UserContext};
 
-/// The rounds of a user document that does not name them.
+/// Iterations for a user document that does not specify them.
 const ITERATIONS_DEFAULT: u64 = 10_000;
 
-/// A user who can log in.
+/// A user that can log in.
 pub struct Account {
     name: String,
     roles: Vec<String>,
     salt: String,
     secret: Secret,
-    /// The stored form of the password hash: tells verified credentials from those of an older password.
+    /// The stored form of the password hash; distinguishes verified credentials from those of an older password.
     stored: String,
     origin: Origin,
     totp: Option<Totp>,
@@ -29,9 +29,9 @@ pub struct Account {
 
 enum Secret {
     Hash(PasswordHash),
-    /// No password can match: damaged, or missing.
+    /// No password can match: the hash is damaged or missing.
     Nothing,
-    /// The pseudo-random function is none.
+    /// The pseudo-random function is unknown.
     InvalidPrf,
 }
 
@@ -42,8 +42,8 @@ enum Origin {
 }
 
 impl Account {
-    /// The server admin `name` with what `[admins]` has. Plain text and damaged hashes make an account that nobody can log
-    /// in to.
+    /// Creates the server admin `name` from its value in `[admins]`. With plain text or a damaged hash no password
+    /// matches.
     #[must_use]
     pub fn of_admin(name: &str, stored: &str) -> Account {
         let secret = PasswordHash::parse(stored).map_or(Secret::Nothing, Secret::Hash);
@@ -62,7 +62,7 @@ impl Account {
         }
     }
 
-    /// The user `name` with what the document says.
+    /// Creates the user `name` from a user document.
     #[must_use]
     pub fn of_document(name: &str, document: Value<'_>) -> Account {
         let text = |member: &str| document.get(member).and_then(Value::as_str).unwrap_or_default().into_owned();
@@ -90,7 +90,7 @@ impl Account {
         }
     }
 
-    /// The same account with further roles: an admin who also has a user document has the roles of both.
+    /// Returns the account with additional roles: an admin that also has a user document has the roles of both.
     #[must_use]
     pub fn with_roles_of(&self, document: Value<'_>) -> Account {
         let mut account = Account::of_admin(&self.name, &self.stored);
@@ -98,38 +98,39 @@ impl Account {
         account
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The salt that session cookies are signed with besides the server's secret, so that a new password ends old
-    /// sessions.
+    /// Returns the salt with which, in addition to the server's secret, session cookies are signed, so that a new
+    /// password invalidates old sessions.
     #[must_use]
     pub fn salt(&self) -> &str {
         &self.salt
     }
 
-    /// The user that a request speaks for that has proven to come from this user.
+    /// Returns the user context of a request that is authenticated as this user.
     #[must_use]
     pub fn context(&self) -> UserContext {
         UserContext { name: Some(self.name.clone()), roles: self.roles.clone() }
     }
 
-    /// Whether both have the same password, hashed in the same way.
+    /// Returns true if both accounts have the same stored password hash.
     #[must_use]
     pub fn has_password_of(&self, other: &Account) -> bool {
         self.stored == other.stored
     }
 
-    /// The one-time passwords that the user needs besides, if any.
+    /// Returns the parameters of the one-time passwords that the user needs in addition, if any.
     #[must_use]
     pub fn totp(&self) -> Option<&Totp> {
         self.totp.as_ref()
     }
 
-    /// Whether the password is hashed in another way than new ones are. Those of `[admins]` stay as they are.
+    /// Returns true if the scheme of the password hash differs from that of new ones. Hashes of `[admins]` are never
+    /// upgraded.
     #[must_use]
     pub fn needs_upgrade(&self, hashing: &Hashing) -> bool {
         match &self.secret {
@@ -138,7 +139,7 @@ impl Account {
         }
     }
 
-    /// The hash that the password is verified against.
+    /// Returns the hash for verifying the password.
     pub(crate) fn hash(&self, iterations: &RangeInclusive<u32>) -> Result<&PasswordHash, AuthError> {
         let hash = match &self.secret {
             Secret::Hash(hash) => hash,
@@ -158,7 +159,7 @@ impl Account {
 }
 
 impl std::fmt::Debug for Account {
-    /// Shows no secrets; hashes and salts are secrets too.
+    /// Omits secrets; hashes and salts are secrets too.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Account").field("name", &self.name).field("roles", &self.roles).finish_non_exhaustive()
     }
@@ -168,14 +169,14 @@ fn derived(key: &str, salt: &str, prf: &str, iterations: u64, over: Over) -> Sec
     let Some(prf) = Algorithm::named(prf) else {
         return Secret::InvalidPrf;
     };
-    // More rounds than the limit can name are refused like the greatest number.
+    // More iterations than the limit can represent are rejected like the greatest number.
     let iterations = NonZeroU32::new(u32::try_from(iterations).unwrap_or(u32::MAX));
     let hash = iterations.and_then(|iterations| PasswordHash::of_derived(key, salt, prf, iterations, over));
     hash.map_or(Secret::Nothing, Secret::Hash)
 }
 
-/// The roles that a document gives. Those of the system are not for documents to give, whoever could write them, but for the one
-/// that lets users read statistics.
+/// Returns the roles of a document. System roles in documents are ignored, including those that admins wrote, except
+/// for the one that permits reading statistics.
 fn roles(document: Value<'_>) -> Vec<String> {
     let roles = document.get("roles").into_iter().flat_map(Value::elements).filter_map(Value::as_str);
     roles.filter(|role| !role.starts_with('_') || role == METRICS_ROLE).map(std::borrow::Cow::into_owned).collect()

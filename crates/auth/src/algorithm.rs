@@ -1,5 +1,4 @@
-//! [`Algorithm`]: the hash functions that passwords and cookies are made with, by CouchDB's names. What is hashed is
-//! decided by the callers.
+//! [`Algorithm`]: the hash functions of passwords and cookies, by CouchDB's names.
 
 use std::num::NonZeroU32;
 
@@ -32,27 +31,27 @@ const NAMES: [(&str, Algorithm); 5] = [
 ];
 
 impl Algorithm {
-    /// The algorithm that CouchDB calls so.
+    /// Returns the algorithm with this name in CouchDB.
     #[must_use]
     pub fn named(name: &str) -> Option<Algorithm> {
         NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, algorithm)| algorithm)
     }
 
-    /// CouchDB's name.
+    /// Returns CouchDB's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.into_iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
     }
 
-    /// `[chttpd_auth] hash_algorithms`: names separated by commas. The first one signs, all are accepted. Unknown names do
-    /// not count; without any that does it is `sha256, sha`.
+    /// Parses `[chttpd_auth] hash_algorithms`: names separated by commas. The first one signs, all are accepted.
+    /// Unknown names are ignored; if none is known, the result is `sha256, sha`.
     #[must_use]
     pub fn list(text: &str) -> Vec<Algorithm> {
         let known: Vec<Algorithm> = text.split(',').filter_map(|name| Algorithm::named(name.trim())).collect();
         if known.is_empty() { vec![Algorithm::Sha256, Algorithm::Sha1] } else { known }
     }
 
-    /// The number of bytes that it makes.
+    /// Returns the length of the hash in bytes.
     #[must_use]
     pub fn output_len(self) -> usize {
         match self {
@@ -64,7 +63,7 @@ impl Algorithm {
         }
     }
 
-    /// Fills `out` with a key derived by PBKDF2. Slow on purpose.
+    /// Fills `out` with a key derived by PBKDF2. Deliberately slow.
     pub(crate) fn derive(self, password: &[u8], salt: &str, iterations: NonZeroU32, out: &mut [u8]) {
         let (salt, rounds) = (salt.as_bytes(), iterations.get());
         match self {
@@ -76,7 +75,7 @@ impl Algorithm {
         }
     }
 
-    /// The message authentication code of `parts`, one after the other.
+    /// Returns the message authentication code of the concatenated `parts`.
     pub(crate) fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         match self {
             Algorithm::Sha1 => mac::<Hmac<Sha1>>(key, parts),

@@ -1,5 +1,5 @@
-//! [`Authenticator`]: the server's admins, and the check of passwords against accounts: what was verified before, what failed
-//! too often, and what has to be hashed. It reads no headers and no databases.
+//! [`Authenticator`]: the server admins, and the check of passwords against accounts with a cache of verified
+//! passwords, lockouts, and jobs for slow hashing. It reads no headers and no databases.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,61 +12,61 @@ use crate::cache::{Fingerprint, Known, Verified, fingerprint};
 use crate::lockout::{LockoutMode, LockoutPolicy, Lockouts, Sharing, Suspect};
 use crate::user::UserContext;
 
-/// Verified passwords that are remembered. Each takes about 150 bytes.
+/// Maximum number of cached passwords. Each takes about 150 bytes.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 
-/// Why credentials are refused. The texts are CouchDB's `reason`s.
+/// Reason why credentials are rejected. The texts are CouchDB's `reason`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// No such name, or another password (`unauthorized`). CouchDB does not say which, so neither do we.
+    /// Unknown name or wrong password (`unauthorized`). As in CouchDB, the text does not distinguish the two.
     #[error("Name or password is incorrect.")]
     Incorrect,
-    /// Too many logins failed (`forbidden`).
+    /// Too many failed logins (`forbidden`).
     #[error("Account is temporarily locked due to multiple authentication failures")]
     LockedOut,
-    /// The hash takes fewer rounds than this server accepts (`forbidden`).
+    /// The hash has fewer iterations than this server accepts (`forbidden`).
     #[error("Iteration count is too low for this server")]
     IterationsTooLow,
-    /// The hash takes more rounds than this server accepts (`forbidden`).
+    /// The hash has more iterations than this server accepts (`forbidden`).
     #[error("Iteration count is too high for this server")]
     IterationsTooHigh,
-    /// The hash names a function that does not exist (`forbidden`).
+    /// The hash names an unknown function (`forbidden`).
     #[error("PRF is invalid")]
     InvalidPrf,
 }
 
-/// A login that is to be judged.
+/// A login to be checked.
 #[derive(Clone)]
 pub struct Login {
-    /// The user that is named.
+    /// Account with the name in the request.
     pub account: Arc<Account>,
-    /// The password that came along.
+    /// Password in the request.
     pub password: Vec<u8>,
-    /// Where the request comes from.
+    /// Address of the client.
     pub peer: IpAddr,
-    /// The time.
+    /// Current time.
     pub now_ms: u64,
 }
 
-/// The policy in force when a login is checked.
+/// Policy for logins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginPolicy {
-    /// The number of rounds that hashes may take.
+    /// Permitted number of iterations of hashes.
     pub iterations: RangeInclusive<u32>,
-    /// The lockout after many failures.
+    /// Lockout after failed logins.
     pub lockout: LockoutPolicy,
 }
 
-/// The outcome of [`Authenticator::check`].
+/// Result of [`Authenticator::check`].
 #[derive(Debug)]
 pub enum Check {
-    /// The password is right.
+    /// The password is correct.
     Right,
-    /// The password has to be hashed first.
+    /// The password must be hashed first.
     NeedsHashing(Job),
 }
 
-/// Checks credentials. Clones share the admins and what is remembered.
+/// Checks credentials. Clones share the admins and the caches.
 #[derive(Clone)]
 pub struct Authenticator {
     shared: Arc<Shared>,
@@ -81,7 +81,8 @@ struct Shared {
 }
 
 impl Authenticator {
-    /// An authenticator without admins. `key` must be random and of this process only; it protects what is remembered.
+    /// Creates an authenticator without admins. `key` must be random and specific to this process; it protects the
+    /// cache.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Authenticator {
         let shared = Shared {
@@ -94,8 +95,9 @@ impl Authenticator {
         Authenticator { shared: Arc::new(shared) }
     }
 
-    /// Replaces all admins by `admins`: name and stored hash, as the section `[admins]` has them. An entry that is not a hash
-    /// still counts as an admin, so that a damaged line never opens the server to everybody, but nobody can log in with it.
+    /// Replaces all admins by `admins`: names and stored hashes, as in the section `[admins]`. An entry that is not a
+    /// hash still counts as an admin, so that a damaged line never opens the server to unauthenticated clients, but no
+    /// password matches it.
     pub fn set_admins(&self, admins: impl IntoIterator<Item = (String, String)>) {
         let account = |(name, stored): (String, String)| {
             let account = Arc::new(Account::of_admin(&name, &stored));
@@ -105,44 +107,44 @@ impl Authenticator {
         *self.shared.admins.write().unwrap_or_else(PoisonError::into_inner) = admins;
     }
 
-    /// Has failures count on all servers of the same users. To be called once, before any login.
+    /// Shares the count of failures with all servers of the same users. Must be called once, before any login.
     pub fn share_failures(&self, sharing: Sharing) {
-        // Nobody else does.
+        // A second call has no effect.
         let _ = self.shared.sharing.set(sharing);
     }
 
-    /// Counts a failure that another server tells of.
+    /// Counts a failure that another server reported.
     pub fn note_told(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
         self.shared.lockouts().note(suspect, policy, now_ms);
     }
 
-    /// Whether the server has an admin; without one everybody is an admin.
+    /// Returns true if the server has an admin; without one, every client is an admin.
     #[must_use]
     pub fn has_admins(&self) -> bool {
         !self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Whether there is an admin of this name.
+    /// Returns true if an admin has this name.
     pub fn is_admin(&self, name: &str) -> bool {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
     }
 
-    /// The server admin of this name.
+    /// Returns the server admin with this name.
     #[must_use]
     pub fn admin(&self, name: &str) -> Option<Arc<Account>> {
         self.shared.admins.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// The context of a request without credentials.
+    /// Returns the context of a request without credentials.
     #[must_use]
     pub fn without_credentials(&self) -> UserContext {
         if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }
     }
 
-    /// Judges a login without ever doing slow work.
+    /// Checks a login without slow work.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If the login is rejected.
     pub fn check(&self, login: Login, policy: &LoginPolicy) -> Result<Check, AuthError> {
         let Login { account, password, peer, now_ms } = login;
         let shared = &self.shared;
@@ -172,7 +174,7 @@ impl Authenticator {
         Ok(Check::NeedsHashing(job))
     }
 
-    /// The refusal of a login with a name that nobody has, counted like one with a wrong password.
+    /// Rejects a login with an unknown name, counted like one with a wrong password.
     #[must_use]
     pub fn refuse_unknown(&self, name: &str, peer: IpAddr, now_ms: u64, policy: &LockoutPolicy) -> AuthError {
         let suspect = self.shared.suspect(peer, name, "");
@@ -183,19 +185,19 @@ impl Authenticator {
         AuthError::Incorrect
     }
 
-    /// Remembers that `password` is right, because the caller has just hashed it anew.
+    /// Caches `password` as correct, after the caller has hashed it.
     pub fn remember(&self, account: &Account, password: &[u8]) {
         let key = &self.shared.key;
         let known_as = fingerprint(key, &[account.name().as_bytes(), account.stored().as_bytes()]);
         self.shared.verified().insert(known_as, fingerprint(key, &[b"password", password]));
     }
 
-    /// The digest under the key of this process of what was verified elsewhere, such as signatures.
+    /// Returns the digest, under the key of this process, of data that was verified elsewhere, such as signatures.
     pub(crate) fn fingerprint(&self, parts: &[&[u8]]) -> Fingerprint {
         fingerprint(&self.shared.key, parts)
     }
 
-    /// Whether this was [remembered](Self::remember_fingerprint).
+    /// Returns true if the digest was [cached](Self::remember_fingerprint).
     pub(crate) fn knows_fingerprint(&self, fingerprint: &Fingerprint) -> bool {
         self.shared.verified().look_up(fingerprint, fingerprint) == Known::Right
     }
@@ -227,7 +229,7 @@ impl Shared {
         }
     }
 
-    /// Counts a failure, here and elsewhere.
+    /// Counts a failure, here and on the other servers.
     fn note(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
         self.lockouts().note(suspect, policy, now_ms);
         if policy.mode != LockoutMode::Off
@@ -237,8 +239,8 @@ impl Shared {
         }
     }
 
-    /// Refuses who failed too often. Who that is takes longer to tell than all else of a request whose password is known, so nobody asks where it
-    /// makes no difference.
+    /// Rejects a client with too many failures. Computing the suspect takes longer than all else for a request with a
+    /// cached password, so it is computed only if there are failures.
     fn refuse_suspect(
         &self,
         suspect: impl FnOnce() -> Suspect,
@@ -254,7 +256,7 @@ impl Shared {
     }
 }
 
-/// Slow work that decides about one login: the derivation of a key from a password.
+/// Slow work for one login: the derivation of a key from a password.
 pub struct Job {
     shared: Arc<Shared>,
     account: Arc<Account>,
@@ -267,13 +269,13 @@ pub struct Job {
 }
 
 impl Job {
-    /// Verifies the password. Blocks for as long as its hash has iterations (100 ms and more for CouchDB's default of 600,000).
-    /// A password that is right is remembered; so is how many were wrong.
+    /// Verifies the password. Blocks for a time proportional to the iterations of its hash (100 ms and more for
+    /// CouchDB's default of 600,000). A correct password is cached; a failure is counted.
     ///
     /// # Errors
-    /// When the login is refused.
+    /// If the login is rejected.
     pub fn run(self) -> Result<(), AuthError> {
-        // Many logins may have queued up behind the first one: it may have decided about them.
+        // Many logins may be queued behind the first one, whose result is now cached.
         let known = self.shared.verified().look_up(&self.known_as, &self.tried);
         if known == Known::Right {
             return Ok(());
@@ -290,7 +292,7 @@ impl Job {
 }
 
 impl std::fmt::Debug for Job {
-    /// Shows no password.
+    /// Omits the password.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Job").field("name", &self.account.name()).finish_non_exhaustive()
     }

@@ -7,21 +7,21 @@ use settee_model::base64;
 #[error("Authorization header has invalid base64 value")]
 pub struct InvalidHeader;
 
-/// The credentials of basic authentication.
+/// Credentials of basic authentication.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BasicCredentials {
-    /// The name as it was sent; a name that is no UTF-8 is nobody's.
+    /// Name as sent; a name that is not UTF-8 belongs to no user.
     pub name: Vec<u8>,
-    /// The password as it was sent.
+    /// Password as sent.
     pub password: Vec<u8>,
 }
 
 impl BasicCredentials {
-    /// Reads the value of a header. As in CouchDB, another scheme than `Basic`, credentials without a colon and the pair
-    /// `_:_` (which browsers send to log out) count as no credentials.
+    /// Parses the value of a header. As in CouchDB, another scheme than `Basic`, credentials without a colon and the
+    /// pair `_:_` (which browsers send to log out) count as no credentials.
     ///
     /// # Errors
-    /// When the credentials are no base64.
+    /// If the credentials are not base64.
     pub fn parse(authorization: &str) -> Result<Option<BasicCredentials>, InvalidHeader> {
         let Some((scheme, value)) = authorization.trim().split_once(' ') else {
             return Ok(None);
@@ -41,7 +41,7 @@ impl BasicCredentials {
 }
 
 impl std::fmt::Debug for BasicCredentials {
-    /// Shows no password.
+    /// Omits the password.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = String::from_utf8_lossy(&self.name);
         formatter.debug_struct("BasicCredentials").field("name", &name).finish_non_exhaustive()

@@ -1,6 +1,6 @@
-//! [`Verified`]: which password of an account was verified before, so that a deliberately slow derivation happens once per
-//! process and not once per request. It never holds a password, nor anything that could be tested offline without the
-//! process's key. Another password of an account whose right one is known is wrong without a derivation.
+//! [`Verified`]: cache of verified passwords, so that a deliberately slow derivation is done once per process and not
+//! once per request. It contains no password, and nothing that could be attacked offline without the key of the
+//! process. For an account whose correct password is cached, any other password is wrong without a derivation.
 
 use std::num::NonZeroUsize;
 
@@ -9,20 +9,20 @@ use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 
-/// Keyed digest of something.
+/// A keyed digest.
 pub(crate) type Fingerprint = [u8; 32];
 
-/// Computes the fingerprint of `parts` under the process's `key`.
+/// Computes the fingerprint of `parts` under the `key` of the process.
 pub(crate) fn fingerprint(key: &[u8; 32], parts: &[&[u8]]) -> Fingerprint {
     let lengths: Vec<[u8; 8]> = parts.iter().map(|part| (part.len() as u64).to_be_bytes()).collect();
-    // Lengths keep ("ab", "c") and ("a", "bc") apart.
+    // Lengths distinguish ("ab", "c") from ("a", "bc").
     let framed: Vec<&[u8]> = lengths.iter().zip(parts).flat_map(|(length, part)| [length.as_slice(), part]).collect();
     let mut fingerprint = [0; 32];
     fingerprint.copy_from_slice(&Algorithm::Sha256.mac(key, &framed));
     fingerprint
 }
 
-/// The memory of a verified password.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     Right,
@@ -30,13 +30,13 @@ pub(crate) enum Known {
     Unknown,
 }
 
-/// From the account, with its stored hash, to its password, of those that were asked for last.
+/// Maps accounts, with their stored hashes, to passwords; least recently used entries are evicted.
 pub(crate) struct Verified(LruCache<Fingerprint, Fingerprint>);
 
 impl Verified {
-    /// Remembers at most `capacity`.
+    /// Creates a cache of at most `capacity` entries.
     pub(crate) fn new(capacity: NonZeroUsize) -> Verified {
-        // `LruCache::new` would take the memory for all at once.
+        // `LruCache::new` would allocate the memory for all entries at once.
         let mut passwords = LruCache::unbounded();
         passwords.resize(capacity);
         Verified(passwords)

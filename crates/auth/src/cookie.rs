@@ -1,6 +1,6 @@
-//! [`SessionCookie`]: the value of the cookie `AuthSession` in CouchDB's format, so that all servers that share a secret (a
-//! cluster, a proxy) understand each other's cookies: `base64url(name ":" HEXTIME ":" hmac(secret salt, name ":" HEXTIME))`.
-//! Attributes of cookies are the business of those who speak HTTP.
+//! [`SessionCookie`]: the value of the cookie `AuthSession` in CouchDB's format, so that all servers with the same
+//! secret (a cluster, a proxy) accept each other's cookies: `base64url(name ":" HEXTIME ":" hmac(secret salt, name ":"
+//! HEXTIME))`. Attributes of cookies are added by the HTTP layer.
 
 use subtle::ConstantTimeEq;
 
@@ -10,12 +10,12 @@ use settee_model::base64;
 /// The name of the cookie.
 pub const SESSION_COOKIE: &str = "AuthSession";
 
-/// The value is none that a server gave out (`bad_request`).
+/// The value was not issued by a server (`bad_request`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Malformed AuthSession cookie. Please clear your cookies.")]
 pub struct MalformedCookie;
 
-/// A cookie that claims something. Nothing is proven before [`SessionCookie::verify`].
+/// An unverified cookie. Its claims must not be trusted before [`SessionCookie::verify`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionCookie {
     name: String,
@@ -24,10 +24,10 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// Takes a value apart.
+    /// Parses a value.
     ///
     /// # Errors
-    /// When it is no base64 of three parts.
+    /// If it is not base64 of three parts.
     pub fn parse(value: &str) -> Result<SessionCookie, MalformedCookie> {
         let bytes = base64::decode_url(value).ok_or(MalformedCookie)?;
         let mut parts = bytes.splitn(3, |byte| *byte == b':');
@@ -37,13 +37,13 @@ impl SessionCookie {
         Ok(SessionCookie { name: text(name)?, time: text(time)?, mac: mac.to_vec() })
     }
 
-    /// The user that it claims to be.
+    /// Returns the claimed user name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number of seconds that the session still lasts; `None` if it is over, or if the cookie was signed with other
+    /// Returns the remaining seconds of the session; `None` if it has expired, or if the cookie was signed with other
     /// secrets. `salt` is that of the user's password.
     #[must_use]
     pub fn verify(
@@ -64,7 +64,7 @@ impl SessionCookie {
         algorithms.iter().any(signed).then_some(left_s)
     }
 
-    /// The value of a cookie for `name`.
+    /// Returns the value of a cookie for `name`.
     #[must_use]
     pub fn issue(name: &str, secret: &[u8], salt: &str, algorithm: Algorithm, now_s: u64) -> String {
         let key = [secret, salt.as_bytes()].concat();
@@ -77,7 +77,7 @@ impl SessionCookie {
 }
 
 impl std::fmt::Debug for SessionCookie {
-    /// Shows nothing that could be sent again.
+    /// Omits everything that could be replayed.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("SessionCookie").field("name", &self.name).finish_non_exhaustive()
     }

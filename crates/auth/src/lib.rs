@@ -1,19 +1,19 @@
-//! Who a request speaks for: accounts, passwords, session cookies, tokens, and the context that comes of them.
+//! Authentication: accounts, passwords, session cookies, tokens, and the resulting user context.
 //!
-//! A request with basic credentials goes this way:
+//! Authentication of a request with basic credentials:
 //!
 //! 1. The caller finds the [`Account`]: of a server admin ([`Authenticator::admin`]), or of a document of the users database
 //!    ([`Account::of_document`]).
-//! 2. [`Authenticator::check`] judges the [`Login`]. A password that was verified before is right, and any other of that
-//!    account wrong, in microseconds; too many failures lock the user out.
-//! 3. Otherwise the caller gets a [`Job`]. [`Job::run`] derives the key, which takes a tenth of a second or more on purpose,
-//!    so it belongs on a thread that serves no requests, and few may run at once.
+//! 2. [`Authenticator::check`] checks the [`Login`]. For an account whose password is cached the result takes
+//!    microseconds; too many failures lock the user out.
+//! 3. Otherwise the caller gets a [`Job`]. [`Job::run`] derives the key, which deliberately takes a tenth of a second
+//!    or more, so it must run on a thread that serves no requests, with few at once.
 //!
-//! Cookies ([`SessionCookie`]), tokens ([`jwt`]) and proxies ([`proxy_token_matches`]) prove with signatures, which are
-//! quick.
+//! Cookies ([`SessionCookie`]), tokens ([`jwt`]) and proxies ([`proxy_token_matches`]) are authenticated by signatures,
+//! which is fast.
 //!
-//! Everything here is synchronous and pure: time, salts, keys and settings are handed in. The crate reads no clock, no
-//! entropy and no configuration, and knows no status codes.
+//! The crate is synchronous and performs no I/O: callers supply time, salts, keys and settings. It does not know status
+//! codes.
 
 mod account;
 mod algorithm;

@@ -1,6 +1,7 @@
-//! [`Lockouts`]: how often logins failed lately, so that guessing passwords ends soon. Counted for an address, a name and
-//! the salt of its password, as CouchDB does: a new password starts over, and nobody locks others out from elsewhere.
-//! Servers of the same users tell each other ([`Sharing`]), so that asking several of them gives nobody more tries.
+//! [`Lockouts`]: counts of recent failed logins, as protection against guessing passwords. Failures are counted per
+//! address, name and salt of the password, as in CouchDB: a new password resets the count, and a client cannot lock out
+//! users at other addresses. Servers of the same users share their counts ([`Sharing`]), so that distributing requests
+//! over several servers gives no additional attempts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,51 +11,51 @@ use data_encoding::HEXLOWER;
 
 use crate::algorithm::Algorithm;
 
-/// Failures that are remembered, of all users together.
+/// Maximum number of stored counts of all users.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The lockout after many failures (`[chttpd_auth_lockout]`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockoutPolicy {
-    /// Whether it is refused.
+    /// Reaction to too many failures.
     pub mode: LockoutMode,
-    /// After how many failures.
+    /// Number of failures from which on logins are rejected.
     pub threshold: u64,
-    /// The time for which a failure counts, from the first one.
+    /// Time after the first failure at which the count expires.
     pub max_lifetime_ms: u64,
 }
 
-/// The reaction to too many failures.
+/// Reaction to too many failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockoutMode {
     /// Nothing.
     Off,
-    /// They are counted, and every failure is logged.
+    /// Failures are counted and logged.
     Warn,
-    /// Logins are refused, also with the right password.
+    /// Logins are rejected, also with the correct password.
     Enforce,
 }
 
-/// The party that fails: who it is shows only to those who know the key. Displayed as hexadecimal digits.
+/// The subject of a count, as a keyed hash: only holders of the key can identify it. Displayed as hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Suspect([u8; 16]);
 
-/// The other servers of the same users, as one of them sees them.
+/// Access to the other servers of the same users.
 pub struct Sharing {
-    /// What all of them know and nobody else.
+    /// The secret that these servers share.
     pub secret: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
-    /// Tells the others of a failed login. It must not block.
+    /// Reports a failed login to the other servers. Must not block.
     pub tell: Box<dyn Fn(Suspect) + Send + Sync>,
 }
 
 impl Suspect {
-    /// The one that was displayed so.
+    /// Parses the displayed form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Suspect> {
         HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(Suspect)
     }
 
-    /// `key` is of those who are to recognize it.
+    /// Creates a suspect; holders of `key` can identify it.
     pub(crate) fn new(key: &[u8], peer: IpAddr, name: &str, salt: &str) -> Suspect {
         let length = (name.len() as u64).to_be_bytes();
         let mac =
@@ -71,11 +72,11 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// The number of failures.
+/// Counts of failures.
 #[derive(Debug, Default)]
 pub(crate) struct Lockouts {
     failures: HashMap<Suspect, Failures>,
-    /// When the last of them was counted.
+    /// Time of the last failure.
     noted_ms: u64,
 }
 
@@ -86,18 +87,18 @@ struct Failures {
 }
 
 impl Lockouts {
-    /// Whether none counts any more, whose ever it was.
+    /// Returns true if all counts have expired.
     pub(crate) fn are_over(&self, policy: &LockoutPolicy, now_ms: u64) -> bool {
         self.failures.is_empty() || now_ms.saturating_sub(self.noted_ms) >= policy.max_lifetime_ms
     }
 
-    /// Whether there were too many.
+    /// Returns true if the suspect has too many failures.
     pub(crate) fn is_over(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) -> bool {
         let failures = self.failures.get(suspect);
         failures.is_some_and(|failures| failures.lasts(policy, now_ms) && failures.count >= policy.threshold)
     }
 
-    /// Counts one more.
+    /// Counts a failure.
     pub(crate) fn note(&mut self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
         if policy.mode == LockoutMode::Off {
             return;
@@ -118,8 +119,8 @@ impl Lockouts {
         if self.failures.len() < REMEMBERED_MAX {
             return;
         }
-        // Those who failed most stay: nobody gets rid of his count by failing under many other names. Those above the middle are
-        // less than half of all.
+        // The highest counts are kept, so that an attacker cannot evict a count by failing under many other names.
+        // Counts above the median are less than half of all.
         let mut counts: Vec<u64> = self.failures.values().map(|failures| failures.count).collect();
         let middle = counts.len() / 2;
         let (_, median, above) = counts.select_nth_unstable(middle);

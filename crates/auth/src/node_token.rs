@@ -13,17 +13,17 @@ use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 
-/// Validity of a token in seconds, in both directions, because clocks of nodes differ a little.
+/// Validity of a token in seconds, in both directions, to tolerate clock differences between nodes.
 const LIFETIME_S: u64 = 60;
 
-/// Distinguishes what is signed from everything else that is signed with the secret.
+/// Distinguishes these signatures from all others that use the secret.
 const PURPOSE: &[u8] = b"settee node 2\n";
 
-/// Number of requests of one sender that may be in flight: a token that is older than so many others is refused.
+/// Number of requests of one sender that may be in flight: a token that is older than this many others is rejected.
 const WINDOW: u64 = 16_384;
 const WINDOW_WORDS: usize = (WINDOW / 64) as usize;
 
-/// Number of senders that are remembered. Each takes 2 KiB; each start of a node is another sender.
+/// Maximum number of tracked senders. Each takes 2 KiB; each start of a node is a new sender.
 const SENDERS_MAX: usize = 1024;
 
 /// The head of a request, as a token covers it.
@@ -31,7 +31,7 @@ const SENDERS_MAX: usize = 1024;
 pub struct NodeRequest<'a> {
     /// Name of the node that receives the request.
     pub receiver: &'a str,
-    /// The method.
+    /// HTTP method.
     pub method: &'a str,
     /// Path and query.
     pub target: &'a str,
@@ -39,7 +39,7 @@ pub struct NodeRequest<'a> {
     pub headers: &'a [u8],
 }
 
-/// A token as it was received. Nothing is proven before [`NodeToken::matches`] and [`NodeToken::covers`].
+/// An unverified token. Its contents must not be trusted before [`NodeToken::matches`] and [`NodeToken::covers`].
 #[derive(Clone, Debug)]
 pub struct NodeToken {
     /// The text before the code.
@@ -86,7 +86,8 @@ impl NodeToken {
         })
     }
 
-    /// Returns true if the token was made for this request lately, with this secret. Its body is to be verified as well.
+    /// Returns true if the token was made recently for this request, with this secret. The caller must verify the body
+    /// as well.
     #[must_use]
     pub fn matches(&self, secret: &[u8], request: &NodeRequest<'_>, now_s: u64) -> bool {
         let expected = code(secret, &self.claim, request);
@@ -113,11 +114,11 @@ fn code(secret: &[u8], claim: &str, request: &NodeRequest<'_>) -> String {
     HEXLOWER.encode(&Algorithm::Sha256.mac(secret, &parts))
 }
 
-/// The tokens that were used, so that a request that was recorded is not accepted again.
+/// Used tokens, so that a recorded request cannot be replayed.
 #[derive(Debug, Default)]
 pub struct SeenTokens(Mutex<HashMap<u64, Window>>);
 
-/// The numbers of one sender that were seen, of the last [`WINDOW`].
+/// The used numbers of one sender among the last [`WINDOW`].
 #[derive(Debug)]
 struct Window {
     highest: u64,
@@ -130,7 +131,7 @@ impl SeenTokens {
     pub fn take(&self, token: &NodeToken, now_s: u64) -> bool {
         let mut senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if senders.len() >= SENDERS_MAX && !senders.contains_key(&token.sender) {
-            // Tokens of a sender that is silent for so long have expired.
+            // All tokens of a sender that was inactive for this time have expired.
             senders.retain(|_, window| now_s.saturating_sub(window.last_s) <= 2 * LIFETIME_S);
             if senders.len() >= SENDERS_MAX {
                 return false;
@@ -146,7 +147,7 @@ impl SeenTokens {
 impl Window {
     fn take(&mut self, number: u64) -> bool {
         if number > self.highest {
-            // The bits of numbers that enter the window are those of numbers that leave it.
+            // The bits of numbers that enter the window are reused from those that leave it.
             for entering in self.highest + 1..=number.min(self.highest.saturating_add(WINDOW)) {
                 self.set(entering, false);
             }
@@ -157,7 +158,7 @@ impl Window {
         !self.set(number, true)
     }
 
-    /// Sets the bit of a number, and returns what it was.
+    /// Sets the bit of a number, and returns its previous value.
     fn set(&mut self, number: u64, is_seen: bool) -> bool {
         let at = number % WINDOW;
         let (word, bit) = (&mut self.bits[(at / 64) as usize], 1 << (at % 64));
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Whatever is changed in a token, it is none, or one that does not match.
+    /// A modified token is either malformed or does not match.
     #[test]
     fn nothing_of_a_token_can_be_changed() {
         let text = NodeToken::sign(b"secret", &REQUEST, b"body", (7, 12), 1_000);
@@ -245,7 +246,7 @@ mod tests {
             (1, WINDOW, true),
             (1, 2, true),
             (1, WINDOW + 2, true),
-            // It is too old to know.
+            // The number is before the window.
             (1, 2, false),
             (1, 4, true),
             (1, 4, false),

@@ -1,4 +1,4 @@
-//! [`PasswordHash`]: passwords as CouchDB stores them in `[admins]`. Where they are stored is not this module's business.
+//! [`PasswordHash`]: passwords as CouchDB stores them in `[admins]`.
 //!
 //! | text | since | meaning |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | `-pbkdf2-<hex>,<salt>,<iterations>` | 1.3 | PBKDF2 with HMAC-SHA-1 |
 //! | `-hashed-<hex>,<salt>` | 1.0 | SHA-1 of password and salt |
 //!
-//! The salt is used as the text it is, also when it looks like hexadecimal digits. Anything else is a password in plain text.
+//! The salt is used as text, even if it consists of hexadecimal digits. All other texts are plain-text passwords.
 
 use crate::algorithm::Algorithm;
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -14,13 +14,13 @@ use sha1::{Digest, Sha1};
 use std::num::NonZeroU32;
 use subtle::ConstantTimeEq;
 
-/// Why a text is not a password hash.
+/// Reason why a text is not a password hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashError {
-    /// It is a password in plain text: hash it with [`hash_password`].
+    /// The text is a plain-text password: hash it with [`hash_password`].
     #[error("the password is not hashed")]
     Plain,
-    /// It begins like a hash but is damaged: no password can match. Never to be taken for plain text.
+    /// The text starts like a hash but is damaged: no password can match. It must not be treated as plain text.
     #[error("the password hash is damaged")]
     Damaged,
 }
@@ -37,7 +37,7 @@ const PRFS: [(&str, Algorithm); 6] = [
 
 const SIMPLE_PREFIX: &str = "-hashed-";
 
-/// A stored password hash that passwords can be verified against.
+/// A stored password hash.
 #[derive(Clone)]
 pub struct PasswordHash {
     expected: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct PasswordHash {
 }
 
 impl PasswordHash {
-    /// Reads a hash in one of CouchDB's formats.
+    /// Parses a hash in one of CouchDB's formats.
     pub fn parse(text: &str) -> Result<PasswordHash, HashError> {
         if let Some(rest) = text.strip_prefix(SIMPLE_PREFIX) {
             return parse_simple(rest).ok_or(HashError::Damaged);
@@ -59,8 +59,7 @@ impl PasswordHash {
         Err(HashError::Plain)
     }
 
-    /// Whether `password` is the one. Takes as long as its iterations do; the comparison itself takes the same time wherever the
-    /// two differ.
+    /// Returns true if `password` is correct. The time depends on the iterations; the comparison takes constant time.
     pub fn verify(&self, password: &[u8]) -> bool {
         let mut actual = vec![0; self.expected.len()];
         match self.scheme {
@@ -74,7 +73,8 @@ impl PasswordHash {
         actual.ct_eq(&self.expected).into()
     }
 
-    /// A hash of the scheme `simple`, as user documents have it (`password_sha`). `None` if it is none.
+    /// Creates a hash of the scheme `simple` from the values of a user document (`password_sha`). `None` if it is
+    /// malformed.
     pub(crate) fn of_simple(password_sha: &str, salt: &str) -> Option<PasswordHash> {
         let expected = HEXLOWER_PERMISSIVE
             .decode(password_sha.as_bytes())
@@ -83,7 +83,8 @@ impl PasswordHash {
         Some(PasswordHash { expected, salt: salt.to_owned(), scheme: Scheme::Simple })
     }
 
-    /// A hash of the schemes `pbkdf2` and `simple+pbkdf2`, as user documents have it. `None` if it is none.
+    /// Creates a hash of the schemes `pbkdf2` and `simple+pbkdf2` from the values of a user document. `None` if it is
+    /// malformed.
     pub(crate) fn of_derived(
         derived_key: &str,
         salt: &str,
@@ -100,12 +101,12 @@ impl PasswordHash {
         Some(PasswordHash { expected, salt: salt.to_owned(), scheme })
     }
 
-    /// The text that passwords were hashed with.
+    /// Returns the salt.
     pub(crate) fn salt(&self) -> &str {
         &self.salt
     }
 
-    /// The number of rounds that it takes; `None` if there are none to be counted.
+    /// Returns the number of iterations; `None` for a scheme without them.
     pub(crate) fn iterations(&self) -> Option<NonZeroU32> {
         match self.scheme {
             Scheme::Simple => None,
@@ -113,7 +114,7 @@ impl PasswordHash {
         }
     }
 
-    /// Whether new passwords are hashed in this way.
+    /// Returns true if new passwords are hashed with the same scheme and parameters.
     pub(crate) fn is_made_by(&self, hashing: &Hashing) -> bool {
         match (self.scheme, hashing.scheme) {
             (Scheme::Simple, NewScheme::Simple) => true,
@@ -125,35 +126,35 @@ impl PasswordHash {
     }
 }
 
-/// The input that a key was derived from.
+/// Input of the derivation of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Password,
     SimpleHash,
 }
 
-/// How new passwords are hashed (`[chttpd_auth] password_scheme`, `pbkdf2_prf` and `iterations`).
+/// Scheme of new passwords (`[chttpd_auth] password_scheme`, `pbkdf2_prf` and `iterations`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hashing {
-    /// The scheme.
+    /// Scheme.
     pub scheme: NewScheme,
-    /// The pseudo-random function of PBKDF2.
+    /// Pseudo-random function of PBKDF2.
     pub prf: Algorithm,
-    /// The rounds of PBKDF2.
+    /// Iterations of PBKDF2.
     pub iterations: NonZeroU32,
 }
 
-/// The schemes that new passwords can have.
+/// Schemes for new passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewScheme {
-    /// SHA-1 of password and salt. For old peers only.
+    /// SHA-1 of password and salt, for compatibility with old peers only.
     Simple,
     /// PBKDF2.
     Pbkdf2,
 }
 
 impl Hashing {
-    /// The hash of `password` as hexadecimal text. Slow on purpose.
+    /// Returns the hash of `password` as hexadecimal text. Deliberately slow.
     #[must_use]
     pub fn hash(&self, password: &[u8], salt: &str) -> String {
         match self.scheme {
@@ -174,12 +175,13 @@ impl std::fmt::Debug for PasswordHash {
     }
 }
 
-/// Whether `text` has one of the prefixes of a hash. CouchDB leaves such values of `[admins]` alone and hashes all others.
+/// Returns true if `text` has one of the prefixes of a hash. CouchDB keeps such values of `[admins]` and hashes all
+/// others.
 pub fn is_hashed(text: &str) -> bool {
     text.starts_with(SIMPLE_PREFIX) || PRFS.iter().any(|(prefix, _)| text.starts_with(prefix))
 }
 
-/// Hashes `password` as CouchDB 3.4 and later do: PBKDF2 with HMAC-SHA-256. `salt` should be 32 fresh random hexadecimal
+/// Hashes `password` as CouchDB 3.4 and later do: PBKDF2 with HMAC-SHA-256. `salt` should be 32 new random hexadecimal
 /// digits; it must not contain a comma, which separates the parts.
 pub fn hash_password(password: &str, salt: &str, iterations: NonZeroU32) -> String {
     assert!(!salt.is_empty() && !salt.contains(','), "a salt that cannot be read back");
@@ -195,7 +197,7 @@ enum Scheme {
         prf: Algorithm,
         iterations: NonZeroU32,
     },
-    /// PBKDF2 over the hexadecimal text of what `Simple` makes of the password: old hashes, made stronger without it.
+    /// PBKDF2 over the hexadecimal text of the `Simple` hash: strengthens old hashes without the password.
     SimplePbkdf2 {
         prf: Algorithm,
         iterations: NonZeroU32,

@@ -1,11 +1,12 @@
-//! Proxy authentication: a proxy in front names the user and may prove with a token that it knows the secret.
+//! Proxy authentication: a proxy in front of the server names the user and may prove with a token that it knows the
+//! secret.
 
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 use data_encoding::HEXLOWER;
 
-/// Whether `token` is the hexadecimal message authentication code of `name` under `secret`.
+/// Returns true if `token` is the hexadecimal message authentication code of `name` under `secret`.
 #[must_use]
 pub fn proxy_token_matches(secret: &[u8], name: &str, token: &str, algorithms: &[Algorithm]) -> bool {
     let matches = |algorithm: &Algorithm| {

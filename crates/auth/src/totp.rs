@@ -1,24 +1,24 @@
-//! [`Totp`]: one-time passwords by time (RFC 6238), as the member `totp` of a user document asks for them.
+//! [`Totp`]: time-based one-time passwords (RFC 6238), configured by the member `totp` of a user document.
 
 use settee_model::json::Value;
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::Algorithm;
 
-/// The time for which one password holds.
+/// Validity of one password.
 const PERIOD_S: u64 = 30;
 
-/// The parameters of a user's one-time passwords.
+/// Parameters of a user's one-time passwords.
 #[derive(Clone)]
 pub struct Totp {
-    /// `None`: damaged, nothing matches.
+    /// `None` if it is damaged; then no password matches.
     key: Option<Vec<u8>>,
     algorithm: Algorithm,
     digits: u32,
 }
 
 impl Totp {
-    /// The parameters in the document of a user; `None` if it asks for none.
+    /// Returns the parameters in a user document; `None` if it requires none.
     pub(crate) fn of_document(document: Value<'_>) -> Option<Totp> {
         let totp = document.get("totp")?;
         let text = |member: &str| totp.get(member).and_then(Value::as_str);
@@ -29,13 +29,13 @@ impl Totp {
         Some(Totp { key, algorithm: algorithm.unwrap_or(Algorithm::Sha1), digits })
     }
 
-    /// Whether `token` is the password of this time, or of one period before or after.
+    /// Returns true if `token` is the password of the current period, or of the one before or after.
     #[must_use]
     pub fn verify(&self, token: &str, now_s: u64) -> bool {
         let Some(key) = &self.key else { return false };
         let periods =
             [now_s.saturating_sub(PERIOD_S), now_s, now_s.saturating_add(PERIOD_S)].map(|time| time / PERIOD_S);
-        // All are computed, whichever matches.
+        // All are computed, so that the time does not depend on the match.
         let matches = periods.map(|period| bool::from(self.password(key, period).as_bytes().ct_eq(token.as_bytes())));
         matches.contains(&true)
     }
@@ -51,13 +51,13 @@ impl Totp {
 }
 
 impl std::fmt::Debug for Totp {
-    /// Shows nothing of the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Totp").field("algorithm", &self.algorithm).finish_non_exhaustive()
     }
 }
 
-/// Base32 of RFC 4648, with or without padding.
+/// Decodes base32 of RFC 4648, with or without padding.
 fn decode_base32(text: &str) -> Option<Vec<u8>> {
     let (mut bits, mut count, mut bytes) = (0u32, 0u32, Vec::new());
     for symbol in text.trim_end_matches('=').bytes() {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_vectors_of_the_rfc() {
-        // RFC 6238, appendix B: the keys are 12345678901234567890… in as many bytes as the hash has.
+        // RFC 6238, appendix B: the keys are 12345678901234567890… with the length of the hash.
         for (algorithm, key, time, expected) in [
             ("sha", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", 59, "94287082"),
             ("sha", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", 1_111_111_109, "07081804"),

@@ -1,37 +1,38 @@
-//! [`UserContext`]: the name and roles a request acts under. How they were proven is not recorded here.
+//! [`UserContext`]: name and roles under which a request acts. It does not record how they were authenticated.
 
-/// The role of server admins.
+/// Role of server admins.
 pub const ADMIN_ROLE: &str = "_admin";
 
-/// The role of users who may read statistics.
+/// Role of users that may read statistics.
 pub const METRICS_ROLE: &str = "_metrics";
 
-/// CouchDB's `userCtx`: who a request speaks for.
+/// CouchDB's `userCtx`: the user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserContext {
-    /// The user's name; `None` without credentials (also in the admin party).
+    /// User name; `None` without credentials (also in the admin party).
     pub name: Option<String>,
-    /// The user's roles; server admins have [`ADMIN_ROLE`].
+    /// Roles of the user; server admins have [`ADMIN_ROLE`].
     pub roles: Vec<String>,
 }
 
 impl UserContext {
-    /// Nobody: no name, no roles.
+    /// Returns the anonymous context: no name, no roles.
     pub fn anonymous() -> UserContext {
         UserContext::default()
     }
 
-    /// The server admin `name`.
+    /// Returns the context of the server admin `name`.
     pub fn admin(name: &str) -> UserContext {
         UserContext { name: Some(name.to_owned()), roles: vec![ADMIN_ROLE.to_owned()] }
     }
 
-    /// Everybody while the server has no admins: the role without a name, as CouchDB's admin party has it.
+    /// Returns the context of every client while the server has no admins: the admin role without a name, as in
+    /// CouchDB's admin party.
     pub fn admin_party() -> UserContext {
         UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned()] }
     }
 
-    /// Whether this is a server admin.
+    /// Returns true for a server admin.
     pub fn is_admin(&self) -> bool {
         self.roles.iter().any(|role| role == ADMIN_ROLE)
     }

@@ -1,37 +1,36 @@
-//! Documents of the users database: [`protect`] replaces the password of one that is about to be written by its hash,
-//! [`public_part`] is what of one everybody may see. Whose document it is, and the rules of its other members, are not
-//! judged here.
+//! Documents of the users database: [`protect`] replaces a password that is about to be written by its hash,
+//! [`public_part`] returns the public members. This module does not check ownership or the rules for other members.
 
 use regex::bytes::{Regex, RegexBuilder};
 use settee_model::json::{Json, Value, write_string};
 
 use crate::password::{Hashing, NewScheme};
 
-/// The prefix of the ids of user documents; the name follows.
+/// Prefix of the ids of user documents, followed by the name.
 pub const USER_PREFIX: &str = "org.couchdb.user:";
 
-/// The longest password: more is no password but an attempt to keep the server busy.
+/// Maximum length of a password, because hashing a longer one would mainly load the server.
 const PASSWORD_MAX_BYTES: usize = 64 << 10;
 
-/// Members that describe a hash: a new one replaces them.
+/// Members that describe a hash; a new hash replaces them.
 const HASH_MEMBERS: [&str; 7] =
     ["password_scheme", "pbkdf2_prf", "salt", "iterations", "derived_key", "password_sha", "preserve_salt"];
 
-/// Why a password is not taken.
+/// Reason why a password is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordRefused {
-    /// It is no text (`forbidden`).
+    /// The password is not a string (`forbidden`).
     #[error("Password value of '{0}' is invalid.")]
     NoText(String),
-    /// It is not as the server wants it (`bad_request`).
+    /// The password violates a rule (`bad_request`).
     #[error("{0}")]
     Unfit(String),
-    /// `[chttpd_auth] password_regexp` makes no sense (`forbidden`).
+    /// `[chttpd_auth] password_regexp` is malformed (`forbidden`).
     #[error("Server cannot hash passwords at this time.")]
     Misconfigured,
 }
 
-/// The rules for new passwords (`[chttpd_auth] password_regexp`).
+/// Rules for new passwords (`[chttpd_auth] password_regexp`).
 #[derive(Clone, Debug)]
 pub struct PasswordRules(Vec<Rule>);
 
@@ -41,17 +40,17 @@ struct Rule {
     reason: String,
 }
 
-/// Whether a document is about to bring a new password, so that [`protect`] will be slow.
+/// Returns true if the document sets a new password, so that [`protect`] will be slow.
 #[must_use]
 pub fn has_password(body: Value<'_>) -> bool {
     body.get("password").is_some_and(|password| !password.is_null())
 }
 
-/// The body of a user document with the hash of its password instead of the password; `None` if it has no password. `salt`
-/// is fresh. Slow on purpose.
+/// Returns the body of a user document with the hash of its password instead of the password; `None` if it has no
+/// password. `salt` must be new. Deliberately slow.
 ///
 /// # Errors
-/// When the password is not taken.
+/// If the password is rejected.
 pub fn protect(
     body: Value<'_>,
     hashing: &Hashing,
@@ -67,7 +66,7 @@ pub fn protect(
     Ok(Some(with_hash(body, hashing, password.as_bytes(), salt)))
 }
 
-/// The body of a user document whose password is known, hashed in another way. Slow on purpose.
+/// Returns the body of a user document with its known password hashed by another scheme. Deliberately slow.
 #[must_use]
 pub fn with_hash(body: Value<'_>, hashing: &Hashing, password: &[u8], salt: &str) -> Json {
     let hash = hashing.hash(password, salt);
@@ -96,8 +95,8 @@ pub fn with_hash(body: Value<'_>, hashing: &Hashing, password: &[u8], salt: &str
     Json::trusted(out)
 }
 
-/// The members of `document` with these names (`[chttpd_auth] public_fields`); `None` if it has none of them. The id and
-/// the revision belong to every document and are not counted.
+/// Returns the members of `document` with these names (`[chttpd_auth] public_fields`); `None` if it has none of them.
+/// Id and revision are included but do not count.
 #[must_use]
 pub fn public_part(document: Value<'_>, fields: &str) -> Option<Json> {
     let fields: Vec<&str> = fields.split(',').map(str::trim).filter(|field| !field.is_empty()).collect();
@@ -125,11 +124,11 @@ fn write_member(out: &mut Vec<u8>, name: Value<'_>, value: Value<'_>) {
 }
 
 impl PasswordRules {
-    /// Reads the setting: a list in Erlang's notation, of expressions and of pairs of an expression and a reason, as in
-    /// `["[a-z]", {".{10,}", "At least ten characters."}]`. Empty: no rules.
+    /// Parses the setting: a list in Erlang's notation, of expressions and of pairs of an expression and a reason, as
+    /// in `["[a-z]", {".{10,}", "At least ten characters."}]`. An empty text means no rules.
     ///
     /// # Errors
-    /// When it is no such list, or an expression is none.
+    /// If it is not such a list, or an expression is invalid.
     pub fn parse(setting: &str) -> Result<PasswordRules, PasswordRefused> {
         if setting.trim().is_empty() {
             return Ok(PasswordRules(Vec::new()));
@@ -137,7 +136,7 @@ impl PasswordRules {
         let mut terms = Terms(setting);
         let rules = terms.list().filter(|_| terms.0.trim_matches(['.', ' ']).is_empty());
         let rules = rules.ok_or(PasswordRefused::Misconfigured)?.into_iter().map(|(expression, reason)| {
-            // On bytes, as in CouchDB: classes such as `\\w` are those of ASCII.
+            // Matched on bytes, as in CouchDB: classes such as `\\w` are those of ASCII.
             let expression = RegexBuilder::new(&expression).unicode(false).build();
             let expression = expression.map_err(|_| PasswordRefused::Misconfigured)?;
             Ok(Rule { expression, reason })
@@ -158,7 +157,7 @@ impl PasswordRules {
     }
 }
 
-/// The rest of terms in Erlang's notation.
+/// Unparsed terms in Erlang's notation.
 struct Terms<'a>(&'a str);
 
 impl Terms<'_> {

@@ -1,12 +1,12 @@
-//! Documents on their way into map functions ([`DocumentBatch`]) and rows on their way out
-//! ([`Emissions`]). Both are flat buffers, so that a batch crosses a process boundary as it is.
+//! Input of map functions ([`DocumentBatch`]) and their output ([`Emissions`]). Both are flat buffers, so that a batch
+//! can be passed to another process without conversion.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
 
 use crate::{Limits, RunError, TakeRows};
 
-/// Documents that are mapped in one go.
+/// Documents that are mapped together.
 #[derive(Clone, Debug, Default)]
 pub struct DocumentBatch {
     ids: String,
@@ -24,22 +24,22 @@ struct Slot {
 /// One document of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a> {
-    /// Its update sequence.
+    /// Update sequence.
     pub seq: u64,
-    /// Its id as plain text.
+    /// Document id as plain text.
     pub id: &'a str,
     /// The whole document as validated JSON text, `_id` and `_rev` first.
     pub json: &'a [u8],
 }
 
 impl DocumentBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets the documents and keeps the memory.
+    /// Removes the documents and keeps the memory.
     pub fn clear(&mut self) {
         self.ids.clear();
         self.text.clear();
@@ -64,50 +64,49 @@ impl DocumentBatch {
         Ok(())
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     #[must_use]
     pub fn len(&self) -> usize {
         self.documents.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the batch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.documents.is_empty()
     }
 
-    /// The number of bytes that the documents have together.
+    /// Returns the total size of the documents in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.ids.len() + self.text.len()
     }
 
-    /// The document at `index`, counted from 0.
+    /// Returns the document at `index`, counted from 0.
     #[must_use]
     pub fn get(&self, index: usize) -> Document<'_> {
         let slot = &self.documents[index];
         Document { seq: slot.seq, id: &self.ids[slot.id.clone()], json: &self.text[slot.json.clone()] }
     }
 
-    /// The JSON text of the document at `index`, as in [`DocumentBatch::get`].
+    /// Returns the JSON text of the document at `index`, as in [`DocumentBatch::get`].
     #[must_use]
     pub fn json(&self, index: usize) -> &[u8] {
         &self.text[self.documents[index].json.clone()]
     }
 
-    /// All documents, in order.
+    /// Returns all documents, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Document<'_>> {
         (0..self.len()).map(|index| self.get(index))
     }
 }
 
-/// The rows that the map functions made of a batch, in the order of the documents, then of the functions,
-/// then of the calls of `emit`.
+/// Rows that map functions emitted for a batch, ordered by document, then by function, then by call of `emit`.
 #[derive(Clone, Debug, Default)]
 pub struct Emissions {
     bytes: Vec<u8>,
     rows: Vec<RowSlot>,
-    /// Exceptions that made a document emit nothing.
+    /// Exceptions; their documents emitted nothing.
     pub failures: Vec<MapFailure>,
     /// Lines that functions wrote with `log`.
     pub log: Vec<String>,
@@ -132,14 +131,14 @@ impl RowSlot {
     }
 }
 
-/// The same for the rows of one function and document. `order` is memory that is used again.
+/// Sorts the rows of one function and document. `order` is a reused buffer.
 fn sort_repeated_keys(
     bytes: &[u8],
     rows: &mut [RowSlot],
     order: &mut Vec<u32>,
     compare: &impl Fn(&[u8], &[u8]) -> Ordering,
 ) {
-    // By length first, which tells most keys apart without a look at them.
+    // By length first, which distinguishes most keys without comparing them.
     let key = |row: &RowSlot| (row.key_len, row.key(bytes));
     order.clear();
     order.extend(0..u32::try_from(rows.len()).expect("a batch has fewer rows"));
@@ -158,35 +157,35 @@ fn sort_repeated_keys(
 /// One emitted row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emission<'a> {
-    /// The index of the document in its batch.
+    /// Index of the document in its batch.
     pub document: u32,
-    /// The index of the function in its program.
+    /// Index of the function in its program.
     pub function: u32,
-    /// The key as JSON text.
+    /// Key as JSON text.
     pub key: &'a [u8],
-    /// The value as JSON text.
+    /// Value as JSON text.
     pub value: &'a [u8],
 }
 
 /// An exception of a map function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapFailure {
-    /// The index of the document in its batch.
+    /// Index of the document in its batch.
     pub document: u32,
-    /// The index of the function in its program.
+    /// Index of the function in its program.
     pub function: u32,
-    /// The value that was thrown.
+    /// Thrown value.
     pub message: String,
 }
 
 impl Emissions {
-    /// Nothing emitted yet.
+    /// Creates an empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Removes everything and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
@@ -194,22 +193,22 @@ impl Emissions {
         self.log.clear();
     }
 
-    /// The memory that all of it takes, about.
+    /// Returns the approximate memory size.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len() + self.rows.len() * size_of::<RowSlot>()
     }
 
-    /// Whether there is so much that it should be handed on.
+    /// Returns true if the rows should be passed on because of their size.
     #[must_use]
     pub fn is_full(&self, limits: &Limits) -> bool {
         self.size_bytes() as u64 >= limits.bytes_per_part
     }
 
-    /// Has `take` empty this if it is full.
+    /// Calls `take`, which empties the buffer, if it is full.
     ///
     /// # Errors
-    /// When `take` breaks off.
+    /// If `take` returns `Break`.
     pub fn hand_on(&mut self, limits: &Limits, take: &mut TakeRows<'_>) -> Result<(), RunError> {
         if !self.is_full(limits) {
             return Ok(());
@@ -233,7 +232,7 @@ impl Emissions {
         self.rows.push(RowSlot { document, function, start, key_len, value_len });
     }
 
-    /// Forgets the rows from the one at index `rows` on.
+    /// Removes the rows from index `rows` on.
     pub fn truncate(&mut self, rows: usize) {
         if let Some(row) = self.rows.get(rows) {
             self.bytes.truncate(row.start);
@@ -241,15 +240,14 @@ impl Emissions {
         }
     }
 
-    /// Puts rows and failures that were added out of order into the order of documents and functions. Those of one
-    /// document and function keep theirs. Rows must not be truncated afterwards.
+    /// Sorts rows and failures by document and function. The sort is stable. Rows must not be truncated afterwards.
     pub fn sort(&mut self) {
         self.rows.sort_by_key(|row| (row.document, row.function));
         self.failures.sort_by_key(|failure| (failure.document, failure.function));
     }
 
-    /// Puts rows that a function emitted for one document with one key into the order of their values. Rows with keys of
-    /// their own stay where they are.
+    /// Sorts rows that a function emitted for one document with one key by their values. Rows with unique keys keep
+    /// their position.
     pub fn sort_repeated_keys(&mut self, compare: impl Fn(&[u8], &[u8]) -> Ordering) {
         let Self { bytes, rows, .. } = self;
         let mut repeated = Vec::new();
@@ -261,19 +259,19 @@ impl Emissions {
         }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// All rows, in order.
+    /// Returns all rows, in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = Emission<'_>> {
         self.rows.iter().map(|row| Emission {
             document: row.document,

@@ -1,7 +1,7 @@
-//! [`Cancellation`]: reports to work on behalf of a client that the client waits for it no longer.
+//! [`Cancellation`]: notifies work on behalf of a client that the client has disconnected.
 //!
-//! Work is cancelled cooperatively: it checks its cancellation between steps. A thread that waits for another one or for a process
-//! checks it every [`CANCELLATION_INTERVAL`]. It never discards what was committed.
+//! Work is cancelled cooperatively: it checks its cancellation between steps. A thread that waits for another one or
+//! for a process checks it every [`CANCELLATION_INTERVAL`]. It never discards committed data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::shares::Owner;
 
-/// The longest time between two checks of a thread that waits.
+/// Maximum time between two checks of a waiting thread.
 pub const CANCELLATION_INTERVAL: Duration = Duration::from_millis(25);
 
-/// True once the client waits no longer. Clones share their state.
+/// Set once the client has disconnected. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Cancellation(Arc<AtomicBool>);
 
@@ -67,7 +67,7 @@ impl Drop for CancelOnDrop {
 /// The client on whose behalf functions are called.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// The share of processes that its calls count for; without one they take what is free.
+    /// The share of processes that its calls count for; without one they use any free process.
     pub owner: Option<Owner>,
     /// Cancelled when it disconnects.
     pub cancellation: Cancellation,

@@ -1,8 +1,9 @@
-//! What every [`Language`] must do, as functions that panic with a sentence when it does not. Crates with a language call
-//! [`run_all`] in their tests.
+//! The requirements for every [`Language`], as functions that panic with a description of the violation. Crates that
+//! implement a language call [`run_all`] in their tests.
 //!
-//! Functions are data: a [`Subject`] has those that the suite describes, written in its language, and says in [`Ways`] what
-//! the language does in its own way, or not at all. How fast it is, and what only one language can do, is not tested here.
+//! Functions are data: a [`Subject`] contains those that the suite specifies, written in its language, and [`Ways`]
+//! declares the permitted differences between languages. Performance and features of single languages are not tested
+//! here.
 
 mod design;
 mod failures;
@@ -33,74 +34,75 @@ pub use values::{random_values_survive, values_survive};
 /// A language, and the functions of the suite written in it.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The language.
+    /// Implementation of the language.
     pub language: &'a dyn Language,
-    /// Limits of functions. The time is that of a busy machine: nothing here comes to its end.
+    /// Limits of functions. The time limit must suffice on a loaded machine: no test reaches it.
     pub limits: Limits,
-    /// The same for functions that hang, where the suite waits for the time to be over: a language and limits with little.
+    /// A language and small limits for functions that hang, for which the suite waits until the time limit.
     pub short_timeout: (&'a dyn Language, Limits),
     /// Map functions.
     pub map: MapFunctions<'a>,
     /// Reduce functions.
     pub reduce: ReduceFunctions<'a>,
-    /// Functions of search indexes, where there are any.
+    /// Functions of search indexes, if the language has them.
     pub index: Option<IndexFunctions<'a>>,
-    /// A library, where map functions can have one.
+    /// A library, if map functions of the language can have one.
     pub library: Option<LibraryFunctions<'a>>,
-    /// A design document as JSON text, where there are more functions than those of views:
+    /// A design document as JSON text, if the language has other functions than those of views:
     ///
-    /// * `validate_doc_update` refuses documents without a member `title` as forbidden, and others as unauthorized if the
-    ///   user has no name (`null`);
-    /// * `shows.id` answers the id of the document, `shows.fails` throws;
-    /// * `updates.same` answers the document as it is, and the text `done`;
-    /// * `filters.kind` passes documents whose member `kind` is that of the query; `views.x.map` emits for those of kind `x`;
+    /// * `validate_doc_update` rejects documents without a member `title` as forbidden, and others as unauthorized if
+    ///   the user has no name (`null`);
+    /// * `shows.id` returns the id of the document, `shows.fails` throws;
+    /// * `updates.same` returns the document unchanged, and the text `done`;
+    /// * `filters.kind` passes documents whose member `kind` equals that of the query; `views.x.map` emits for those of
+    ///   kind `x`;
     /// * `lists.ids` sends `head,`, for each row its id and a comma, and `tail`.
     pub design: Option<&'a str>,
-    /// The differences between languages.
+    /// Permitted differences.
     pub ways: Ways,
 }
 
 /// The map functions of the suite.
 #[derive(Clone, Copy)]
 pub struct MapFunctions<'a> {
-    /// Emits the members `k` and `v`, each null if it is not there.
+    /// Emits the members `k` and `v`, each null if absent.
     pub pair: &'a str,
-    /// Emits each element of the array `list` with its position; nothing if there is none.
+    /// Emits each element of the array `list` with its position; nothing without an array.
     pub each: &'a str,
     /// Emits 1 and null, and throws if there is a member `bad`.
     pub fails: &'a str,
-    /// Emits 1 and null, and goes on for ever if there is a member `bad`.
+    /// Emits 1 and null, and loops forever if there is a member `bad`.
     pub hangs: &'a str,
     /// Logs `hello` and emits nothing.
     pub logs: &'a str,
-    /// Sources that do not compile, and a part of the reason.
+    /// Sources that do not compile, with a part of the reason.
     pub broken: &'a [(&'a str, &'a str)],
 }
 
 /// The reduce functions of the suite.
 #[derive(Clone, Copy)]
 pub struct ReduceFunctions<'a> {
-    /// The number of values; in a rereduce, their sum.
+    /// Returns the number of values; in a rereduce, their sum.
     pub count: &'a str,
-    /// An array of what it gets: keys, values and whether this is a rereduce.
+    /// Returns an array of its arguments: keys, values and the rereduce flag.
     pub gather: &'a str,
     /// As `count`, but throws if the first value is the text `bad`.
     pub fails: &'a str,
-    /// As `count`, but goes on for ever if the first value is the text `bad`.
+    /// As `count`, but loops forever if the first value is the text `bad`.
     pub hangs: &'a str,
-    /// A source that does not compile, and a part of the reason.
+    /// A source that does not compile, with a part of the reason.
     pub broken: (&'a str, &'a str),
 }
 
 /// The functions of search indexes of the suite.
 #[derive(Clone, Copy)]
 pub struct IndexFunctions<'a> {
-    /// Of Nouveau: indexes the member `t`, if it is there, as a stored text `default`, and each number of the array `list`
+    /// For Nouveau: indexes the member `t`, if present, as a stored text `default`, and each number of the array `list`
     /// as a double `n`.
     pub typed: &'a str,
-    /// Of the older form: the same, without types.
+    /// For the older form: the same, without types.
     pub named: &'a str,
-    /// Of Nouveau: indexes the member `v` as a string `s`, whatever it is, and then 1 as a double `n`.
+    /// For Nouveau: indexes the member `v` as a string `s`, whatever its type, and then 1 as a double `n`.
     pub strict: &'a str,
 }
 
@@ -109,33 +111,33 @@ pub struct IndexFunctions<'a> {
 pub struct LibraryFunctions<'a> {
     /// `views.lib` as JSON text.
     pub library: &'a str,
-    /// Emits twice the member `n`, which a function of the library computes, and null.
+    /// Emits twice the member `n`, computed by a function of the library, and null.
     pub twice: &'a str,
 }
 
-/// The ways in which languages differ.
+/// Permitted differences between languages.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// The fate of numbers.
+    /// Precision of numbers.
     pub numbers: Numbers,
-    /// The fate of an exception in a map function, besides that its document emits nothing.
+    /// Report of an exception in a map function; in every language its document emits nothing.
     pub map_exceptions: MapExceptions,
-    /// The fate of an exception in a reduce function.
+    /// Effect of an exception in a reduce function.
     pub reduce_exceptions: ReduceExceptions,
 }
 
-/// The fate of numbers on their way through a function.
+/// Precision of numbers that pass through a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Their text stays.
+    /// The text is preserved.
     Kept,
-    /// All are doubles.
+    /// All numbers become doubles.
     Doubles,
-    /// Integers of any length stay, others are doubles.
+    /// Integers of any length are preserved, others become doubles.
     Integers,
 }
 
-/// The teller of an exception in a map function.
+/// Report of an exception in a map function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapExceptions {
     /// [`Emissions::failures`].
@@ -144,12 +146,12 @@ pub enum MapExceptions {
     Logged,
 }
 
-/// The fate of a group whose reduce function throws.
+/// Effect of an exception in a reduce function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceExceptions {
-    /// It is reduced to null.
+    /// The group is reduced to null.
     Null,
-    /// The reduction ends with an error.
+    /// The reduction fails.
     Fatal,
 }
 
@@ -180,10 +182,10 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("lists take rows", lists_take_rows),
 ];
 
-/// Tries every property and prints their names.
+/// Tests every property and prints their names.
 ///
 /// # Panics
-/// When a property does not hold.
+/// If a property is violated.
 pub fn run_all(subject: &Subject<'_>) {
     for (name, property) in PROPERTIES {
         println!("conformance of {}: {name}", subject.language.name());
@@ -195,7 +197,7 @@ pub fn run_all(subject: &Subject<'_>) {
 type Row = (u32, u32, String, String);
 
 impl<'a> Subject<'a> {
-    /// For functions that hang.
+    /// Returns the subject for functions that hang.
     fn short_timeout(&self) -> Subject<'a> {
         let (language, limits) = self.short_timeout;
         Subject { language, limits, ..*self }
@@ -219,7 +221,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Documents with the ids `doc1`, `doc2` …, which are put before their other members.
+/// Returns documents with the ids `doc1`, `doc2` …, which are inserted before their other members.
 fn batch(documents: &[&str]) -> DocumentBatch {
     let mut batch = DocumentBatch::new();
     for (seq, members) in (1..).zip(documents) {
@@ -250,7 +252,7 @@ fn rows(output: &Emissions) -> Vec<Row> {
     output.rows().map(|row| (row.document, row.function, text(row.key), text(row.value))).collect()
 }
 
-/// Rows as they should be.
+/// Returns expected rows.
 fn expected(rows: &[(u32, u32, &str, &str)]) -> Vec<Row> {
     rows.iter().map(|(document, function, key, value)| (*document, *function, (*key).into(), (*value).into())).collect()
 }

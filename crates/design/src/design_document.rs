@@ -1,7 +1,7 @@
-//! [`DesignDocument`]: the views and search indexes of a design document, parsed from its JSON text, and the check of all its members that
-//! CouchDB makes when one is written.
+//! [`DesignDocument`]: the views and search indexes of a design document, parsed from its JSON text, and the validation
+//! of all its members that CouchDB makes when one is written.
 //!
-//! Compiling functions is left to the languages; whether a reduce function that begins with `_` exists, to the views.
+//! Languages compile the functions; the views check names of built-in reduce functions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,70 +14,70 @@ use crate::search::{self, SearchDefinition, SearchKind};
 /// The views and search indexes of a design document and their options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignDocument {
-    /// The id of the document, `_design/` included.
+    /// Id of the document, including `_design/`.
     pub id: Arc<str>,
-    /// `language`, `javascript` if it is not given.
+    /// `language`; `javascript` if absent.
     pub language: Arc<str>,
     /// `views.lib` as JSON text.
     pub library: Option<Arc<str>>,
-    /// `options`, as far as they concern what map functions see.
+    /// The part of `options` that affects map functions.
     pub options: DesignOptions,
-    /// The members of `views` that have a map function, in their order.
+    /// Members of `views` with a map function, in order.
     pub views: Vec<ViewDefinition>,
-    /// The members of `nouveau` and `indexes`, in their order.
+    /// Members of `nouveau` and `indexes`, in order.
     pub searches: Vec<SearchDefinition>,
-    /// `options.partitioned`: in a partitioned database, whether its views are read by partitions. As the database is, if
-    /// it does not say.
+    /// `options.partitioned`: in a partitioned database, true if its views are queried per partition. The default is
+    /// that of the database.
     pub partitioned: Option<bool>,
-    /// `autoupdate`: whether indexes may be brought up to date without anybody asking. True unless it is `false`.
+    /// `autoupdate`: false if indexes must not be updated without a query. True unless it is `false`.
     pub autoupdate: bool,
-    /// `options.swap`: what answers while the index of a changed view is built.
+    /// `options.swap`: index for queries while the index of a changed view is built.
     pub swap: Swap,
 }
 
-/// The index that answers for a view whose own is not ready.
+/// Index that serves a view whose own index is not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Swap {
-    /// Nothing: queries wait.
+    /// None: queries wait.
     #[default]
     AtOnce,
-    /// `online`: the view that had its name before.
+    /// `online`: the index of the previous definition of the view.
     Online,
-    /// Nothing, and it will not answer for a later one either: nobody remembers it.
+    /// None, and the index will not serve a later definition either, because it is not recorded.
     Never,
 }
 
-/// The documents that a map function sees, and how.
+/// Documents and members that a map function sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DesignOptions {
     /// `include_design`: design documents are mapped as well.
     pub include_design: bool,
-    /// `local_seq`: documents carry `_local_seq`.
+    /// `local_seq`: documents contain `_local_seq`.
     pub local_seq: bool,
 }
 
-/// One view.
+/// A view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewDefinition {
-    /// Its name.
+    /// Name of the view.
     pub name: Arc<str>,
-    /// The source of the map function; JSON text if the language's map functions are no strings.
+    /// Source of the map function; JSON text if the map functions of the language are not strings.
     pub map: Arc<str>,
-    /// The source of the reduce function, or the name of a built-in one.
+    /// Source of the reduce function, or the name of a built-in one.
     pub reduce: Option<Arc<str>>,
     /// `options.collation`.
     pub collation: Collation,
 }
 
-/// The fault of a design document. CouchDB: 400 `invalid_design_doc`, with this text.
+/// Defect of a design document. CouchDB: 400 `invalid_design_doc`, with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMember {
     /// A member has the wrong type.
     #[error("`{path}` field must have {expected} type")]
     Type {
-        /// The member's name, after those of the members that it is in.
+        /// Name of the member, after those of its parents.
         path: String,
-        /// The types it may have.
+        /// Permitted types.
         expected: Types,
     },
     /// A view has no map function.
@@ -85,7 +85,7 @@ pub enum InvalidMember {
     NoMap(String),
 }
 
-/// The types that a member may have, in the order in which CouchDB names them.
+/// Permitted types of a member, in the order in which CouchDB names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Types(&'static [Kind]);
 
@@ -116,7 +116,7 @@ impl DesignDocument {
     /// Parses the views of the design document `id`; `body` is its JSON object, with or without underscore members.
     ///
     /// # Errors
-    /// When a member has the wrong type. Views without a map function are passed over.
+    /// If a member has the wrong type. Views without a map function are skipped.
     pub fn parse(id: &str, body: Value<'_>) -> Result<Self, InvalidMember> {
         check_types(body)?;
         let language: Arc<str> = text(body.get("language")).unwrap_or_else(|| "javascript".into());
@@ -142,13 +142,13 @@ impl DesignDocument {
         })
     }
 
-    /// The view `name`.
+    /// Returns the view `name`.
     #[must_use]
     pub fn view(&self, name: &str) -> Option<&ViewDefinition> {
         self.views.iter().find(|view| &*view.name == name)
     }
 
-    /// The search index `name`.
+    /// Returns the search index `name`.
     #[must_use]
     pub fn search(&self, kind: SearchKind, name: &str) -> Option<&SearchDefinition> {
         self.searches.iter().find(|search| search.kind == kind && &*search.name == name)
@@ -160,7 +160,7 @@ fn swap(options: Option<Value<'_>>) -> Swap {
     if swap.is_some_and(|swap| swap.is_string("online")) { Swap::Online } else { Swap::AtOnce }
 }
 
-/// `views.lib` holds modules. It is a view all the same if it has a map function, as in CouchDB.
+/// `views.lib` contains modules. It is a view as well if it has a map function, as in CouchDB.
 fn definition(name: Value<'_>, view: Value<'_>) -> Option<ViewDefinition> {
     let map = view.get("map")?;
     let raw_collation = view.get("options").and_then(|options| options.get("collation"));
@@ -181,7 +181,7 @@ pub(crate) fn raw(value: Value<'_>) -> Arc<str> {
     String::from_utf8_lossy(value.raw()).into()
 }
 
-/// Checks the members of a design document as CouchDB does when one is written.
+/// Validates the members of a design document as CouchDB does when one is written.
 ///
 /// # Errors
 /// The first member of a wrong type, in CouchDB's order; then the first view without a map function.

@@ -1,8 +1,8 @@
 //! The other functions of design documents: validations, updates, filters, shows, lists and rewrites
 //! ([`DesignProgram`]).
 //!
-//! A function is named by its path in the design document, its arguments and its result are JSON text. What a
-//! result means is left to the caller, except for refusals, which are a [`CallError`].
+//! A function is identified by its path in the design document; its arguments and its result are JSON text. Callers
+//! interpret results, except rejections, which are a [`CallError`].
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,46 +12,45 @@ use settee_model::json::{Json, Value, write_string};
 
 use crate::{Caller, DocumentBatch, RunError};
 
-/// A design document whose functions are to be called.
+/// A design document whose functions are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignSource {
-    /// The number that tells its database from others, also from earlier ones of the same name.
+    /// Unique number of the database, which differs from those of earlier databases with the same name.
     pub database: u64,
-    /// Its id, `_design/` included.
+    /// Id, including `_design/`.
     pub id: Arc<str>,
-    /// Its revision. Sources with the same database, id and revision are the same: what was compiled of one is used for
-    /// the other.
+    /// Revision. Sources with the same database, id and revision are equal, so compiled functions are reused.
     pub rev: Arc<str>,
-    /// The whole document as valid JSON text, `_id` and `_rev` included.
+    /// The whole document as valid JSON text, including `_id` and `_rev`.
     pub json: Arc<[u8]>,
 }
 
-/// Why a function gave no result.
+/// Reason why a function gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It threw `{forbidden: …}`.
+    /// The function threw `{forbidden: …}`.
     #[error("{0}")]
     Forbidden(Reason),
-    /// It threw `{unauthorized: …}`.
+    /// The function threw `{unauthorized: …}`.
     #[error("{0}")]
     Unauthorized(Reason),
-    /// It, or something that it asked for, is not there.
+    /// The function, or an object that it requested, does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// It threw something else, or does not compile.
+    /// The function threw another value, or does not compile.
     #[error("{name}: {reason}")]
     Failed {
-        /// The `error` that clients see.
+        /// `error` for clients.
         name: String,
-        /// The `reason` that clients see.
+        /// `reason` for clients.
         reason: String,
     },
-    /// It broke a limit, or the machinery failed.
+    /// The function exceeded a limit, or the machinery failed.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// The reason of a refusal: a JSON value of any kind, which clients receive as it was thrown.
+/// Reason of a rejection: a JSON value of any type, which clients receive as thrown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason(Json);
 
@@ -85,7 +84,7 @@ impl fmt::Display for Reason {
 }
 
 impl CallError {
-    /// The error that a function named, as in `["error", name, reason]`.
+    /// Returns the error of `["error", name, reason]`.
     #[must_use]
     pub fn named(name: String, reason: String) -> Self {
         match name.as_str() {
@@ -96,8 +95,8 @@ impl CallError {
         }
     }
 
-    /// The meaning of a value that a function threw, or that came in the place of its result: `{forbidden: …}` and
-    /// `{unauthorized: …}` are refusals, of anything else the first member or the whole is the reason.
+    /// Converts a value that a function threw, or returned in place of its result: `{forbidden: …}` and `{unauthorized:
+    /// …}` are rejections; otherwise the first member or the whole value is the reason.
     #[must_use]
     pub fn thrown(value: Value<'_>) -> Self {
         match (value.get("forbidden"), value.get("unauthorized")) {
@@ -111,10 +110,10 @@ impl CallError {
     }
 }
 
-/// The functions of one design document. They are compiled when they are first called.
+/// The functions of one design document. Each is compiled at its first call.
 pub trait DesignProgram: Send {
-    /// Calls the function at `path` with `arguments`; returns its result as JSON text, in the form that CouchDB's query
-    /// servers give it:
+    /// Calls the function at `path` with `arguments`; returns its result as JSON text, in the form of CouchDB's query
+    /// servers:
     ///
     /// * `["validate_doc_update"]`: `1`;
     /// * `["shows", name]`: `["resp", response]`;
@@ -122,14 +121,14 @@ pub trait DesignProgram: Send {
     /// * `["rewrites"]`: `["ok", rewrite]` or `["no_dispatch_rule"]`.
     ///
     /// # Errors
-    /// When the function refused or failed.
+    /// If the function rejected its arguments or failed.
     fn call(&mut self, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError>;
 
-    /// Which of `documents` pass the filter at `path`: `["filters", name]`, which also gets `request`, or
-    /// `["views", name, "map"]`, which passes documents for which it emits something.
+    /// Returns, for each of `documents`, true if it passes the filter at `path`: `["filters", name]`, which also gets
+    /// `request`, or `["views", name, "map"]`, which passes documents for which it emits at least one row.
     ///
     /// # Errors
-    /// When the function failed for one of them.
+    /// If the function failed for one of them.
     fn filter(
         &mut self,
         path: &[&str],
@@ -137,10 +136,10 @@ pub trait DesignProgram: Send {
         request: Option<&[u8]>,
     ) -> Result<Vec<bool>, CallError>;
 
-    /// Calls the list function `name` up to where it waits for the first row. What it starts and sends goes to `sink`.
+    /// Calls the list function `name` until it waits for the first row. Its response and output are passed to `sink`.
     ///
     /// # Errors
-    /// When the function failed.
+    /// If the function failed.
     fn list<'a>(
         &'a mut self,
         name: &str,
@@ -149,49 +148,49 @@ pub trait DesignProgram: Send {
         sink: &mut dyn ListSink,
     ) -> Result<Box<dyn ListSession + 'a>, CallError>;
 
-    /// Sets the client on whose behalf later calls run. Its disconnect ends them, and processes are shared between clients. A
-    /// language whose functions end by themselves ignores it.
+    /// Sets the client on whose behalf later calls run. The calls end when the client disconnects, and processes are
+    /// shared fairly between clients. A language whose functions always terminate ignores it.
     fn set_caller(&mut self, caller: &Caller) {
         let _ = caller;
     }
 
-    /// Takes the lines that functions wrote with `log` since this was last asked.
+    /// Returns and removes the lines that functions wrote with `log`.
     fn take_log(&mut self) -> Vec<String>;
 }
 
-/// Takes what a list function answers.
+/// Receiver of the output of a list function.
 pub trait ListSink {
-    /// The response that the function starts: a JSON object with `code` and `headers`, as far as they were given. Called
-    /// before the first chunk, perhaps several times: the last one counts.
+    /// Receives the response that the function starts: a JSON object with `code` and `headers`, if given. It may be
+    /// called several times before the first chunk; the last call applies.
     fn response(&mut self, response: &[u8]);
 
-    /// A piece of the body. `Break` when nobody reads it any more: the function is then given up.
+    /// Receives a chunk of the body. `Break` if the reader has disconnected: the function is then aborted.
     fn chunk(&mut self, chunk: &[u8]) -> ControlFlow<()>;
 }
 
-/// The piece of input after some rows.
+/// Input after some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoreRows {
-    /// Perhaps others.
+    /// More rows may follow.
     Perhaps,
-    /// Nothing.
+    /// No more rows.
     No,
 }
 
-/// The output of a list function after some rows.
+/// State of a list function after some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListState {
-    /// It waits for further rows.
+    /// The function waits for more rows.
     Waiting,
-    /// It has returned, or was given up; further rows are of no interest.
+    /// The function has returned or was aborted; further rows are ignored.
     Ended,
 }
 
 /// A running list function.
 pub trait ListSession {
-    /// Gives the function `rows`, each a JSON object. After [`MoreRows::No`] it runs to its end.
+    /// Passes `rows` to the function, each a JSON object. After [`MoreRows::No`] it runs to its end.
     ///
     /// # Errors
-    /// When the function failed.
+    /// If the function failed.
     fn rows(&mut self, rows: &[&[u8]], more: MoreRows, sink: &mut dyn ListSink) -> Result<ListState, CallError>;
 }

@@ -1,8 +1,8 @@
 //! Design documents and the interface that every view language implements.
 //!
-//! A [`Language`] compiles the map functions of an index into a [`Program`], which maps whole
-//! batches of documents, and reduce functions into a [`Reducer`]; the other functions of a design document are
-//! called through a [`DesignProgram`]. This crate runs no code itself and knows no particular language.
+//! A [`Language`] compiles the map functions of an index into a [`Program`], which maps batches of documents, and
+//! reduce functions into a [`Reducer`]; the other functions of a design document are called through a
+//! [`DesignProgram`]. This crate executes no functions and contains no particular language.
 
 mod batch;
 mod cancellation;
@@ -30,82 +30,82 @@ pub use limits::{Allowance, Excess, Growth, Limits, overflow_text};
 pub use search::{SearchDefinition, SearchKind, with_lucene_version};
 pub use shares::{Owner, Rank, Shares};
 
-/// The input for compiling the map functions of one pass over a database.
+/// Input for compiling the map functions of one index update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapSource {
-    /// The source text of each map function.
+    /// Source text of each map function.
     pub functions: Vec<Arc<str>>,
-    /// The `views.lib` member of the design document as JSON text, if there is one.
+    /// Member `views.lib` of the design document as JSON text, if present.
     pub library: Option<Arc<str>>,
 }
 
-/// Why a function could not be compiled.
+/// Reason why a function could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// The source is wrong; the text is the language's own message.
+    /// The source is invalid; the text is the message of the language.
     #[error("{0}")]
     Source(String),
-    /// The language's machinery is missing or broken.
+    /// The machinery of the language is missing or broken.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// Why a program stopped. An exception in a map function is not among these: the document then
-/// simply emits nothing, and the exception is in [`Emissions::failures`].
+/// Reason why a program stopped. Exceptions in map functions are not included: the document then emits nothing, and the
+/// exception is in [`Emissions::failures`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// A function asked for the end of the indexing, or broke a limit. `name` and `reason` are what
-    /// clients see as `error` and `reason`.
+    /// A function requested the end of the build, or exceeded a limit. `name` and `reason` are the `error` and `reason`
+    /// for clients.
     #[error("{name}: {reason}")]
     Fatal {
         /// For example `map_runtime_error` or `timeout`.
         name: String,
-        /// A sentence; names the function and the document where they are known.
+        /// A sentence that names the function and the document if possible.
         reason: String,
     },
-    /// The machinery that runs the functions failed; another try may succeed.
+    /// The machinery that runs the functions failed; a retry may succeed.
     #[error("{0}")]
     Machinery(String),
 }
 
 impl RunError {
-    /// Nobody takes the rows any more.
+    /// Returns the error for rows that are no longer needed.
     #[must_use]
     pub fn unwanted() -> Self {
-        Self::Machinery("nobody takes the rows".to_owned())
+        Self::Machinery("the rows are no longer needed".to_owned())
     }
 
-    /// The client on whose behalf the function ran has disconnected.
+    /// Returns the error for a client that has disconnected.
     #[must_use]
     pub fn cancelled() -> Self {
         Self::Machinery(Cancelled.to_string())
     }
 }
 
-/// A language that views can be written in. Cheap to share between threads.
+/// A language of views. Cheap to share between threads.
 pub trait Language: Send + Sync {
     /// The value of `language` in a design document.
     fn name(&self) -> &str;
 
-    /// Compiles map functions. Each index build asks for several programs, one a thread. A language may have none: then this
-    /// is not there.
+    /// Compiles map functions. Each index build requests several programs, one per thread. Not implemented by languages
+    /// without map functions.
     ///
     /// # Errors
-    /// When a function does not compile or the language is not available, or has no such functions.
+    /// If a function does not compile, or the language is not available or has no such functions.
     fn program(&self, source: &MapSource, limits: Limits) -> Result<Box<dyn Program>, CompileError> {
         let (_, _) = (source, limits);
         Err(CompileError::Unavailable(format!("the language {} has no map functions", self.name())))
     }
 
-    /// Compiles the functions of search indexes, which call `index` where map functions call `emit`. A language may have
-    /// none: then this is not there.
+    /// Compiles the functions of search indexes, which call `index` where map functions call `emit`. Not implemented by
+    /// languages without such functions.
     ///
-    /// Each field that a function makes of a document is a row. Its key is, of Nouveau's `index(type, name, value, options)`,
-    /// `[type,name]` or `[type,name,options]`, and of Clouseau's `index(name, value, options)`, `[name]` or
-    /// `[name,options]`, options being left out if they are not given; its value is the value.
+    /// Each field that a function creates for a document is a row. For Nouveau's `index(type, name, value, options)`
+    /// its key is `[type,name]` or `[type,name,options]`, and for Clouseau's `index(name, value, options)` it is
+    /// `[name]` or `[name,options]`; options are omitted if not given. Its value is the value.
     ///
     /// # Errors
-    /// When a function does not compile or the language is not available, or has no such functions.
+    /// If a function does not compile, or the language is not available or has no such functions.
     fn index_program(
         &self,
         kind: SearchKind,
@@ -119,73 +119,72 @@ pub trait Language: Send + Sync {
     /// Compiles a reduce function.
     ///
     /// # Errors
-    /// When it does not compile or the language is not available, or has no such functions.
+    /// If it does not compile, or the language is not available or has no such functions.
     fn reducer(&self, source: &str, limits: Limits) -> Result<Box<dyn Reducer>, CompileError> {
         let (_, _) = (source, limits);
         Err(CompileError::Unavailable(format!("the language {} has no reduce functions", self.name())))
     }
 
-    /// The engine that would run each map function of `source`, as [`Program::engine`] names it. A language with one
-    /// engine names none.
+    /// Returns the engine that would run each map function of `source`, as [`Program::engine`] names it; empty for a
+    /// language with one engine.
     fn engines(&self, source: &MapSource) -> Vec<Engine> {
         let _ = source;
         Vec::new()
     }
 
-    /// Prepares the other functions of a design document for calls. A language may have views only: then this is
-    /// not there.
+    /// Prepares the other functions of a design document for calls. Not implemented by languages with views only.
     ///
     /// # Errors
-    /// When the language is not available, or has no such functions.
+    /// If the language is not available, or has no such functions.
     fn design_program(&self, source: &DesignSource, limits: Limits) -> Result<Box<dyn DesignProgram>, CompileError> {
         let (_, _) = (source, limits);
         Err(CompileError::Unavailable(format!("the language {} has only views", self.name())))
     }
 
-    /// Checks a `validate_doc_update` before its design document is saved. A language may leave that to the first
-    /// call, as CouchDB does for JavaScript: then this is not there.
+    /// Compiles a `validate_doc_update` before its design document is saved. Not implemented by languages that report
+    /// errors at the first call, as CouchDB does for JavaScript.
     ///
     /// # Errors
-    /// When the function does not compile.
+    /// If the function does not compile.
     fn check_validation(&self, function: Value<'_>) -> Result<(), CompileError> {
         let _ = function;
         Ok(())
     }
 }
 
-/// The engine of a map function, where a language has several.
+/// Engine of a map function, for languages with several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// Its name, for example `native` or `quickjs`.
+    /// Name, for example `native` or `quickjs`.
     pub name: &'static str,
-    /// Why it is not a faster one.
+    /// Reason why it is not a faster one.
     pub reason: Option<&'static str>,
 }
 
-/// Documents that the fastest engine left to another one.
+/// Documents that the fastest engine passed to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BailOuts {
-    /// The index of the function.
+    /// Index of the function.
     pub function: u32,
-    /// Why.
+    /// Reason of the bail-out.
     pub reason: &'static str,
-    /// How many there were.
+    /// Number of documents.
     pub documents: u64,
 }
 
-/// Takes rows and what was thrown and logged out of [`Emissions`] before more is added. `Break` ends the program.
+/// Removes rows, exceptions and log lines from [`Emissions`] before more are added. `Break` ends the program.
 pub type TakeRows<'a> = dyn FnMut(&mut Emissions) -> ControlFlow<()> + 'a;
 
 /// Compiled map functions.
 pub trait Program: Send {
-    /// Runs every function on every document of `batch` and adds what they emit to `output`, which the caller has cleared.
+    /// Runs every function on every document of `batch` and adds their rows to `output`, which must be empty.
     ///
-    /// Whenever `output` is full ([`Emissions::is_full`]) after a function has seen a document, `take` is called, which
-    /// empties it. Rows of one document and function always come together, and for each function mostly in the order of the
-    /// documents.
+    /// Whenever `output` is full ([`Emissions::is_full`]) after a function has processed a document, `take` is called
+    /// and must empty it. Rows of one document and function are always passed together, and for each function mostly in
+    /// the order of the documents.
     ///
     /// # Errors
-    /// When the build of the index cannot go on, or `take` breaks off.
+    /// If the build of the index must stop, or `take` returns `Break`.
     fn map_in_parts(
         &mut self,
         batch: &DocumentBatch,
@@ -193,21 +192,21 @@ pub trait Program: Send {
         take: &mut TakeRows<'_>,
     ) -> Result<(), RunError>;
 
-    /// The same for callers that take all rows at once: those of few documents.
+    /// As [`Self::map_in_parts`], for small batches whose rows are all taken at the end.
     ///
     /// # Errors
-    /// When the build of the index cannot go on.
+    /// If the build of the index must stop.
     fn map(&mut self, batch: &DocumentBatch, output: &mut Emissions) -> Result<(), RunError> {
         self.map_in_parts(batch, output, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// The engine of the map function at index `function`; `None` where a language has one engine only.
+    /// Returns the engine of the map function at index `function`; `None` for a language with one engine.
     fn engine(&self, function: usize) -> Option<Engine> {
         let _ = function;
         None
     }
 
-    /// Takes how often the fastest engine of a function left documents to another one, since this was last asked.
+    /// Returns and resets the counts of documents that the fastest engine of a function passed to another one.
     fn take_bail_outs(&mut self) -> Vec<BailOuts> {
         Vec::new()
     }
@@ -220,23 +219,23 @@ pub struct ReduceRows<'a> {
     pub rows: Vec<(&'a [u8], &'a str, &'a [u8])>,
 }
 
-/// A compiled reduce function. Both methods answer one JSON text for each group, in order; an
-/// exception in the function makes `null` of its group, a reduction that grows too large or has more than
-/// [`Limits::reduction_bytes`] makes an [`overflow_text`].
+/// A compiled reduce function. Both methods return one JSON text for each group, in order. An exception in the function
+/// makes the group `null`; a reduction that does not shrink, or exceeds [`Limits::reduction_bytes`], becomes an
+/// [`overflow_text`].
 pub trait Reducer: Send {
     /// Reduces groups of rows.
     ///
     /// # Errors
-    /// When the machinery failed or a limit was broken.
+    /// If the machinery failed or a limit was exceeded.
     fn reduce(&mut self, groups: &[ReduceRows<'_>]) -> Result<Vec<Vec<u8>>, RunError>;
 
     /// Reduces groups of earlier reductions.
     ///
     /// # Errors
-    /// When the machinery failed or a limit was broken.
+    /// If the machinery failed or a limit was exceeded.
     fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>, RunError>;
 
-    /// Takes the lines that the function wrote with `log` since this was last asked, if it can.
+    /// Returns and removes the lines that the function wrote with `log`, if supported.
     fn take_log(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -1,38 +1,38 @@
-//! What functions of users may use and leave behind: [`Limits`], the only place where these numbers stand, and
-//! [`Allowance`], which counts what one function emits for one document.
+//! Limits of user functions: [`Limits`] defines all of them, and [`Allowance`] counts the emissions of one function for
+//! one document.
 //!
-//! A document for which a function emits a key or a value that is too long has no rows of this function, as if the function had
-//! thrown. A function that emits too many rows, or too many bytes of them, ends the build ([`Excess::ends_build`]). Limits are enforced by the languages, because what is too much must not cross
-//! from a worker into the server.
+//! A document for which a function emits a key or a value that is too long has no rows of this function, as after an
+//! exception. A function that emits too many rows, or too many bytes, ends the build ([`Excess::ends_build`]). The
+//! languages enforce the limits, so that excessive output is not transferred from a worker into the server.
 
-/// The limits of a running function.
+/// Limits of a running function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest time one document, or one reduction, may take.
+    /// Maximum time for one document or one reduction.
     pub timeout_ms: u64,
-    /// The most memory the functions may hold.
+    /// Maximum memory of the functions.
     pub memory_bytes: u64,
-    /// The most rows that one function may emit for one document.
+    /// Maximum number of rows that one function may emit for one document.
     pub rows_per_document: u32,
-    /// The most bytes that the keys and values of these rows may have.
+    /// Maximum total bytes of the keys and values of these rows.
     pub bytes_per_document: u64,
-    /// The longest emitted key, as JSON. It is stored three times: as it is, in the form that sorts, and once more in that
+    /// Maximum length of an emitted key, as JSON. It is stored three times: as JSON, in sortable form, and in sortable
     /// form with its document; and it may be copied into inner nodes.
     pub key_bytes: u64,
-    /// The longest emitted value, as JSON: twice the longest document.
+    /// Maximum length of an emitted value, as JSON: twice the maximum length of a document.
     pub value_bytes: u64,
-    /// The longest reduction, as JSON. Inner nodes hold one for each child.
+    /// Maximum length of a reduction, as JSON. Inner nodes contain one for each child.
     pub reduction_bytes: u64,
-    /// After so many emitted bytes a program hands on its rows, before it goes on with its batch.
+    /// Number of emitted bytes after which a program passes its rows on before it continues with the batch.
     pub bytes_per_part: u64,
-    /// The limit for reductions that do not shrink.
+    /// Treatment of reductions that do not shrink.
     pub growth: Growth,
 }
 
-/// The reaction to reductions that are hardly shorter than what they reduce: CouchDB's `reduce_limit`.
+/// Treatment of reductions that are hardly shorter than their input: CouchDB's `reduce_limit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Growth {
-    /// An error takes their place.
+    /// They are replaced by an error.
     #[default]
     Refused,
     /// They are kept, and a line is logged.
@@ -57,7 +57,8 @@ impl Default for Limits {
     }
 }
 
-/// The text that is stored instead of a reduction that is too long for its input, or altogether, as CouchDB words it.
+/// Returns the text that is stored instead of a reduction that is too long for its input, or exceeds the limit, in
+/// CouchDB's words.
 #[must_use]
 pub fn overflow_text(input_bytes: u64, output_bytes: u64) -> Vec<u8> {
     let reason =
@@ -65,7 +66,7 @@ pub fn overflow_text(input_bytes: u64, output_bytes: u64) -> Vec<u8> {
     format!("{{\"reduce_overflow_error\":\"{reason}\"}}").into_bytes()
 }
 
-/// The allowance of one function for one document.
+/// Remaining allowance of one function for one document.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     limits: Limits,
@@ -73,26 +74,26 @@ pub struct Allowance {
     bytes: u64,
 }
 
-/// The allowance that a function has exceeded.
+/// The limit that a function has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
-    /// One key is too long.
+    /// A key is too long.
     #[error("limit_exceeded: emitted a key of more than {0} bytes")]
     Key(u64),
-    /// One value is too long.
+    /// A value is too long.
     #[error("limit_exceeded: emitted a value of more than {0} bytes")]
     Value(u64),
-    /// There are too many rows.
+    /// Too many rows.
     #[error("limit_exceeded: emitted more than {0} rows")]
     Rows(u32),
-    /// They have too many bytes together.
+    /// Too many bytes in total.
     #[error("limit_exceeded: emitted more than {0} bytes")]
     Bytes(u64),
 }
 
 impl Excess {
-    /// Returns true if a function that emits for ever exceeds this limit. The build ends with an error then, because an index
-    /// without the rows of such a function would look complete. A long key or value costs its document only.
+    /// Returns true if a function that emits forever exceeds this limit. The build then fails, because an index without
+    /// the rows of such a function would appear complete. A long key or value excludes only its document.
     #[must_use]
     pub fn ends_build(self) -> bool {
         matches!(self, Self::Rows(_) | Self::Bytes(_))
@@ -106,28 +107,28 @@ impl Excess {
 }
 
 impl Allowance {
-    /// Everything that `limits` allow.
+    /// Creates an allowance of all that `limits` permit.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, rows: limits.rows_per_document, bytes: limits.bytes_per_document }
     }
 
-    /// The longest key that the next row may have.
+    /// Returns the maximum length of the key of the next row.
     #[must_use]
     pub fn key_room(&self) -> u64 {
         self.limits.key_bytes.min(self.bytes)
     }
 
-    /// The longest value that the next row may have after a key of `key_len` bytes.
+    /// Returns the maximum length of the value of the next row after a key of `key_len` bytes.
     #[must_use]
     pub fn value_room(&self, key_len: usize) -> u64 {
         self.limits.value_bytes.min(self.bytes.saturating_sub(key_len as u64))
     }
 
-    /// Takes a row from what is left.
+    /// Deducts a row.
     ///
     /// # Errors
-    /// When it is not allowed; then nothing was taken.
+    /// If the row is not permitted; then nothing is deducted.
     pub fn take(&mut self, key_len: usize, value_len: usize) -> Result<(), Excess> {
         let Limits { key_bytes, value_bytes, rows_per_document, bytes_per_document, .. } = self.limits;
         let rows = self.rows.checked_sub(1).ok_or(Excess::Rows(rows_per_document))?;
@@ -162,7 +163,7 @@ mod tests {
             let result = rows.iter().try_for_each(|(key, value)| {
                 let fits = *key as u64 <= allowance.key_room() && *value as u64 <= allowance.value_room(*key);
                 let taken = allowance.take(*key, *value);
-                // What fits is refused for the number of rows only, and what does not fit is refused.
+                // A row that fits is rejected only because of the number of rows; a row that does not fit is rejected.
                 assert!(taken.is_ok() || !fits || taken == Err(Excess::Rows(3)), "{rows:?}: {taken:?}");
                 assert!(taken.is_err() || fits, "{rows:?}");
                 taken

@@ -1,8 +1,8 @@
-//! Modules of binary code that stand beside the functions of a design document: as attachments or in `views.lib`.
+//! Binary modules of a design document, stored as attachments or in `views.lib`.
 //!
-//! In languages whose functions are modules, a source is `attachment:NAME` or `lib:NAME`, with `#EXPORT` after it, or
-//! the module itself in base64. [`DesignDocument::embed_modules`] puts modules in the place of their names, so that a
-//! source is whole: an index is known by it, and compiling it needs nothing else. It compiles nothing.
+//! In languages whose functions are modules, a source is `attachment:NAME` or `lib:NAME`, with an optional `#EXPORT`,
+//! or the module itself in base64. [`DesignDocument::embed_modules`] replaces names by modules, so that a source is
+//! self-contained: it identifies an index, and is sufficient for compiling it. This module compiles nothing.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use settee_model::json::Value;
 
 use crate::DesignDocument;
 
-/// The languages whose functions are modules.
+/// Languages whose functions are modules.
 const LANGUAGES: [&str; 1] = ["wasm"];
 const ATTACHMENT: &str = "attachment:";
 const LIBRARY: &str = "lib:";
 
 impl DesignDocument {
-    /// Whether functions are modules.
+    /// Returns true if functions are modules.
     #[must_use]
     pub fn has_modules(&self) -> bool {
         LANGUAGES.contains(&&*self.language)
     }
 
-    /// Whether `source` cannot be compiled before its attachment is there.
+    /// Returns true if `source` can be compiled only with its attachment.
     #[must_use]
     pub fn awaits_attachment(&self, source: &str) -> bool {
         self.has_modules() && source.trim_start().starts_with(ATTACHMENT)
     }
 
-    /// Puts modules in the place of their names. `attachment` reads one by its name; what is not there stays a name,
-    /// which the language then complains of.
+    /// Replaces names by modules. `attachment` reads one by its name; the name of a missing module is kept, and the
+    /// language then reports an error.
     ///
     /// # Errors
     /// Those of `attachment`.

@@ -1,4 +1,4 @@
-//! [`Scripted`]: a language for tests of those who call functions.
+//! [`Scripted`]: a language for tests of callers of functions.
 
 use std::sync::Arc;
 
@@ -8,16 +8,17 @@ use crate::{
     CallError, CompileError, DesignProgram, DesignSource, DocumentBatch, Language, Limits, ListSession, ListSink,
 };
 
-/// Serves the call of a function of a design document: its path and its arguments.
+/// Implements the call of a function of a design document: its path and its arguments.
 type Answers = dyn Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync;
 
-/// The language `javascript` without JavaScript: functions of design documents are called, by whatever words they are
-/// written in; views, filters and lists are not.
+/// The language `javascript` without JavaScript: functions of design documents can be called, whatever their source is;
+/// views, filters and lists are not supported.
 #[derive(Clone)]
 pub struct Scripted(Arc<Answers>);
 
 impl Scripted {
-    /// Calls of functions are answered so: of which design document, by their path, with these arguments.
+    /// Creates a language whose calls `answers` serves, given the design document, the path of the function, and its
+    /// arguments.
     pub fn new<F>(answers: F) -> Self
     where
         F: Fn(&DesignSource, &[&str], &[&[u8]]) -> Result<Vec<u8>, CallError> + Send + Sync + 'static,
@@ -46,7 +47,8 @@ impl DesignProgram for Call {
         (self.language.0)(&self.source, path, arguments)
     }
 
-    /// `everything` passes all documents, `conflicted` those with `_conflicts`, `single` those with one of `_revisions`.
+    /// Filter `everything` passes all documents, `conflicted` those with `_conflicts`, `single` those with one of
+    /// `_revisions`.
     fn filter(&mut self, path: &[&str], batch: &DocumentBatch, _: Option<&[u8]>) -> Result<Vec<bool>, CallError> {
         let documents = || (0..batch.len()).map(|index| Value::trusted(batch.get(index).json));
         let revisions = |document: Value<'_>| Some(document.get("_revisions")?.get("ids")?.elements().count());

@@ -1,7 +1,7 @@
-//! [`SearchDefinition`]: a search index of a design document, as it stands there.
+//! [`SearchDefinition`]: the definition of a search index in a design document.
 //!
-//! What analyzers and fields mean is known by who searches; what index functions hand over is said at
-//! [`Language::index_program`](crate::Language::index_program).
+//! The search crate interprets analyzers and fields; [`Language::index_program`](crate::Language::index_program)
+//! specifies the output of index functions.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use settee_model::json::Value;
 
 use crate::design_document::{raw, text};
 
-/// The two forms of search indexes in CouchDB.
+/// The two types of search indexes in CouchDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SearchKind {
-    /// Those of the member `nouveau`, whose functions call `index(type, name, value, options)`.
+    /// Indexes of the member `nouveau`, whose functions call `index(type, name, value, options)`.
     Nouveau,
-    /// Those of the member `indexes`, older, whose functions call `index(name, value, options)`.
+    /// Indexes of the older member `indexes`, whose functions call `index(name, value, options)`.
     Clouseau,
 }
 
 impl SearchKind {
-    /// Both.
+    /// Both types.
     pub const ALL: [Self; 2] = [Self::Nouveau, Self::Clouseau];
 
-    /// The member of a design document that holds them.
+    /// Returns the member of a design document that contains them.
     #[must_use]
     pub const fn member(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl SearchKind {
         }
     }
 
-    /// The member of a definition that names its analyzer.
+    /// Returns the member of a definition that names its analyzer.
     const fn analyzer(self) -> &'static str {
         match self {
             Self::Nouveau => "default_analyzer",
@@ -43,29 +43,29 @@ impl SearchKind {
 /// A search index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchDefinition {
-    /// Its form.
+    /// Type of the index.
     pub kind: SearchKind,
-    /// Its name, which another one of the other form may have as well.
+    /// Name; an index of the other type may have the same.
     pub name: Arc<str>,
-    /// The source of the index function; JSON text if the language's are no strings. CouchDB accepts definitions without
-    /// one and complains when they are searched.
+    /// Source of the index function; JSON text if the functions of the language are not strings. CouchDB accepts
+    /// definitions without one and reports an error when they are searched.
     pub index: Option<Arc<str>>,
-    /// Whether that is a definition instead of a function. Its fields have the form of Nouveau's in either form of indexes,
-    /// and names as they like.
+    /// True if `index` is a declarative definition instead of a function. Its fields have Nouveau's form in either type
+    /// of index, and arbitrary names.
     pub is_declared: bool,
     /// `default_analyzer` or `analyzer` as JSON text.
     pub analyzer: Option<Arc<str>>,
     /// `field_analyzers` as JSON text.
     pub field_analyzers: Option<Arc<str>>,
-    /// `vectors` as JSON text: the fields of Nouveau's index that hold vectors. CouchDB has none.
+    /// `vectors` as JSON text: the fields of a Nouveau index that contain vectors. CouchDB has none.
     pub vectors: Option<Arc<str>>,
 }
 
-/// The version of Lucene whose results Nouveau indexes have, which CouchDB writes into their definitions.
+/// Version of Lucene whose results Nouveau indexes reproduce, which CouchDB writes into their definitions.
 const LUCENE_VERSION: u64 = 10;
 
-/// The body of a new design document as CouchDB stores it: each definition of Nouveau says the version of Lucene. `None` if
-/// nothing is to be added.
+/// Returns the body of a new design document as CouchDB stores it: each Nouveau definition contains the version of
+/// Lucene. `None` if nothing must be added.
 #[must_use]
 pub fn with_lucene_version(body: Value<'_>) -> Option<Vec<u8>> {
     let lacks = |definition: Value<'_>| definition.is_object() && definition.get("lucene_version").is_none();
@@ -102,7 +102,7 @@ fn write_members<'a>(out: &mut Vec<u8>, object: Value<'a>, mut write: impl FnMut
     out.push(b'}');
 }
 
-/// The search indexes of the design document `body`, those of Nouveau first.
+/// Returns the search indexes of the design document `body`, Nouveau indexes first.
 pub(crate) fn definitions(body: Value<'_>) -> Vec<SearchDefinition> {
     let of = |kind: SearchKind| {
         let members = body.get(kind.member()).into_iter().flat_map(Value::members);
@@ -181,7 +181,7 @@ mod tests {
         );
         assert_eq!(design.search(SearchKind::Clouseau, "i"), Some(&design.searches[3]));
         assert_eq!(design.search(SearchKind::Clouseau, "none"), None);
-        // CouchDB takes nonsense and finds nothing in it.
+        // CouchDB accepts malformed members and finds no index in them.
         for text in [r#"{"nouveau": 5, "indexes": []}"#, "{}"] {
             let json = Json::parse(text.as_bytes()).unwrap();
             assert!(DesignDocument::parse("_design/d", json.value()).unwrap().searches.is_empty());

@@ -1,20 +1,20 @@
-//! [`Shares`]: who of several owners may take one of a limited number of things, such as processes, so that none can keep
-//! the others from having any.
+//! [`Shares`]: fair allocation of a limited number of units, such as processes, to several owners, so that none can
+//! exclude the others.
 //!
-//! An owner may take another one as long as it has less than twice as many as are free. One alone gets two thirds of all,
-//! the next one two thirds of the rest, and so on: what a newcomer needs is free when it comes, however long the others keep
-//! what they have. (Switches share their buffers in this way: dynamic thresholds.) Waiting, and the order of those who wait,
-//! is up to callers.
+//! An owner may take another unit as long as it holds less than twice as many as are free. A single owner gets two
+//! thirds of all units, the next one two thirds of the rest, and so on: a newcomer finds free units, however long the
+//! others keep theirs. (Network switches share their buffers in this way: dynamic thresholds.) Callers implement
+//! waiting and its order.
 //!
-//! Clients without an account fill at most half of all, and users three quarters: many addresses must not keep an account from
-//! having any, nor many accounts an administrator.
+//! Clients without an account hold at most half of all units, and users three quarters: many addresses must not exclude
+//! accounts, nor many accounts an administrator.
 
 use std::collections::HashMap;
 
-/// The number of free ones that let an owner have how many.
+/// Ratio of held to free units up to which an owner may take another one.
 const SHARE: usize = 2;
 
-/// The rank of an owner: the part of all things that owners of this rank and below may have together.
+/// Rank of an owner: determines the part of all units that owners of this rank and below may hold together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rank {
     /// Half.
@@ -30,19 +30,19 @@ pub enum Rank {
 pub struct Owner {
     /// Distinguishes owners of one rank.
     pub number: u64,
-    /// Its rank.
+    /// Rank of the owner.
     pub rank: Rank,
 }
 
 impl From<u64> for Owner {
-    /// An owner that may have all things.
+    /// Returns an owner that may hold all units.
     fn from(number: u64) -> Self {
         Self { number, rank: Rank::Admin }
     }
 }
 
 impl Rank {
-    /// The number of things that owners of this rank and below may have together. It is at least one.
+    /// Returns the number of units that owners of this rank and below may hold together, at least one.
     fn of(self, capacity: usize) -> usize {
         match self {
             Self::Anonymous => capacity.div_ceil(2),
@@ -52,7 +52,7 @@ impl Rank {
     }
 }
 
-/// A number of things and who has them.
+/// Allocation of a number of units.
 #[derive(Debug)]
 pub struct Shares {
     capacity: usize,
@@ -61,13 +61,13 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Nobody has any of `capacity` things. There is one at least.
+    /// Creates an allocation of `capacity` free units, at least one.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { capacity: capacity.max(1), taken: 0, held: HashMap::new() }
     }
 
-    /// Takes one if `owner` may. Who has no owner takes what there is.
+    /// Takes a unit if `owner` may. A caller without owner may take any free unit.
     pub fn try_take(&mut self, owner: Option<Owner>) -> bool {
         let free = owner.map_or(self.capacity, |owner| owner.rank.of(self.capacity)).saturating_sub(self.taken);
         let held = owner.map_or(0, |owner| self.held.get(&owner).copied().unwrap_or(0));
@@ -81,7 +81,7 @@ impl Shares {
         true
     }
 
-    /// Gives back one that was taken for `owner`.
+    /// Releases a unit that was taken for `owner`.
     pub fn give_back(&mut self, owner: Option<Owner>) {
         self.taken = self.taken.saturating_sub(1);
         let Some(owner) = owner else { return };
@@ -93,13 +93,13 @@ impl Shares {
         }
     }
 
-    /// How many nobody has.
+    /// Returns the number of free units.
     #[must_use]
     pub fn free(&self) -> usize {
         self.capacity - self.taken
     }
 
-    /// How many are taken.
+    /// Returns the number of taken units.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken
@@ -110,7 +110,7 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// The number of each of several owners that gets who come one after another and take what they may.
+    /// Returns the units of each of several owners that arrive in order and take as many as they may.
     fn shares(capacity: usize, owners: u64) -> Vec<usize> {
         let mut shares = Shares::new(capacity);
         let all = |owner: u64| {
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(shares(24, 4), [16, 6, 2, 0]);
         assert_eq!(shares(100, 6), [67, 22, 8, 2, 1, 0]);
         assert_eq!(shares(64, 5), [43, 14, 5, 2, 0]);
-        // Few are for who comes first.
+        // Few units go to the first owners.
         assert_eq!(shares(1, 2), [1, 0]);
         assert_eq!(shares(2, 2), [2, 0]);
         assert_eq!(shares(3, 3), [2, 1, 0]);
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(take(Rank::Anonymous, 0..50), 8);
         assert_eq!(take(Rank::User, 0..50), 4);
         assert_eq!(take(Rank::Admin, 0..1), 3);
-        // One thing alone is for any of them.
+        // A single unit is available to any of them.
         assert!(Shares::new(1).try_take(Some(Owner { number: 1, rank: Rank::Anonymous })));
     }
 
@@ -155,11 +155,11 @@ mod tests {
         assert_eq!((take(1, 9), take(2, 9)), (4, 2));
         assert_eq!(take(3, 1), 0);
         shares.give_back(Some(1.into()));
-        // Neither of those who have some, but who has none.
+        // The owners that hold units get no more, but a new one does.
         assert!(!shares.try_take(Some(1.into())) && !shares.try_take(Some(2.into())));
         assert!(shares.try_take(Some(3.into())));
         assert_eq!((shares.free(), shares.taken()), (0, 6));
-        // Who has no owner takes the last.
+        // A caller without owner takes the last one.
         shares.give_back(Some(2.into()));
         assert!(shares.try_take(None) && !shares.try_take(None));
         shares.give_back(None);

@@ -1,8 +1,9 @@
-//! CoffeeScript as a view language: [`CoffeeScript`] compiles functions to JavaScript and leaves the rest to that language.
+//! CoffeeScript as a view language: [`CoffeeScript`] compiles functions to JavaScript and delegates execution to that
+//! language.
 //!
-//! The compiler is a program in JavaScript that knows no sandbox, and is given sources that nobody trusts. So it runs where
-//! user code does: it is a module of a design document of its own, whose one function compiles. It stays loaded in the
-//! worker that it was first called in. As in CouchDB, modules (`views.lib`, `require`) are JavaScript.
+//! The compiler is a JavaScript program and processes untrusted sources, so it runs in the same sandbox as user code:
+//! it is a module of an internal design document whose only function compiles. It stays loaded in the worker that first
+//! called it. As in CouchDB, modules (`views.lib`, `require`) are JavaScript.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use settee_model::json::{self, Kind, Value};
 
 use crate::language::JavaScript;
 
-/// npm `coffeescript`, the build for browsers.
+/// The browser build of npm `coffeescript`.
 const COMPILER: &str = include_str!("coffeescript/compiler.js");
 
 const COMPILE: &str = "function (doc, req) {
@@ -30,13 +31,13 @@ const COMPILE: &str = "function (doc, req) {
   }
 }";
 
-/// The time that loading the compiler and compiling a function may take.
+/// Timeout for loading the compiler and compiling a function.
 const COMPILE_TIMEOUT_MS: u64 = 20_000;
 
-/// Compiled functions that are remembered, by their length together with their sources.
+/// Maximum size of the cache of compiled functions, including their sources.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// CouchDB's `"language": "coffeescript"`. Clones share what was compiled.
+/// CouchDB's `"language": "coffeescript"`. Clones share the cache.
 #[derive(Clone)]
 pub struct CoffeeScript {
     javascript: JavaScript,
@@ -51,7 +52,7 @@ struct Cache {
 }
 
 impl CoffeeScript {
-    /// The language, run by the workers of `javascript`.
+    /// Creates the language; functions run in the workers of `javascript`.
     #[must_use]
     pub fn new(javascript: JavaScript) -> Self {
         let mut text = b"{\"compiler\":".to_vec();
@@ -60,13 +61,13 @@ impl CoffeeScript {
         text.extend_from_slice(b",\"updates\":{\"compile\":");
         json::write_string(&mut text, COMPILE);
         text.extend_from_slice(b"}}");
-        // Databases are numbered by chance: no other has this id and revision as well.
+        // Numbers of databases are random, so no other design document has this database, id and revision.
         let (id, rev) = ("coffeescript".into(), "compiler".into());
         let compiler = Arc::new(DesignSource { database: u64::MAX, id, rev, json: text.into() });
         Self { javascript, compiler, cache: Arc::default() }
     }
 
-    /// A function in JavaScript.
+    /// Compiles a function to JavaScript.
     fn compile(&self, source: &Arc<str>) -> Result<Arc<str>, CompileError> {
         if let Some(compiled) = self.cache.lock().compiled.get(source) {
             return Ok(Arc::clone(compiled));
@@ -88,8 +89,8 @@ impl CoffeeScript {
         Ok(compiled)
     }
 
-    /// A function of a design document, which is compiled when it is called in CouchDB: one that does not compile fails
-    /// then.
+    /// Compiles a function of a design document. CouchDB compiles it at its first call, so a function that does not
+    /// compile fails only then.
     fn compile_or_fail(&self, source: &str) -> Result<Arc<str>, CompileError> {
         match self.compile(&source.into()) {
             Err(CompileError::Source(reason)) => {
@@ -102,7 +103,7 @@ impl CoffeeScript {
         }
     }
 
-    /// A design document whose functions are JavaScript.
+    /// Translates all functions of a design document to JavaScript.
     fn translate(&self, document: Value<'_>) -> Result<Vec<u8>, CompileError> {
         let mut out = Vec::new();
         write_members(&mut out, document, |out, name, value| match name {
@@ -110,7 +111,7 @@ impl CoffeeScript {
             "shows" | "lists" | "updates" | "filters" => {
                 write_members(out, value, |out, _, value| self.write_function(out, value))
             }
-            // Modules stay as they are.
+            // Modules are not translated.
             "views" => write_members(out, value, |out, name, view| match name {
                 "lib" => write(out, view),
                 _ => write_members(out, view, |out, name, value| match name {
@@ -175,7 +176,7 @@ impl Cache {
     }
 }
 
-/// Writes an object with other values; what is none is written as it is.
+/// Writes an object with other values; a value that is not an object is written unchanged.
 fn write_members(
     out: &mut Vec<u8>,
     object: Value<'_>,

@@ -1,7 +1,7 @@
-//! The server's side of the language: [`JavaScript`].
+//! The server side of the language: [`JavaScript`].
 //!
-//! Compiling and running are requests to a worker process; here requests are written and answers checked. After any failure
-//! the worker is killed, and the next request gets another one. This module runs no scripts.
+//! Compiling and running are requests to a worker process; this module encodes requests and validates responses. After
+//! any failure the worker is killed, and the next request uses another one. No script runs in this module.
 
 mod design;
 mod map;
@@ -25,7 +25,7 @@ use crate::protocol::{Kind, Reader, Stop, Writer};
 
 /// JavaScript, as CouchDB's `"language": "javascript"`.
 ///
-/// No process is started before the first program or reducer is asked for. Clones share their workers.
+/// No process is started before the first program or reducer is requested. Clones share their workers.
 #[derive(Clone)]
 pub struct JavaScript {
     pool: Arc<Pool>,
@@ -34,27 +34,28 @@ pub struct JavaScript {
     natively: Arc<AtomicBool>,
 }
 
-/// Whether map functions of the common subset run in the server's own process.
+/// Evaluator of map functions in the common subset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evaluator {
-    /// They do: results are the same, and come sooner.
+    /// They run in the server's own process; the results are the same and faster.
     #[default]
     Native,
     /// All functions run in worker processes.
     Workers,
 }
 
-/// When a reduction counts as growing too fast: CouchDB's `reduce_limit`, `reduce_limit_threshold` and
+/// Condition for a reduction that grows too fast: CouchDB's `reduce_limit`, `reduce_limit_threshold` and
 /// `reduce_limit_ratio`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReduceLimit {
-    /// Never.
+    /// No limit.
     Off,
-    /// When it is longer than `threshold_bytes` and `ratio` times its length exceeds that of its input.
+    /// A reduction is too long if it exceeds `threshold_bytes`, and `ratio` times its length exceeds the length of its
+    /// input.
     On {
-        /// Shorter reductions are always fine.
+        /// Maximum length of reductions that are always accepted.
         threshold_bytes: u64,
-        /// How much shorter than its input a reduction must be.
+        /// Minimum ratio of the length of the input to that of the reduction.
         ratio: f64,
     },
 }
@@ -65,17 +66,17 @@ impl Default for ReduceLimit {
     }
 }
 
-/// The things that a worker process can still do.
+/// Result of the sandbox test of a worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxReport {
-    /// Layers of the sandbox that the kernel refused, with its reasons; empty if all hold.
+    /// Layers of the sandbox that the kernel rejected, with reasons; empty if all are active.
     pub missing: String,
-    /// The attempts of a worker at what it must not be able to do, and whether they were refused.
+    /// Forbidden operations that the worker attempted, and true for those that were rejected.
     pub attempts: Vec<(String, bool)>,
 }
 
 impl JavaScript {
-    /// The language, with workers that run `command`.
+    /// Creates the language; workers run `command`.
     #[must_use]
     pub fn new(command: WorkerCommand, settings: PoolSettings) -> Self {
         let pool = Pool::new(command, settings);
@@ -83,14 +84,14 @@ impl JavaScript {
         Self { pool, designs, reduce_limit: ReduceLimit::default(), natively: Arc::new(AtomicBool::new(true)) }
     }
 
-    /// The same language with another limit on reductions.
+    /// Returns the language with another limit on reductions.
     #[must_use]
     pub fn with_reduce_limit(mut self, limit: ReduceLimit) -> Self {
         self.reduce_limit = limit;
         self
     }
 
-    /// The same language with the native evaluator on or off.
+    /// Returns the language with the native evaluator enabled or disabled.
     #[must_use]
     pub fn with_evaluator(mut self, evaluator: Evaluator) -> Self {
         self.natively = Arc::default();
@@ -98,7 +99,7 @@ impl JavaScript {
         self
     }
 
-    /// Turns the native evaluator on or off, for this and its clones. Programs that run go on as they are.
+    /// Enables or disables the native evaluator, for this and its clones. Existing programs are unaffected.
     pub fn set_evaluator(&self, evaluator: Evaluator) {
         self.natively.store(evaluator == Evaluator::Native, Ordering::Relaxed);
     }
@@ -107,16 +108,16 @@ impl JavaScript {
         if self.natively.load(Ordering::Relaxed) { Evaluator::Native } else { Evaluator::Workers }
     }
 
-    /// Ends the processes that nobody uses at the moment, as CouchDB's `_reload_query_servers` does.
+    /// Ends idle worker processes, as CouchDB's `_reload_query_servers` does.
     pub fn end_idle_workers(&self) {
         self.designs.end_idle();
         self.pool.end_idle();
     }
 
-    /// Has a fresh worker process try to escape.
+    /// Tests the sandbox in a new worker process.
     ///
     /// # Errors
-    /// When no worker can be started.
+    /// If no worker can be started.
     pub fn test_sandbox(&self) -> Result<SandboxReport, CompileError> {
         let unavailable = |error: WorkerError| CompileError::Unavailable(error.to_string());
         let timeout = Duration::from_secs(5);
@@ -183,7 +184,7 @@ fn write_limits(writer: &mut Writer<'_>, limits: Limits) {
     }
 }
 
-/// Has a worker compile a program. Answers the worker's note about it.
+/// Compiles a program in a worker. Returns the worker's note about it.
 fn compile(
     pool: &Arc<Pool>,
     kind: Kind,
@@ -195,7 +196,7 @@ fn compile(
     let mut lease = pool.lease().map_err(unavailable)?;
     let mut answer = ask(lease.worker(), kind, functions, program, limits);
     if matches!(answer, Err(WorkerError::Died(..) | WorkerError::Talk(_))) {
-        // An idle worker may have been killed by the kernel or an operator long ago: that says nothing about the source.
+        // An idle worker may have been killed by the kernel or an operator, which is unrelated to the source.
         lease.discard();
         lease = pool.fresh_lease().map_err(unavailable)?;
         answer = ask(lease.worker(), kind, functions, program, limits);
@@ -218,10 +219,10 @@ fn compile(
     }
 }
 
-/// More than messages and the lines that one request logs.
+/// Upper bound of messages and of the lines that one request logs.
 const SHORT_ANSWER_BYTES: u64 = 8 << 20;
 
-/// One request with a short answer.
+/// Sends one request with a short response.
 fn ask(
     worker: &mut Worker,
     kind: Kind,
@@ -235,7 +236,7 @@ fn ask(
     worker.write(0, bytes);
     worker.send(kind, count, bytes.len())?;
     let mut out = Vec::new();
-    // The last of what is answered may be a reduction or lines of the log.
+    // The last part of a response may be a reduction or log lines.
     let longest = limits.bytes_per_part.saturating_add(limits.reduction_bytes).saturating_add(SHORT_ANSWER_BYTES);
     loop {
         let Answer { kind, more } = worker.receive(timeout, &mut out)?;
@@ -249,8 +250,8 @@ fn ask(
     }
 }
 
-/// The error of a run that a worker stopped early or that failed. `place` names a function and a
-/// document by their indexes.
+/// Returns the error of a run that failed or was stopped by a worker. `place` returns the names of a function and a
+/// document for their indexes.
 fn run_error(failure: Failure<'_>, limits: Limits, place: impl Fn(usize, usize) -> String) -> RunError {
     let fatal = |name: &str, reason: String| RunError::Fatal { name: name.to_owned(), reason };
     match failure {
@@ -281,7 +282,7 @@ fn run_error(failure: Failure<'_>, limits: Limits, place: impl Fn(usize, usize) 
     }
 }
 
-/// The error of a function that takes too long, with the name and the first words that CouchDB gives it.
+/// Returns the error of a function that exceeded its time limit, with CouchDB's name and first words.
 fn timed_out(at: &str, limits: Limits) -> RunError {
     let reason = format!("OS process timed out: {at} took longer than {} ms", limits.timeout_ms);
     RunError::Fatal { name: "os_process_error".to_owned(), reason }
@@ -292,7 +293,7 @@ enum Failure<'a> {
     Worker(WorkerError),
 }
 
-/// The beginning of a source, to recognise it by.
+/// Returns the start of a source, for identifying it in messages.
 fn excerpt(source: &str) -> String {
     let line: String = source.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(60) {

@@ -1,15 +1,15 @@
 //! JavaScript as a view language: [`JavaScript`] is the [`settee_design::Language`] of `"language": "javascript"`.
 //!
-//! Map functions of a common subset are walked as trees in the server's own process (crate `native`). All other user code runs
-//! only in worker processes, which [`worker_main`] is the program of. From the server's side to the script:
+//! Map functions of a common subset are evaluated in the server's own process (crate `native`). All other user code
+//! runs only in worker processes, whose main function is [`worker_main`]. From the server side to the script:
 //!
-//! 1. [`JavaScript`] takes a worker from its pool for each program and reducer that needs one, and puts it back afterwards.
-//! 2. Documents are copied once into memory that both processes see; a small message says that they are there.
-//! 3. The worker lets the engine (QuickJS-ng) call the map functions. A document is an object over its text: only members
-//!    that are touched come into being.
-//! 4. Emitted values are written as JSON text into the shared memory, and checked by the server before it trusts them.
+//! 1. [`JavaScript`] leases a worker from its pool for each program and reducer that needs one.
+//! 2. Documents are copied once into memory shared by both processes; a small message announces them.
+//! 3. The worker lets the engine (QuickJS-ng) call the map functions. A document is a lazy object over its text: only
+//!    accessed members are parsed.
+//! 4. Emitted values are written as JSON text into the shared memory, and validated by the server before use.
 //!
-//! No server code touches the engine, and no worker code touches files, sockets or other processes.
+//! The server never calls the engine, and the worker has no access to files, sockets or other processes.
 
 mod coffeescript;
 mod language;

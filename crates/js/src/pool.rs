@@ -1,7 +1,7 @@
-//! Worker processes from the server's side: starting them, talking to them, killing them, keeping idle ones ([`Pool`]).
+//! Worker processes, server side: starting, communication, termination, and a pool of idle ones ([`Pool`]).
 //!
-//! A [`Worker`] answers requests; a [`Lease`] borrows one for the life of a program. Nothing a worker writes is believed
-//! here or by the callers before it was checked. What requests mean is the business of [`crate::language`].
+//! A [`Worker`] processes requests; a [`Lease`] reserves one for the life of a program. Output of a worker is untrusted
+//! until this module or its callers have validated it. [`crate::language`] interprets requests.
 #![expect(unsafe_code, reason = "limits the memory of another process")]
 
 use std::io::{self, Read as _};
@@ -21,30 +21,30 @@ use settee_design::{CANCELLATION_INTERVAL, Cancellation, Cancelled};
 use crate::protocol::{Frame, Kind, Progress};
 use crate::shared_memory::{INITIAL_BYTES, INPUT, OUTPUT, SharedMemory};
 
-/// Workers whose memory grew beyond this are not kept.
+/// Workers whose memory has grown beyond this are not kept.
 const KEPT_REGION_BYTES: usize = 32 << 20;
 
-/// Address space of a worker besides twice the memory of its scripts: its program, stacks, buffers.
+/// Address space of a worker in addition to twice the memory of its scripts, for its program, stacks and buffers.
 const BASE_ADDRESS_BYTES: u64 = 1 << 30;
 
-/// The program that worker processes run. It must call [`crate::worker_main`].
+/// Command of worker processes. The program must call [`crate::worker_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerCommand {
     /// The executable, as an absolute path: workers run in `/`.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<String>,
 }
 
-/// The number of processes that are kept, and how long one may take to start.
+/// Number of kept processes, and the timeout for starting one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Workers that are kept for the next program while nobody uses them.
+    /// Maximum number of idle workers that are kept.
     pub idle_workers: usize,
-    /// Calls of design document functions that may run at a time; further ones wait. The same number of list functions
-    /// may run besides, as those last as long as their clients read.
+    /// Maximum number of concurrent calls of design document functions; further calls wait. The same number of list
+    /// functions may run in addition, because those last as long as their clients read.
     pub design_calls: usize,
-    /// The longest time from starting a process to its first answer.
+    /// Maximum time from starting a process to its first response.
     pub start_timeout_ms: u64,
 }
 
@@ -54,20 +54,20 @@ impl Default for PoolSettings {
     }
 }
 
-/// Why a request to a worker failed. The worker is of no use after any of these.
+/// Reason why a request to a worker failed. The worker must be discarded after any of these.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkerError {
     #[error("the JavaScript worker could not be started: {0}")]
     Start(io::Error),
-    #[error("a call took too long")]
+    #[error("a call timed out")]
     Stuck(Progress),
     #[error("the JavaScript worker ended: {1}")]
     Died(Progress, String),
-    #[error("talking to the JavaScript worker: {0}")]
+    #[error("communication with the JavaScript worker failed: {0}")]
     Talk(#[from] io::Error),
     #[error("too many functions of design documents run at the same time")]
     Busy,
-    #[error("nobody takes the rows")]
+    #[error("the rows are no longer needed")]
     Unwanted,
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
@@ -90,12 +90,13 @@ struct SpawnOrder {
 
 impl Pool {
     pub(crate) fn new(command: WorkerCommand, settings: PoolSettings) -> Arc<Self> {
-        // Now: threads and processes inherit the priority of who starts them, and a caller may have a low one.
+        // Started now, because threads and processes inherit the priority of their creator, and a later caller may have
+        // a low one.
         let spawner = Mutex::new(start_spawner().ok());
         Arc::new(Self { command, settings, idle: Mutex::default(), spawner })
     }
 
-    /// Borrows an idle worker, or starts one.
+    /// Leases an idle worker, or starts one.
     pub(crate) fn lease(self: &Arc<Self>) -> Result<Lease, WorkerError> {
         let idle = self.idle.lock().pop();
         let worker = match idle {
@@ -105,7 +106,7 @@ impl Pool {
         Ok(Lease { worker: Some(worker), pool: Arc::clone(self) })
     }
 
-    /// Borrows a worker that has not run anything.
+    /// Leases a worker that has not run anything.
     pub(crate) fn fresh_lease(self: &Arc<Self>) -> Result<Lease, WorkerError> {
         Ok(Lease { worker: Some(self.start()?), pool: Arc::clone(self) })
     }
@@ -137,11 +138,12 @@ impl Pool {
         }
     }
 
-    /// Starts a process from a thread of the pool: the kernel kills it when the *thread* that started it ends, and the
-    /// caller may be a short-lived one.
+    /// Starts a process from a thread of the pool, because the kernel kills it when the *thread* that started it ends,
+    /// and the caller may be short-lived.
     fn spawn(&self, socket: OwnedFd, memory: OwnedFd) -> io::Result<Child> {
         let mut command = Command::new(&self.command.program);
-        // No secrets from the environment, and the same clock on every machine: views must not depend on a time zone.
+        // The environment is cleared, because it may contain secrets. The time zone is fixed, because views must not
+        // depend on it.
         command.args(&self.command.args).env_clear().env("TZ", "UTC0").current_dir("/");
         command.stdin(Stdio::from(socket)).stdout(Stdio::from(memory)).stderr(Stdio::inherit());
         let (reply, answer) = mpsc::channel();
@@ -152,9 +154,9 @@ impl Pool {
                 Some(sender) => sender,
                 None => spawner.insert(start_spawner()?),
             };
-            sender.send(order).map_err(|_| io::Error::other("the thread that starts workers is gone"))?;
+            sender.send(order).map_err(|_| io::Error::other("the thread that starts workers has ended"))?;
         }
-        answer.recv().map_err(|_| io::Error::other("the thread that starts workers is gone"))?
+        answer.recv().map_err(|_| io::Error::other("the thread that starts workers has ended"))?
     }
 
     fn give_back(&self, mut worker: Worker) {
@@ -173,14 +175,14 @@ fn start_spawner() -> io::Result<mpsc::Sender<SpawnOrder>> {
     let (sender, orders) = mpsc::channel::<SpawnOrder>();
     std::thread::Builder::new().name("js-spawner".to_owned()).spawn(move || {
         for mut order in orders {
-            // The caller may have given up; the child then ends with its socket.
+            // The caller may have timed out; the child then ends with its socket.
             let _ = order.reply.send(order.command.spawn());
         }
     })?;
     Ok(sender)
 }
 
-/// A worker borrowed from the pool. It goes back when this is dropped.
+/// A leased worker; returned to the pool when dropped.
 pub(crate) struct Lease {
     worker: Option<Worker>,
     pool: Arc<Pool>,
@@ -191,7 +193,7 @@ impl Lease {
         self.worker.as_mut().expect("taken only on drop")
     }
 
-    /// Kills the worker instead of giving it back.
+    /// Kills the worker instead of returning it.
     pub(crate) fn discard(mut self) {
         self.worker = None;
     }
@@ -205,11 +207,11 @@ impl Drop for Lease {
     }
 }
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) kind: Kind,
-    /// Whether the worker waits to send more of it.
+    /// True if the worker waits to send more of it.
     pub(crate) more: bool,
 }
 
@@ -219,29 +221,29 @@ pub(crate) struct Worker {
     socket: UnixStream,
     memory: SharedMemory,
     missing: String,
-    /// That of the client on whose behalf it works.
+    /// Cancellation of the client on whose behalf it works.
     cancellation: Cancellation,
 }
 
 impl Worker {
-    /// Layers of the sandbox that the kernel refused; empty if none.
+    /// Returns the layers of the sandbox that the kernel rejected; empty if none.
     pub(crate) fn missing(&self) -> &str {
         &self.missing
     }
 
-    /// Ends waits for answers from now on when this is cancelled.
+    /// Ends waits for responses when `cancellation` is cancelled.
     pub(crate) fn work_for(&mut self, cancellation: &Cancellation) {
         self.cancellation = cancellation.clone();
     }
 
-    /// Where it stands, as far as it can be believed.
+    /// Returns the progress as reported by the worker, which is untrusted.
     pub(crate) fn progress(&self) -> Progress {
         Progress::unpack(self.memory.progress())
     }
 
-    /// Prepares for requests whose calls may take `timeout` each, of scripts with `memory_bytes`.
+    /// Sets the limits of requests: `timeout` per call, and `memory_bytes` for scripts.
     pub(crate) fn limit(&mut self, timeout: Duration, memory_bytes: u64) -> Result<(), WorkerError> {
-        // Read in slices, to look at the progress in between.
+        // Reads time out early, so that the progress is checked in between.
         let slice = (timeout / 8).clamp(Duration::from_millis(1), CANCELLATION_INTERVAL);
         self.socket.set_read_timeout(Some(slice))?;
         if memory_bytes != u64::MAX {
@@ -251,12 +253,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes room for a request of `len` bytes.
+    /// Ensures capacity for a request of `len` bytes.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<(), WorkerError> {
         Ok(self.memory.grow(INPUT + len)?)
     }
 
-    /// Writes a piece of the next request.
+    /// Writes a part of the next request.
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.memory.write(INPUT + offset, bytes);
     }
@@ -271,8 +273,8 @@ impl Worker {
         }
     }
 
-    /// Waits for an answer, or a part of one, and appends its bytes to `out`. Gives up when the worker has not begun
-    /// another call for `timeout`.
+    /// Waits for a response, or a part of one, and appends its bytes to `out`. Fails if the worker has not started
+    /// another call within `timeout`.
     pub(crate) fn receive(&mut self, timeout: Duration, out: &mut Vec<u8>) -> Result<Answer, WorkerError> {
         let frame = self.wait(timeout)?;
         let len = usize::try_from(frame.len).map_err(|_| WorkerError::Garbled("an answer too long"))?;
@@ -285,7 +287,7 @@ impl Worker {
     fn wait(&mut self, timeout: Duration) -> Result<Frame, WorkerError> {
         let mut bytes = [0; Frame::BYTES];
         let mut filled = 0;
-        // Its own interruption of scripts comes first: that tells more.
+        // The worker's own interruption of scripts has priority, because its error is more specific.
         let grace = (timeout / 4).max(Duration::from_millis(50));
         let (mut seen, mut since) = (self.memory.progress(), Instant::now());
         loop {
@@ -313,7 +315,7 @@ impl Worker {
 
     fn died(&mut self) -> WorkerError {
         let progress = Progress::unpack(self.memory.progress());
-        // It closed its socket, so it is about to end, or has gone mad.
+        // It closed its socket: it is about to end, or is defective.
         let _ = self.child.kill();
         let status = match self.child.wait() {
             Ok(status) => match status.signal() {
@@ -340,8 +342,8 @@ fn limit_address_space(process: u32, bytes: u64) {
         return;
     };
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // A second line of defence behind the engine's own limit: where it cannot be had, that one has to do.
-    // SAFETY: the structure is valid for the call, and the old limit is not asked for.
+    // A second limit in addition to that of the engine; if it is not available, the first one must suffice.
+    // SAFETY: the structure is valid for the call, and the old limit is not requested.
     unsafe { libc::prlimit(process, libc::RLIMIT_AS, &raw const limit, std::ptr::null_mut()) };
 }
 

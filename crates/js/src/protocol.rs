@@ -1,7 +1,8 @@
-//! What the server and its worker processes say to each other: small fixed [`Frame`]s on a socket, everything else as flat
-//! bytes in shared memory ([`Writer`], [`Reader`], [`Record`]).
+//! Protocol between the server and its worker processes: small fixed-size [`Frame`]s on a socket, everything else as
+//! flat bytes in shared memory ([`Writer`], [`Reader`], [`Record`]).
 //!
-//! The worker trusts the server. The server trusts nothing: [`Reader`] checks every length, and the caller every number.
+//! The worker trusts the server. The server trusts no output of the worker: [`Reader`] validates every length, and
+//! callers validate every number.
 
 use std::io::{self, Read, Write};
 
@@ -11,21 +12,20 @@ use settee_design::SearchKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,
-    /// The number of documents that or groups a request has; for an answer, 1 if more of it follows after
-    /// [`Kind::Next`].
+    /// Number of documents or groups of a request; in a response, 1 if more of it follows after [`Kind::Next`].
     pub(crate) count: u64,
-    /// The number of bytes of the input or output area belong to it.
+    /// Number of bytes in the input or output area.
     pub(crate) len: u64,
-    /// The size of the shared region in bytes.
+    /// Size of the shared region in bytes.
     pub(crate) region: u64,
 }
 
-/// The number of the search indexes that functions are compiled for; 0 are views.
+/// Returns the number of the type of search index for which functions are compiled; 0 for views.
 pub(crate) fn search_number(search: Option<SearchKind>) -> u32 {
     search.map_or(0, |kind| if kind == SearchKind::Nouveau { 1 } else { 2 })
 }
 
-/// The kind of a frame.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -39,34 +39,34 @@ pub(crate) enum Kind {
     Reduce = 4,
     /// Request: reduce groups of reductions.
     Rereduce = 5,
-    /// Request: go on with the answer.
+    /// Request: continue with the response.
     Next = 6,
-    /// Request without an answer: forget what was compiled.
+    /// Request without a response: drop the compiled program.
     Reset = 7,
-    /// Request: try what the sandbox must forbid.
+    /// Request: attempt operations that the sandbox must forbid.
     SelfTest = 8,
-    /// Request: take the functions of a design document, at the place that the count names.
+    /// Request: load the functions of a design document into the slot in `count`.
     Teach = 9,
-    /// Request: call a function of the design document at the place that the count names.
+    /// Request: call a function of the design document in the slot in `count`.
     Call = 10,
-    /// Request: have a function of such a document judge documents.
+    /// Request: filter documents with a function of such a design document.
     Filter = 11,
-    /// Request: run a list function of such a document.
+    /// Request: run a list function of such a design document.
     List = 12,
-    /// Request, while a list function runs: its next rows; the count is 1 if they are the last.
+    /// Request while a list function runs: its next rows; `count` is 1 if they are the last.
     Rows = 13,
-    /// Answer: done, or a part of the result.
+    /// Response: complete, or a part of the result.
     Done = 20,
-    /// Answer: the source does not compile; the text says why.
+    /// Response: the source does not compile; the text is the reason.
     Refused = 21,
-    /// Answer: a function stopped the work, see [`Stop`].
+    /// Response: a function stopped the request, see [`Stop`].
     Stopped = 22,
-    /// Answer: a function of a design document threw this, a JSON text.
+    /// Response: a function of a design document threw this JSON text.
     Threw = 23,
-    /// Answer: what a list function has started (its length and its bytes, perhaps none) and sent; it waits for rows,
-    /// unless more of the answer follows.
+    /// Response: the start of a response by a list function (its length and bytes, possibly none) and its chunks; the
+    /// function waits for rows, unless more of the response follows.
     Chunks = 24,
-    /// A part of an answer: lines that functions logged. More of the answer follows.
+    /// Part of a response: lines that functions logged. More of the response follows.
     Log = 25,
 }
 
@@ -119,7 +119,7 @@ impl Frame {
         socket.write_all(&self.to_bytes())
     }
 
-    /// Waits for a frame; `None` when the other side is gone.
+    /// Waits for a frame; `None` if the other side has disconnected.
     pub(crate) fn read_from(mut socket: impl Read) -> io::Result<Option<Self>> {
         let mut bytes = [0; Self::BYTES];
         match socket.read_exact(&mut bytes) {
@@ -132,16 +132,17 @@ impl Frame {
     }
 }
 
-/// Where the worker stands, packed in the shared counter: it changes with every call of a function, and says which one runs.
+/// Progress of the worker, packed in the shared counter: it changes with every call of a function, and identifies the
+/// running one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// The index in the current request.
+    /// Index in the current request.
     pub(crate) document: u32,
     pub(crate) function: u16,
 }
 
 impl Progress {
-    /// `turn` tells requests apart.
+    /// Packs the progress; `turn` distinguishes requests.
     pub(crate) fn pack(self, turn: u16) -> u64 {
         u64::from(turn) << 48 | u64::from(self.document) << 16 | u64::from(self.function)
     }
@@ -152,17 +153,17 @@ impl Progress {
     }
 }
 
-/// Why a worker stopped a request.
+/// Reason why a worker stopped a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Stop {
-    /// A function asked for it; name and reason are its own.
+    /// A function requested it, with its own name and reason.
     Asked = 1,
-    /// A call took too long.
+    /// A call exceeded the time limit.
     Timeout = 2,
-    /// The engine gave up: no memory, too deep a recursion; the reason is its message.
+    /// The engine aborted, for example for lack of memory or because of deep recursion; the reason is its message.
     Engine = 3,
-    /// A limit on rows or bytes was broken; the reason says which.
+    /// A limit on rows or bytes was exceeded; the reason names it.
     Limit = 4,
 }
 
@@ -172,15 +173,15 @@ impl Stop {
     }
 }
 
-/// The head of a record in the answer to [`Kind::Map`]; its bytes follow.
+/// Head of a record in the response to [`Kind::Map`]; its bytes follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) kind: RecordKind,
     pub(crate) function: u16,
     pub(crate) document: u32,
-    /// The length of the key, or of the text.
+    /// Length of the key, or of the text.
     pub(crate) first: u32,
-    /// The length of the value.
+    /// Length of the value.
     pub(crate) second: u32,
 }
 
@@ -220,7 +221,7 @@ impl Record {
         Some(Self { kind, function: short(2)?, document: long(4)?, first: long(8)?, second: long(12)? })
     }
 
-    /// The length of the bytes after the head.
+    /// Returns the length of the bytes after the head.
     pub(crate) fn body_len(self) -> usize {
         self.first as usize + self.second as usize
     }
@@ -244,7 +245,7 @@ impl Writer<'_> {
     }
 }
 
-/// Takes numbers and texts from a buffer; `None` when it is too short.
+/// Reads numbers and texts from a buffer; `None` when it is too short.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(Progress::unpack(progress.pack(0xffff)), progress);
     }
 
-    /// Any 32 bytes are a frame or none; a frame is what it was when it is written again.
+    /// Any 32 bytes are a frame or are rejected; a frame is unchanged when it is written again.
     #[test]
     fn frames_of_any_bytes() {
         let mut random = Random::new();
@@ -317,10 +318,11 @@ mod tests {
         assert!(known > 5_000);
     }
 
-    /// A stream of frames that ends anywhere, and comes in pieces: whole frames are read, and then the other side is gone.
+    /// A stream of frames that ends anywhere and arrives in pieces: whole frames are read, and then the end is
+    /// reported.
     #[test]
     fn frames_of_a_stream_that_ends_anywhere() {
-        /// Gives so many bytes at a time.
+        /// Returns at most this many bytes per read.
         struct Pieces<'a>(&'a [u8], usize);
 
         impl Read for Pieces<'_> {
@@ -361,12 +363,13 @@ mod tests {
             let turn = random.next() as u16;
             let packed = progress.pack(turn);
             assert_eq!(Progress::unpack(packed), progress);
-            // Requests one after the other never look alike.
+            // Consecutive requests always differ.
             assert_ne!(progress.pack(turn.wrapping_add(1)), packed);
         }
     }
 
-    /// Buffers of numbers and texts, cut and changed anywhere: a reader gives what was written or nothing, and never reads beyond.
+    /// Buffers of numbers and texts, truncated and modified anywhere: a reader returns the written values or nothing,
+    /// and never reads out of bounds.
     #[test]
     fn buffers_that_lie_anywhere() {
         let mut random = Random::new();

@@ -1,8 +1,8 @@
-//! Memory that the server and one worker process both see: [`SharedMemory`].
+//! Memory shared by the server and one worker process: [`SharedMemory`].
 //!
-//! It starts with a page for the progress counter, then comes the area that the worker writes ([`OUTPUT`]), then the area
-//! that the server writes ([`INPUT`]), which grows with the largest batch. This module knows offsets and bounds, not what
-//! the bytes mean.
+//! It consists of a page for the progress counter, the area that the worker writes ([`OUTPUT`]), and the area that the
+//! server writes ([`INPUT`]), which grows with the largest batch. This module handles offsets and bounds and does not
+//! interpret the bytes.
 #![expect(unsafe_code, reason = "maps memory that another process sees")]
 
 use std::fs::File;
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Where the worker's answers lie.
+/// Area of the worker's responses.
 pub(crate) const OUTPUT: Range<usize> = PAGE_BYTES..PAGE_BYTES + (1 << 20);
 
-/// Where the server's requests begin.
+/// Start of the server's requests.
 pub(crate) const INPUT: usize = OUTPUT.end;
 
-/// The size of a new region.
+/// Size of a new region.
 pub(crate) const INITIAL_BYTES: usize = INPUT + (1 << 20);
 
 /// A shared region, mapped into this process.
@@ -35,7 +35,7 @@ pub(crate) struct SharedMemory {
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
-    /// A new region of `len` bytes, which the other side can never make smaller: reading it then cannot fault.
+    /// Creates a region of `len` bytes, which the other side can never shrink, so that reading it cannot fault.
     pub(crate) fn create(len: usize) -> io::Result<Self> {
         let file = anonymous_file()?;
         file.set_len(len as u64)?;
@@ -43,17 +43,17 @@ impl SharedMemory {
         Self::map(file, len)
     }
 
-    /// The worker's view of a region that the server made.
+    /// Opens a region that the server created, in the worker.
     pub(crate) fn open(fd: OwnedFd, len: usize) -> io::Result<Self> {
         Self::map(File::from(fd), len)
     }
 
-    /// A handle of the region for the worker process.
+    /// Returns a handle of the region for the worker process.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
         Ok(OwnedFd::from(self.file.try_clone()?))
     }
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -91,8 +91,8 @@ impl SharedMemory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len()) }
     }
 
-    /// Appends a copy of `range` to `out`. The copy is private, so that what is checked in it stays as it was checked.
-    /// Returns whether the range is inside the region.
+    /// Appends a copy of `range` to `out`. The copy is private, so that it cannot change after validation. Returns true
+    /// if the range is inside the region.
     #[must_use]
     pub(crate) fn copy_to(&self, range: Range<usize>, out: &mut Vec<u8>) -> bool {
         if range.start > range.end || range.end > self.len {
@@ -101,7 +101,8 @@ impl SharedMemory {
         let len = range.len();
         out.reserve(len);
         // SAFETY: the source is inside the mapping, the destination inside the spare capacity just reserved. Bytes that
-        // the other process changes meanwhile arrive in either state, which is as good as any: nobody trusts them yet.
+        // the other process changes concurrently have either value, which is acceptable because they are not trusted
+        // yet.
         unsafe {
             std::ptr::copy_nonoverlapping(self.base.as_ptr().add(range.start), out.as_mut_ptr().add(out.len()), len);
             out.set_len(out.len() + len);
@@ -109,7 +110,7 @@ impl SharedMemory {
         true
     }
 
-    /// The bytes of `range`. Only for the worker, while it handles a request: the server does not write then.
+    /// Returns the bytes of `range`. Only for the worker, while it processes a request: the server does not write then.
     ///
     /// # Panics
     /// If the range is outside.
@@ -120,12 +121,12 @@ impl SharedMemory {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(range.start), range.len()) }
     }
 
-    /// Where the worker stands.
+    /// Returns the packed progress of the worker.
     pub(crate) fn progress(&self) -> u64 {
         self.counter().load(Ordering::Relaxed)
     }
 
-    /// The worker's counter, see [`crate::protocol::Progress`].
+    /// Returns the counter of the worker, see [`crate::protocol::Progress`].
     pub(crate) fn counter(&self) -> &AtomicU64 {
         // SAFETY: the region is page-aligned and larger than a page, so its first 8 bytes are an aligned u64; both
         // processes touch them only atomically.
@@ -168,7 +169,7 @@ fn anonymous_file() -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that has no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
@@ -197,7 +198,7 @@ fn anonymous_file() -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that has no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 

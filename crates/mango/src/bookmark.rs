@@ -1,7 +1,7 @@
-//! [`Bookmark`]: where a page of results ended.
+//! [`Bookmark`]: the end of a page of results.
 //!
-//! To clients it is an opaque text. It names the last document and, for a query that reads an index, the index and the
-//! key, so that the next page goes on in the same place even if another index would be chosen by then.
+//! It is an opaque text for clients. It contains the last document and, for a query that reads an index, the index and
+//! the key, so that the next page continues at the same position even if the planner would now choose another index.
 
 use std::borrow::Cow;
 
@@ -11,38 +11,38 @@ use crate::error::Refusal;
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The last result of a page.
+/// Last result of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bookmark {
-    /// In the order of ids.
+    /// Position in the order of ids.
     Primary {
-        /// The id.
+        /// Document id.
         id: String,
     },
-    /// In the order of an index.
+    /// Position in the order of an index.
     Index {
-        /// The id of the design document.
+        /// Id of the design document.
         design: String,
-        /// The name of the index.
+        /// Name of the index.
         name: String,
-        /// The key.
+        /// Key.
         key: Json,
-        /// The id of the document.
+        /// Document id.
         id: String,
     },
-    /// In the order of a text index.
+    /// Position in the order of a text index.
     Text {
-        /// The id of the design document.
+        /// Id of the design document.
         design: String,
-        /// The name of the index.
+        /// Name of the index.
         name: String,
-        /// The place, as the search says it.
+        /// Position in the notation of the search.
         place: String,
     },
 }
 
 impl Bookmark {
-    /// Reads what [`Self::to_text`] wrote.
+    /// Parses the output of [`Self::to_text`].
     pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
         let invalid = || {
             let mut shown = Vec::new();
@@ -67,7 +67,7 @@ impl Bookmark {
         }
     }
 
-    /// The text for clients.
+    /// Returns the text for clients.
     pub(crate) fn to_text(&self) -> String {
         let mut out = b"[".to_vec();
         match self {
@@ -94,7 +94,7 @@ impl Bookmark {
     }
 }
 
-/// Base 64 for addresses, without padding.
+/// Encodes in URL-safe base64 without padding.
 fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {

@@ -1,7 +1,7 @@
-//! [`Intervals`]: which values of a field can match, as ranges of the order of values.
+//! [`Intervals`]: the values of a field that can match, as ranges in the order of values.
 //!
-//! Everything is cut at points of that order, so intersecting and uniting ranges is comparing bytes. Ranges may hold
-//! values that do not match, never lack one that does.
+//! Ranges are bounded by cuts in that order, so intersection and union compare bytes. Ranges may include values that do
+//! not match, and always include all values that match.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use settee_model::collate::{self, Collation};
 use settee_model::json::{Json, Value};
 
-/// A value with its place in the order.
+/// A value with its sortable encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) json: Json,
@@ -24,16 +24,16 @@ impl Key {
     }
 }
 
-/// A place between values.
+/// A position between values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Before everything.
+    /// Before all values.
     Start,
     /// Directly before a value.
     Before(Arc<Key>),
-    /// Directly behind a value.
+    /// Directly after a value.
     After(Arc<Key>),
-    /// Behind everything.
+    /// After all values.
     End,
 }
 
@@ -50,7 +50,7 @@ impl Cut {
 
 impl Ord for Cut {
     fn cmp(&self, other: &Self) -> Ordering {
-        // No encoding is the beginning of another, so comparing the parts compares the places.
+        // No encoding is a prefix of another, so comparing the parts compares the positions.
         self.place().cmp(&other.place())
     }
 }
@@ -61,7 +61,7 @@ impl PartialOrd for Cut {
     }
 }
 
-/// The values between two places, of which the first is before the second.
+/// The values between two cuts; the first one must be less than the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interval {
     pub(crate) low: Cut,
@@ -69,7 +69,7 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// The only value, if there is only one.
+    /// Returns the single value of the range, if it has only one.
     pub(crate) fn point(&self) -> Option<&Arc<Key>> {
         match (&self.low, &self.high) {
             (Cut::Before(low), Cut::After(high)) if low.encoded == high.encoded => Some(low),
@@ -78,48 +78,48 @@ impl Interval {
     }
 }
 
-/// Ranges in order that do not touch.
+/// Disjoint, non-adjacent ranges in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Intervals(Vec<Interval>);
 
 impl Intervals {
-    /// Every value.
+    /// Returns the range of all values.
     pub(crate) fn all() -> Self {
         Self(vec![Interval { low: Cut::Start, high: Cut::End }])
     }
 
-    /// No value.
+    /// Returns the empty set.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// One range; nothing if it is turned around.
+    /// Returns one range; empty if the bounds are inverted.
     pub(crate) fn between(low: Cut, high: Cut) -> Self {
         if low < high { Self(vec![Interval { low, high }]) } else { Self::none() }
     }
 
-    /// One value.
+    /// Returns a single value.
     pub(crate) fn point(key: Arc<Key>) -> Self {
         Self(vec![Interval { low: Cut::Before(Arc::clone(&key)), high: Cut::After(key) }])
     }
 
-    /// These values.
+    /// Returns a set of values.
     pub(crate) fn points(keys: impl Iterator<Item = Arc<Key>>) -> Self {
         let intervals = keys.map(|key| Interval { low: Cut::Before(Arc::clone(&key)), high: Cut::After(key) });
         Self::united(intervals.collect())
     }
 
-    /// Whether every value is in it.
+    /// Returns true if the set contains all values.
     pub(crate) fn is_all(&self) -> bool {
         matches!(&self.0[..], [Interval { low: Cut::Start, high: Cut::End }])
     }
 
-    /// The ranges.
+    /// Returns the ranges.
     pub(crate) fn as_slice(&self) -> &[Interval] {
         &self.0
     }
 
-    /// The intersection.
+    /// Returns the intersection.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut common = Vec::new();
@@ -138,12 +138,12 @@ impl Intervals {
         Self(common)
     }
 
-    /// The union of two.
+    /// Returns the union of two sets.
     pub(crate) fn or(self, other: Self) -> Self {
         Self::any([self, other].into_iter())
     }
 
-    /// The union.
+    /// Returns the union.
     pub(crate) fn any(sets: impl Iterator<Item = Self>) -> Self {
         Self::united(sets.flat_map(|set| set.0).collect())
     }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn intersections_agree_with_membership() {
-        // Every subset of a small order, cut at halves.
+        // Every subset of a small order, with cuts at halves.
         let numbers: Vec<i64> = (0..4).collect();
         let subset = |bits: u32| Intervals::points(numbers.iter().filter(|n| bits & (1 << **n) != 0).map(|n| key(*n)));
         for a in 0..16 {

@@ -1,7 +1,7 @@
-//! Why a query or an index was refused ([`Refusal`]) or failed ([`MangoError`]).
+//! Rejections of a query or an index ([`Refusal`]) and failures ([`MangoError`]).
 //!
-//! The names and texts are CouchDB's, from its recorded answers. Where CouchDB prints a value in Erlang's notation, the
-//! value's JSON text stands here; numbers look the same in both.
+//! Names and texts are those of CouchDB's recorded responses. Where CouchDB prints a value in Erlang's notation, the
+//! texts contain JSON; numbers are equal in both.
 
 use settee_database::DatabaseError;
 use settee_model::partition::IllegalPartition;
@@ -10,24 +10,24 @@ use settee_views::ViewError;
 
 use crate::selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 
-/// The mistake of a client. [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
+/// An invalid request. [`Refusal::name`] is CouchDB's `error`, the text its `reason`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// An operator that does not exist, or one whose argument CouchDB does not recognise as its own.
+    /// An unknown operator, or one with an argument for which CouchDB reports it as unknown.
     #[error("Invalid operator: {0}")]
     InvalidOperator(String),
-    /// An operator of MongoDB that CouchDB knows and does not have.
+    /// An operator of MongoDB that CouchDB recognizes but does not support.
     #[error("Unsupported operator: {0}")]
     NotSupported(String),
     /// An argument of the wrong type.
     #[error("Bad argument for operator {operator}: {argument}")]
     BadArgument {
-        /// The operator.
+        /// Operator.
         operator: &'static str,
-        /// Its argument as JSON text, and what is wrong with it if that is not obvious.
+        /// Argument as JSON text, with the defect if it is not obvious.
         argument: String,
     },
-    /// A condition that names no field.
+    /// A condition without a field.
     #[error("One or more conditions is missing a field name.")]
     MissingFieldName,
     /// `$text` within a field.
@@ -36,7 +36,7 @@ pub enum Refusal {
     /// A dotted name with an empty part.
     #[error("Invalid field name: {0}")]
     InvalidFieldName(String),
-    /// Operators are nested too deep.
+    /// Operators are nested too deeply.
     #[error("The selector is nested deeper than {MAX_DEPTH} levels.")]
     TooDeep,
     /// Too many conditions.
@@ -45,31 +45,31 @@ pub enum Refusal {
     /// Too many regular expressions.
     #[error("The selector has more than {MAX_EXPRESSIONS} regular expressions.")]
     TooManyExpressions,
-    /// Too much text in the names of fields.
+    /// Too many bytes in the names of fields.
     #[error("The field names of the selector have more than {MAX_NAME_BYTES} bytes together.")]
     NamesTooLong,
-    /// The selector is no object.
+    /// The selector is not an object.
     #[error("Selector must be a JSON object, not: {0}")]
     SelectorNotAnObject(String),
-    /// `fields` is no array.
+    /// `fields` is not an array.
     #[error("Fields must be an array of strings, not: {0}")]
     FieldsNotAnArray(String),
-    /// An element of `fields` is no string.
+    /// An element of `fields` is not a string.
     #[error("Invalid JSON for field spec: {0}")]
     InvalidField(String),
-    /// `sort`, or the fields of an index, are no array.
+    /// `sort`, or the fields of an index, are not an array.
     #[error("Sort must be an array of sort specs, not: {0}")]
     SortNotAnArray(String),
-    /// An element of `sort`, or of the fields of an index.
+    /// An element of `sort`, or of the fields of an index, is invalid.
     #[error("Invalid sort field: {0}")]
     InvalidSortField(String),
-    /// `asc` and `desc` side by side.
+    /// `asc` and `desc` in one sort.
     #[error("Sorts currently only support a single direction for all fields.")]
     MixedSort,
-    /// A member that the request does not have.
+    /// An unknown member of the request.
     #[error("Invalid key {0} for this request.")]
     InvalidKey(String),
-    /// A member that the request must have.
+    /// A missing member of the request.
     #[error("Missing required key: {0}")]
     MissingKey(&'static str),
     /// Not a string.
@@ -87,88 +87,88 @@ pub enum Refusal {
     /// `stale` is neither `"ok"` nor false.
     #[error("Invalid value for stale: {0}")]
     InvalidStale(String),
-    /// `use_index` names nothing.
+    /// `use_index` is malformed.
     #[error("Invalid index name: {0}")]
     InvalidIndexName(String),
-    /// A bookmark that this query did not give.
+    /// A bookmark of another query.
     #[error("Invalid bookmark value: {0}")]
     InvalidBookmark(String),
-    /// A sort that no index has.
+    /// A sort that no index supports.
     #[error("No index exists for this sort, try indexing by the sort fields.")]
     NoSortIndex,
-    /// A sort that no index of partitions has.
+    /// A sort that no partitioned index supports.
     #[error("No partitioned index exists for this sort, try indexing by the sort fields.")]
     NoPartitionedSortIndex,
-    /// A sort that no index of all partitions has.
+    /// A sort that no global index supports.
     #[error("No global index exists for this sort, try indexing by the sort fields.")]
     NoGlobalSortIndex,
     /// `$text` without a text index.
     #[error("The operator $text needs a text index, and there is none.")]
     NoTextIndex,
-    /// `allow_fallback` is false and `use_index` says nothing.
+    /// `allow_fallback` is false and `use_index` is absent.
     #[error("You must specify an index with the `use_index` parameter.")]
     NoFallbackWithoutIndex,
-    /// `allow_fallback` is false and the index does not fit; the text is about the index.
+    /// `allow_fallback` is false and the index is unsuitable; the text describes the index.
     #[error("{0} specified by `use_index` could not be found or it is not suitable.")]
     UnsuitableIndex(String),
-    /// `partition` in a database that has none.
+    /// `partition` in a database without partitions.
     #[error("`partition` parameter is not supported on this db")]
     NotPartitioned,
-    /// A text that is no partition.
+    /// A text that is not a partition.
     #[error(transparent)]
     IllegalPartition(#[from] IllegalPartition),
-    /// One partition in the path, another in the body.
+    /// Different partitions in the path and in the body.
     #[error("Partition in the path and in the body differ: {0}")]
     BadPartition(String),
-    /// A partitioned index in a database that has no partitions.
+    /// A partitioned index in a database without partitions.
     #[error("`partitioned` option cannot be true in a non-partitioned database.")]
     PartitionedIndex,
-    /// The definition of an index is no object.
+    /// The definition of an index is not an object.
     #[error("JSON indexes must be an object, not: {0}")]
     IndexNotAnObject(String),
-    /// The definition of a text index is no object.
+    /// The definition of a text index is not an object.
     #[error("Text indexes must be an object, not: {0}")]
     TextIndexNotAnObject(String),
-    /// The fields of a text index have other names and types than there are.
+    /// The fields of a text index have invalid names or types.
     #[error(
         "Text Index field definitions must be of the form \
          {{\"name\": \"non-empty fieldname\", \"type\": \"boolean,number, or string\"}}. Def: {0}"
     )]
     InvalidTextFields(String),
-    /// An operator that no text index can look for.
+    /// An operator that text indexes do not support.
     #[error("Invalid text operator: {0}")]
     InvalidTextOperator(&'static str),
-    /// Several text indexes could answer.
+    /// Several text indexes could serve the query.
     #[error("You must specify an index with the `use_index` parameter.")]
     MultipleTextIndexes,
-    /// A sort of a text index says no type, and none can be guessed.
+    /// A sort by a field of a text index whose type is neither given nor implied.
     #[error("Unspecified or ambiguous sort type. Try appending :number or :string to the sort field. {0}")]
     TextSort(String),
-    /// The search index refused the query.
+    /// The search index rejected the query.
     #[error("{0}")]
     TextSearch(String),
-    /// A name that is empty.
+    /// An empty name.
     #[error("Index name or ddoc cannot be empty string")]
     EmptyName,
-    /// A design document that no document can be.
+    /// An id that is not valid for a design document.
     #[error("Illegal document id `{0}`")]
     IllegalDesign(String),
     /// An index of an unknown type.
     #[error("Invalid type for index: {0}")]
     InvalidIndexType(String),
-    /// The design document that an index should go to is of another language.
+    /// The design document for the index has another language.
     #[error("Existing design doc has an invalid language: {0}")]
     InvalidDesignLanguage(String),
-    /// The design document that an index should go to has another value of `options.partitioned`.
+    /// The design document for the index has another value of `options.partitioned`.
     #[error("Requested partitioned option does not match existing value on design document {0}")]
     PartitionedMismatch(String),
-    /// `docids` is no array.
+    /// `docids` is not an array.
     #[error("Bulk Delete requires an array of non-null docids. Docids: {0}")]
     InvalidBulkDocs(String),
 }
 
 impl Refusal {
-    /// CouchDB's `error`.
+    /// Returns CouchDB's `error`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -222,19 +222,20 @@ impl Refusal {
     }
 }
 
-/// Why there is no answer.
+/// Reason why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MangoError {
-    /// The request makes no sense. CouchDB: 400.
+    /// The request is invalid. CouchDB: 400.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// There is no such index. CouchDB: 404 `not_found`.
+    /// The index does not exist. CouchDB: 404 `not_found`.
     #[error("missing")]
     NoSuchIndex,
-    /// Nothing makes indexes of this type. CouchDB: 503 `required index service unavailable`, with the type as reason.
+    /// The service for indexes of this type is disabled. CouchDB: 503 `required index service unavailable`, with the
+    /// type as reason.
     #[error("{0}")]
     ServiceUnavailable(String),
-    /// Somebody else changed the design document meanwhile. CouchDB: 500 `error_saving_ddoc`.
+    /// The design document was changed concurrently. CouchDB: 500 `error_saving_ddoc`.
     #[error("Encountered a conflict while saving the design document.")]
     DesignConflict,
     /// The database could not be read or written.
@@ -248,5 +249,5 @@ pub enum MangoError {
     Search(#[from] SearchError),
 }
 
-/// The result of a query or of work on an index.
+/// Result of a query or of work on an index.
 pub(crate) type Result<T, E = MangoError> = std::result::Result<T, E>;

@@ -1,24 +1,24 @@
-//! [`FieldPath`]: the name of a field, which may lead into objects and arrays.
+//! [`FieldPath`]: the name of a field, possibly within objects and arrays.
 
 use settee_model::json::{Kind, Value};
 
 use crate::error::Refusal;
 
-/// A dotted field name. `a.b` is the member `b` of the member `a`; `a\.b` is the member `a.b`; a number picks an element
-/// of an array, counted from 0. The empty name is the value itself.
+/// A dotted field name. `a.b` is the member `b` of the member `a`; `a\.b` is the member `a.b`; a number selects an
+/// element of an array, counted from 0. The empty name is the value itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldPath {
     parts: Vec<String>,
 }
 
-/// The values that a path leads to.
+/// Result of following a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
     /// A value.
     Value(Value<'a>),
     /// An object without the member.
     Missing,
-    /// Something that has no members, or no such element. CouchDB tells this apart: `{"$exists": false}` does not match.
+    /// A value without members, or no such element. CouchDB distinguishes this: `{"$exists": false}` does not match.
     NoPath,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Found<'a> {
 }
 
 impl FieldPath {
-    /// Parses a name as clients write it.
+    /// Parses a name as written by clients.
     pub(crate) fn parse(name: &str) -> Result<Self, Refusal> {
         if name.is_empty() {
             return Ok(Self { parts: Vec::new() });
@@ -49,7 +49,7 @@ impl FieldPath {
                     length = 0;
                     continue;
                 }
-                // As in CouchDB, a backslash goes wherever it stands, and a part may consist of it.
+                // As in CouchDB, every backslash is dropped, and a part may consist of one.
                 '\\' => {}
                 _ => part.push(character),
             }
@@ -59,12 +59,12 @@ impl FieldPath {
         if length == 0 { Err(empty()) } else { Ok(Self { parts }) }
     }
 
-    /// The names and positions on the way.
+    /// Returns the names and positions of the path.
     pub(crate) fn parts(&self) -> &[String] {
         &self.parts
     }
 
-    /// Follows the path. Only the members on the way are looked at.
+    /// Follows the path. Only members on the path are read.
     pub(crate) fn find<'a>(&self, value: Value<'a>) -> Found<'a> {
         let mut current = value;
         for part in &self.parts {

@@ -1,8 +1,8 @@
 //! [`MangoLanguage`]: the language `query` of design documents, whose map functions are index definitions and whose
 //! validation function is a selector.
 //!
-//! Definitions are evaluated in this process; the indexer, its progress and its tree are those of all views. A map that
-//! is no definition emits nothing, as in CouchDB, instead of holding up the other indexes of its design document.
+//! Definitions are evaluated in this process; indexer, progress and tree are those of all views. A map that is not a
+//! definition emits nothing, as in CouchDB, instead of blocking the other indexes of its design document.
 
 use settee_design::{
     Allowance, CompileError, DesignProgram, DesignSource, DocumentBatch, Emissions, Excess, Language, Limits,
@@ -57,13 +57,13 @@ impl Language for MangoLanguage {
     }
 }
 
-/// The value of all rows.
+/// Value of all rows.
 const NULL: &[u8] = b"null";
 
-/// Takes a row: its key and its value.
+/// Receiver of a row: key and value.
 type Push<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
 
-/// Has `map` make rows of each document by each definition that is one.
+/// Calls `map` for each document and each valid definition.
 fn map_each<D>(
     definitions: &[Option<D>],
     limits: Limits,
@@ -72,7 +72,7 @@ fn map_each<D>(
     take: &mut TakeRows<'_>,
     mut map: impl FnMut(&D, Value<'_>, &mut Allowance, &mut Push<'_>) -> Result<(), Excess>,
 ) -> Result<(), RunError> {
-    // Only a design document with `include_design` brings others here; Mango never indexes them.
+    // Other documents come only from a design document with `include_design`; Mango never indexes them.
     for (document, found) in (0..).zip(batch.iter()).filter(|(_, found)| !found.id.starts_with("_design/")) {
         let value = Value::trusted(found.json);
         for (function, definition) in (0..).zip(definitions) {
@@ -111,7 +111,7 @@ impl Program for Definitions {
     }
 }
 
-/// The definitions of text indexes, ready to make fields.
+/// Definitions of text indexes with their mappers.
 struct TextDefinitions {
     mappers: Vec<Option<(Mapper, TextDefinition)>>,
     limits: Limits,
@@ -134,7 +134,7 @@ impl Program for TextDefinitions {
                     counted = allowance.take(key.len(), value.len());
                 }
             });
-            // A document of which there is too much is not there at all.
+            // A document that exceeds the limit is excluded as a whole.
             counted?;
             mapper.map(document, push);
             Ok(())
@@ -142,8 +142,8 @@ impl Program for TextDefinitions {
     }
 }
 
-/// Writes the values of the columns as an array, as long as that is not longer than `room`. `false` if one is missing or the
-/// index does not hold the document.
+/// Writes the values of the columns as an array of at most `room` bytes. Returns false if a value is missing or the
+/// index does not contain the document.
 fn write_key(definition: &Definition, document: Value<'_>, key: &mut Vec<u8>, room: u64) -> bool {
     key.clear();
     key.push(b'[');

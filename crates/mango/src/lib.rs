@@ -1,15 +1,17 @@
-//! Mango: finding documents by a selector instead of a view.
+//! Mango: queries with selectors instead of views.
 //!
-//! A query walks through these layers:
+//! The layers of a query:
 //!
-//! 1. [`FindOptions::parse`] resolves the body of a request once; the [`Selector`] in it is normalised as CouchDB does and
-//!    compiled. The tests of single values are listed in `operator`.
+//! 1. [`FindOptions::parse`] parses the body of a request once; its [`Selector`] is normalised as in CouchDB and
+//!    compiled. `operator` lists the tests of single values.
 //! 2. [`index::all`] reads the definitions of the indexes from the design documents.
-//! 3. The `planner` chooses the index that CouchDB would choose and the ranges of it that are worth reading.
-//! 4. [`find`] reads documents by their ids or through a view, tests each, cuts it and hands it to a [`DocumentSink`].
+//! 3. The `planner` chooses the index that CouchDB would choose, and the ranges to be read.
+//! 4. [`find`] reads documents by id or through a view, tests and projects each, and passes it to a [`DocumentSink`].
 //!
-//! JSON indexes are views of the language [`MangoLanguage`] and text indexes its search indexes, so that they are built,
-//! stored and counted like all others; its validation functions are selectors. This crate knows no HTTP and no clock, and keeps nothing between two queries.
+//! JSON indexes are views of the language [`MangoLanguage`] and text indexes its search indexes, so that they are
+//! built, stored and counted like all others; its validation functions are selectors. This crate depends on no HTTP and
+//! no
+//! clock, and keeps no state between queries.
 
 mod bookmark;
 mod bounds;
@@ -39,10 +41,10 @@ pub use selector::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES, S
 
 use settee_model::json::Value;
 
-/// The longest piece of a request that an error repeats.
+/// Maximum length of a part of a request in an error message.
 const SHOWN_BYTES: usize = 200;
 
-/// A value as error messages show it.
+/// Returns a value for error messages.
 fn shown(value: Value<'_>) -> String {
     let text = String::from_utf8_lossy(value.raw());
     match text.char_indices().nth(SHOWN_BYTES) {

@@ -1,4 +1,4 @@
-//! [`FindOptions`]: the body of `_find` and `_explain`, resolved once.
+//! [`FindOptions`]: the parsed body of `_find` and `_explain`.
 
 use settee_database::Layout;
 use settee_model::json::{Json, Kind, Value, write_array, write_string};
@@ -10,15 +10,15 @@ use crate::projection::Projection;
 use crate::selector::Selector;
 use crate::sort::{Order, Sort};
 
-/// The number of documents that an answer has unless the query says otherwise.
+/// Default limit of a query.
 pub const DEFAULT_LIMIT: u64 = 25;
 
-/// Which index the client wants.
+/// The index requested by the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UseIndex {
-    /// The id of the design document.
+    /// Id of the design document.
     pub(crate) design: String,
-    /// The name of the index; absent: any of the design document.
+    /// Name of the index; absent for any index of the design document.
     pub(crate) name: Option<String>,
 }
 
@@ -28,7 +28,7 @@ pub struct FindOptions {
     pub(crate) selector: Selector,
     pub(crate) use_index: Option<UseIndex>,
     pub(crate) bookmark: Option<Bookmark>,
-    /// As it was given back to the client if nothing is found.
+    /// The bookmark text, which is returned to the client if nothing is found.
     pub(crate) bookmark_text: Option<String>,
     pub(crate) limit: u64,
     pub(crate) skip: u64,
@@ -40,16 +40,16 @@ pub struct FindOptions {
     pub(crate) stale: bool,
     pub(crate) update: bool,
     pub(crate) stable: bool,
-    /// Whether the answer has counts.
+    /// True if the response contains statistics.
     pub execution_stats: bool,
     pub(crate) allow_fallback: bool,
 }
 
 impl FindOptions {
-    /// Parses the body of a request, an object.
+    /// Parses the body of a request, which must be an object.
     ///
     /// # Errors
-    /// When it makes no sense, with CouchDB's name and text.
+    /// If it is invalid, with CouchDB's name and text.
     pub fn parse(body: Value<'_>) -> Result<Self, Refusal> {
         let mut members = Members::new(body);
         let selector = members.take("selector").ok_or(Refusal::MissingKey("selector"))?;
@@ -90,10 +90,10 @@ impl FindOptions {
         })
     }
 
-    /// The same query within a partition, which the path of the request names.
+    /// Returns the query restricted to a partition, which the path of the request names.
     ///
     /// # Errors
-    /// When the body names another.
+    /// If the body names another partition.
     pub fn within(mut self, partition: String) -> Result<Self, Refusal> {
         match &self.partition {
             Some(other) if *other != partition => Err(Refusal::BadPartition(other.clone())),
@@ -104,13 +104,13 @@ impl FindOptions {
         }
     }
 
-    /// Refuses names of fields that are no paths. Without this check such a query can be explained only.
+    /// Rejects names of fields that are not paths. Without this check the query must only be explained.
     pub(crate) fn check_names(&self) -> Result<(), Refusal> {
         self.selector.check_names()?;
         self.fields.check_names()
     }
 
-    /// Refuses a partition in a database that has none.
+    /// Rejects a partition in a database without partitions.
     pub(crate) fn check_layout(&self, layout: Layout) -> Result<(), Refusal> {
         match (&self.partition, layout) {
             (Some(_), Layout::Whole) => Err(Refusal::NotPartitioned),
@@ -118,7 +118,7 @@ impl FindOptions {
         }
     }
 
-    /// The refusal of a sort that no index has.
+    /// Returns the rejection of a sort that no index supports.
     pub(crate) fn no_sort_index(&self, layout: Layout) -> Refusal {
         match (layout, &self.partition) {
             (Layout::Whole, _) => Refusal::NoSortIndex,
@@ -127,12 +127,12 @@ impl FindOptions {
         }
     }
 
-    /// Whether indexes are brought up to date before they are read.
+    /// Returns true if indexes are updated before they are read.
     pub(crate) fn updates(&self) -> bool {
         self.update && !self.stale
     }
 
-    /// Appends the options as `_explain` shows them.
+    /// Appends the options in the format of `_explain`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"use_index\":[");
         if let Some(UseIndex { design, name }) = &self.use_index {
@@ -174,7 +174,7 @@ impl FindOptions {
     }
 }
 
-/// The members of a request, taken one by one; those that remain are an error.
+/// Members of a request, which are removed one by one; remaining ones are an error.
 pub(crate) struct Members<'a> {
     members: Vec<(String, Value<'a>)>,
 }
@@ -229,7 +229,7 @@ fn partition(value: Value<'_>) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// The partition of this name; the empty name is none.
+/// Validates a partition; an empty name means none.
 fn named_partition(name: String) -> Result<Option<String>, Refusal> {
     if name.is_empty() {
         return Ok(None);
@@ -247,7 +247,7 @@ fn bookmark_text(value: Value<'_>) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// A design document and perhaps a name, as a text with slashes or as a list.
+/// Parses a design document and an optional name, as a text with slashes or as a list.
 fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
     let invalid = || Refusal::InvalidIndexName(crate::shown(value));
     let named = |design: &str, name: Option<&str>| {
@@ -277,7 +277,7 @@ fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
     }
 }
 
-/// A list of names as JSON text.
+/// Returns a list of names as JSON text.
 pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>) -> Json {
     let mut out = Vec::new();
     write_array(&mut out, names, write_string);

@@ -1,20 +1,20 @@
-//! [`Projection`]: the member `fields` of a query, which cuts documents.
+//! [`Projection`]: the member `fields` of a query.
 
 use settee_model::json::{Json, Kind, Value, write_array, write_string};
 
 use crate::error::Refusal;
 use crate::field::FieldPath;
 
-/// Which fields of a document are shown.
+/// The fields of a document that are returned.
 #[derive(Clone, Debug, Default)]
 pub struct Projection {
-    /// With the names as they were written; absent: all fields.
+    /// The names as written, with their paths; absent for all fields.
     fields: Option<Vec<(String, FieldPath)>>,
-    /// The first name that is no path.
+    /// Rejection of the first name that is not a path.
     wrong_name: Option<Refusal>,
 }
 
-/// The members of an object in the making, in the order in which they were first named.
+/// Members of an object under construction, in the order of first use.
 #[derive(Default)]
 struct Tree<'a> {
     members: Vec<(&'a str, Branch<'a>)>,
@@ -26,10 +26,10 @@ enum Branch<'a> {
 }
 
 impl Projection {
-    /// Parses `fields`. An empty list means all fields, as in CouchDB. [`Self::check_names`] checks the names.
+    /// Parses `fields`. An empty list means all fields, as in CouchDB. [`Self::check_names`] validates the names.
     ///
     /// # Errors
-    /// When it is no array of strings.
+    /// If it is not an array of strings.
     pub fn parse(value: Value<'_>) -> Result<Self, Refusal> {
         if value.kind() != Kind::Array {
             return Err(Refusal::FieldsNotAnArray(crate::shown(value)));
@@ -48,18 +48,19 @@ impl Projection {
         Ok(Self { fields: (!fields.is_empty()).then_some(fields), wrong_name })
     }
 
-    /// Refuses the first name that is no path: CouchDB finds it when it cuts a document, so that `_explain` shows it.
+    /// Rejects the first name that is not a path. CouchDB detects it when it projects a document, so `_explain` accepts
+    /// it.
     pub(crate) fn check_names(&self) -> Result<(), Refusal> {
         self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
-    /// The names of the fields; `None` for all.
+    /// Returns the names of the fields; `None` for all.
     pub(crate) fn names(&self) -> Option<impl Iterator<Item = &str>> {
         self.fields.as_ref().map(|fields| fields.iter().map(|(name, _)| name.as_str()))
     }
 
-    /// Appends `document` as far as it is shown. What is not there is left out; a position in an array becomes the
-    /// member of an object, as in CouchDB.
+    /// Appends the projection of `document`. Absent fields are omitted; a position in an array becomes the member of an
+    /// object, as in CouchDB.
     pub fn write(&self, document: Value<'_>, out: &mut Vec<u8>) {
         let Some(fields) = &self.fields else {
             out.extend_from_slice(document.raw());
@@ -98,7 +99,7 @@ impl<'a> Tree<'a> {
         let branch = &mut self.members[index].1;
         match branch {
             _ if rest.is_empty() => *branch = Branch::Value(value),
-            // The whole value was asked for before, so this part of it is there.
+            // The whole value was included before, so this part of it is present.
             Branch::Value(_) => {}
             Branch::Object(tree) => tree.set(rest, value),
         }
@@ -114,7 +115,7 @@ impl<'a> Tree<'a> {
 }
 
 impl Projection {
-    /// The names as JSON text; an empty list for all fields.
+    /// Returns the names as JSON text; an empty list for all fields.
     pub(crate) fn to_json(&self) -> Json {
         let mut out = Vec::new();
         write_array(&mut out, self.names().into_iter().flatten(), write_string);

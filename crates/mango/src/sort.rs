@@ -1,4 +1,4 @@
-//! [`Sort`]: fields in one direction, of a query or of an index.
+//! [`Sort`]: the sort fields of a query or the fields of an index, in one direction.
 
 use settee_model::json::{Kind, Value};
 
@@ -12,7 +12,7 @@ pub(crate) enum Order {
     Descending,
 }
 
-/// The fields to sort by.
+/// Sort fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sort {
     pub(crate) fields: Vec<String>,

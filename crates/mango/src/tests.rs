@@ -1,4 +1,4 @@
-//! Queries on databases in memory, compared with a matcher that knows nothing of indexes.
+//! Queries on databases in memory, compared with a matcher that uses no indexes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod edits;
@@ -30,10 +30,10 @@ struct Place {
     searches: Arc<Searches>,
 }
 
-/// All types of text indexes are served.
+/// All types of text indexes are enabled.
 const SEARCH: TextSearch = TextSearch { text: true, nouveau: true };
 
-/// An answer, copied.
+/// A copied response.
 struct Page {
     documents: Vec<String>,
     found: Option<Found>,
@@ -86,7 +86,7 @@ impl Place {
     fn write(&self, text: &str) {
         let mut document = Document::parse(json(text).value()).unwrap();
         let id = document.id.take().unwrap();
-        // Whoever writes knows what is there.
+        // The current revision is filled in.
         let head = self.database.read().unwrap().head(&id).unwrap();
         document.rev = document.rev.or(head.filter(|head| !head.stored.deleted).map(|head| head.rev));
         let mode = EditMode::Interactive;

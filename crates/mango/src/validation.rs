@@ -1,6 +1,6 @@
 //! [`Validation`]: `validate_doc_update` of a design document in the language `query`.
 //!
-//! It is a selector that an update must match, as on CouchDB's main branch. What it looks at is an object of the new
+//! It is a selector that an update must match, as on CouchDB's main branch. It is applied to an object of the new
 //! document, `newDoc`, and the one that it replaces, `oldDoc`, which is null if there is none. The other functions of
 //! design documents do not exist in this language.
 
@@ -13,13 +13,13 @@ use crate::error::Refusal;
 use crate::index::LANGUAGE;
 use crate::selector::Selector;
 
-/// The reason that CouchDB gives for an update that does not match.
+/// CouchDB's reason for an update that does not match.
 const NOT_VALID: &str = "document is not valid";
 
 /// The functions of one design document.
 pub(crate) struct Validation {
     source: DesignSource,
-    /// Compiled with the first call.
+    /// Compiled at the first call.
     selector: Option<Selector>,
 }
 
@@ -48,7 +48,7 @@ fn compile(value: Value<'_>) -> Result<Selector, Refusal> {
     if selector.node().has_text() { Err(Refusal::NoTextIndex) } else { Ok(selector) }
 }
 
-/// Refuses what is no selector, or one that only an index could answer.
+/// Rejects invalid selectors, and those that only an index could answer.
 pub(crate) fn check(value: Value<'_>) -> Result<(), CompileError> {
     compile(value).map(|_| ()).map_err(|refusal| CompileError::Source(refusal.to_string()))
 }

@@ -1,6 +1,7 @@
-//! Prints what a sort key and a comparison cost: `cargo run --release -p settee-model --example collate_throughput`.
+//! Prints the cost of a sort key and of a comparison: `cargo run --release -p settee-model --example
+//! collate_throughput`.
 //!
-//! A thousand different values of each sort, many rounds; the best round counts, in nanoseconds for each value.
+//! A thousand different values of each type, many rounds; the fastest round is reported, in nanoseconds per value.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Prints how fast text passes through this crate, in megabytes and documents per second on one core.
+//! Prints the throughput of this crate in megabytes and documents per second on one core.
 //!
 //! `cargo run --release -p settee-model --example throughput`
 
@@ -37,7 +37,7 @@ fn main() {
 
 const STEPS: [&str; 5] = ["compact", "Document", "hash", "members", "get two"];
 
-/// Seconds for one document in each step.
+/// Returns the seconds per document of each step.
 fn rates(text: &[u8]) -> [f64; 5] {
     let json = Json::parse(text).expect("the samples are valid");
     let document = Document::parse(json.value()).expect("the samples are documents");
@@ -61,13 +61,13 @@ fn rates(text: &[u8]) -> [f64; 5] {
     ]
 }
 
-/// Looks for two members, as a typical map function does.
+/// Reads two members, as a typical map function does.
 fn get_two(document: Value<'_>) -> usize {
     let month = document.get("metadata").and_then(|metadata| metadata.get("createdAt"));
     month.map_or(0, |month| month.raw().len()) + document.get("score").map_or(0, |score| score.raw().len())
 }
 
-/// The best of ten rounds.
+/// Returns the time of the fastest of ten rounds.
 fn seconds(mut step: impl FnMut()) -> f64 {
     let mut best = f64::MAX;
     for _ in 0..10 {

@@ -1,7 +1,7 @@
 //! The member `_attachments` of a document as a client sent it: [`AttachmentMember`].
 //!
-//! The rules and error texts are those of CouchDB 3.5 (`couch_att:from_json`). Whether a stub names something that is stored
-//! is not known here, nor is data that follows in another part of the request.
+//! The rules and error texts are those of CouchDB 3.5 (`couch_att:from_json`). This module cannot check that a stub
+//! names a stored attachment, and it does not read data that follows in another part of the request.
 
 use crate::base64;
 use crate::json::Value;
@@ -12,70 +12,70 @@ pub const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 /// One attachment of a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttachmentMember {
-    /// Its name, valid in itself.
+    /// Name; passes [`validate_attachment_name`].
     pub name: String,
-    /// Its media type, [`DEFAULT_CONTENT_TYPE`] if there is none.
+    /// Media type; [`DEFAULT_CONTENT_TYPE`] if the client sent none.
     pub content_type: String,
-    /// The generation in which it came, if the client says so.
+    /// Generation in which the attachment was added, if the client sent it.
     pub revpos: Option<u64>,
-    /// The place of its data.
+    /// Location of the data.
     pub data: AttachmentData,
 }
 
-/// The place of the data of an attachment.
+/// Location of the data of an attachment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttachmentData {
-    /// In the revision that is replaced.
+    /// In the parent revision.
     Stub,
-    /// Behind the document, in a part of its own.
+    /// After the document, in a part of its own.
     Follows(Follows),
     /// In the document.
     Inline(Vec<u8>),
 }
 
-/// The members of a document that describe an attachment whose data follows.
+/// Members of a document that describe an attachment whose data follows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Follows {
-    /// Bytes of the attachment as clients see it.
+    /// Length of the uncompressed data.
     pub length: Option<u64>,
-    /// Bytes that follow, if they are compressed.
+    /// Length of the data that follows, if compressed.
     pub encoded_length: Option<u64>,
-    /// How they are compressed.
+    /// Compression of the data that follows.
     pub encoding: ContentEncoding,
-    /// MD5 of the bytes that follow.
+    /// MD5 of the data that follows.
     pub md5: Option<[u8; 16]>,
 }
 
-/// How the bytes of an attachment are encoded.
+/// Encoding of the data of an attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ContentEncoding {
-    /// As they are.
+    /// Uncompressed.
     Identity,
-    /// As gzip.
+    /// Compressed with gzip.
     Gzip,
 }
 
-/// Why `_attachments` is refused. Displays CouchDB's reason.
+/// Reason why `_attachments` is rejected. Displays CouchDB's reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AttachmentError {
-    /// The name begins with an underscore.
+    /// The name starts with an underscore.
     #[error("Attachment name '{0}' starts with prohibited character '_'")]
     ProhibitedName(String),
-    /// The data is no base64, or there is neither data nor a reference to some.
+    /// The data is not base64, or neither data nor a reference is present.
     #[error("Invalid attachment data for {0}")]
     InvalidData(String),
-    /// The encoding of what follows is unknown.
+    /// The encoding of the data that follows is unknown.
     #[error("Invalid attachment encoding for {0}")]
     InvalidEncoding(String),
 }
 
-/// Refuses names that no attachment can have.
+/// Rejects names that no attachment can have.
 pub fn validate_attachment_name(name: &str) -> Result<(), AttachmentError> {
     if name.starts_with('_') { Err(AttachmentError::ProhibitedName(name.to_owned())) } else { Ok(()) }
 }
 
 impl AttachmentMember {
-    /// Takes the object `_attachments` apart, in its order. Members that are no objects count for nothing.
+    /// Parses the object `_attachments`, in its order. Members that are not objects are ignored.
     pub fn parse_all(attachments: Value<'_>) -> Result<Vec<AttachmentMember>, AttachmentError> {
         let objects = attachments.members().filter(|(_, member)| member.is_object());
         objects.map(|(name, member)| Self::parse(name, member)).collect()
@@ -121,7 +121,7 @@ impl Follows {
         })
     }
 
-    /// The number of bytes that follow, as far as it is told.
+    /// Returns the number of bytes that follow, if the client sent it.
     pub fn bytes_that_follow(&self) -> Option<u64> {
         match self.encoding {
             ContentEncoding::Identity => self.length,

@@ -1,16 +1,15 @@
-//! Base64 in the three forms in which clients send it: as documents carry attachments, as basic credentials, and in the alphabet
-//! of addresses.
+//! Base64 in the three forms that clients send: attachments in documents, basic credentials, and the URL-safe alphabet.
 
 use std::sync::LazyLock;
 
 use data_encoding::{BASE64, BASE64URL_NOPAD, Encoding, Specification};
 
-/// The standard alphabet, padded. As in Erlang white space counts for nothing, and neither do the last bits.
+/// Standard alphabet, padded. As in Erlang, white space and trailing bits are ignored.
 static LENIENT: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64, Some('='), " \t\r\n"));
-/// The same without padding or space.
+/// Standard alphabet without padding or white space.
 static UNPADDED: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64, None, ""));
 
-/// That of addresses, without padding.
+/// URL-safe alphabet without padding.
 static ADDRESS: LazyLock<Encoding> = LazyLock::new(|| lenient(&BASE64URL_NOPAD, None, ""));
 
 fn lenient(strict: &Encoding, padding: Option<char>, ignored: &str) -> Encoding {
@@ -21,16 +20,16 @@ fn lenient(strict: &Encoding, padding: Option<char>, ignored: &str) -> Encoding 
     specification.encoding().expect("a standard alphabet with other padding")
 }
 
-/// Encodes data that comes in pieces.
+/// Incremental encoder.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Encoder {
-    /// Bytes that do not make a whole group of three yet.
+    /// Input bytes that do not complete a group of three yet.
     carry: [u8; 2],
     carried: usize,
 }
 
 impl Encoder {
-    /// Appends the symbols of the groups that `bytes` complete.
+    /// Appends the symbols of all groups that `bytes` completes.
     pub fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) {
         if self.carried > 0 {
             let (missing, rest) = bytes.split_at(bytes.len().min(3 - self.carried));
@@ -49,29 +48,29 @@ impl Encoder {
         self.carried = rest.len();
     }
 
-    /// Appends what is left, padded.
+    /// Appends the remaining symbols, padded.
     pub fn finish(self, out: &mut Vec<u8>) {
         encode(&self.carry[..self.carried], out);
     }
 }
 
-/// Appends the text of `bytes`.
+/// Appends the encoding of `bytes`.
 pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     let old = out.len();
     out.resize(old + BASE64.encode_len(bytes.len()), 0);
     BASE64.encode_mut(bytes, &mut out[old..]);
 }
 
-/// The bytes of `text`; `None` if it is not base64. As in Erlang white space counts for nothing and padding must be there.
+/// Decodes `text`; `None` if it is not base64. As in Erlang, white space is ignored and padding is required.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    // Several texts one after the other are none, though each ends with its padding.
+    // Several concatenated texts are invalid, even if each ends with its padding.
     let end = memchr::memchr(b'=', text).unwrap_or(text.len());
     let is_one = text[end..].iter().all(|symbol| matches!(symbol, b'=' | b' ' | b'\t' | b'\r' | b'\n'));
     is_one.then(|| LENIENT.decode(text).ok())?
 }
 
-/// The bytes of `text`; `None` if it is not base64. Padding may be missing, because some clients leave it out of credentials.
+/// Decodes `text`; `None` if it is not base64. Padding is optional, because some clients omit it in credentials.
 #[must_use]
 pub fn decode_unpadded(text: &str) -> Option<Vec<u8>> {
     let bare = text.trim_end_matches('=');
@@ -82,13 +81,13 @@ pub fn decode_unpadded(text: &str) -> Option<Vec<u8>> {
     UNPADDED.decode(bare.as_bytes()).ok()
 }
 
-/// The bytes of `text` in the alphabet of addresses, without padding; `None` if it is not that.
+/// Decodes `text` in the URL-safe alphabet without padding; `None` if it is invalid.
 #[must_use]
 pub fn decode_url(text: &str) -> Option<Vec<u8>> {
     ADDRESS.decode(text.as_bytes()).ok()
 }
 
-/// `bytes` in the alphabet of addresses, without padding.
+/// Encodes `bytes` in the URL-safe alphabet without padding.
 #[must_use]
 pub fn encode_url(bytes: &[u8]) -> String {
     BASE64URL_NOPAD.encode(bytes)

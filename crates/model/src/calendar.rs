@@ -1,26 +1,26 @@
-//! Days of the calendar, and dates as HTTP writes them: [`Day`]. What day it is, nobody knows here; other forms of dates are
-//! written by those who need them.
+//! Days of the calendar, and dates in the format of HTTP: [`Day`]. This module does not read a clock; other date
+//! formats are implemented by their users.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A day of the calendar of Gregory, which goes on before its beginning.
+/// A day of the proleptic Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Day {
-    /// The year.
+    /// Year.
     pub year: i64,
-    /// The month, from 1.
+    /// Month, from 1.
     pub month: i64,
-    /// The day of the month, from 1.
+    /// Day of the month, from 1.
     pub day: i64,
-    /// The day of the week: 0 is Sunday.
+    /// Day of the week; 0 is Sunday.
     pub weekday: i64,
 }
 
 impl Day {
-    /// The day so many days after the first of January 1970.
+    /// Returns the day that is `days` days after 1 January 1970.
     #[must_use]
     pub const fn since_1970(days: i64) -> Self {
-        // Years that begin in March put the leap day last (H. Hinnant, "chrono-compatible low-level date algorithms").
+        // Years that start in March put the leap day last (H. Hinnant, "chrono-compatible low-level date algorithms").
         let shifted = days + 719_468;
         let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -33,7 +33,8 @@ impl Day {
     }
 }
 
-/// A time in seconds of the Unix epoch as `Sun, 06 Nov 1994 08:49:37 GMT`. Times beyond the year 9999 count as its end.
+/// Formats a time in seconds of the Unix epoch as `Sun, 06 Nov 1994 08:49:37 GMT`. Times after the year 9999 are
+/// formatted as its end.
 #[must_use]
 pub fn http_date(time_s: u64) -> String {
     const LAST_S: u64 = 253_402_300_799;
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn days_follow_each_other() {
-        // From before the year 0 to beyond the eras of 400 years that follow it.
+        // From before the year 0 to beyond the following eras of 400 years.
         let mut before = Day::since_1970(-800_001);
         for days in -800_000..800_000 {
             let Day { year, month, day, weekday } = Day::since_1970(days);

@@ -1,12 +1,12 @@
 //! CouchDB's order of JSON values, as a comparison ([`compare`]) and as bytes that sort the same way ([`encode`]).
 //!
-//! With [`Collation::Unicode`], which is what views use: `null`, `false`, `true`, numbers by value, strings by the root
-//! collation of the Unicode Consortium's CLDR (as ICU has it, three levels), arrays element by element, objects member by
-//! member **in the order in which the members stand**, first the name, then the value. A shorter array or object comes
-//! before one that it begins. With [`Collation::Raw`], the view option `"collation": "raw"`: the order of Erlang's terms,
-//! that is numbers, `false`, `null`, `true`, objects, arrays, strings by their bytes.
+//! With [`Collation::Unicode`], the order of views: `null`, `false`, `true`, numbers by value, strings by the root
+//! collation of the Unicode Consortium's CLDR (as in ICU, three levels), arrays element by element, objects member by
+//! member **in textual order**, first the name, then the value. A shorter array or object sorts before one that extends
+//! it. With [`Collation::Raw`], the view option `"collation": "raw"`: the order of Erlang terms, that is numbers,
+//! `false`, `null`, `true`, objects, arrays, strings by their bytes.
 //!
-//! An encoding is a tag that tells the type, then the content:
+//! An encoding is a tag for the type, then the content:
 //!
 //! | type | content |
 //! |---|---|
@@ -16,11 +16,11 @@
 //! | array | the encodings of the elements, then 0 |
 //! | object | name (encoded as a string) and value of each member, then 0 |
 //!
-//! Tags are never 0, so the end of an array comes before any further element. No encoding is the beginning of another, so
-//! encodings can be concatenated and keys compared with whatever follows them.
+//! Tags are never 0, so the end of an array sorts before any further element. No encoding is a prefix of another, so
+//! encodings can be concatenated, and keys compare correctly whatever follows them.
 //!
-//! Encodings cannot be turned back into JSON: the original is kept beside them. They are as durable as [`version`] says.
-//! This module does not know views, ranges or rows.
+//! Encodings cannot be decoded to JSON: callers store the original as well. Encodings of the same [`version`] are
+//! comparable. This module does not depend on views, ranges or rows.
 
 mod ascii;
 mod han;
@@ -38,12 +38,12 @@ use crate::json::{Kind, Value};
 
 pub use crate::collate::skip::{encoded_len, group_prefix};
 
-/// Which of CouchDB's two orders.
+/// Order of JSON values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Collation {
-    /// The normal order of views and of `_find`, with strings as people sort them.
+    /// The default order of views and of `_find`, with linguistic order of strings.
     Unicode,
-    /// The view option `"collation": "raw"`: Erlang's order of terms.
+    /// The view option `"collation": "raw"`: the order of Erlang terms.
     Raw,
 }
 
@@ -80,7 +80,7 @@ impl Collation {
         }
     }
 
-    /// Where the type of `value` stands among the types; each boolean is a type of its own.
+    /// Returns the rank of the type of `value`; each boolean is a type of its own.
     fn rank(self, value: Value<'_>) -> u8 {
         let tags = self.tags();
         match value.kind() {
@@ -139,7 +139,7 @@ pub fn compare(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
 }
 
 fn compare_strings(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering {
-    // The same literal is the same string; a different literal may be one too, because of escapes.
+    // Equal literals are equal strings. Different literals may be equal as well, because of escapes.
     if a.raw() == b.raw() {
         return Ordering::Equal;
     }
@@ -152,7 +152,7 @@ fn compare_strings(a: Value<'_>, b: Value<'_>, collation: Collation) -> Ordering
 /// Appends the sortable encoding of `value`.
 ///
 /// Encodings of one collation compare, as bytes, like their values under [`compare`], and are equal if and only if the
-/// values are. None is the beginning of another.
+/// values are. None is a prefix of another.
 pub fn encode(value: Value<'_>, collation: Collation, out: &mut Vec<u8>) {
     match value.kind() {
         Kind::Null | Kind::Bool => out.push(collation.rank(value)),
@@ -185,11 +185,11 @@ fn encode_string(value: Value<'_>, collation: Collation, out: &mut Vec<u8>) {
     out.push(END);
 }
 
-/// Names everything that decides the bytes of [`encode`]: the layout here, the collation library and its data. An index
-/// built under another name must be rebuilt.
+/// Identifies everything that determines the bytes of [`encode`]: this layout, the collation library and its data. An
+/// index that was built with another version must be rebuilt.
 pub fn version() -> &'static str {
-    // The layout's number; the library, which Cargo.toml pins; its data, which the library pins; the table of `han`; that `marks`
-    // keeps their order.
+    // The number of the layout; the library, which Cargo.toml pins; its data, which the library pins; the table of
+    // `han`; the order-preserving treatment of `marks`.
     concat!(
         "settee-1 icu_collator-2.4.0 cldr-",
         icu_collator_data::cldr_tag!(),

@@ -1,10 +1,11 @@
 //! Documents as clients send and receive them: [`Document`].
 //!
-//! A document on the wire mixes the client's members with the server's, whose names begin with an underscore. Parsing takes
-//! them apart in one pass over the text: the body keeps the client's members as they are written, in their order. Writing
-//! puts them together again without parsing. The rules and error texts are those of CouchDB 3.5 (`couch_doc:from_json_obj`).
+//! A document as sent mixes the client's members with those of the server, whose names start with an underscore.
+//! Parsing separates them in one pass over the text: the body keeps the client's members unchanged and in order.
+//! Writing combines them again without parsing. The rules and error texts are those of CouchDB 3.5
+//! (`couch_doc:from_json_obj`).
 //!
-//! This module does not read attachments (they stay text) and does not look at what is stored.
+//! This module does not parse attachments (they stay text) and does not read stored data.
 
 use crate::json::{Json, Value, write_string};
 use crate::limits::MAX_DOC_ID_LEN;
@@ -16,27 +17,27 @@ mod tests;
 /// A document as a client sent it, split into its parts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Document {
-    /// `_id`, valid in itself.
+    /// `_id`; passes [`validate_doc_id`].
     pub id: Option<String>,
-    /// `_rev`, or the newest revision of `_revisions` if there is one.
+    /// `_rev`, or the newest revision of `_revisions` if present.
     pub rev: Option<Rev>,
     /// `_deleted`
     pub deleted: bool,
-    /// The other members as an object: none that begins with an underscore, except `_access` and those in which CouchDB's
+    /// The other members as an object. No name starts with an underscore, except `_access` and those in which CouchDB's
     /// replicator once reported (`_replication_state` and so on).
     pub body: Json,
     /// `_attachments`, an object.
     pub attachments: Option<Json>,
-    /// `_revisions`, if it has any.
+    /// `_revisions`, if not empty.
     pub revisions: Option<Revisions>,
 }
 
 /// The member `_revisions`: a revision and its ancestors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revisions {
-    /// Generation of the newest.
+    /// Generation of the newest revision.
     pub start: u64,
-    /// Hashes, newest first; at least one, and no more than there are generations, from 0.
+    /// Hashes, newest first; at least one, and at most one per generation from 0.
     pub hashes: Vec<RevHash>,
 }
 
@@ -48,27 +49,27 @@ impl Revisions {
     }
 }
 
-/// Why something is no document. Displays CouchDB's reason.
+/// Reason why a value is not a document. Displays CouchDB's reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DocumentError {
     /// Not an object (`bad_request`).
     #[error("Document must be a JSON object")]
     NotAnObject,
-    /// `_rev` is no revision (`bad_request`).
+    /// `_rev` is not a revision id (`bad_request`).
     #[error(transparent)]
     InvalidRev(#[from] InvalidRev),
-    /// The id cannot be one (`illegal_docid`).
+    /// The id is not allowed (`illegal_docid`).
     #[error(transparent)]
     IllegalId(#[from] IllegalId),
-    /// A member that begins with an underscore is unknown or has the wrong type (`doc_validation`).
+    /// A member that starts with an underscore is unknown or has the wrong type (`doc_validation`).
     #[error("Bad special document member: {0}")]
     BadMember(String),
-    /// `_revisions` makes no sense (`doc_validation`).
+    /// `_revisions` is malformed (`doc_validation`).
     #[error(transparent)]
     InvalidRevisions(#[from] InvalidRevisions),
 }
 
-/// Which of CouchDB's error names belongs to a [`DocumentError`].
+/// CouchDB's error name for a [`DocumentError`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DocumentErrorKind {
     /// `bad_request`
@@ -80,7 +81,7 @@ pub enum DocumentErrorKind {
 }
 
 impl DocumentError {
-    /// The error's family.
+    /// Returns the error name.
     pub fn kind(&self) -> DocumentErrorKind {
         match self {
             DocumentError::NotAnObject | DocumentError::InvalidRev(_) => DocumentErrorKind::BadRequest,
@@ -90,10 +91,10 @@ impl DocumentError {
     }
 }
 
-/// Why a document id is refused.
+/// Reason why a document id is rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IllegalId {
-    /// `_id` is a number or such.
+    /// `_id` is not a string.
     #[error("Document id must be a string")]
     NotAString,
     /// The empty text.
@@ -102,7 +103,7 @@ pub enum IllegalId {
     /// `_design/` or `_local/` without a name.
     #[error("Illegal document id `{0}`")]
     NoName(&'static str),
-    /// An underscore without a known prefix.
+    /// An underscore without a reserved prefix.
     #[error("Only reserved document ids may start with underscore.")]
     Reserved,
     /// More than [`MAX_DOC_ID_LEN`] bytes.
@@ -110,30 +111,30 @@ pub enum IllegalId {
     TooLong,
 }
 
-/// Why `_revisions` is refused.
+/// Reason why `_revisions` is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidRevisions {
-    /// `start` is missing or no generation.
+    /// `start` is missing or not a generation.
     #[error("_revisions.start isn't an integer.")]
     Start,
-    /// `start` is beyond [`MAX_STORED_GENERATION`](crate::limits::MAX_STORED_GENERATION).
+    /// `start` exceeds [`MAX_STORED_GENERATION`](crate::limits::MAX_STORED_GENERATION).
     #[error("_revisions.start is too large.")]
     Generation,
-    /// `ids` is missing or no array.
+    /// `ids` is missing or not an array.
     #[error("_revisions.ids isn't a array.")]
     Ids,
-    /// An id is no string.
+    /// An id is not a string.
     #[error("RevId isn't a string")]
     IdNotAString,
     /// An id of 32 characters is not hexadecimal.
     #[error("RevId isn't a valid hexadecimal")]
     IdNotHexadecimal,
-    /// The oldest would be of a generation below 1. CouchDB accepts this and stores generations below zero.
+    /// The oldest revision would have a generation below 1. CouchDB accepts this and stores generations below zero.
     #[error("_revisions.ids is longer than _revisions.start allows.")]
     TooManyIds,
 }
 
-/// Refuses ids that no document can have.
+/// Rejects ids that no document can have.
 pub fn validate_doc_id(id: &str) -> Result<(), DocumentError> {
     let illegal = match id {
         "" => IllegalId::Empty,
@@ -147,9 +148,9 @@ pub fn validate_doc_id(id: &str) -> Result<(), DocumentError> {
 }
 
 impl Document {
-    /// Takes a document apart. The first wrong member in the order of the text decides about the error.
+    /// Parses a document. The first invalid member in textual order determines the error.
     ///
-    /// The value must have passed [`compact`](crate::json::compact), which lets no name appear twice.
+    /// The value must have passed [`compact`](crate::json::compact), which guarantees that member names are unique.
     pub fn parse(value: Value<'_>) -> Result<Document, DocumentError> {
         if !value.is_object() {
             return Err(DocumentError::NotAnObject);
@@ -158,7 +159,7 @@ impl Document {
         let text = value.raw();
         let mut body = BodyWriter::new(text);
         for (name, member) in value.members() {
-            // A name can hide its underscore behind an escape.
+            // An escape can hide the underscore of a name.
             let special = match name.raw().get(1) {
                 Some(b'_' | b'\\') => match name.as_str() {
                     Some(name) if name.starts_with('_') => parts.special(&name, member)?,
@@ -176,8 +177,8 @@ impl Document {
         Ok(Document { id, rev, deleted, body, attachments, revisions })
     }
 
-    /// Appends a document as clients read it: `_id`, `_rev` if there is a revision, the members of `body`, `_deleted` if it
-    /// is `true`, then the members that `extra` writes, each after a comma.
+    /// Appends a document as clients read it: `_id`, `_rev` if there is a revision, the members of `body`, `_deleted`
+    /// if `true`, then the members that `extra` writes, each after a comma.
     pub fn write_json<'r>(
         out: &mut Vec<u8>,
         id: &str,
@@ -193,7 +194,7 @@ impl Document {
             out.extend_from_slice(b",\"_rev\":");
             rev.write_json(out);
         }
-        // An empty body has no members to put a comma before.
+        // An empty body has no members that need a comma.
         if let [b'{', members @ .., b'}'] = body
             && !members.is_empty()
         {
@@ -208,7 +209,7 @@ impl Document {
     }
 }
 
-/// Where a special member goes.
+/// Treatment of a special member.
 enum Special {
     Body,
     Taken,
@@ -231,7 +232,7 @@ impl Parts {
                 validate_doc_id(&id)?;
                 self.id = Some(id.into_owned());
             }
-            // Once there is a history, `_rev` is not even looked at.
+            // `_revisions` takes precedence: `_rev` is then not even parsed.
             "_rev" if self.revisions.is_some() => {}
             "_rev" => self.rev = Some(Rev::parse(&member.as_str().ok_or(InvalidRev::Format)?)?),
             "_deleted" => self.deleted = member.as_bool().ok_or_else(|| bad_member(name))?,
@@ -241,7 +242,7 @@ impl Parts {
                 self.rev = self.revisions.as_ref().and_then(|revisions| revisions.path().into_iter().next());
             }
             "_revs_info" | "_local_seq" | "_conflicts" | "_deleted_conflicts" => {}
-            // CouchDB keeps it for a feature to come.
+            // CouchDB reserves it for a future feature.
             "_access"
             | "_replication_state"
             | "_replication_state_time"
@@ -273,19 +274,19 @@ fn parse_revisions(value: Value<'_>) -> Result<Option<Revisions>, InvalidRevisio
         .collect::<Result<Vec<_>, _>>()?;
     match hashes.len() as u64 {
         0 => Ok(None),
-        // Some clients begin with generation 0, where local documents stay.
+        // Some clients start with generation 0, which is that of local documents.
         ids if ids > start + 1 => Err(InvalidRevisions::TooManyIds),
         _ => Ok(Some(Revisions { start, hashes })),
     }
 }
 
-/// Copies the members that stay, as many as possible at once.
+/// Copies the members of the body, as many as possible at once.
 struct BodyWriter<'t> {
     text: &'t [u8],
     out: Vec<u8>,
-    /// Members between `run` and `at` stay and are not copied yet.
+    /// Start of the members that stay and are not copied yet; they end at `at`.
     run: usize,
-    /// Behind the comma of the last member seen.
+    /// Position after the comma of the last member read.
     at: usize,
 }
 
@@ -296,12 +297,12 @@ impl<'t> BodyWriter<'t> {
         BodyWriter { text, out, run: 1, at: 1 }
     }
 
-    /// The next member stays.
+    /// Keeps the next member.
     fn keep(&mut self, name: Value<'_>, member: Value<'_>) {
         self.at += name.raw().len() + member.raw().len() + 2;
     }
 
-    /// The next member is left out.
+    /// Omits the next member.
     fn skip(&mut self, name: Value<'_>, member: Value<'_>) {
         self.out.extend_from_slice(&self.text[self.run..self.at]);
         self.keep(name, member);
@@ -311,7 +312,7 @@ impl<'t> BodyWriter<'t> {
     fn finish(mut self) -> Vec<u8> {
         let end = self.text.len() - 1;
         self.out.extend_from_slice(self.text.get(self.run..end).unwrap_or_default());
-        // If the last members were left out, the comma before them is one too many.
+        // If the last members were omitted, the comma before them is redundant.
         if self.out.last() == Some(&b',') {
             self.out.pop();
         }

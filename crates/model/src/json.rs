@@ -1,23 +1,23 @@
-//! JSON text: validating what a client sent, keeping it, and walking it without building a tree.
+//! JSON text: validating client input, storing it, and traversing it without building a tree.
 //!
-//! A document is stored as the text the client sent, minus insignificant whitespace. Member order, the spelling of numbers
-//! and the escapes inside strings survive byte for byte, so nothing a client can express is lost. Two steps:
+//! A document is stored as the text that the client sent, minus insignificant whitespace. Member order, the spelling of
+//! numbers and escapes in strings are preserved byte for byte. Two steps:
 //!
-//! 1. [`fn@compact`] (or [`Json::parse`]) checks untrusted text once, when it enters.
-//! 2. [`Value`] walks the checked text lazily; it does not check again.
+//! 1. [`fn@compact`] (or [`Json::parse`]) validates untrusted text once, at its entry.
+//! 2. [`Value`] traverses the validated text lazily, without validating again.
 //!
-//! What is accepted is what CouchDB 3.5 accepts (its parser is jiffy, called with `dedupe_keys`):
+//! The accepted text is that of CouchDB 3.5 (its parser is jiffy, called with `dedupe_keys`):
 //!
 //! * The grammar of RFC 8259, any value at the top, UTF-8 without byte order mark. No comments, no trailing commas, no
 //!   leading zeros, no raw control characters in strings.
 //! * Escaped surrogates must come in pairs, high one first: a lone one has no UTF-8 form.
 //! * Numbers with a fraction or an exponent must be within the range of a double, because CouchDB keeps them as one;
 //!   those too small for a double count as zero. Integers are exact, up to [`MAX_NUMBER_LEN`] characters.
-//! * Of several members with the same name the last one stays, **at the place of the last one**; the earlier ones are
-//!   dropped. Names are compared after unescaping. After [`fn@compact`] no object holds a name twice.
+//! * Of several members with the same name the last one is kept, **at the position of the last one**; the others
+//!   are dropped. Names are compared after unescaping. After [`fn@compact`] no object contains a name twice.
 //! * Nesting up to [`MAX_DEPTH`]; CouchDB has no such limit.
 //!
-//! This module does not know documents, collation or revisions, and it never changes the value of anything.
+//! This module does not depend on documents, collation or revisions, and it never changes a value.
 
 mod compact;
 pub(crate) mod scan;
@@ -31,42 +31,43 @@ use crate::json::compact::compact_to_depth;
 pub use crate::json::value::{Elements, Kind, Members, Value, unescape};
 pub use crate::limits::MAX_NUMBER_LEN;
 
-/// Deepest nesting of arrays and objects that is accepted: a scalar has depth 0, `[]` depth 1.
+/// Maximum nesting of arrays and objects: a scalar has depth 0, `[]` depth 1.
 ///
-/// Nothing in this module recurses, but the consumers of a value do (collation, engines of map functions, every client's
-/// parser), typically on stacks of 1 to 8 MB. 1,000 levels fit these with a wide margin and are far beyond what people
-/// write; Python's and many other parsers give up there as well.
+/// This module does not recurse, but the consumers of a value do (collation, engines of map functions, parsers of
+/// clients), typically on stacks of 1 to 8 MB. 1,000 levels fit these with a wide margin and exceed practical
+/// documents; Python's and many other parsers have the same limit.
 pub const MAX_DEPTH: usize = 1_000;
 
-/// Levels that a message may add around a document: `{"docs":[…]}` of `_bulk_docs`, `[{"ok":…}]` of `open_revs`, the result of
-/// an update function. Without them a document could be written alone and neither in bulk nor by a replication.
+/// Levels that a message may add around a document: `{"docs":[…]}` of `_bulk_docs`, `[{"ok":…}]` of `open_revs`, the
+/// result of an update function. Without them a document could be written alone but neither in bulk nor by a
+/// replication.
 pub const ENVELOPE_DEPTH: usize = 2;
 
-/// Why text is not JSON that can be stored. CouchDB answers "invalid UTF-8 JSON" to all of these.
+/// Reason why a text is not storable JSON. CouchDB answers "invalid UTF-8 JSON" to all of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JsonError {
     /// The grammar is violated.
     #[error("invalid JSON at byte {offset}")]
     Invalid {
-        /// Where, in bytes from the start of the text.
+        /// Position in bytes from the start of the text.
         offset: usize,
     },
-    /// The text is no UTF-8.
+    /// The text is not UTF-8.
     #[error("invalid UTF-8 at byte {offset}")]
     NotUtf8 {
-        /// The first byte that is no part of a character.
+        /// Position of the first byte that is not part of a character.
         offset: usize,
     },
     /// More than [`MAX_DEPTH`] arrays and objects are nested.
     #[error("JSON nested deeper than {MAX_DEPTH} levels at byte {offset}")]
     TooDeep {
-        /// Where the level begins that is one too many.
+        /// Position of the level that exceeds the limit.
         offset: usize,
     },
-    /// A number is beyond the range of a double or longer than [`MAX_NUMBER_LEN`].
+    /// A number exceeds the range of a double or [`MAX_NUMBER_LEN`].
     #[error("number out of range at byte {offset}")]
     NumberRange {
-        /// Where the number begins.
+        /// Position of the number.
         offset: usize,
     },
 }
@@ -83,14 +84,14 @@ impl Json {
         Ok(Json(out))
     }
 
-    /// As [`Self::parse`], for a message with documents in it: these may be nested as deeply as documents alone.
+    /// As [`Self::parse`], for a message that contains documents: each may be nested as deeply as a single document.
     pub fn parse_envelope(text: &[u8]) -> Result<Json, JsonError> {
         let mut out = Vec::with_capacity(text.len());
         compact_to_depth(text, &mut out, MAX_DEPTH + ENVELOPE_DEPTH)?;
         Ok(Json(out))
     }
 
-    /// Wraps text that is known to be valid and compact, such as text that was read back from storage.
+    /// Wraps text that must be valid and compact, such as text that was read from the store.
     pub fn trusted(text: Vec<u8>) -> Json {
         Json(text)
     }
@@ -100,7 +101,7 @@ impl Json {
         Json(b"{}".to_vec())
     }
 
-    /// The value, for walking.
+    /// Returns the value for traversal.
     pub fn value(&self) -> Value<'_> {
         Value::trusted(&self.0)
     }
@@ -110,18 +111,18 @@ impl Json {
         &self.0
     }
 
-    /// Gives the text away.
+    /// Returns the text without copying.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Appends `text` as a JSON string literal, escaping only what must be escaped.
+/// Appends `text` as a JSON string literal, with the minimum of escapes.
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     write_string_bytes(out, text.as_bytes());
 }
 
-/// As [`write_string`], for text that is known to be UTF-8 and is not looked at for that once more.
+/// As [`write_string`], for text that must be valid UTF-8, which is not checked again.
 pub fn write_string_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(bytes.len() + 2);
     out.push(b'"');

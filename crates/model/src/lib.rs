@@ -1,10 +1,10 @@
-//! Documents, revisions, JSON text and collation as pure values.
+//! Documents, revisions, JSON text and collation as values without I/O.
 //!
-//! A document enters as text: [`json::compact`] validates it, [`Document::parse`] separates the client's members from those
-//! that begin with an underscore, [`mod@revision_hash`] names the new revision, and [`rev_tree::RevTree`] finds its place among the
-//! others. Views order what they emit with [`collate`].
+//! A document enters as text: [`json::compact`] validates it, [`Document::parse`] separates the client's members from
+//! those that start with an underscore, [`mod@revision_hash`] computes the id of the new revision, and
+//! [`rev_tree::RevTree`] merges it into the revision tree. Views order emitted keys with [`collate`].
 //!
-//! Nothing here reads a clock, a file or a socket, and nothing knows how values are stored.
+//! This crate does not read a clock, a file or a socket, and does not depend on how values are stored.
 
 mod attachment;
 pub mod base64;

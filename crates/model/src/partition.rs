@@ -1,47 +1,48 @@
 //! Partitions: in a partitioned database the id of a document is `partition:name`.
 //!
 //! The rules and error texts are those of CouchDB (`couch_partition`). Design documents and local documents belong to
-//! no partition. Which databases are partitioned is not known here.
+//! no partition. The caller determines which databases are partitioned.
 
 use crate::document::{DocumentError, validate_doc_id};
 
-/// Why an id is refused in a partitioned database. Displays CouchDB's reason.
+/// Reason why an id is rejected in a partitioned database. Displays CouchDB's reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidPartitionedId {
-    /// There is no colon (`illegal_docid`).
+    /// The id has no colon (`illegal_docid`).
     #[error("Doc id must be of form partition:id")]
     NoPartition,
-    /// The text before the colon is no partition (`illegal_partition`).
+    /// The text before the colon is not a partition (`illegal_partition`).
     #[error(transparent)]
     Partition(#[from] IllegalPartition),
-    /// The text behind the colon is no id (`illegal_docid`).
+    /// The text after the colon is not an id (`illegal_docid`).
     #[error(transparent)]
     Id(#[from] DocumentError),
 }
 
-/// Why a partition is refused. CouchDB: 400 `illegal_partition`.
+/// Reason why a partition is rejected. CouchDB: 400 `illegal_partition`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IllegalPartition {
-    /// The empty text.
+    /// The partition is empty.
     #[error("Partition must not be empty")]
     Empty,
-    /// As with ids, the underscore is reserved.
+    /// The partition starts with an underscore, which is reserved as in ids.
     #[error("Partition must not start with an underscore")]
     Reserved,
-    /// A value that is no text.
+    /// The value is not a string.
     #[error("Partition must be a string")]
     NoText,
-    /// The colon ends a partition.
+    /// The partition contains a colon, which separates it from the name.
     #[error("Partition must not contain a colon")]
     Colon,
 }
 
-/// The partition of a document and its name within; `None` for ids without a colon and for design and local documents.
+/// Returns the partition of a document and its name within; `None` for ids without a colon and for design and local
+/// documents.
 pub fn split(id: &str) -> Option<(&str, &str)> {
     if id.starts_with("_design/") || id.starts_with("_local/") { None } else { id.split_once(':') }
 }
 
-/// Refuses texts that are no partition.
+/// Rejects texts that are not a partition.
 pub fn validate_partition(partition: &str) -> Result<(), IllegalPartition> {
     match partition.as_bytes().first() {
         None => Err(IllegalPartition::Empty),
@@ -51,14 +52,14 @@ pub fn validate_partition(partition: &str) -> Result<(), IllegalPartition> {
     }
 }
 
-/// Refuses ids that no document of a partitioned database can have, among those that others can have.
+/// Rejects ids that are valid in general but not in a partitioned database.
 pub fn validate_partitioned_id(id: &str) -> Result<(), InvalidPartitionedId> {
     if id.starts_with("_design/") || id.starts_with("_local/") {
         return Ok(());
     }
     let (partition, name) = split(id).ok_or(InvalidPartitionedId::NoPartition)?;
     validate_partition(partition)?;
-    // CouchDB checks the name as if it were an id of its own.
+    // CouchDB validates the name as if it were an id of its own.
     Ok(validate_doc_id(name)?)
 }
 

@@ -1,7 +1,6 @@
 //! Revision ids: [`Rev`], a generation and a hash, written `3-917fa2381192822767f010b95b45325b`.
 //!
-//! How the hash of a new revision is computed is told in [`mod@crate::revision_hash`], how revisions form a tree in
-//! [`crate::rev_tree`].
+//! [`mod@crate::revision_hash`] computes the hash of a new revision; revisions form a tree in [`crate::rev_tree`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,20 +9,20 @@ use std::str::FromStr;
 use crate::json::{write_string, write_u64};
 use crate::limits::{MAX_GENERATION, MAX_REV_HASH_LEN};
 
-/// Why a text is no revision id. Displays CouchDB's reason.
+/// Reason why a text is not a revision id. Displays CouchDB's reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Invalid rev format")]
 pub enum InvalidRev {
-    /// It is not made like one.
+    /// The syntax is invalid.
     Format,
-    /// It is one, but beyond [`MAX_GENERATION`] or [`MAX_REV_HASH_LEN`].
+    /// The id exceeds [`MAX_GENERATION`] or [`MAX_REV_HASH_LEN`].
     TooLarge,
 }
 
 /// The hash part of a revision.
 ///
-/// As in CouchDB 32 hexadecimal digits are kept as the 16 bytes they mean and any other text as it is. Sixteen bytes are
-/// always displayed as digits, even if they once came as a text of sixteen characters.
+/// As in CouchDB, 32 hexadecimal digits are stored as the 16 bytes that they encode, and any other text unchanged.
+/// Sixteen bytes are always displayed as digits, even if they were parsed from a text of sixteen characters.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RevHash(Bytes);
 
@@ -43,7 +42,7 @@ impl RevHash {
         })
     }
 
-    /// The bytes: sixteen of an MD5, or text.
+    /// Returns the bytes: sixteen of an MD5, or text.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Bytes::Md5(md5) => md5,
@@ -51,8 +50,8 @@ impl RevHash {
         }
     }
 
-    /// Reads the part after the hyphen. Thirty-two characters that are not all hexadecimal digits are refused, as CouchDB
-    /// does; the empty text is not.
+    /// Parses the part after the hyphen. Rejects 32 characters that are not all hexadecimal digits, as CouchDB does;
+    /// accepts the empty text.
     pub fn parse(text: &str) -> Result<RevHash, InvalidRev> {
         if text.len() > MAX_REV_HASH_LEN {
             return Err(InvalidRev::TooLarge);
@@ -93,7 +92,7 @@ impl From<[u8; 16]> for RevHash {
     }
 }
 
-/// By bytes, as Erlang compares binaries.
+/// Ordered by bytes, as Erlang compares binaries.
 impl Ord for RevHash {
     fn cmp(&self, other: &RevHash) -> Ordering {
         self.as_bytes().cmp(other.as_bytes())
@@ -124,24 +123,23 @@ impl fmt::Debug for RevHash {
 /// A revision id. Ordered by generation, then by the bytes of the hash.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rev {
-    /// The number of edits that this revision is away from nothing; the first revision of a document has 1, local
-    /// documents always have 0.
+    /// Number of edits since the creation of the document; the first revision has 1. Local documents always have 0.
     pub generation: u64,
     /// The hash part.
     pub hash: RevHash,
 }
 
 impl Rev {
-    /// Puts a revision id together.
+    /// Creates a revision id.
     pub fn new(generation: u64, hash: impl Into<RevHash>) -> Rev {
         Rev { generation, hash: hash.into() }
     }
 
-    /// Reads `generation-hash`. Without a hyphen, with a generation that is no number or above
-    /// [`MAX_GENERATION`], it is refused.
+    /// Parses `generation-hash`. Rejects a text without a hyphen, and a generation that is not a number or exceeds
+    /// [`MAX_GENERATION`].
     pub fn parse(text: &str) -> Result<Rev, InvalidRev> {
         let (generation, hash) = text.split_once('-').ok_or(InvalidRev::Format)?;
-        // Rust's own parser takes a plus sign.
+        // Rust's own parser accepts a plus sign.
         if generation.is_empty() || !generation.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(InvalidRev::Format);
         }
@@ -152,7 +150,8 @@ impl Rev {
         }
     }
 
-    /// Appends the text as a JSON string, without formatting: answers and batches of documents have thousands.
+    /// Appends the text as a JSON string, without the formatting machinery, because responses and batches contain
+    /// thousands.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         let Bytes::Md5(md5) = &self.hash.0 else {
             return write_string(out, &self.to_string());
@@ -202,7 +201,7 @@ mod tests {
             ("1-", "1-"),
             ("2-é", "2-é"),
             ("9223372036854775807-x", "9223372036854775807-x"),
-            // Sixteen bytes are taken for an MD5, here and in CouchDB.
+            // Sixteen bytes are treated as an MD5, here and in CouchDB.
             ("1-abcdefghijklmnop", "1-6162636465666768696a6b6c6d6e6f70"),
         ] {
             let rev = Rev::parse(text).unwrap();

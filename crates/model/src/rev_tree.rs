@@ -1,45 +1,46 @@
-//! Revision trees: what a document database remembers so that copies which were edited apart can be brought together.
+//! Revision trees: the edit history of a document, which makes it possible to merge copies that were edited
+//! independently.
 //!
-//! # What a revision tree is
+//! # Definition
 //!
-//! Every edit of a document makes a *revision* that names the revision it was made from. While all edits happen in one
-//! place, revisions form a chain:
+//! Every edit of a document creates a *revision* that names its parent revision. While all edits are made on one copy,
+//! revisions form a chain:
 //!
 //! ```text
 //! 1-a ── 2-b ── 3-c
 //! ```
 //!
-//! Two places that edit `2-b` independently make two successors. When they replicate, neither edit is lost: the chain has
-//! become a tree with two *leaves*, which are in *conflict*:
+//! Independent edits of `2-b` on two copies create two successors. When the copies replicate, neither edit is lost: the
+//! chain becomes a tree with two *leaves*, which are in *conflict*:
 //!
 //! ```text
 //! 1-a ── 2-b ──┬── 3-c
 //!              └── 3-x ── 4-y
 //! ```
 //!
-//! One leaf is shown to readers, the *winner*. It is a pure function of the set of leaves (see [`RevTree::winner`]), so all
-//! copies that know the same leaves show the same document, without having talked about it. A client resolves a conflict by
-//! deleting the leaves it does not want: a deletion is a revision too, and a live leaf wins over a deleted one.
+//! Readers see one leaf, the *winner*. It is a pure function of the set of leaves (see [`RevTree::winner`]), so all
+//! copies with the same leaves show the same document without coordination. A client resolves a conflict by deleting
+//! the unwanted leaves: a deletion is a revision too, and a live leaf wins over a deleted one.
 //!
-//! What travels between copies is a *path*: a leaf and its ancestors. [`RevTree::merge`] adds a path to a tree. The result
-//! does not depend on the order in which paths arrive, nor on how often the same one does.
+//! Copies exchange *paths*: a leaf and its ancestors. [`RevTree::merge`] adds a path to a tree. Merging is commutative
+//! and idempotent: the result depends neither on the order of the paths nor on repetitions.
 //!
-//! Trees would grow forever, so ancestors beyond a limit are forgotten ([`RevTree::stem`]). A tree may then have several
-//! roots: branches whose common ancestor is no longer known. If a longer path tells about it later, they grow together
-//! again.
+//! To bound the size of trees, ancestors beyond a limit are removed ([`RevTree::stem`]). A tree may then have several
+//! roots: branches whose common ancestor was removed. A longer path that is merged later can connect them again.
 //!
 //! # Representation
 //!
-//! A tree is one vector of nodes in the order of their revision ids, each with the index of its parent. A parent's
-//! generation is one less than its child's, so it always is before it; an edit of the winner of a document without
-//! conflicts is one `push`; finding a revision is a binary search; and equal trees are equal vectors, whatever made them.
-//! Beside it stands the list of leaves. A history of 1,000 revisions is an array, not a recursion.
+//! A tree is one vector of nodes in the order of their revision ids, each with the index of its parent. The generation
+//! of a parent is one less than that of its child, so a parent always precedes its children; an edit of the winner of a
+//! document without conflicts is one `push`; finding a revision is a binary search; and equal trees are equal vectors,
+//! independent of their construction. A list of leaves is kept in addition. A history of 1,000 revisions is an array
+//! and needs no recursion.
 //!
-//! A revision has one ancestry. Should somebody send a known revision with a different parent than the known one (with
-//! honest hashes that needs an MD5 collision), the first stays and the rest of the sent path is ignored. CouchDB would
-//! keep both.
+//! A revision has one ancestry. If a peer sends a known revision with a different parent (without forged hashes that
+//! requires an MD5 collision), the existing parent is kept and the rest of the path is ignored. CouchDB would keep
+//! both.
 //!
-//! This module does not know what the values are, nor which of them mean deletion: callers say so.
+//! This module does not interpret values. Callers specify which values are deletions.
 
 use std::cmp::Reverse;
 
@@ -52,48 +53,49 @@ mod tests;
 
 pub use growth::{Grown, Growth, Known, Revisions};
 
-/// Revisions of one document; `T` is what is stored for a revision (`None`: known only as an ancestor).
+/// Revision tree of one document; `T` is the value stored for a revision (`None`: known only as an ancestor).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RevTree<T> {
     /// Strictly ascending by revision.
     nodes: Vec<Node<T>>,
-    /// Indices of nodes that are nobody's parent, ascending.
+    /// Indices of nodes without children, ascending.
     leaves: Vec<u32>,
 }
 
 /// One revision in a [`RevTree`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node<T> {
-    /// Its id.
+    /// Revision id.
     pub rev: Rev,
-    /// Index of the parent, always smaller than the node's own; `None` for a first revision and where history was forgotten.
+    /// Index of the parent, always smaller than the node's own; `None` for a first revision and where ancestors were
+    /// removed.
     pub parent: Option<u32>,
-    /// The value that is stored for it.
+    /// Stored value.
     pub value: Option<T>,
 }
 
-/// The outcome of [`RevTree::merge`].
+/// Result of [`RevTree::merge`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Merge {
     /// The revision is a new leaf whose ancestor was a leaf, or the first of all.
     Extended,
-    /// The revision is a new leaf beside others: a conflict.
+    /// The revision is a new leaf in addition to others: a conflict.
     Branched,
-    /// The revision was there already, as leaf or ancestor.
+    /// The revision was already in the tree, as leaf or ancestor.
     Known,
 }
 
-/// Nodes that make no tree.
+/// Reason why nodes do not form a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidTree {
-    /// A parent does not stand before its child or is not of the generation before.
+    /// A parent does not precede its child or does not have the preceding generation.
     #[error("revision tree node {node} has no valid parent")]
     Parent {
         /// Index of the child.
         node: usize,
     },
     /// The same revision appears twice.
-    #[error("a revision stands twice in its tree, at node {node}")]
+    #[error("a revision occurs twice in its tree, at node {node}")]
     Repeated {
         /// Index of the second one.
         node: usize,
@@ -104,7 +106,7 @@ pub enum InvalidTree {
         /// Index of the leaf.
         node: usize,
     },
-    /// More nodes than an index can count.
+    /// The number of nodes exceeds the range of an index.
     #[error("revision tree is too large")]
     TooLarge,
 }
@@ -116,13 +118,13 @@ impl<T> Default for RevTree<T> {
 }
 
 impl<T> RevTree<T> {
-    /// A tree without revisions.
+    /// Creates an empty tree.
     pub fn new() -> Self {
         RevTree::default()
     }
 
-    /// Puts stored nodes together. Their order may differ from that of [`RevTree::nodes`], but parents must stand before
-    /// their children.
+    /// Creates a tree from stored nodes. Their order may differ from that of [`RevTree::nodes`], but parents must
+    /// precede their children.
     pub fn from_nodes(nodes: Vec<Node<T>>) -> Result<Self, InvalidTree> {
         if u32::try_from(nodes.len()).is_err() {
             return Err(InvalidTree::TooLarge);
@@ -146,51 +148,51 @@ impl<T> RevTree<T> {
         }
     }
 
-    /// All revisions in the order of their ids.
+    /// Returns all revisions in the order of their ids.
     pub fn nodes(&self) -> &[Node<T>] {
         &self.nodes
     }
 
-    /// The revision with this index.
+    /// Returns the revision with this index.
     ///
     /// # Panics
     ///
-    /// If there is none: indices are valid until the tree changes.
+    /// If the index is out of range. Indices are valid until the tree changes.
     pub fn node(&self, node: u32) -> &Node<T> {
         &self.nodes[node as usize]
     }
 
-    /// As [`RevTree::node`], to change the value that is stored for it.
+    /// Returns a mutable reference to the value of the revision with this index.
     pub fn value_mut(&mut self, node: u32) -> Option<&mut T> {
         self.nodes[node as usize].value.as_mut()
     }
 
-    /// Whether there are no revisions.
+    /// Returns true if the tree has no revisions.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Index of a revision.
+    /// Returns the index of a revision.
     pub fn find(&self, rev: &Rev) -> Option<u32> {
         search(&self.nodes, rev)
     }
 
-    /// Whether the revision has no successors.
+    /// Returns true if the revision has no successors.
     pub fn is_leaf(&self, node: u32) -> bool {
         self.leaves.binary_search(&node).is_ok()
     }
 
-    /// Indices of all leaves, in the order of their ids.
+    /// Returns the indices of all leaves, in the order of their ids.
     pub fn leaves(&self) -> impl Iterator<Item = u32> {
         self.leaves.iter().copied()
     }
 
-    /// Number of leaves.
+    /// Returns the number of leaves.
     pub fn leaf_count(&self) -> usize {
         self.leaves.len()
     }
 
-    /// The leaf that readers see, by CouchDB's rule: a live one before a deleted one, then the highest generation, then the
+    /// Returns the leaf that readers see, by CouchDB's rule: live before deleted, then the highest generation, then the
     /// greatest hash. `None` only if the tree is empty.
     pub fn winner(&self, deleted: impl Fn(&T) -> bool) -> Option<u32> {
         // Leaves are in the order of their ids.
@@ -198,24 +200,25 @@ impl<T> RevTree<T> {
         self.leaves.iter().rev().copied().find(is_live).or_else(|| self.leaves.last().copied())
     }
 
-    /// All leaves, the winner first, in the order in which each would win if those before it were not there.
+    /// Returns all leaves by descending rank: the winner first, then the leaf that would win without it, and so on.
     pub fn leaves_by_rank(&self, deleted: impl Fn(&T) -> bool) -> Vec<u32> {
         let mut leaves = self.leaves.clone();
         leaves.sort_unstable_by_key(|&leaf| Reverse(self.rank(leaf, &deleted)));
         leaves
     }
 
-    /// Nodes are in the order of their ids, so the index stands for generation and hash.
+    /// Nodes are in the order of their ids, so the index represents generation and hash.
     fn rank(&self, leaf: u32, deleted: impl Fn(&T) -> bool) -> (bool, u32) {
         (self.nodes[leaf as usize].value.as_ref().is_some_and(|value| !deleted(value)), leaf)
     }
 
-    /// The node and its ancestors, newest first.
+    /// Returns the node and its ancestors, newest first.
     pub fn history(&self, node: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(Some(node), |&node| self.nodes[node as usize].parent)
     }
 
-    /// The leaves that one of `nodes` is an ancestor of, or is itself, in the order of their ids: what `latest=true` asks for.
+    /// Returns the leaves that are one of `nodes` or a descendant of one, in the order of their ids, as for
+    /// `latest=true`.
     pub fn leaves_of(&self, nodes: &[u32]) -> Vec<u32> {
         let mut reaches = vec![false; self.nodes.len()];
         for node in nodes {
@@ -228,13 +231,13 @@ impl<T> RevTree<T> {
         self.leaves().filter(|&leaf| reaches[leaf as usize]).collect()
     }
 
-    /// Forgets ancestors beyond the newest `limit` revisions of every leaf (CouchDB's `_revs_limit`; at least 1); returns the
-    /// values that were forgotten.
+    /// Removes ancestors beyond the newest `limit` revisions of every leaf (CouchDB's `_revs_limit`; at least 1).
+    /// Returns their values.
     pub fn stem(&mut self, limit: usize) -> Vec<T> {
         if self.nodes.len() <= limit {
             return Vec::new();
         }
-        // How far away the nearest leaf is. Ancestors have smaller indices.
+        // Distance to the nearest leaf. Ancestors have smaller indices.
         let mut away = vec![usize::MAX; self.nodes.len()];
         for leaf in self.leaves() {
             away[leaf as usize] = 0;
@@ -248,19 +251,19 @@ impl<T> RevTree<T> {
         self.retain(&keep)
     }
 
-    /// Removes a leaf and the ancestors that only it had, as a purge does; returns the leaf's value, or `None` if the revision
-    /// is no leaf.
+    /// Removes a leaf and the ancestors that belong to no other leaf, as a purge does. Returns the value of the leaf,
+    /// or `None` if the revision is not a leaf.
     pub fn remove_leaf(&mut self, rev: &Rev) -> Option<T> {
         self.purge(rev)?.into_iter().next()
     }
 
-    /// As [`RevTree::remove_leaf`], but returns all values that were removed, newest first.
+    /// As [`RevTree::remove_leaf`], but returns all removed values, newest first.
     pub fn purge(&mut self, rev: &Rev) -> Option<Vec<T>> {
         let leaf = self.find(rev).filter(|&node| self.is_leaf(node))?;
         let mut keep = vec![false; self.nodes.len()];
         for other in self.leaves().filter(|&other| other != leaf) {
             for node in self.history(other) {
-                // The rest of this history was seen with an earlier leaf.
+                // The rest of this history was visited with an earlier leaf.
                 if std::mem::replace(&mut keep[node as usize], true) {
                     break;
                 }
@@ -271,8 +274,8 @@ impl<T> RevTree<T> {
         Some(removed)
     }
 
-    /// Takes the values of all revisions that are no leaves, as a compaction does: from then on they are known only as
-    /// ancestors.
+    /// Removes the values of all revisions that are not leaves, as a compaction does: they remain in the tree as
+    /// ancestors only.
     pub fn take_branch_values(&mut self) -> Vec<T> {
         let mut leaves = self.leaves.iter().copied().peekable();
         let mut taken = Vec::new();
@@ -284,7 +287,7 @@ impl<T> RevTree<T> {
         taken
     }
 
-    /// Keeps some nodes; returns the values of the others in the order of their ids.
+    /// Keeps the selected nodes; returns the values of the others in the order of their ids.
     fn retain(&mut self, keep: &[bool]) -> Vec<T> {
         const GONE: u32 = u32::MAX;
         let mut removed = Vec::new();
@@ -304,7 +307,7 @@ impl<T> RevTree<T> {
         removed
     }
 
-    /// Puts nodes in order that stand as they came, without some; parents of those that are kept are kept.
+    /// Removes nodes without sorting the remaining ones. Parents of kept nodes must be kept.
     fn keep_in_order(&mut self, keep: impl Fn(usize) -> bool) {
         let mut kept = 0;
         let count = |node| {
@@ -321,7 +324,7 @@ impl<T> RevTree<T> {
         self.put_in_order();
     }
 
-    /// Sorts nodes by revision, after which `parent` holds new indices, and finds the leaves.
+    /// Sorts nodes by revision, updates `parent`, and computes the leaves.
     fn put_in_order(&mut self) {
         if !self.nodes.is_sorted_by(|a, b| a.rev < b.rev) {
             let mut nodes: Vec<(u32, Node<T>)> = (0..).zip(std::mem::take(&mut self.nodes)).collect();

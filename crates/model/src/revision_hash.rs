@@ -1,14 +1,15 @@
-//! The hash of a new revision, equal to what CouchDB 3.5 computes for the same edit.
+//! The hash of a new revision, equal to the hash of CouchDB 3.5 for the same edit.
 //!
-//! Servers that make the same edit must arrive at the same revision id, or replication would see a conflict where there is
-//! none. CouchDB hashes the Erlang external term format of `[Deleted, OldStart, OldRev, Body, Atts]` with MD5; so does
-//! [`RevisionHasher`]. The term is written in one pass over the body's text, with an explicit stack, into a buffer that is used
-//! again. Counts stand before elements in that format, so they are filled in when a container closes.
+//! Servers that make the same edit must compute the same revision id, because otherwise replication would report a
+//! conflict that does not exist. CouchDB hashes the Erlang external term format of `[Deleted, OldStart, OldRev, Body,
+//! Atts]` with MD5; so does [`RevisionHasher`]. The term is written in one pass over the text of the body, with an
+//! explicit stack, into a reused buffer. In that format counts precede elements, so they are filled in when a container
+//! closes.
 //!
-//! Two things follow from hashing terms instead of text: `1e1` and `10.0` give the same hash, and so do strings that differ
-//! only in escapes. And as an Erlang string is a list of small numbers, such lists have a shorter form.
+//! Hashing terms instead of text has two consequences: `1e1` and `10.0` have the same hash, and so do strings that
+//! differ only in escapes; and since an Erlang string is a list of small numbers, such lists have a shorter form.
 //!
-//! This module does not choose what belongs to the body: see [`crate::document`].
+//! This module does not choose the members of the body: see [`crate::document`].
 
 use md5::{Digest, Md5};
 use smallvec::SmallVec;
@@ -30,19 +31,19 @@ pub(crate) const STRING: u8 = 107;
 pub(crate) const LIST: u8 = 108;
 const BINARY: u8 = 109;
 
-/// The members of an attachment that enter into a hash.
+/// The properties of an attachment that are hashed.
 #[derive(Clone, Copy, Debug)]
 pub struct AttachmentDigest<'a> {
-    /// Its name.
+    /// Name.
     pub name: &'a str,
-    /// Its media type.
+    /// Media type.
     pub content_type: &'a str,
     /// MD5 of the data as CouchDB would store it: text types are compressed.
     pub md5: [u8; 16],
 }
 
-/// The hash that CouchDB 3.5 gives to the same edit. `body` is a compact object without underscore members, `attachments` are
-/// in the order of the document.
+/// Returns the hash that CouchDB 3.5 computes for the same edit. `body` must be a compact object without underscore
+/// members; `attachments` must be in the order of the document.
 pub fn revision_hash(
     deleted: bool,
     parent: Option<&Rev>,
@@ -52,14 +53,14 @@ pub fn revision_hash(
     RevisionHasher::default().hash(deleted, parent, body, attachments)
 }
 
-/// Computes revision hashes one after the other without allocating for each.
+/// Computes revision hashes with a reused buffer.
 #[derive(Default, Debug)]
 pub struct RevisionHasher {
     term: Vec<u8>,
 }
 
 impl RevisionHasher {
-    /// A buffer that has grown beyond this is not kept.
+    /// A buffer that has grown beyond this size is freed.
     const KEEP: usize = 1 << 20;
 
     /// As [`revision_hash`].
@@ -73,8 +74,8 @@ impl RevisionHasher {
         self.hash_with(deleted, parent, body, |term| write_attachments(term, attachments))
     }
 
-    /// The hash of an edit that makes a deleted document again, with so many attachments. CouchDB computes it when it has
-    /// written them already, and knows no more of each than that it is one.
+    /// Returns the hash of an edit that recreates a deleted document, with `attachments` attachments. CouchDB computes
+    /// it after it has written them, and then hashes only their number.
     pub fn hash_again(&mut self, deletion: &Rev, body: Value<'_>, attachments: usize) -> [u8; 16] {
         self.hash_with(false, Some(deletion), body, |term| write_unknown_attachments(term, attachments))
     }
@@ -137,7 +138,7 @@ fn write_unknown_attachments(term: &mut Vec<u8>, count: usize) {
     term.push(NIL);
 }
 
-/// A list of tuples, the last attachment first.
+/// Writes a list of tuples, the last attachment first.
 fn write_attachments(term: &mut Vec<u8>, attachments: &[AttachmentDigest<'_>]) {
     if !attachments.is_empty() {
         term.push(LIST);
@@ -152,9 +153,9 @@ fn write_attachments(term: &mut Vec<u8>, attachments: &[AttachmentDigest<'_>]) {
     term.push(NIL);
 }
 
-/// A container whose end has not been reached.
+/// A container that is not closed yet.
 struct Open {
-    /// Where its list begins in the term.
+    /// Position of its list in the term.
     start: usize,
     elements: usize,
     shape: Shape,
@@ -164,7 +165,7 @@ struct Open {
 enum Shape {
     Object,
     Array,
-    /// An array in which so far all elements are integers from 0 to 255.
+    /// An array that so far contains only integers from 0 to 255.
     Bytes,
 }
 
@@ -178,7 +179,7 @@ pub(crate) fn write_value(term: &mut Vec<u8>, text: &[u8]) {
                 count_element(&mut open, false);
                 let shape = if byte == b'{' { Shape::Object } else { Shape::Bytes };
                 if shape == Shape::Object {
-                    // An object is a tuple of one, the list of its members.
+                    // An object is a tuple of one element, the list of its members.
                     term.extend_from_slice(&[SMALL_TUPLE, 1]);
                 }
                 open.push(Open { start: term.len(), elements: 0, shape });
@@ -202,7 +203,7 @@ pub(crate) fn write_value(term: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Values in arrays are counted here, members of objects by their names.
+/// Counts a value in an array. Members of objects are counted by their names.
 #[inline]
 fn count_element(open: &mut SmallVec<[Open; 16]>, is_byte: bool) {
     if let Some(container) = open.last_mut()
@@ -215,13 +216,14 @@ fn count_element(open: &mut SmallVec<[Open; 16]>, is_byte: bool) {
     }
 }
 
-/// The string literal begins at `at`; answers where it ends, or the colon after it. Only names are followed by a colon.
+/// Writes the string literal at `at`. Returns its end, or the position of the colon after it; only names are followed
+/// by a colon.
 #[inline]
 fn write_name_or_string(term: &mut Vec<u8>, open: &mut SmallVec<[Open; 16]>, text: &[u8], at: usize) -> usize {
     let (end, escaped) = scan::skip_noting_escapes(text, at);
     let is_name = text.get(end) == Some(&b':');
     match open.last_mut() {
-        // A member is a tuple of two.
+        // A member is a tuple of two elements.
         Some(object) if is_name => {
             object.elements += 1;
             term.extend_from_slice(&[SMALL_TUPLE, 2]);
@@ -242,7 +244,7 @@ fn write_name_or_string(term: &mut Vec<u8>, open: &mut SmallVec<[Open; 16]>, tex
     end + usize::from(is_name)
 }
 
-/// Writes a number or literal; whether it is an integer from 0 to 255.
+/// Writes a number or literal. Returns true for an integer from 0 to 255.
 #[inline]
 fn write_scalar(term: &mut Vec<u8>, text: &[u8]) -> bool {
     match text {
@@ -260,7 +262,7 @@ fn write_scalar(term: &mut Vec<u8>, text: &[u8]) -> bool {
     }
 }
 
-/// Completes a container: empty lists and lists of bytes have forms of their own.
+/// Completes a container: empty lists and lists of bytes have special forms.
 fn close(term: &mut Vec<u8>, container: &Open) {
     let Open { start, elements, shape } = *container;
     if elements == 0 {

@@ -1,6 +1,7 @@
-//! [`Term`]: values in Erlang's external term format, which CouchDB hashes to name replications.
+//! [`Term`]: values in Erlang's external term format, which CouchDB hashes to compute replication ids.
 //!
-//! Only what such names are made of; [`mod@crate::revision_hash`] writes revisions in the same format. Nothing here reads terms.
+//! Only the types that such ids need; [`mod@crate::revision_hash`] writes revisions in the same format. Terms cannot be
+//! parsed.
 
 use md5::{Digest, Md5};
 
@@ -9,7 +10,7 @@ use crate::revision_hash::{
     LIST, NIL, SMALL_TUPLE, STRING, VERSION, integer, write_atom, write_binary, write_count, write_value,
 };
 
-/// A term that is written from left to right: say how many elements come, then write them.
+/// A term that is written from left to right: first the number of elements, then the elements.
 #[derive(Clone, Debug)]
 pub struct Term(Vec<u8>);
 
@@ -20,7 +21,7 @@ impl Default for Term {
 }
 
 impl Term {
-    /// Begins a list: `count` elements and [`Term::end`] follow, unless it is empty.
+    /// Starts a list: `count` elements and [`Term::end`] must follow, unless it is empty.
     pub fn list(&mut self, count: usize) {
         if count == 0 {
             self.0.push(NIL);
@@ -35,22 +36,22 @@ impl Term {
         self.0.push(NIL);
     }
 
-    /// Begins a tuple of `count` elements.
+    /// Starts a tuple of `count` elements.
     pub fn tuple(&mut self, count: u8) {
         self.0.extend_from_slice(&[SMALL_TUPLE, count]);
     }
 
-    /// An atom, a short word.
+    /// Appends an atom, a short word.
     pub fn atom(&mut self, word: &str) {
         write_atom(&mut self.0, word.as_bytes());
     }
 
-    /// A binary.
+    /// Appends a binary.
     pub fn binary(&mut self, bytes: &[u8]) {
         write_binary(&mut self.0, bytes);
     }
 
-    /// A string as Erlang's literals make it: a list of bytes.
+    /// Appends a string as written in Erlang literals: a list of bytes.
     pub fn string(&mut self, bytes: &[u8]) {
         match u16::try_from(bytes.len()) {
             Ok(0) => self.0.push(NIL),
@@ -67,12 +68,12 @@ impl Term {
         }
     }
 
-    /// An integer.
+    /// Appends an integer.
     pub fn integer(&mut self, number: u64) {
         integer::write(&mut self.0, number.to_string().as_bytes());
     }
 
-    /// A JSON value as CouchDB represents it: objects are tuples of one, the list of their members.
+    /// Appends a JSON value in CouchDB's representation: an object is a tuple of one element, the list of its members.
     pub fn json(&mut self, value: Value<'_>) {
         write_value(&mut self.0, value.raw());
     }
@@ -83,7 +84,7 @@ impl Term {
         &self.0
     }
 
-    /// MD5 of the term.
+    /// Returns the MD5 of the term.
     #[must_use]
     pub fn md5(&self) -> [u8; 16] {
         Md5::digest(&self.0).into()
@@ -102,7 +103,7 @@ mod tests {
         assert_eq!(term.as_bytes()[1..], *expected);
     }
 
-    /// As `term_to_binary(…, [{minor_version, 1}])` writes them.
+    /// As written by `term_to_binary(…, [{minor_version, 1}])`.
     #[test]
     fn terms() {
         check(|term| term.list(0), b"j");

@@ -1,7 +1,7 @@
-//! The order in which Erlang sorts JSON values, where CouchDB sorts without collating.
+//! The order of JSON values as Erlang terms, which CouchDB uses where it does not collate.
 //!
-//! Numbers come before `false`, `null`, `true`, objects, arrays and strings. Objects are lists of members there: the first
-//! member that differs decides, by its name or else by its value. Strings are compared by their bytes.
+//! Numbers come before `false`, `null`, `true`, objects, arrays and strings. Objects are compared as lists of members:
+//! the first member that differs decides, by its name or else by its value. Strings are compared by their bytes.
 
 use std::cmp::Ordering;
 
@@ -22,8 +22,8 @@ pub fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     })
 }
 
-/// Where the values of a type stand. Atoms are sorted by their names, and the empty list is a type of its own, but it comes
-/// right before the others.
+/// Returns the rank of the type. Atoms are sorted by their names. The empty list is a type of its own, but it sorts
+/// directly before other lists.
 fn rank(value: Value<'_>) -> u8 {
     match value.kind() {
         Kind::Number => 0,
@@ -36,7 +36,7 @@ fn rank(value: Value<'_>) -> u8 {
     }
 }
 
-/// A list that ends is less than one that goes on.
+/// A prefix of a list is less than the list.
 fn compare_lists<T>(
     mut a: impl Iterator<Item = T>,
     mut b: impl Iterator<Item = T>,

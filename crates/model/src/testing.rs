@@ -1,13 +1,14 @@
-//! What tests share: a seeded generator and random JSON text ([`Random`]), and texts that are kept in files
-//! ([`check_file`]). Nothing but tests uses it.
+//! Test support: a seeded generator and random JSON text ([`Random`]), and expectations in files ([`check_file`]). Only
+//! tests use it.
 //!
-//! Every run takes a new seed and prints it (the test harness shows it when the test fails). `SETTEE_SEED=…` repeats a run.
+//! Every run uses a new seed and prints it (the test harness shows it when the test fails). `SETTEE_SEED=…` repeats a
+//! run.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
-/// Numbers that look random (SplitMix64).
+/// Pseudorandom numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -18,7 +19,7 @@ impl Default for Random {
 }
 
 impl Random {
-    /// A generator with a new seed, which is printed, or the one of `SETTEE_SEED`.
+    /// Creates a generator with a new seed, which is printed, or with the seed in `SETTEE_SEED`.
     pub fn new() -> Random {
         let given = std::env::var("SETTEE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| RandomState::new().hash_one(0));
@@ -26,13 +27,13 @@ impl Random {
         Random(seed)
     }
 
-    /// The generator of a seed that the test has chosen: the same numbers in every run.
+    /// Creates a generator with a fixed seed: the same numbers in every run.
     pub fn of(seed: u64) -> Random {
-        // Neighbours would otherwise have most of their numbers in common.
+        // The multiplication separates the sequences of adjacent seeds.
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// Any number.
+    /// Returns any number.
     #[expect(clippy::should_implement_trait, reason = "an iterator would wrap what never ends in options")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -42,65 +43,65 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, or 0 if that is 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub fn below<N: TryFrom<u64> + TryInto<u64>>(&mut self, limit: N) -> N {
         let limit = limit.try_into().unwrap_or(1).max(1);
         N::try_from(self.next() % limit).unwrap_or_else(|_| unreachable!("it is below a number of that type"))
     }
 
-    /// Whether something happens that happens once in so many times.
+    /// Returns true with probability 1 in `many`.
     pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 
-    /// Whether something happens that happens so many times of a hundred.
+    /// Returns true with a probability of `percent` %.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Another generator, for another thread.
+    /// Returns an independent generator, for another thread.
     #[must_use]
     pub fn fork(&mut self) -> Random {
         Random(self.next())
     }
 
-    /// One of several.
+    /// Returns one of several values.
     pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.below(among.len())]
     }
 
-    /// Puts values into a random order.
+    /// Shuffles values.
     pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for index in (1..values.len()).rev() {
             values.swap(index, self.below(index + 1));
         }
     }
 
-    /// A number whose size is random too.
+    /// Returns a number of random magnitude.
     pub fn number(&mut self) -> u64 {
         self.next() >> self.below(64_u32)
     }
 
-    /// Up to `longest` bytes.
+    /// Returns up to `longest` bytes.
     pub fn bytes(&mut self, longest: usize) -> Vec<u8> {
         let len = self.below(longest + 1);
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// An object whose text has up to a bit more than `longest` bytes.
+    /// Returns an object whose text has slightly more than `longest` bytes at most.
     pub fn body(&mut self, longest: usize) -> String {
         let padding = self.below(longest + 1);
         format!("{{\"n\":{},\"p\":\"{}\"}}", self.below(1000), "x".repeat(padding))
     }
 
-    /// Random valid JSON text with random whitespace and sometimes repeated names.
+    /// Returns valid JSON text with random whitespace and sometimes repeated names.
     pub fn json(&mut self) -> String {
         let mut out = String::new();
         self.json_value(4, &mut out);
         out
     }
 
-    /// As [`Random::json`], always an object.
+    /// As [`Random::json`], but always an object.
     pub fn json_object(&mut self) -> String {
         let mut out = String::new();
         self.json_object_into(4, &mut out);
@@ -192,14 +193,14 @@ impl Random {
     }
 }
 
-/// The number of inputs that [`fuzz`] tries. `SETTEE_FUZZ_ROUNDS` has it try more.
+/// Number of inputs that [`fuzz`] tries. `SETTEE_FUZZ_ROUNDS` sets another number.
 const FUZZ_ROUNDS: u64 = 20_000;
 
-/// Inputs of [`fuzz`] grow no longer than this.
+/// Maximum length of inputs of [`fuzz`].
 const FUZZ_BYTES: usize = 400;
 
-/// Compares `text` with the file of this name in the folder of tests `folder`. `SETTEE_UPDATE=1` writes the file instead, so
-/// that the difference is reviewed with the change that made it.
+/// Compares `text` with the file `name` in `folder`. `SETTEE_UPDATE=1` writes the file instead, so that the difference
+/// is reviewed with the change that caused it.
 #[track_caller]
 pub fn check_file(folder: &str, name: &str, text: &str) {
     let path = Path::new(folder).join(name);
@@ -213,8 +214,8 @@ pub fn check_file(folder: &str, name: &str, text: &str) {
     assert_eq!(text.lines().count(), expected.lines().count(), "{name}; if this is meant: SETTEE_UPDATE=1");
 }
 
-/// Hands `check` inputs that are made of `seeds`: bytes are changed, removed, repeated, exchanged with those of other
-/// inputs, and `words` put in. A check that panics fails the test, which then shows the input.
+/// Calls `check` with inputs that are mutations of `seeds`: bytes are changed, removed, repeated, exchanged with those
+/// of other inputs, and `words` inserted. If a check panics, the test fails and shows the input.
 pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
     let rounds = std::env::var("SETTEE_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(FUZZ_ROUNDS);
     let mut random = Random::new();
@@ -229,7 +230,7 @@ pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
         }
         input.truncate(FUZZ_BYTES);
         check_shown(&input, &check);
-        // Some go on from here; the seeds stay.
+        // Some results become new seeds; the original seeds are kept.
         if pool.len() < 256 {
             pool.push(input);
         } else if random.one_in(8) {
@@ -260,7 +261,7 @@ impl Random {
         among.get(self.below(among.len())).map_or(&[], Vec::as_slice)
     }
 
-    /// Any part of `bytes`.
+    /// Returns a random range within `bytes`.
     fn part(&mut self, bytes: &[u8]) -> std::ops::Range<usize> {
         let start = self.below(bytes.len() + 1);
         start..start + self.below((bytes.len() - start).min(32) + 1)

@@ -1,4 +1,4 @@
-//! Methods of arrays, and those that call a function for each element.
+//! Methods of arrays, including those that call a function for each element.
 
 use bumpalo::collections::Vec as ArenaVec;
 
@@ -9,7 +9,7 @@ use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
 impl<'a> Run<'a, '_> {
-    /// A method of an array.
+    /// Calls a method of an array.
     pub(super) fn array_method(
         &mut self,
         array: &'a Array<'a>,
@@ -184,7 +184,7 @@ impl<'a> Run<'a, '_> {
             Visitor::Some => Val::Bool(false),
             Visitor::Every => Val::Bool(true),
             Visitor::FindIndex => Val::Number(-1.0),
-            // Nothing to reduce is an exception.
+            // Reducing an empty array without initial value is an exception.
             Visitor::Reduce => total.ok_or(Stop::BailOut(Reason::Array))?,
             _ => Val::Undefined,
         })

@@ -1,4 +1,4 @@
-//! Calls of what the environment offers: global functions, and methods by the type of their object.
+//! Calls of the functions of the environment: global functions, and methods by the type of their object.
 
 use bumpalo::collections::Vec as ArenaVec;
 
@@ -14,7 +14,7 @@ use super::write;
 use crate::reason::{Reason, Stop};
 
 impl<'a> Run<'a, '_> {
-    /// A function of the global environment.
+    /// Calls a function of the global environment.
     pub(super) fn builtin(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
         match builtin {
             Builtin::Emit => {
@@ -97,7 +97,7 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Text(self.make().keep(text.as_bytes())?))
     }
 
-    /// As the prelude: numbers are added up, starting with 0; anything else is the engine's.
+    /// Sums numbers, starting with 0, as the prelude does; other values are left to the engine.
     fn sum(&mut self, values: Val<'a>) -> Result<Val<'a>, Stop> {
         let Val::Array(array) = values else {
             return Err(Stop::BailOut(Reason::Call));
@@ -209,7 +209,7 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Date(self.arena.alloc(time)))
     }
 
-    /// A method call.
+    /// Calls a method.
     pub(super) fn method(
         &mut self,
         object: Val<'a>,
@@ -231,7 +231,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn object_method(&mut self, object: Val<'a>, method: Method, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
-        // A member of this name is no function: calling it is an exception.
+        // A member with this name is not a function: calling it is an exception.
         if self.own_member(object, method.name().as_bytes())?.is_some() {
             return Err(Stop::BailOut(Reason::Call));
         }

@@ -1,13 +1,13 @@
-//! Texts as the language counts them: in UTF-16 code units. What would be half a pair ends the run.
+//! Strings as sequences of UTF-16 code units, as in the language. A result with half a surrogate pair ends the run.
 
 use crate::reason::{Reason, Stop};
 
-/// A text as Rust knows it. Half a surrogate pair is no such text.
+/// Converts to a Rust string. Half a surrogate pair cannot be converted.
 pub(super) fn as_str(text: &[u8]) -> Result<&str, Stop> {
     std::str::from_utf8(text).map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
-/// Whether a character is white space or a line end of the language.
+/// Returns true for white space and line terminators of the language.
 pub(super) fn is_space(character: char) -> bool {
     matches!(
         character,
@@ -16,7 +16,7 @@ pub(super) fn is_space(character: char) -> bool {
     )
 }
 
-/// Without white space at its ends.
+/// Removes white space at both ends.
 pub(super) fn trim(text: &[u8]) -> Result<&[u8], Stop> {
     match (text.first(), text.last()) {
         (Some(first), Some(last)) if first.is_ascii_graphic() && last.is_ascii_graphic() => Ok(text),
@@ -24,12 +24,12 @@ pub(super) fn trim(text: &[u8]) -> Result<&[u8], Stop> {
     }
 }
 
-/// The length in code units.
+/// Returns the length in code units.
 pub(super) fn length(text: &[u8]) -> Result<usize, Stop> {
     if text.is_ascii() { Ok(text.len()) } else { Ok(as_str(text)?.encode_utf16().count()) }
 }
 
-/// The string of the code unit at `index`.
+/// Returns the code unit at `index` as a string.
 pub(super) fn unit(text: &[u8], index: usize) -> Result<Option<&[u8]>, Stop> {
     if text.is_ascii() {
         return Ok(text.get(index..=index));
@@ -40,7 +40,7 @@ pub(super) fn unit(text: &[u8], index: usize) -> Result<Option<&[u8]>, Stop> {
     slice(text, index, index + 1).map(Some)
 }
 
-/// The code units from `start` to `end`, which must not be beyond the length.
+/// Returns the code units from `start` to `end`, which must not exceed the length.
 pub(super) fn slice(text: &[u8], start: usize, end: usize) -> Result<&[u8], Stop> {
     if start >= end {
         return Ok(b"");
@@ -52,7 +52,7 @@ pub(super) fn slice(text: &[u8], start: usize, end: usize) -> Result<&[u8], Stop
     text.get(start..end).ok_or(Stop::BailOut(Reason::Text))
 }
 
-/// Where the code unit `index` begins.
+/// Returns the byte offset of the code unit `index`.
 pub(super) fn byte_at(text: &[u8], index: usize) -> Result<usize, Stop> {
     if text.is_ascii() {
         return Ok(index.min(text.len()));
@@ -70,7 +70,7 @@ pub(super) fn byte_at(text: &[u8], index: usize) -> Result<usize, Stop> {
     if units == index { Ok(text.len()) } else { Err(Stop::BailOut(Reason::Text)) }
 }
 
-/// The code unit that begins at byte `at`.
+/// Returns the index of the code unit at byte `at`.
 pub(super) fn unit_at(text: &[u8], at: usize) -> Result<usize, Stop> {
     length(text.get(..at).ok_or(Stop::BailOut(Reason::Text))?)
 }

@@ -1,7 +1,7 @@
-//! Conversions and comparisons with ECMAScript's rules, for the values of a native run.
+//! Conversions and comparisons by the rules of ECMAScript, for values of a native run.
 //!
-//! What depends on scripts (own `toString` members, dates as text) and what is rare ends the run instead: the engine then
-//! does it.
+//! Conversions that depend on scripts (own `toString` members, dates as text) and rare ones end the run and are left to
+//! the engine.
 
 use std::cmp::Ordering;
 
@@ -12,13 +12,13 @@ use crate::code_units;
 use crate::reason::{Reason, Steps, Stop};
 use crate::text;
 
-/// The depth to which arrays may nest that become text.
+/// Maximum nesting of arrays that are converted to text.
 const JOIN_DEPTH: usize = 16;
 
 /// Longer texts of numbers are left to the engine.
 const NUMBER_BYTES: usize = 20;
 
-/// `value` as a condition.
+/// Converts `value` to a condition.
 #[inline]
 pub(super) fn truthy(value: Val<'_>) -> bool {
     match value {
@@ -30,7 +30,7 @@ pub(super) fn truthy(value: Val<'_>) -> bool {
     }
 }
 
-/// The result of `typeof`.
+/// Returns the result of `typeof`.
 pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
     Ok(match value {
         Val::Undefined => b"undefined",
@@ -42,7 +42,7 @@ pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
     })
 }
 
-/// A conversion needs memory, and what it may use of it.
+/// Memory and limits of a conversion.
 pub(super) struct Maker<'a, 's> {
     pub(super) arena: &'a Bump,
     pub(super) steps: &'s mut Steps,
@@ -83,7 +83,7 @@ impl<'a> Maker<'a, '_> {
         }
     }
 
-    /// Objects are `[object Object]`, unless they have members that the conversion would look at.
+    /// Objects are `[object Object]`, unless they have members that affect the conversion.
     fn lazy_text(&mut self, lazy: &'a Lazy<'a>) -> Result<&'a [u8], Stop> {
         for name in [&b"toString"[..], b"valueOf"] {
             if lazy.get(self.arena, name, self.steps)?.is_some() {
@@ -150,7 +150,7 @@ impl<'a> Maker<'a, '_> {
         Ok(())
     }
 
-    /// Objects as strings or numbers; everything else as it is.
+    /// Converts objects to strings or numbers; returns other values unchanged.
     pub(super) fn primitive(&mut self, value: Val<'a>) -> Result<Val<'a>, Stop> {
         match value {
             Val::Array(_) | Val::Lazy(_) | Val::Object(_) => Ok(Val::Text(self.text(value)?)),
@@ -186,7 +186,7 @@ impl<'a> Maker<'a, '_> {
         }
     }
 
-    /// The order of two values; `None` if a number is none.
+    /// Returns the order of two values; `None` if a number is NaN.
     pub(super) fn compare(&mut self, left: Val<'a>, right: Val<'a>) -> Result<Option<Ordering>, Stop> {
         if let (Val::Number(left), Val::Number(right)) = (left, right) {
             return Ok(left.partial_cmp(&right));
@@ -256,10 +256,10 @@ pub(super) fn strict_equal<'a>(left: Val<'a>, right: Val<'a>) -> bool {
     }
 }
 
-/// By UTF-16 code units, as the language compares.
+/// Compares by UTF-16 code units, as the language does.
 pub(super) fn compare_text(left: &[u8], right: &[u8]) -> Result<Ordering, Stop> {
     let order = left.cmp(right);
-    // Only characters beyond the first plane sort differently, against those from U+E000 on.
+    // Only characters beyond the basic plane sort differently, compared with those from U+E000 on.
     let high = |text: &[u8]| text.iter().any(|byte| *byte >= 0xee);
     if order != Ordering::Equal && (high(left) || high(right)) {
         return Ok(code_units::as_str(left)?.encode_utf16().cmp(code_units::as_str(right)?.encode_utf16()));
@@ -290,7 +290,7 @@ pub(super) fn text_to_number(text: &[u8]) -> Result<f64, Stop> {
     parse_decimal(text)
 }
 
-/// Reads a decimal literal that is known to be one.
+/// Parses a decimal literal, which must be valid.
 pub(super) fn parse_decimal(text: &[u8]) -> Result<f64, Stop> {
     if text.len() > NUMBER_BYTES {
         return Err(Stop::BailOut(Reason::Conversion));
@@ -298,7 +298,7 @@ pub(super) fn parse_decimal(text: &[u8]) -> Result<f64, Stop> {
     code_units::as_str(text)?.parse().map_err(|_| Stop::BailOut(Reason::Conversion))
 }
 
-/// The number of bytes at the beginning are an unsigned decimal literal; 0 if there is none.
+/// Returns the length of the unsigned decimal literal at the start; 0 if there is none.
 pub(super) fn decimal_length(text: &[u8]) -> usize {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);
@@ -328,7 +328,7 @@ pub(super) fn to_int32(number: f64) -> i32 {
     to_uint32(number).cast_signed()
 }
 
-/// The same number, if it is a whole one of 32 bits: cutting off fractions and dividing are calls of a library.
+/// Returns the same number if it is a 32-bit integer: a fast path, because truncation and division are library calls.
 #[inline]
 fn exact_i32(number: f64) -> Option<i32> {
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit does not come back either")]

@@ -1,6 +1,6 @@
-//! Dates, in the workers' time zone, which is UTC.
+//! Dates in UTC, the time zone of the workers.
 //!
-//! Only texts in the language's own format are read ([`parse`]); every engine reads others in its own way.
+//! Only texts in the format of the language are parsed ([`parse`]), because other formats depend on the engine.
 
 use settee_model::calendar::Day;
 
@@ -8,10 +8,10 @@ use crate::reason::{Reason, Stop};
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// The farthest times from 1970.
+/// Maximum distance of a time from 1970.
 const MAX_MS: f64 = 8.64e15;
 
-/// A time taken apart.
+/// Components of a time.
 pub(super) struct Parts {
     pub(super) year: i64,
     /// From 0.
@@ -25,7 +25,7 @@ pub(super) struct Parts {
     pub(super) millisecond: i64,
 }
 
-/// `None` for invalid dates.
+/// Returns the components; `None` for invalid dates.
 pub(super) fn parts(time: f64) -> Option<Parts> {
     if !time.is_finite() {
         return None;
@@ -47,7 +47,7 @@ pub(super) fn parts(time: f64) -> Option<Parts> {
     })
 }
 
-/// Days from 1970 to the first day of a month.
+/// Returns the days from 1970 to the first day of a month.
 fn days(year: i64, month: i64) -> i64 {
     let year = year + month.div_euclid(12);
     let month = month.rem_euclid(12);
@@ -60,18 +60,18 @@ fn days(year: i64, month: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// A time within the range of dates, or none.
+/// Returns the time if it is within the range of dates, else NaN.
 pub(super) fn clip(time: f64) -> f64 {
     if time.is_finite() && time.abs() <= MAX_MS { time.trunc() + 0.0 } else { f64::NAN }
 }
 
-/// The time of year, month (from 0), day, hour, minute, second and millisecond, each of any size.
+/// Returns the time of year, month (from 0), day, hour, minute, second and millisecond, each of any size.
 pub(super) fn make(fields: [f64; 7]) -> Result<f64, Stop> {
     let [year, month, day, hour, minute, second, millisecond] = fields;
     if fields.iter().any(|field| !field.is_finite()) {
         return Ok(f64::NAN);
     }
-    // Sums of large numbers depend on the order in which they are added.
+    // Sums of large numbers depend on the order of addition.
     if fields.iter().any(|field| field.abs() > 1e6) {
         return Err(Stop::BailOut(Reason::Date));
     }
@@ -85,7 +85,7 @@ pub(super) fn make(fields: [f64; 7]) -> Result<f64, Stop> {
     Ok(clip(day * DAY_MS + time))
 }
 
-/// `toISOString`; `None` for invalid dates. Years beyond four digits are the engine's.
+/// `toISOString`; `None` for invalid dates. Years beyond four digits are left to the engine.
 pub(super) fn iso(time: f64) -> Result<Option<String>, Stop> {
     let Some(parts) = parts(time) else {
         return Ok(None);
@@ -105,7 +105,7 @@ pub(super) fn iso(time: f64) -> Result<Option<String>, Stop> {
     )))
 }
 
-/// Reads `YYYY-MM-DD`, with `THH:MM`, `:SS`, `.mmm` and `Z`.
+/// Parses `YYYY-MM-DD`, with optional `THH:MM`, `:SS`, `.mmm` and `Z`.
 pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
     let digits = |from: usize, count: usize| -> Result<f64, Stop> {
         let part = text.get(from..from + count).ok_or(Stop::BailOut(Reason::Date))?;
@@ -142,7 +142,7 @@ pub(super) fn parse(text: &[u8]) -> Result<f64, Stop> {
             at += 1;
         }
     }
-    // What is out of range, the engine may read in another way or refuse.
+    // Components that are out of range are left to the engine.
     let month_length = 28.0;
     let sound = (1.0..=12.0).contains(&month)
         && day >= 1.0

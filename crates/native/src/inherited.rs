@@ -1,9 +1,9 @@
-//! Names that values have without owning them: methods and such. A test compares them with the engine's.
+//! Names that values inherit from prototypes. A test compares them with the engine.
 
 use super::value::Val;
 use crate::reason::{Reason, Stop};
 
-/// Whether objects have `name` from their prototype.
+/// Returns true if objects inherit `name`.
 pub(super) fn by_objects(name: &[u8]) -> bool {
     matches!(
         name,
@@ -22,13 +22,13 @@ pub(super) fn by_objects(name: &[u8]) -> bool {
     )
 }
 
-/// Undefined, unless some prototype has `name`: then the engine must know.
+/// Returns undefined, unless a prototype has `name`, which is left to the engine.
 pub(super) fn absent<'a>(name: &[u8]) -> Result<Val<'a>, Stop> {
     let known = by_objects(name) || std::str::from_utf8(name).is_ok_and(|name| NAMES.binary_search(&name).is_ok());
     if known { Err(Stop::BailOut(Reason::Inherited)) } else { Ok(Val::Undefined) }
 }
 
-/// Of strings, arrays, numbers, booleans, dates, patterns and matches, sorted.
+/// Names inherited by strings, arrays, numbers, booleans, dates, patterns and matches, sorted.
 #[rustfmt::skip]
 const NAMES: [&str; 157] = [
     "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__", "anchor", "at",

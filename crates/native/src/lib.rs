@@ -1,13 +1,14 @@
-//! The native evaluator: map functions of a strict subset of JavaScript, run in the server's own process.
+//! The native evaluator: map functions in a strict subset of JavaScript, interpreted in the server's own process.
 //!
-//! [`NativeFunction`] is a compiled function. No code of users runs natively: a function is a tree that is walked. The
-//! subset has no way to keep anything from one document to the next and none to see anything but its document; and what
-//! it cannot do exactly as the engine it leaves to the engine, if need be in the middle of a document
-//! ([`NativeFunction::map`] then answers [`Mapped::BailedOut`]). So results are the workers', only sooner.
+//! [`NativeFunction`] is a compiled function. It is not machine code: the evaluator walks a tree. The subset cannot
+//! keep state between documents and can read only its document. Whatever it cannot do exactly as the engine is left to
+//! the engine, possibly in the middle of a document ([`NativeFunction::map`] then returns [`Mapped::BailedOut`]). Hence
+//! the results equal those of the workers.
 //!
-//! 1. [`compile`] reads the source and makes the [`tree`].
-//! 2. [`run`] walks it for one document, in an arena that is emptied before the next; [`value`] knows the document's text.
-//! 3. [`mod@write`] makes JSON text of what was emitted.
+//! 1. [`compile`] parses the source and builds the [`tree`].
+//! 2. [`run`] walks it for one document, in an arena that is reset before the next; [`value`] represents the text of
+//!    the document.
+//! 3. [`mod@write`] converts emitted values to JSON text.
 
 #![forbid(unsafe_code)]
 
@@ -39,14 +40,14 @@ use self::value::Lazy;
 pub use self::compile::Refused;
 pub use self::reason::Reason;
 
-/// Longer documents are left to the engine: their values would fill the memory of the server.
+/// Longer documents are left to the engine, because their values would use the memory of the server.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
-/// The limits of one call before the engine takes over, whose own limits are wider. A step is about a node of the tree
-/// or an element of an array.
+/// Limits of one call before the engine takes over, whose own limits are wider. A step is roughly a node of the tree or
+/// an element of an array.
 const STEPS: Steps = Steps { steps: 500_000, bytes: 16 << 20 };
 
-/// An arena that has grown beyond this is not kept, and not shared by further functions.
+/// An arena that has grown beyond this size is freed, and not shared by further functions.
 const KEPT_ARENA_BYTES: usize = 4 << 20;
 
 /// A map function of the subset.
@@ -54,62 +55,61 @@ pub struct NativeFunction {
     program: Program,
 }
 
-/// The end of a call.
+/// Result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapped {
-    /// Its rows and lines were given to the sink.
+    /// Rows and lines were passed to the sink.
     Done,
-    /// With an exception of this text: its rows do not count, its lines do.
+    /// The call ended with this exception: its rows are invalid, its lines are valid.
     Threw(String),
-    /// The engine shall run the function on this document. What the sink was given does not count.
+    /// The function must be run by the engine on this document. Rows and lines in the sink are invalid.
     BailedOut(Reason),
 }
 
-/// The place that a function is for: what it calls to hand over what it makes of a document.
+/// Environment of a function: the function that it calls to emit results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Environment {
     /// A view: `emit(key, value)`.
     #[default]
     View,
-    /// A search index of Nouveau: `index(type, name, value, options)`, a row with the key `[type,name,options]`.
+    /// A Nouveau search index: `index(type, name, value, options)`, a row with the key `[type,name,options]`.
     Nouveau,
-    /// An older one: `index(name, value, options)`, a row with the key `[name,options]`.
+    /// A Clouseau search index: `index(name, value, options)`, a row with the key `[name,options]`.
     Clouseau,
 }
 
-/// Memory that documents use one after another.
+/// Memory that is reused for one document after another.
 #[derive(Default)]
 pub struct Workspace {
     arena: Bump,
     row: Vec<u8>,
 }
 
-/// A document on which functions are called one after another: what one of them has found in its text, the next need not
-/// look for.
+/// A document to which functions are applied one after another; they share the results of searches in its text.
 pub struct Document<'a> {
     arena: &'a Bump,
     row: &'a mut Vec<u8>,
     root: &'a Lazy<'a>,
 }
 
-/// Takes the rows and lines of a call.
+/// Receiver of the rows and lines of a call.
 pub trait RowSink {
-    /// Takes a row, key and value as JSON text; false if there are too many.
+    /// Receives a row, key and value as JSON text; returns false if there are too many.
     fn row(&mut self, key: &[u8], value: &[u8]) -> bool;
-    /// Takes a line that was logged.
+    /// Receives a logged line.
     fn line(&mut self, line: &[u8]);
 }
 
 impl NativeFunction {
-    /// Compiles a function, if it is in the subset.
+    /// Compiles a function of the subset.
     ///
     /// # Errors
-    /// When it is not; the text says why.
+    /// If it is not in the subset; the text is the reason.
     pub fn compile(source: &str, environment: Environment) -> Result<Self, Refused> {
         compile::compile(source, environment).map(|program| Self { program })
     }
 
-    /// Runs the function on a document.
+    /// Applies the function to a document.
     pub fn map<'a>(&'a self, document: &mut Document<'a>, sink: &mut dyn RowSink) -> Mapped {
         let mut sink = Guarded(sink);
         let Document { arena, row, root } = document;
@@ -122,7 +122,7 @@ impl NativeFunction {
 }
 
 impl Workspace {
-    /// Begins with a document and forgets the one before. `None`: it is for the engine.
+    /// Opens a document and drops the previous one. `None` if it must be left to the engine.
     pub fn open<'a>(&'a mut self, text: &'a [u8]) -> Option<Document<'a>> {
         if text.len() > MAX_DOCUMENT_BYTES || text.first() != Some(&b'{') {
             return None;
@@ -139,7 +139,8 @@ impl Workspace {
 }
 
 impl Document<'_> {
-    /// Whether the functions so far have left so much behind that the next one should begin with an empty arena.
+    /// Returns true if the functions so far have used so much memory that the next one should start with an empty
+    /// arena.
     pub fn is_full(&self) -> bool {
         self.arena.allocated_bytes() > KEPT_ARENA_BYTES
     }

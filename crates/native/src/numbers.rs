@@ -1,10 +1,10 @@
-//! Arithmetic with ECMAScript's rules.
+//! Arithmetic by the rules of ECMAScript.
 
 use super::convert::{to_int32, to_uint32};
 use super::tree::{Binary, Math};
 use crate::reason::{Reason, Stop};
 
-/// The four basic operations; nothing for other operators.
+/// Applies one of the four basic operations; `None` for other operators.
 #[inline]
 pub(super) fn basic(operator: Binary, left: f64, right: f64) -> Option<f64> {
     match operator {
@@ -16,7 +16,7 @@ pub(super) fn basic(operator: Binary, left: f64, right: f64) -> Option<f64> {
     }
 }
 
-/// Operators on two numbers.
+/// Applies an operator to two numbers.
 pub(super) fn arithmetic(operator: Binary, left: f64, right: f64) -> f64 {
     if let Some(number) = basic(operator, left, right) {
         return number;
@@ -30,7 +30,7 @@ pub(super) fn arithmetic(operator: Binary, left: f64, right: f64) -> f64 {
         Binary::BitAnd => f64::from(to_int32(left) & to_int32(right)),
         Binary::BitOr => f64::from(to_int32(left) | to_int32(right)),
         Binary::BitXor => f64::from(to_int32(left) ^ to_int32(right)),
-        // Not for numbers alone; never asked for.
+        // Not an operator on numbers; never reached.
         _ => f64::NAN,
     }
 }
@@ -39,7 +39,7 @@ fn power(base: f64, exponent: f64) -> f64 {
     if exponent.is_nan() || (base.abs() == 1.0 && exponent.is_infinite()) { f64::NAN } else { base.powf(exponent) }
 }
 
-/// Functions of `Math` on numbers.
+/// Applies a function of `Math`.
 pub(super) fn math(function: Math, numbers: &[f64]) -> Result<f64, Stop> {
     let first = numbers.first().copied().unwrap_or(f64::NAN);
     let second = numbers.get(1).copied().unwrap_or(f64::NAN);
@@ -83,7 +83,7 @@ pub(super) fn math(function: Math, numbers: &[f64]) -> Result<f64, Stop> {
     })
 }
 
-/// Halves go up.
+/// Rounds; halves are rounded up.
 fn round(number: f64) -> f64 {
     if !number.is_finite() || number.abs() >= 4_503_599_627_370_496.0 {
         return number;
@@ -93,7 +93,7 @@ fn round(number: f64) -> f64 {
     rounded.copysign(number)
 }
 
-/// `toFixed`: halves go away from zero.
+/// `toFixed`: halves are rounded away from zero.
 pub(super) fn to_fixed(number: f64, digits: usize) -> Result<String, Stop> {
     if !number.is_finite() || number.abs() >= 1e21 || digits > 20 {
         return Err(Stop::BailOut(Reason::Number));
@@ -115,7 +115,7 @@ pub(super) fn to_fixed(number: f64, digits: usize) -> Result<String, Stop> {
     Ok(format!("{sign}{rounded}"))
 }
 
-/// `parseInt` of a text without white space around it.
+/// `parseInt` of a text without surrounding white space.
 pub(super) fn parse_int(text: &[u8], radix: i32) -> Result<f64, Stop> {
     if radix != 0 && radix != 10 {
         return Err(Stop::BailOut(Reason::Number));

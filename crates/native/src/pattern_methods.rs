@@ -1,4 +1,4 @@
-//! Methods that take patterns, and those of patterns.
+//! Methods with patterns as arguments, and methods of patterns.
 
 use bumpalo::collections::Vec as ArenaVec;
 
@@ -9,7 +9,7 @@ use super::tree::{Expression, Method};
 use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
-/// The text of a group.
+/// Returns the text of a group.
 fn group<'a>(text: &'a [u8], groups: &Groups, number: usize) -> Option<&'a [u8]> {
     text.get((*groups.get(number * 2)?)?..(*groups.get(number * 2 + 1)?)?)
 }
@@ -62,7 +62,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// `replace` of what a pattern matches.
+    /// `replace` with a pattern.
     pub(crate) fn replace_pattern(
         &mut self,
         text: &'a [u8],
@@ -125,7 +125,7 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Array(Array::of_match(self.arena, parts)))
     }
 
-    /// A method of a pattern.
+    /// Calls a method of a pattern.
     pub(crate) fn pattern_method(
         &mut self,
         pattern: &'a Pattern,
@@ -133,7 +133,7 @@ impl<'a> Run<'a, '_> {
         arguments: &'a [Expression],
     ) -> Result<Val<'a>, Stop> {
         let [first] = self.first_arguments(arguments)?;
-        // Global patterns remember where they were.
+        // Global patterns have state (`lastIndex`).
         if pattern.global {
             return Err(Stop::BailOut(Reason::Pattern));
         }
@@ -149,7 +149,7 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Appends what a match is replaced by.
+/// Appends the replacement of a match.
 fn expand(text: &[u8], groups: &Groups, by: &[u8], out: &mut Vec<u8>) -> Result<(), Stop> {
     let mut rest = by;
     while let Some(at) = memchr::memchr(b'$', rest) {

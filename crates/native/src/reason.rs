@@ -1,44 +1,44 @@
-//! [`Reason`]: why a native run bails out, so that the engine runs the function on the document; [`Stop`]: that it does;
-//! [`Steps`]: when it has taken too long.
+//! [`Reason`]: why a native run bails out, so that the engine runs the function on the document; [`Stop`]: the bail-out
+//! itself; [`Steps`]: the limit of a run.
 
-/// The reasons to bail out: things that the evaluator does not do exactly as the engine. Counted, and shown to who asks
-/// why a view is slow.
+/// Reasons for a bail-out: operations that the evaluator does not perform exactly as the engine. They are counted, and
+/// reported to operators that diagnose a slow view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// The document is longer than what is mapped natively, or no object.
+    /// The document exceeds the size limit, or is not an object.
     Document,
-    /// More steps than a call may take.
+    /// The call exceeds the step limit.
     Steps,
-    /// More memory than a call may take.
+    /// The call exceeds the memory limit.
     Memory,
-    /// Calls or values nested too deeply.
+    /// Calls or values are nested too deeply.
     Depth,
-    /// More rows, or more bytes of them, than are handed on natively.
+    /// More rows, or more bytes of rows, than the evaluator returns.
     Rows,
     /// A statement that throws.
     Throw,
-    /// An exception whose text is the engine's.
+    /// An exception whose text is specific to the engine.
     Exception,
     /// A name that objects inherit.
     Inherited,
-    /// A loop over something else than plain arrays and members.
+    /// A loop over other objects than plain arrays and members.
     Loop,
-    /// An operand of an unusual kind.
+    /// An operand of an unusual type.
     Operand,
-    /// An assignment to something else than a plain variable or member.
+    /// An assignment to other targets than a plain variable or member.
     Assignment,
-    /// A call with arguments, or of a function, whose result is not known.
+    /// A call that is not supported with these arguments.
     Call,
     /// A conversion that may call functions.
     Conversion,
-    /// A number whose text or parts need care.
+    /// A number with a special text or special parts.
     Number,
     /// A date in an unusual form or range.
     Date,
     /// Characters beyond the basic plane, or an unusual argument of a method of texts.
     Text,
-    /// An array with holes, or one that changes meanwhile.
+    /// An array with holes, or one that is modified during an iteration.
     Array,
     /// A regular expression on an unusual text.
     Pattern,
@@ -46,16 +46,15 @@ pub enum Reason {
     Json,
 }
 
-/// Why evaluation does not go on.
+/// Reason why evaluation stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The engine shall do it. Also, while a chain is left because something before `?.` is not there, that the rest of it
-    /// is not evaluated.
+    /// The engine must continue. Also used internally to skip the rest of a chain after an absent value before `?.`.
     BailOut(Reason),
 }
 
 impl Reason {
-    /// The reason in words.
+    /// Returns the reason as text.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -82,7 +81,7 @@ impl Reason {
     }
 }
 
-/// The limits that are left to a call.
+/// Remaining limits of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steps {
     pub(crate) steps: usize,

@@ -9,7 +9,7 @@ use super::tree::{Expression, Method};
 use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
-/// A position that counts from the end if it is negative.
+/// Resolves a position, which counts from the end if it is negative.
 fn relative(position: f64, length: usize) -> usize {
     let length = len(length);
     let position = if position < 0.0 { (length + position).max(0.0) } else { position.min(length) };
@@ -33,7 +33,7 @@ fn index(position: f64) -> usize {
 }
 
 impl<'a> Run<'a, '_> {
-    /// A method of a string.
+    /// Calls a method of a string.
     pub(super) fn text_method(
         &mut self,
         text: &'a [u8],
@@ -166,7 +166,7 @@ impl<'a> Run<'a, '_> {
                     parts.push(Val::Text(&text[at..at + character.len_utf8()]));
                 }
             }
-            // Making a searcher costs more than most searches.
+            // Creating a searcher costs more than most searches.
             Val::Text([separator]) => {
                 parts.reserve(4);
                 let mut start = 0;
@@ -189,7 +189,7 @@ impl<'a> Run<'a, '_> {
         self.keep_parts(parts)
     }
 
-    /// An array of parts of a text.
+    /// Returns an array of parts of a text.
     pub(super) fn keep_parts(&mut self, parts: ArenaVec<'a, Val<'a>>) -> Result<Val<'a>, Stop> {
         self.steps.pay(parts.len())?;
         self.steps.take_bytes(2 * parts.len() * size_of::<Val<'_>>())?;
@@ -240,7 +240,7 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Text(self.make().keep(&out)?))
     }
 
-    /// A method of a number.
+    /// Calls a method of a number.
     pub(super) fn number_method(
         &mut self,
         number: f64,
@@ -266,7 +266,7 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Appends a character in lower case; false where more than the character decides, or tables may differ.
+/// Appends a character in lower case; false if the result depends on context or on the version of Unicode.
 fn lower(character: char, out: &mut String) -> bool {
     if character.is_ascii() {
         out.push(character.to_ascii_lowercase());
@@ -286,7 +286,7 @@ fn upper(character: char, out: &mut String) -> bool {
     known_case(character)
 }
 
-/// Scripts whose letters had their cases since the first Unicode versions, and those that have none.
+/// Scripts whose case mappings are unchanged since the first Unicode versions, and scripts without case.
 fn known_case(character: char) -> bool {
     matches!(character, '\u{80}'..='\u{17f}' | '\u{391}'..='\u{3c9}' | '\u{400}'..='\u{45f}' | '\u{2010}'..='\u{2027}'
         | '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{1f300}'..='\u{1f64f}')

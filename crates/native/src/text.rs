@@ -1,16 +1,16 @@
-//! Walking trusted JSON text, and writing JSON text the way `JSON.stringify` writes it.
+//! Traversal of trusted JSON text, and output of JSON text in the format of `JSON.stringify`.
 //!
-//! The text was validated when it was stored, so nothing is checked twice; text that is no JSON after all gives wrong
-//! values but never a panic or a read outside. This module knows no engine.
+//! The text was validated when it was stored, so it is not validated again; invalid text gives wrong values, but never
+//! a panic or an out-of-bounds read. This module does not depend on an engine.
 //!
-//! The places of values are found here and not by what `settee_model::json` has for that, which is for compact text: maps
-//! that skip most members ran a tenth slower with it.
+//! Positions of values are computed here and not with `settee_model::json`, which is for compact text: maps that skip
+//! most members ran a tenth slower with it.
 
 use std::io::Write as _;
 
 use settee_model::json::{self, MAX_DEPTH};
 
-/// The first index from `at` that is no whitespace.
+/// Returns the first index from `at` that is not whitespace.
 #[inline]
 pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| *byte <= b' ') {
@@ -19,11 +19,11 @@ pub fn skip_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The end of a string literal: the index after its closing quote, and whether it has escapes.
+/// Returns the end of a string literal: the index after its closing quote, and true if it contains escapes.
 #[inline]
 pub fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     let mut at = open + 1;
-    // Names and most values are shorter than what pays for a call of memchr: these are searched eight bytes at a time.
+    // Names and most values are so short that a call of memchr does not pay: these are searched eight bytes at a time.
     let near = at + 48;
     while at < near
         && let Some(bytes) = text.get(at..at + 8)
@@ -43,8 +43,8 @@ pub fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     }
 }
 
-/// The end of a name of less than sixteen bytes without escapes, as [`string_end`] has it, and its [`mark`]; `None` of any
-/// other.
+/// Returns the end of a name of less than sixteen bytes without escapes, as [`string_end`] does, and its [`mark`];
+/// `None` for other names.
 #[inline]
 pub fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
     let word_at = |at: usize| Some(u64::from_le_bytes(*text.get(at..)?.first_chunk()?));
@@ -56,14 +56,14 @@ pub fn short_name(text: &[u8], open: usize) -> Option<(usize, u64)> {
         at += size_of::<u64>();
         found = stop(word_at(at)?);
     } else {
-        // What follows the name is cut off.
+        // Bytes after the name are masked out.
         mark &= (1 << (found.trailing_zeros() / u8::BITS * u8::BITS)) - 1;
     }
     at += (found.trailing_zeros() / u8::BITS) as usize;
     (found != 0 && text[at] == b'"').then_some((at + 1, mark))
 }
 
-/// The first eight bytes of a name, or all there are: names with different marks are different.
+/// Returns the first eight bytes of a name, or all of a shorter one: names with different marks are different.
 pub fn mark(name: &[u8]) -> u64 {
     if let Some(bytes) = name.first_chunk() {
         return u64::from_le_bytes(*bytes);
@@ -71,7 +71,7 @@ pub fn mark(name: &[u8]) -> u64 {
     name.iter().rev().fold(0, |mark, byte| mark << 8 | u64::from(*byte))
 }
 
-/// The high bit of each byte of `word` that equals `byte`; only the lowest one is exact.
+/// Returns the high bit of each byte of `word` that equals `byte`; only the lowest one is exact.
 #[inline(always)]
 const fn equal(word: u64, byte: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -91,7 +91,7 @@ fn escaped_string_end(text: &[u8], mut at: usize) -> (usize, bool) {
     (text.len(), true)
 }
 
-/// The index after the value that begins at `at`.
+/// Returns the index after the value at `at`.
 pub fn skip_value(text: &[u8], at: usize) -> usize {
     match text.get(at) {
         Some(b'"') => string_end(text, at).0,
@@ -104,7 +104,7 @@ fn skip_container(text: &[u8], open: usize) -> usize {
     container_end(text, open + 1)
 }
 
-/// The index after the object or array inside which `at` is, between two values or names.
+/// Returns the index after the object or array that contains `at`, which must be between two values or names.
 pub fn container_end(text: &[u8], mut at: usize) -> usize {
     let mut depth = 1usize;
     while let Some(byte) = text.get(at) {
@@ -127,7 +127,7 @@ pub fn container_end(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// The index after a number or a word.
+/// Returns the index after a number or a literal name.
 #[inline]
 pub fn scalar_end(text: &[u8], mut at: usize) -> usize {
     while text.get(at).is_some_and(|byte| !matches!(byte, b',' | b'}' | b']' | b':' | 0..=b' ')) {
@@ -136,12 +136,13 @@ pub fn scalar_end(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The number that a literal stands for.
+/// Returns the number that a literal denotes.
 pub fn number(literal: &[u8]) -> f64 {
     std::str::from_utf8(literal).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// The array index that a property name is, if it is one: such names come first in the order of an object's members.
+/// Returns the array index that a property name denotes, if any: such names come first in the order of an object's
+/// members.
 pub fn array_index(name: &[u8]) -> Option<u32> {
     if name.is_empty() || name.len() > 10 || (name[0] == b'0' && name.len() > 1) {
         return None;
@@ -156,7 +157,7 @@ pub fn array_index(name: &[u8]) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| *number != u32::MAX)
 }
 
-/// Appends a string literal. `text` is UTF-8 except for lone surrogates, as the engine gives it.
+/// Appends a string literal. `text` is UTF-8 except for lone surrogates, as the engine returns it.
 pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     match std::str::from_utf8(text) {
         Ok(text) => json::write_string(out, text),
@@ -164,7 +165,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// `text` with lone surrogates, three bytes each, replaced by U+FFFD.
+/// Replaces lone surrogates in `text`, three bytes each, by U+FFFD.
 pub fn without_surrogates(text: &[u8]) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -190,7 +191,7 @@ pub fn write_number(out: &mut Vec<u8>, number: f64) {
         out.extend_from_slice(b"null");
         return;
     }
-    // Cheaper than asking for the fraction, which is a call of a library on many machines.
+    // Cheaper than computing the fraction, which is a library call on many machines.
     #[expect(clippy::cast_possible_truncation, reason = "what does not fit does not come back either")]
     let whole = number as i64;
     #[expect(clippy::cast_precision_loss, clippy::float_cmp, reason = "the comparison is about exactly that")]
@@ -210,7 +211,7 @@ pub fn write_integer(out: &mut Vec<u8>, number: i64) {
     json::write_u64(out, number.unsigned_abs());
 }
 
-/// The shortest digits that round to the same number, laid out by the rules of ECMAScript's `Number::toString`.
+/// Appends the shortest digits that round to the same number, in the format of ECMAScript's `Number::toString`.
 fn write_fraction(out: &mut Vec<u8>, number: f64) {
     let mut buffer = [0u8; 40];
     let mut cursor = std::io::Cursor::new(&mut buffer[..]);
@@ -255,12 +256,12 @@ fn write_fraction(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// Text that is nested deeper than [`MAX_DEPTH`].
+/// Error: the text is nested deeper than [`MAX_DEPTH`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooDeep;
 
-/// Appends the value that begins at `at` as `JSON.stringify(JSON.parse(…))` would write it: numbers in their shortest form,
-/// only the escapes that are needed, array-index names first. Answers the index after the value.
+/// Appends the value at `at` as `JSON.stringify(JSON.parse(…))` would write it: numbers in their shortest form, only
+/// necessary escapes, array-index names first. Returns the index after the value.
 pub fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Result<usize, TooDeep> {
     let mut copier = Copier { text, out, verbatim: at };
     let end = copier.value(at, depth)?;
@@ -268,7 +269,7 @@ pub fn copy_value(text: &[u8], at: usize, out: &mut Vec<u8>, depth: usize) -> Re
     Ok(end)
 }
 
-/// Copies as long a stretch as possible in one go: only what must change is written by itself.
+/// Copies the longest possible ranges at once; only changed parts are written separately.
 struct Copier<'a> {
     text: &'a [u8],
     out: &'a mut Vec<u8>,
@@ -282,7 +283,7 @@ impl Copier<'_> {
         self.verbatim = upto;
     }
 
-    /// Leaves out the text from `from` to `to`.
+    /// Omits the text from `from` to `to`.
     fn replace(&mut self, from: usize, to: usize) {
         self.flush(from);
         self.verbatim = to;
@@ -321,7 +322,7 @@ impl Copier<'_> {
     fn number(&mut self, at: usize) -> usize {
         let end = scalar_end(self.text, at);
         let literal = &self.text[at..end];
-        // Up to 15 digits without fraction or exponent are what the engine would write.
+        // Up to 15 digits without fraction or exponent are already in the engine's format.
         let digits = literal.strip_prefix(b"-").unwrap_or(literal);
         let plain = digits.len() <= 15 && digits.iter().all(u8::is_ascii_digit) && literal != b"-0";
         if !plain {
@@ -404,7 +405,7 @@ impl Copier<'_> {
             at = skip_space(self.text, skip_value(self.text, value).max(value + 1));
         }
         let end = at + 1;
-        // A stable sort: names that are no indexes keep their order.
+        // The sort is stable: other names keep their order.
         members.sort_by_key(|(named, index, ..)| (*named, *index));
         self.replace(open, end);
         self.out.push(b'{');

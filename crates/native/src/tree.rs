@@ -1,16 +1,16 @@
-//! The form in which functions of the subset are run: [`Program`], a tree whose names are resolved to slots.
+//! The executable form of functions of the subset: [`Program`], a tree whose names are resolved to slots.
 //!
-//! The tree is made by [`super::compile`] and walked by [`super::run`]; it holds no state of a run, only guesses for the
-//! next.
+//! [`super::compile`] builds the tree and [`super::run`] evaluates it; it contains no state of a run except hints for
+//! the next one.
 
 use std::cell::Cell;
 
 use crate::text::mark;
 
-/// A function and everything nested in it.
+/// A function and all functions nested in it.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// The index of the map function.
+    /// Index of the map function.
     pub(super) main: u16,
     pub(super) functions: Vec<Function>,
 }
@@ -19,36 +19,36 @@ pub(super) struct Program {
 #[derive(Debug, Default)]
 pub(super) struct Function {
     pub(super) parameters: u16,
-    /// Variables, the parameters first.
+    /// Number of variables, including parameters, which come first.
     pub(super) slots: u16,
-    /// Variables of `let` and `const`, which have no value before their declarations run.
+    /// Variables of `let` and `const`, which are unset before their declarations run.
     pub(super) unset: Vec<u16>,
     pub(super) body: Vec<Statement>,
-    /// The depth to which its evaluation nests.
+    /// Nesting depth of its evaluation.
     pub(super) depth: u16,
 }
 
-/// A variable: how many functions further out it lives, and in which slot.
+/// A variable: the number of functions between its use and its definition, and its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
     pub(super) levels: u16,
     pub(super) slot: u16,
 }
 
-/// A function that is called by its name, or where it stands.
+/// A function that is called by its name, or at its definition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
     pub(super) function: u16,
-    /// The number of functions that further out it was defined.
+    /// Number of functions between its call and its definition.
     pub(super) levels: u16,
-    /// Where it is a variable: it must have been set.
+    /// The variable that contains the function, which must be set.
     pub(super) variable: Option<Variable>,
 }
 
 #[derive(Debug)]
 pub(super) enum Statement {
     Expression(Expression),
-    /// Statements that stand together, such as several declarations.
+    /// Consecutive statements, such as several declarations.
     Block(Vec<Statement>),
     If(Expression, Box<Statement>, Option<Box<Statement>>),
     /// A loop: `for`, `while`, `do`.
@@ -61,9 +61,9 @@ pub(super) enum Statement {
     Return(Option<Expression>),
     Break,
     Continue,
-    /// Statements whose exceptions the engine handles.
+    /// Statements whose exceptions are left to the engine.
     Try(Box<Statement>),
-    /// Anything that ends the native run: exceptions are the engine's business.
+    /// Ends the native run: exceptions are left to the engine.
     BailOut,
     Empty,
 }
@@ -71,7 +71,7 @@ pub(super) enum Statement {
 #[derive(Debug)]
 pub(super) struct Loop {
     pub(super) init: Option<Statement>,
-    /// `do` runs the body before the first test.
+    /// True for `do`, which runs the body before the first test.
     pub(super) body_first: bool,
     pub(super) test: Option<Expression>,
     pub(super) update: Option<Expression>,
@@ -94,18 +94,18 @@ pub(super) enum Expression {
     Number(f64),
     Text(Box<[u8]>),
     Variable(Variable),
-    /// Sets the slot of a function that is a variable.
+    /// Sets the variable of a function.
     SetFunction(u16),
     Assign(Place, Box<Expression>),
-    /// `a += b` and its like.
+    /// `a += b` and similar.
     Compound(Place, Binary, Box<Expression>),
-    /// `a ||= b` and its like.
+    /// `a ||= b` and similar.
     CompoundLogical(Place, Logical, Box<Expression>),
-    /// `++a`, `a++`: the amount, and whether the new value is the result.
+    /// `++a`, `a++`: the amount, and true if the new value is the result.
     Update(Place, f64, bool),
     Member(Box<Expression>, Name),
     Index(Box<(Expression, Expression)>),
-    /// The part of a chain before `?.`.
+    /// Part of a chain before `?.`.
     Guard(Box<Expression>),
     /// A chain with `?.`.
     Chain(Box<Expression>),
@@ -126,14 +126,14 @@ pub(super) enum Expression {
     Pattern(Box<super::pattern::Pattern>),
 }
 
-/// The name of a member.
+/// Name of a member.
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) text: Box<[u8]>,
-    /// The bits that tell most names from others, see [`mark`].
+    /// Bits that distinguish most names, see [`mark`].
     pub(super) mark: u64,
-    /// Which member of its object had the name when it was last looked for: documents often have the same members in the
-    /// same order.
+    /// Position of the member at the last lookup, as a hint, because documents often have the same members in the same
+    /// order.
     pub(super) place: Cell<usize>,
 }
 
@@ -175,7 +175,7 @@ pub(super) enum Visitor {
     Find,
     FindIndex,
     Reduce,
-    /// `Object.keys(…).forEach` and so on need nothing else; sorting only knows `a - b` and `b - a`.
+    /// Sorting supports only `a - b` and `b - a`.
     SortAscending,
     SortDescending,
 }
@@ -234,7 +234,7 @@ pub(super) enum Builtin {
     Emit,
     /// `index` with a type before the name.
     IndexTyped,
-    /// `index` without one.
+    /// `index` without a type.
     IndexNamed,
     Log,
     Sum,
@@ -258,7 +258,7 @@ pub(super) enum Builtin {
     DateParse,
     DateUtc,
     Math(Math),
-    /// `Math.max.apply(null, array)` and its like.
+    /// `Math.max.apply(null, array)` and similar.
     MathApply(Math),
 }
 

@@ -1,7 +1,7 @@
-//! Values of a native run ([`Val`]): the document's text as far as it was touched, and what the function makes itself.
+//! Values of a native run ([`Val`]): lazily parsed parts of the document, and values that the function creates.
 //!
-//! Everything lives in the arena of one call, so values are copied freely and nothing is freed one by one. Objects and
-//! arrays of the document are never changed: they are frozen, as in the engine. This module does not compute.
+//! All values are allocated in the arena of one call, so they are copied freely and never freed individually. Objects
+//! and arrays of the document are frozen, as in the engine. This module does not compute.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -23,7 +23,7 @@ pub(super) enum Val<'a> {
     Null,
     Bool(bool),
     Number(f64),
-    /// UTF-8; strings with lone surrogates never come into being.
+    /// UTF-8; strings with lone surrogates never occur.
     Text(&'a [u8]),
     /// An object of the document.
     Lazy(&'a Lazy<'a>),
@@ -32,12 +32,12 @@ pub(super) enum Val<'a> {
     /// Milliseconds since 1970.
     Date(&'a f64),
     Pattern(&'a Pattern),
-    /// In the slot of a function that is a variable, once that is set.
+    /// Value of a variable that contains a function, once it is set.
     Function,
 }
 
-/// A value in two words, as functions return it and variables hold it. Larger ones would go through memory in pieces whose
-/// sizes differ from those they were written in, which costs more than anything else here.
+/// A value in two words, for return values and variables. Larger values would be passed through memory with stores and
+/// loads of different sizes, which dominates the cost of evaluation.
 #[derive(Clone, Copy)]
 pub(super) enum Packed<'a> {
     Unset,
@@ -98,13 +98,13 @@ impl<'a> Val<'a> {
     }
 }
 
-/// An object of the document: its text from the opening brace on, and the members found so far.
+/// An object of the document: its text from the opening brace on, and the members parsed so far.
 pub(super) struct Lazy<'a> {
     text: &'a [u8],
     members: RefCell<ArenaVec<'a, Member<'a>>>,
-    /// Whether all members are known.
+    /// True if all members are parsed.
     is_whole: Cell<bool>,
-    /// The members by their names, once all are known and many.
+    /// Members sorted by name, once all are parsed and there are many.
     sorted: OnceCell<&'a [u32]>,
 }
 
@@ -112,9 +112,9 @@ struct Member<'a> {
     name: &'a [u8],
     /// See [`text::mark`].
     mark: u64,
-    /// Where its value begins.
+    /// Start of its value.
     at: usize,
-    /// Where its value ends, once that was found out; before, 0.
+    /// End of its value, once computed; 0 before.
     end: Cell<usize>,
     value: Cell<Option<Packed<'a>>>,
 }
@@ -135,39 +135,39 @@ impl<'a> Member<'a> {
         self.mark == mark && same_behind_mark(self.name, name)
     }
 
-    /// Where its value ends. What was found out about it before is not looked for again.
+    /// Returns the end of its value, which is computed once.
     fn end(&self, text: &[u8]) -> usize {
         let end = match (self.end.get(), self.value.get()) {
             (0, Some(Packed::Lazy(object))) => self.at + object.end(),
             (0, _) => text::skip_value(text, self.at),
             (known, _) => known,
         };
-        // Also in text that is no JSON, the next member is further on.
+        // Guarantees progress also in invalid text.
         end.max(self.at + 1)
     }
 }
 
-/// Objects with more members than this find them by sorting.
+/// Objects with more members than this are searched by a sorted index.
 const FEW_MEMBERS: usize = 24;
 
-/// An array: of the document, or made by the function.
+/// An array of the document, or created by the function.
 pub(super) struct Array<'a> {
-    /// Its text from the opening bracket on, if it is the document's.
+    /// Text from the opening bracket on, for an array of the document.
     text: Option<&'a [u8]>,
-    /// Elements of the document's array, once touched.
+    /// Elements of an array of the document, once accessed.
     frozen: OnceCell<&'a [Val<'a>]>,
     items: RefCell<ArenaVec<'a, Val<'a>>>,
-    /// Whether it is what a pattern found, which has more members than its elements.
+    /// True for the match of a pattern, which has additional members.
     pub(super) is_match: bool,
 }
 
-/// An object that the function made.
+/// An object that the function created.
 pub(super) struct Object<'a> {
     pub(super) members: RefCell<ArenaVec<'a, (&'a [u8], Val<'a>)>>,
 }
 
 impl<'a> Lazy<'a> {
-    /// The object whose opening brace is the first byte of `text`.
+    /// Creates the object whose opening brace is the first byte of `text`.
     pub(super) fn new(arena: &'a Bump, text: &'a [u8]) -> &'a Self {
         arena.alloc(Self {
             text,
@@ -177,17 +177,17 @@ impl<'a> Lazy<'a> {
         })
     }
 
-    /// The text, which goes on behind the object.
+    /// Returns the text, which continues after the object.
     pub(super) fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// The value of a member. `steps` pays for the search.
+    /// Returns the value of a member. The search is charged to `steps`.
     pub(super) fn get(&self, arena: &'a Bump, name: &[u8], steps: &mut Steps) -> Result<Option<Packed<'a>>, Stop> {
         self.find(arena, name, text::mark(name), &Cell::default(), steps)
     }
 
-    /// As [`Lazy::get`], beginning where the member was last found.
+    /// As [`Lazy::get`], starting at the position of the last lookup.
     #[inline]
     pub(super) fn get_guessed(
         &self,
@@ -203,7 +203,7 @@ impl<'a> Lazy<'a> {
         self.find(arena, &name.text, name.mark, &name.place, steps)
     }
 
-    /// Looks for a member, and notes in `place` where it is.
+    /// Finds a member, and stores its position in `place`.
     fn find(
         &self,
         arena: &'a Bump,
@@ -238,7 +238,7 @@ impl<'a> Lazy<'a> {
         Ok(found.map(|index| members[index].value(arena, self.text)))
     }
 
-    /// Names in the order of ordinary objects: array indexes first.
+    /// Returns names in the order of ordinary objects: array indexes first.
     pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
         let mut members = self.members.borrow_mut();
         while self.scan(arena, &mut members) {}
@@ -248,7 +248,7 @@ impl<'a> Lazy<'a> {
         names
     }
 
-    /// Finds the member after `members`; whether there was one.
+    /// Parses the member after `members`; returns true if there was one.
     #[inline]
     fn scan(&self, arena: &'a Bump, members: &mut ArenaVec<'a, Member<'a>>) -> bool {
         if self.is_whole.get() {
@@ -256,7 +256,7 @@ impl<'a> Lazy<'a> {
         }
         let text = self.text;
         let mut at = members.last().map_or(1, |last| last.end(text));
-        // Stored documents have no white space.
+        // Stored documents contain no white space.
         if text.get(at) == Some(&b',') {
             at += 1;
         }
@@ -287,7 +287,7 @@ impl<'a> Lazy<'a> {
         true
     }
 
-    /// Where the object ends in its text.
+    /// Returns the end of the object in its text.
     fn end(&self) -> usize {
         let members = self.members.borrow();
         match members.last() {
@@ -298,23 +298,23 @@ impl<'a> Lazy<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// An array that the function makes.
+    /// Creates an array of the function.
     pub(super) fn new(arena: &'a Bump, items: ArenaVec<'a, Val<'a>>) -> &'a Self {
         arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: false })
     }
 
-    /// The match of a pattern.
+    /// Creates the match of a pattern.
     pub(super) fn of_match(arena: &'a Bump, items: ArenaVec<'a, Val<'a>>) -> &'a Self {
         arena.alloc(Self { text: None, frozen: OnceCell::new(), items: RefCell::new(items), is_match: true })
     }
 
-    /// The array of the document whose opening bracket is the first byte of `text`.
+    /// Creates the array of the document whose opening bracket is the first byte of `text`.
     fn of_document(arena: &'a Bump, text: &'a [u8]) -> &'a Self {
         let items = RefCell::new(ArenaVec::new_in(arena));
         arena.alloc(Self { text: Some(text), frozen: OnceCell::new(), items, is_match: false })
     }
 
-    /// Its text in the document, which goes on behind the array.
+    /// Returns the text in the document, which continues after the array.
     pub(super) fn text(&self) -> Option<&'a [u8]> {
         self.text
     }
@@ -333,12 +333,12 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The elements of an array that may be changed.
+    /// Returns the elements of a mutable array.
     pub(super) fn own(&self) -> Option<&RefCell<ArenaVec<'a, Val<'a>>>> {
         if self.text.is_some() { None } else { Some(&self.items) }
     }
 
-    /// A copy of its elements.
+    /// Returns a copy of the elements.
     pub(super) fn items(&self, arena: &'a Bump) -> ArenaVec<'a, Val<'a>> {
         let mut copy = ArenaVec::new_in(arena);
         match self.text {
@@ -390,7 +390,7 @@ impl<'a> Object<'a> {
         Ok(())
     }
 
-    /// Names in the order of ordinary objects: array indexes first.
+    /// Returns names in the order of ordinary objects: array indexes first.
     pub(super) fn names(&self, arena: &'a Bump) -> ArenaVec<'a, &'a [u8]> {
         let members = self.members.borrow();
         let mut names = ArenaVec::with_capacity_in(members.len(), arena);
@@ -400,7 +400,8 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Whether names with the same mark are the same. Most are so short that their last eight bytes are all that is left.
+/// Returns true if names with the same mark are equal. Most are so short that only their last eight bytes remain to
+/// compare.
 #[inline]
 fn same_behind_mark(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()
@@ -408,7 +409,7 @@ fn same_behind_mark(left: &[u8], right: &[u8]) -> bool {
             || if left.len() <= 16 { left.last_chunk::<8>() == right.last_chunk() } else { left == right })
 }
 
-/// Whether names are the same.
+/// Returns true if names are equal.
 #[inline]
 fn same(left: &[u8], right: &[u8]) -> bool {
     left.first() == right.first() && left == right
@@ -416,12 +417,12 @@ fn same(left: &[u8], right: &[u8]) -> bool {
 
 fn order_names(names: &mut [&[u8]]) {
     if names.iter().any(|name| text::array_index(name).is_some()) {
-        // Stable: other names keep their order.
+        // The sort is stable: other names keep their order.
         names.sort_by_key(|name| text::array_index(name).map_or((true, 0), |index| (false, index)));
     }
 }
 
-/// The value that begins at `at`, and where it ends if that was found out.
+/// Parses the value at `at`; also returns its end if it was computed.
 fn parse<'a>(arena: &'a Bump, text: &'a [u8], at: usize) -> (Val<'a>, Option<usize>) {
     match text.get(at) {
         Some(b'{') => (Val::Lazy(Lazy::new(arena, &text[at..])), None),
@@ -440,7 +441,7 @@ fn parse<'a>(arena: &'a Bump, text: &'a [u8], at: usize) -> (Val<'a>, Option<usi
     }
 }
 
-/// The text of a string literal from `open` to `end`.
+/// Returns the text of a string literal from `open` to `end`.
 fn inside<'a>(arena: &'a Bump, text: &'a [u8], open: usize, end: usize, escaped: bool) -> &'a [u8] {
     let inside = text.get(open + 1..end - 1).unwrap_or_default();
     if !escaped {

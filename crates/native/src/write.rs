@@ -1,4 +1,4 @@
-//! Values as JSON text, byte for byte as the workers write it.
+//! Output of values as JSON text, byte for byte equal to that of the workers.
 
 use bumpalo::Bump;
 use settee_model::json::{self, MAX_DEPTH};
@@ -8,7 +8,7 @@ use super::value::Val;
 use crate::reason::{Reason, Steps, Stop};
 use crate::text;
 
-/// Appends `value`; `null` for what has no text.
+/// Appends `value`; `null` for values without JSON text.
 pub(super) fn write<'a>(arena: &'a Bump, value: Val<'a>, out: &mut Vec<u8>, steps: &mut Steps) -> Result<(), Stop> {
     let mut writer = Writer { arena, out, steps };
     if !writer.value(value, 0)? {
@@ -31,7 +31,7 @@ pub(super) fn write_inner<'a>(
     Ok(())
 }
 
-/// As `JSON.stringify`: `None` for what has no text.
+/// As `JSON.stringify`: `None` for values without JSON text.
 pub(super) fn stringify<'a>(
     arena: &'a Bump,
     value: Val<'a>,
@@ -48,7 +48,7 @@ struct Writer<'a, 'o> {
 }
 
 impl<'a> Writer<'a, '_> {
-    /// Appends a value; returns whether it has a text.
+    /// Appends a value; returns true if it has a JSON text.
     fn value(&mut self, value: Val<'a>, depth: usize) -> Result<bool, Stop> {
         match value {
             Val::Number(number) => text::write_number(self.out, number),
@@ -127,5 +127,5 @@ impl<'a> Writer<'a, '_> {
     }
 }
 
-/// Deeper values, and those that hold themselves, are the engine's.
+/// Deeper values and cyclic ones are left to the engine.
 const MAX_NESTING: usize = if MAX_DEPTH < 64 { MAX_DEPTH } else { 64 };

@@ -1,13 +1,12 @@
-//! How much faster a query server maps documents when it is driven by this crate than one document at a time over blocking
-//! pipes, as CouchDB drives it. Both are measured in turns, in one run. What is pipelined is what an index build does:
-//! functions in Python are sent the members that they see. A row with whole documents tells what that is worth.
-//!
+//! Compares how fast a query server maps documents when this crate drives it with one document at a time over blocking
+//! pipes, as CouchDB drives it. Both are measured alternately, in one run. The pipelined variant equals an index build:
+//! functions in Python receive only the members that they can see. An additional row measures whole documents.
 //! ```text
 //! cargo run --release -p settee-process --example pipelining -- python 'couchpy --json-module=json'
 //! ```
 //!
-//! The first argument chooses the map function: `python`, `erlang` or `javascript`. The third, if there is one, is the
-//! number of rounds, 5 otherwise. With `erlang` and the command `settee` the script of this crate runs.
+//! The first argument selects the map function: `python`, `erlang` or `javascript`. The optional third one is the
+//! number of rounds, by default 5. With `erlang` and the command `settee` the script of this crate runs.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -17,7 +16,7 @@ use std::time::Instant;
 use settee_design::{DocumentBatch, Emissions, Language as _, Limits, MapSource};
 use settee_process::{QueryServer, Settings};
 
-/// The bytes that the indexer puts into a batch, about.
+/// Approximate size of a batch of the indexer in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
 fn main() {
@@ -51,7 +50,7 @@ fn main() {
             let whole = if is_projected { rate(count, || pipelined(&mut of_whole, &documents)) } else { [0.0; 2] };
             let single = rate(count, || pipelined(&mut programs[..1], &documents));
             let all = rate(count, || pipelined(&mut programs, &documents));
-            // The first round warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 let all = [blocking, whole, single, all].into_iter().flatten();
                 figures.iter_mut().zip(all).for_each(|(list, figure)| list.push(figure));
@@ -111,8 +110,8 @@ fn program(server: &QueryServer, source: &str) -> Box<dyn settee_design::Program
     server.program(&source, Limits::default()).expect("the function compiles")
 }
 
-/// Documents a second, and microseconds of processor time for each of them. The time tells more than the rate where others
-/// use the machine as well.
+/// Returns documents per second, and microseconds of processor time per document. The time is more meaningful than the
+/// rate on a machine with other load.
 fn rate(count: usize, work: impl FnOnce() -> usize) -> [f64; 2] {
     let (began, before) = (Instant::now(), processor_ms());
     assert_eq!(work(), count, "every document emits one row");
@@ -120,14 +119,14 @@ fn rate(count: usize, work: impl FnOnce() -> usize) -> [f64; 2] {
     [count as f64 / began.elapsed().as_secs_f64(), used * 1000.0 / count as f64]
 }
 
-/// The time that this process and its children have used so far. Linux counts in steps of 10 ms.
+/// Returns the processor time of this process and its children. The resolution of Linux is 10 ms.
 fn processor_ms() -> f64 {
     let own = std::process::id();
     let stats = std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let text = std::fs::read_to_string(entry.path().join("stat")).ok()?;
         let pid: u32 = text.split(' ').next()?.parse().ok()?;
         let fields: Vec<i64> = text.rsplit(')').next()?.split(' ').filter_map(|field| field.parse().ok()).collect();
-        // The state is no number, so the parent is the first of these.
+        // The state is not a number, so the parent is the first of these.
         (pid == own || i64::from(own) == *fields.first()?).then(|| fields[10] + fields[11])
     });
     stats.sum::<i64>() as f64 * 10.0
@@ -138,7 +137,7 @@ fn median(figures: &mut [f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// One process, one document at a time: written, then waited for.
+/// One process, one document at a time: a write, then a read.
 struct Blocking {
     child: Child,
     input: ChildStdin,
@@ -184,14 +183,14 @@ impl Drop for Blocking {
     }
 }
 
-/// The programs take batches in turns, as the threads of an index build do.
+/// The programs receive batches alternately, as the threads of an index build do.
 fn pipelined(programs: &mut [Box<dyn settee_design::Program>], documents: &[String]) -> usize {
     let per_batch = (BATCH_BYTES / documents[0].len()).max(1);
     let batches = std::sync::Mutex::new(documents.chunks(per_batch));
     let work = |program: &mut Box<dyn settee_design::Program>| {
         let (mut rows, mut batch, mut output) = (0, DocumentBatch::new(), Emissions::new());
         loop {
-            let next = batches.lock().expect("nobody panics").next();
+            let next = batches.lock().expect("no thread panics").next();
             let Some(chunk) = next else {
                 return rows;
             };

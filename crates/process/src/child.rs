@@ -1,6 +1,7 @@
-//! One query server process: [`Process`]. Starts it, feeds it commands and takes its answers ([`Process::exchange`]), kills it.
+//! A query server process: [`Process`]. Starts it, sends commands and receives responses ([`Process::exchange`]), kills
+//! it.
 //!
-//! The meaning of commands is the business of others; here an answer is a line of JSON that is neither a log line nor an error.
+//! Callers interpret commands; here a response is a line of JSON that is neither a log line nor an error.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -17,76 +18,76 @@ use settee_model::json::{self, Kind, Value};
 use crate::settings::{Log, Settings};
 use crate::starter;
 
-/// The size that the system is asked for each pipe; the default of Linux is a sixteenth of it.
+/// Requested size of each pipe; the default of Linux is a sixteenth of it.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Commands are collected up to this length before they are written.
+/// Commands are buffered up to this length before they are written.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// The bytes that are read at a time.
+/// Size of a read.
 const READ_BYTES: usize = 64 << 10;
 
-/// The longest line that a server may answer. An answer holds all rows of one document, and is copied once or twice; half
-/// of what one function may emit in other languages, which hand on their rows one by one.
+/// Maximum length of a line of a server. A response contains all rows of one document, and is copied once or twice; the
+/// limit is half of the limit of one function in other languages, which pass on their rows one by one.
 const LINE_BYTES: usize = 32 << 20;
 
-/// While a server has plenty to do it is left alone for this long: otherwise each of its answers wakes the reader, which
-/// costs the server more than a small document does.
+/// Pause before reading while the server has pending input: otherwise each of its responses would wake the reader,
+/// which costs the server more than a small document.
 const NAP: Duration = Duration::from_micros(500);
 
-/// The part of standard error that is kept to explain an end.
+/// Part of standard error that is kept for explaining an exit.
 const TAIL_BYTES: usize = 1_000;
 
-/// The most bytes that one process may write into the log from standard error in one use.
+/// Maximum bytes from standard error that one process may write to the log in one use.
 const ERROR_LOG_BYTES: usize = 16 << 10;
 
-/// The time that a process that closed its output may take to end by itself, so that its exit status is known.
+/// Time for which a process that closed its output may take to exit, so that its exit status is available.
 const END_WAIT: Duration = Duration::from_millis(500);
 
-/// Why an exchange failed. The process is of no use after any of these but [`Failure::Refused`].
+/// Reason why an exchange failed. The process must be discarded after any of these except [`Failure::Refused`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The program could not be started at all.
+    /// The program could not be started.
     #[error("the query server for {language} cannot be started: {error}")]
     Start { language: Arc<str>, error: io::Error },
-    /// It ended, or closed its output.
+    /// The process exited, or closed its output.
     #[error("the query server for {language} ended: {how}")]
     Died { language: Arc<str>, how: String },
-    /// One answer took too long.
+    /// A response exceeded the timeout.
     #[error("the query server for {language} gave no answer within {timeout_ms} ms")]
     Timeout { language: Arc<str>, timeout_ms: u64 },
-    /// Its answer makes no sense.
+    /// A response is malformed.
     #[error("the query server for {language} broke the protocol: {what}")]
     Garbled { language: Arc<str>, what: String },
-    /// An answer is beyond a limit.
+    /// A response exceeds a limit.
     #[error("{0}")]
     Limit(String),
-    /// The server answered with an error.
+    /// The server responded with an error.
     #[error("{name}: {reason}")]
     Refused { name: String, reason: String },
     /// The client of the work has disconnected.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
-    /// As many processes as are allowed were busy for too long.
+    /// All permitted processes were busy for too long.
     #[error("all processes of the query server for {language} are busy; see [query_server_config] os_process_limit")]
     Busy { language: Arc<str> },
 }
 
-/// Why an answer cannot be taken.
+/// Reason why a response is rejected.
 pub(crate) enum Problem {
     Garbled(String),
     Limit(String),
 }
 
-/// Commands and what becomes of them.
+/// Source of commands and receiver of responses.
 pub(crate) trait Exchange {
     /// Appends the next command without a line feed; false if there is none.
     fn next_command(&mut self, out: &mut Vec<u8>) -> bool;
 
-    /// Takes the answer to the first command that has none yet.
+    /// Receives the response to the oldest pending command.
     fn answer(&mut self, answer: Value<'_>) -> Result<(), Problem>;
 
-    /// Takes a line that the server wants to be logged.
+    /// Receives a line for the log.
     fn log(&mut self, line: String);
 }
 
@@ -99,22 +100,22 @@ pub(crate) struct Process {
     stderr: Option<ChildStderr>,
     settings: Arc<Settings>,
     log: Log,
-    /// The contents of the input pipe.
+    /// Capacity of the input pipe in bytes.
     pipe_bytes: usize,
-    /// Where reads go.
+    /// Buffer for reads.
     buffer: Vec<u8>,
-    /// The bytes that were read and not yet taken, from `taken` on; no line feed is before `scanned`.
+    /// Bytes that were read and not processed yet, from `taken` on; there is no line feed before `scanned`.
     received: Vec<u8>,
     taken: usize,
     scanned: usize,
-    /// The line that is looked at.
+    /// The current line.
     line: Vec<u8>,
-    /// The last of standard error.
+    /// The end of standard error.
     tail: Vec<u8>,
     error_log_left: usize,
     is_error_log_cut: bool,
     has_answered: bool,
-    /// That of the client on whose behalf it works.
+    /// Cancellation of the client on whose behalf it works.
     cancellation: Cancellation,
 }
 
@@ -122,9 +123,9 @@ pub(crate) struct Process {
 struct Flow {
     out: Vec<u8>,
     written: usize,
-    /// The lengths of commands without an answer.
+    /// Lengths of pending commands.
     open: VecDeque<usize>,
-    /// Their sum.
+    /// Sum of these lengths.
     open_bytes: usize,
     is_more: bool,
     last_answer: Instant,
@@ -141,14 +142,14 @@ impl Process {
         let mut shell = Command::new("/bin/sh");
         shell
             .arg("-c")
-            // The shell takes the command line apart, as it does for CouchDB, and makes way for the server.
+            // The shell parses the command line, as it does for CouchDB, and is replaced by the server.
             .arg(format!("exec {command}"))
             .env_clear()
             .envs(settings.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // With a group of its own it is killed together with what it started.
+            // A group of its own, so that it is killed together with its children.
             .process_group(0);
         let mut child = starter::start(shell).map_err(failed)?;
         let (Some(stdin), Some(stdout), stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) else {
@@ -185,19 +186,20 @@ impl Process {
             unblock(stderr)?;
         }
         self.pipe_bytes = enlarge(&self.stdin).unwrap_or(self.pipe_bytes);
-        // Small pipes cost speed only.
+        // Small pipes cost performance only.
         let _ = enlarge(&self.stdout);
-        // When memory is short, the kernel shall end this process rather than the server. Its own limit holds in any case.
+        // When memory is short, the kernel shall end this process rather than the server. Its own limit applies in any
+        // case.
         #[cfg(target_os = "linux")]
         let _ = std::fs::write(format!("/proc/{}/oom_score_adj", self.child.id()), "1000");
         #[cfg(target_os = "linux")]
         if let Some(bytes) = self.settings.memory_bytes {
             use rustix::process::{Resource, Rlimit, prlimit};
             let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-            // Counts memory that can be written to; address space that is only reserved does no harm.
+            // Limits writable memory; reserved address space is not counted.
             let pid = rustix::process::Pid::from_child(&self.child);
             match prlimit(Some(pid), Resource::Data, limit) {
-                // It has ended already: its first command tells how.
+                // It has exited already; its first command reports how.
                 Ok(_) | Err(rustix::io::Errno::SRCH) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -205,19 +207,19 @@ impl Process {
         Ok(())
     }
 
-    /// Ends waits for answers from now on when this is cancelled.
+    /// Ends waits for responses when `cancellation` is cancelled.
     pub(crate) fn work_for(&mut self, cancellation: &Cancellation) {
         self.cancellation = cancellation.clone();
     }
 
-    /// Makes room in the log for another use.
+    /// Resets the allowance for log lines.
     pub(crate) fn begin_use(&mut self) {
         self.error_log_left = ERROR_LOG_BYTES;
         self.is_error_log_cut = false;
     }
 
-    /// Whether it has nothing to say without being asked: what it says now would be taken for the answer to the next
-    /// command. Lines for the log are fine.
+    /// Returns true if there is no unsolicited output, which would be mistaken for the response to the next command.
+    /// Log lines are permitted.
     pub(crate) fn is_quiet(&mut self) -> bool {
         struct Nothing<'a>(&'a Log, &'a Arc<str>);
         impl Exchange for Nothing<'_> {
@@ -237,7 +239,7 @@ impl Process {
         self.exchange(&mut Nothing(&log, &language)).is_ok() && self.received.is_empty()
     }
 
-    /// One command, and its answer as compact JSON text.
+    /// Sends one command, and returns its response as compact JSON text.
     pub(crate) fn ask(&mut self, command: &[u8], log: &mut dyn FnMut(String)) -> Result<Vec<u8>, Failure> {
         struct One<'a> {
             command: Option<&'a [u8]>,
@@ -263,8 +265,8 @@ impl Process {
         Ok(one.answer)
     }
 
-    /// Writes all commands and takes all answers, both as the pipes allow. Each answer has the time-out of the settings,
-    /// counted from the one before it; the first one may take as long as a process may need to start.
+    /// Writes all commands and reads all responses, both as the pipes permit. Each response has the timeout of the
+    /// settings, measured from the previous one; the first one may take as long as the start of a process.
     pub(crate) fn exchange(&mut self, exchange: &mut dyn Exchange) -> Result<(), Failure> {
         let mut flow = Flow {
             out: Vec::new(),
@@ -274,7 +276,7 @@ impl Process {
             is_more: true,
             last_answer: Instant::now(),
         };
-        // Nothing was asked yet, so nothing but log lines may be there.
+        // Nothing was requested yet, so only log lines are permitted.
         self.read(&mut flow, exchange)?;
         loop {
             flow.fill(exchange);
@@ -291,7 +293,7 @@ impl Process {
         }
     }
 
-    /// Waits until something can be read or written.
+    /// Waits until reading or writing is possible.
     fn wait(&mut self, flow: &Flow) -> Result<(), Failure> {
         let Settings { timeout_ms, start_timeout_ms, .. } = *self.settings;
         let timeout_ms = if self.has_answered { timeout_ms } else { timeout_ms.max(start_timeout_ms) };
@@ -307,7 +309,7 @@ impl Process {
         if flow.written < flow.out.len() {
             fds.push(PollFd::new(&self.stdin, PollFlags::OUT));
         }
-        // Rounded up, or the last millisecond would be spent in a loop.
+        // Rounded up, to avoid busy waiting during the last millisecond.
         let left = left.min(CANCELLATION_INTERVAL) + Duration::from_millis(1);
         let timeout = Timespec::try_from(left).expect("some milliseconds fit");
         match poll(&mut fds, Some(&timeout)) {
@@ -316,7 +318,7 @@ impl Process {
         }
     }
 
-    /// Writes as much as the pipe takes.
+    /// Writes as much as the pipe accepts.
     fn write(&mut self, flow: &mut Flow) -> Result<(), Failure> {
         while flow.written < flow.out.len() {
             match self.stdin.write(&flow.out[flow.written..]) {
@@ -324,7 +326,7 @@ impl Process {
                 Ok(count) => flow.written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // It does not read any more; what it said before is worth more than this error.
+                // The process does not read any more; its output is more informative than this error.
                 Err(_) => {
                     flow.written = flow.out.len();
                     return Ok(());
@@ -334,7 +336,7 @@ impl Process {
         Ok(())
     }
 
-    /// Reads what is there and takes the complete lines.
+    /// Reads the available output and processes complete lines.
     fn read(&mut self, flow: &mut Flow, exchange: &mut dyn Exchange) -> Result<(), Failure> {
         loop {
             match self.stdout.read(&mut self.buffer) {
@@ -360,7 +362,7 @@ impl Process {
         {
             let end = self.scanned + length;
             let line = self.received[self.taken..end].trim_ascii();
-            // Taken out, because the answer is looked at while the process is at hand for errors.
+            // Moved out, because the response borrows it while errors need the process.
             let mut compacted = std::mem::take(&mut self.line);
             compacted.clear();
             result = match json::compact(line, &mut compacted) {
@@ -397,7 +399,7 @@ impl Process {
             Message::Error { name, reason } => Err(Failure::Refused { name, reason }),
             Message::Answer => {
                 let Some(length) = flow.open.pop_front() else {
-                    return Err(self.garbled(format!("it answered what nobody asked: {}", excerpt(line))));
+                    return Err(self.garbled(format!("it answered without a request: {}", excerpt(line))));
                 };
                 flow.open_bytes -= length;
                 flow.last_answer = Instant::now();
@@ -410,7 +412,7 @@ impl Process {
         }
     }
 
-    /// Takes what is there of standard error.
+    /// Reads the available standard error.
     fn read_errors(&mut self) {
         let mut buffer = [0; 4096];
         while let Some(stderr) = &mut self.stderr {
@@ -431,7 +433,7 @@ impl Process {
             (self.log)(&self.language, line);
         }
         if shown.len() < bytes.len() && !std::mem::replace(&mut self.is_error_log_cut, true) {
-            (self.log)(&self.language, "(what else it wrote to standard error is left out)");
+            (self.log)(&self.language, "(further output on standard error is omitted)");
         }
         self.tail.extend_from_slice(bytes);
         let surplus = self.tail.len().saturating_sub(TAIL_BYTES);
@@ -442,7 +444,7 @@ impl Process {
         Failure::Garbled { language: Arc::clone(&self.language), what }
     }
 
-    /// Finds out how it ended.
+    /// Determines how the process exited.
     fn died(&mut self) -> Failure {
         let began = Instant::now();
         let status = loop {
@@ -466,7 +468,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; what it started is killed with it in any case.
+        // It may have exited; its children are killed in any case.
         let group = rustix::process::Pid::from_child(&self.child);
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.child.kill();
@@ -500,20 +502,20 @@ impl Flow {
         !self.is_more && self.open.is_empty() && self.written == self.out.len()
     }
 
-    /// Bytes that the server has been given and has not answered.
+    /// Returns the bytes of written commands without a response.
     fn written_open_bytes(&self) -> usize {
         self.open_bytes.saturating_sub(self.out.len() - self.written)
     }
 }
 
-/// The kind of a line.
+/// Type of a line.
 enum Message {
     Log(String),
     Error { name: String, reason: String },
     Answer,
 }
 
-/// Tells answers from log lines and errors, in the forms of all versions of the protocol.
+/// Distinguishes responses from log lines and errors, in the forms of all versions of the protocol.
 fn message(value: Value<'_>) -> Message {
     match value.kind() {
         Kind::Array => {
@@ -547,7 +549,7 @@ fn message(value: Value<'_>) -> Message {
     }
 }
 
-/// The beginning of something, for messages.
+/// Returns the start of a text, for messages.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(400)]);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

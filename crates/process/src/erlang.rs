@@ -1,14 +1,14 @@
-//! The Erlang query server that comes with Settee: a script for `escript`, which Debian's package `erlang-base` brings.
+//! The Erlang query server of Settee: a script for `escript`, which is part of Debian's package `erlang-base`.
 //!
-//! It speaks the line protocol, so it is a [`QueryServer`](crate::QueryServer) like any other. What it offers to functions is
-//! what CouchDB's native query server does; how, is said at the head of the script.
+//! It implements the line protocol, so it is an ordinary [`QueryServer`](crate::QueryServer). It offers functions the
+//! same interface as CouchDB's native query server; see the head of the script.
 
 use std::path::Path;
 
 /// The script.
 pub const SCRIPT: &str = include_str!("erlang/query_server.escript");
 
-/// The command that runs a copy of the script.
+/// Returns the command that runs a copy of the script.
 #[must_use]
 pub fn command(copy: &Path) -> String {
     format!("escript {}", quote(&copy.to_string_lossy()))

@@ -1,7 +1,7 @@
 //! The other functions of design documents: [`Calls`] is the [`DesignProgram`].
 //!
-//! A process is taught the whole design document once (`["ddoc","new",…]`); then its functions are called by their paths.
-//! Servers that only know views, as `couchpy`, end at that: the error then says so.
+//! The whole design document is sent to a process once (`["ddoc","new",…]`); then its functions are called by their
+//! paths. Servers that support only views, such as `couchpy`, exit; the error then says so.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::child::{Failure, excerpt};
 use crate::pool::{Lease, Server, Use};
 use crate::shared::{Shared, run_error};
 
-/// Documents of one question to a filter.
+/// Documents per filter command.
 const FILTER_DOCUMENTS: usize = 100;
 const FILTER_BYTES: usize = 1 << 20;
 
-/// Log lines that are kept of one call.
+/// Maximum number of log lines of one call.
 const LOG_LINES: usize = 1_000;
 
-/// The functions of one design document. Holds a process only during calls.
+/// The functions of one design document. A process is leased only during calls.
 pub(crate) struct Calls {
     shared: Arc<Shared>,
     source: DesignSource,
@@ -46,7 +46,7 @@ impl Calls {
         format!("the function {} of {}", path.join("."), self.source.id)
     }
 
-    /// Borrows a process that knows the design document, and asks it something. One that died while it was idle is
+    /// Leases a process that has loaded the design document, and sends a command. A process that died while idle is
     /// replaced.
     fn ask(&mut self, wanted: Use, path: &[&str], command: &[u8]) -> Result<(Lease, Vec<u8>), CallError> {
         let lease = self.shared.pool.lease(wanted, &self.caller, |server| self.knows(server));
@@ -84,16 +84,16 @@ impl Calls {
             lesson.push(b']');
             let answer = server.process.ask(&lesson, &mut log).map_err(|failure| match failure {
                 Failure::Died { language, how } => {
-                    let how = format!("{how}; perhaps it does not know the command ddoc and has views only");
+                    let how = format!("{how}; it may support only views and not the command ddoc");
                     Failure::Died { language, how }
                 }
                 other => other,
             })?;
             if answer != b"true" {
-                let what = format!("it does not learn {}", source.id);
+                let what = format!("it rejected the design document {}", source.id);
                 return Err(Failure::Garbled { language: Arc::clone(&self.shared.pool.language), what });
             }
-            // An id stands for the document that was taught last.
+            // The server keeps only the latest document per id.
             server.taught.retain(|(_, id, _)| *id != source.id);
             server.taught.push(key);
         }
@@ -104,7 +104,7 @@ impl Calls {
         CallError::Run(run_error(failure, &self.place(path)))
     }
 
-    /// The process has answered something strange, and ends.
+    /// Discards a process after an unexpected response.
     fn garbled(&self, lease: &mut Lease, path: &[&str], answer: &[u8]) -> CallError {
         lease.discard();
         let what = format!("it answered {}", excerpt(answer));
@@ -112,7 +112,7 @@ impl Calls {
         self.call_error(Failure::Garbled { language, what }, path)
     }
 
-    /// Which documents from `first` on pass, about a hundred of them.
+    /// Filters documents from `first` on, about a hundred of them.
     fn filter_part(
         &mut self,
         path: &[&str],
@@ -210,7 +210,7 @@ impl DesignProgram for Calls {
     }
 }
 
-/// A running list function. Dropped before its end, it takes its process with it.
+/// A running list function. If it is dropped before its end, its process is discarded.
 struct Rows<'a> {
     calls: &'a mut Calls,
     lease: Lease,
@@ -219,7 +219,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Takes `["start",chunks,response]`, `["chunks",chunks]`, perhaps with a response, or `["end",chunks]`.
+    /// Processes `["start",chunks,response]`, `["chunks",chunks]`, possibly with a response, or `["end",chunks]`.
     fn take(&mut self, answer: &[u8], sink: &mut dyn ListSink) -> Result<(), CallError> {
         let value = Value::trusted(answer);
         let mut parts = value.is_array().then(|| value.elements()).into_iter().flatten();
@@ -281,7 +281,7 @@ impl Rows<'_> {
 
 impl ListSession for Rows<'_> {
     fn rows(&mut self, rows: &[&[u8]], more: MoreRows, sink: &mut dyn ListSink) -> Result<ListState, CallError> {
-        // A function may end at any row, and must not be sent another one then: these cannot be written ahead.
+        // A function may end at any row, and must not be sent another one then: rows cannot be pipelined.
         for row in rows {
             if self.state == ListState::Ended {
                 return Ok(ListState::Ended);
@@ -290,7 +290,7 @@ impl ListSession for Rows<'_> {
         }
         if more == MoreRows::No && self.state == ListState::Waiting {
             self.ask(b"[\"list_end\"]", sink)?;
-            // It was told that there are no more rows, and asks for one.
+            // The function was notified of the end of the rows, but requests another one.
             self.give_up();
         }
         Ok(self.state)
@@ -313,7 +313,7 @@ fn call_head(id: &str, path: &[&str]) -> Vec<u8> {
     command
 }
 
-/// The decision of a `validate_doc_update`.
+/// Decodes the result of a `validate_doc_update`.
 fn verdict(value: Value<'_>) -> Result<Vec<u8>, CallError> {
     if value.as_u64() == Some(1) || value.as_bool() == Some(true) || value.is_string("ok") {
         return Ok(b"1".to_vec());

@@ -1,4 +1,4 @@
-//! The language that a query server runs: [`QueryServer`].
+//! [`QueryServer`]: the language of a query server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use crate::reduce::FunctionReducer;
 use crate::settings::{Log, Settings};
 use crate::shared::Shared;
 
-/// A language whose functions run in processes of one command. Clones share their processes.
+/// A language whose functions run in processes of one command. Clones share the processes.
 ///
-/// No process is started before a function is to be compiled. The limits that callers give with functions hold for rows and
-/// bytes; time and memory are those of [`Settings`], because a process serves many functions.
+/// No process is started before a function is compiled. The limits of callers apply to rows and bytes; limits of time
+/// and memory are those of [`Settings`], because a process serves many functions.
 #[derive(Clone)]
 pub struct QueryServer(Arc<Shared>);
 
 impl QueryServer {
-    /// The language `name`, run by `command`, which is a command line for the shell.
+    /// Creates the language `name`; `command` is a command line for the shell.
     #[must_use]
     pub fn new(name: &str, command: &str, settings: Settings, log: Log) -> Self {
         let pool = Pool::new(name.into(), command.to_owned(), Arc::new(settings), log);
         Self(Arc::new(Shared::new(pool)))
     }
 
-    /// Ends processes that nobody has used for `idle`; with zero all that are idle.
+    /// Ends processes that have been idle for `idle`; with zero, all idle ones.
     pub fn end_idle(&self, idle: Duration) {
         self.0.pool.end_idle(idle);
     }
 
-    /// The number of processes that are at work, and how many are idle.
+    /// Returns the number of busy processes, and of idle ones.
     #[must_use]
     pub fn processes(&self) -> (usize, usize) {
         self.0.pool.count()

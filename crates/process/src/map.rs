@@ -13,10 +13,10 @@ use crate::pool::Use;
 use crate::projection::Projection;
 use crate::shared::{Shared, run_error, unavailable};
 
-/// The most bytes that functions may log about one batch.
+/// Maximum bytes of log lines for one batch.
 const LOG_BYTES: usize = 1 << 20;
 
-/// Compiled map functions. Holds a process only while it maps.
+/// Compiled map functions. A process is leased only while mapping.
 pub(crate) struct Mapper {
     shared: Arc<Shared>,
     source: Arc<MapSource>,
@@ -38,7 +38,7 @@ impl Mapper {
         Ok(mapper)
     }
 
-    /// A function on a document, for messages. With several functions nobody knows which one it was.
+    /// Returns the function and the document, for messages. With several functions the failing one is unknown.
     fn place(&self, batch: &DocumentBatch, index: usize) -> String {
         let functions = match &self.source.functions[..] {
             [function] => format!("map function ({})", excerpt(function.as_bytes())),
@@ -86,7 +86,7 @@ impl Program for Mapper {
     }
 }
 
-/// One batch on its way through a process.
+/// The mapping of one batch.
 struct Run<'a, 't> {
     batch: &'a DocumentBatch,
     projection: Option<&'a Projection>,
@@ -94,15 +94,15 @@ struct Run<'a, 't> {
     limits: Limits,
     output: &'a mut Emissions,
     take: &'a mut TakeRows<'t>,
-    /// Nobody takes the rows any more.
+    /// True if the rows are no longer needed.
     is_unwanted: bool,
     asked: usize,
     answered: usize,
-    /// The next part ends before this document.
+    /// End of the next part (exclusive).
     end: usize,
-    /// Documents before this one are sent alone: one of them may be to blame for a failure.
+    /// Documents before this one are sent one at a time, because one of them may have caused a failure.
     alone_until: usize,
-    /// The document that was alone with a process that died.
+    /// The document that was the only pending one when a process died.
     died_alone: Option<usize>,
     log_left: usize,
 }
@@ -131,7 +131,7 @@ impl<'a, 't> Run<'a, 't> {
         }
     }
 
-    /// Has a process map what is left.
+    /// Maps the remaining documents in a process.
     fn go_on(&mut self, process: &mut Process) -> Result<(), Failure> {
         while self.answered < self.batch.len() {
             self.end = if self.answered < self.alone_until { self.answered + 1 } else { self.batch.len() };
@@ -140,11 +140,11 @@ impl<'a, 't> Run<'a, 't> {
         Ok(())
     }
 
-    /// Whether another process shall map what this one has not answered.
+    /// Returns true if another process shall map the pending documents.
     ///
-    /// Of several documents under way any may be to blame, because a server may collect its answers: each of them is tried
-    /// alone. Alone, one that takes too long is known. A process that died may have been killed by somebody else, so its
-    /// document gets another one.
+    /// With several pending documents, any of them may be the cause, because a server may buffer its responses: each is
+    /// retried separately. A single document that exceeds the timeout is the cause. A process that died may have been
+    /// killed from outside, so its document is retried once.
     fn may_try_again(&mut self, failure: &Failure) -> bool {
         let was_alone = self.asked - self.answered <= 1;
         let may = match failure {
@@ -157,7 +157,7 @@ impl<'a, 't> Run<'a, 't> {
         may
     }
 
-    /// Adds the rows of one function, unless they are too many.
+    /// Adds the rows of one function, within the limits.
     fn take_rows(&mut self, document: u32, function: u32, rows: Value<'_>) -> Result<(), Problem> {
         let strange = || Problem::Garbled("the rows of a document are no pairs of key and value".to_owned());
         if !rows.is_array() {
@@ -213,7 +213,7 @@ impl Exchange for Run<'_, '_> {
             self.take_rows(document, function, rows)?;
             if self.output.hand_on(&self.limits, self.take).is_err() {
                 self.is_unwanted = true;
-                return Err(Problem::Limit("has rows that nobody takes".to_owned()));
+                return Err(Problem::Limit("has rows that are no longer needed".to_owned()));
             }
         }
         self.answered += 1;

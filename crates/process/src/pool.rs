@@ -1,5 +1,5 @@
-//! The processes of one query server: [`Pool`]. Idle ones are kept for whoever comes next, and there are never more than
-//! allowed. What a process was taught is remembered with it, so that it need not be taught again.
+//! [`Pool`]: the processes of one query server. Idle processes are kept for reuse, and their number is limited. The
+//! pool records which functions each process has loaded, so that they need not be sent again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::child::{Failure, Process};
 use crate::settings::{Log, Settings};
 use crate::starter;
 
-/// The longest time that somebody waits for others to end.
+/// Maximum wait for a process.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Design documents that one process learns before it is replaced: the protocol has no way to make it forget one.
+/// Number of design documents loaded in one process before it is replaced: the protocol has no command to unload one.
 const TAUGHT_MAX: usize = 100;
 
-/// Where processes come from.
+/// Source of processes.
 pub(crate) struct Pool {
     pub(crate) language: Arc<str>,
     command: String,
@@ -28,35 +28,35 @@ pub(crate) struct Pool {
 }
 
 struct State {
-    /// The one used last stands last.
+    /// Ordered by last use, the most recent last.
     idle: Vec<(Server, Instant)>,
-    /// Those at work, by client where there is one: not of map and reduce functions.
+    /// Busy processes, by client if there is one: not for map and reduce functions.
     calls: Shares,
     lists: Shares,
 }
 
-/// The purpose of a process. List functions are counted apart: they last as long as their clients read, and the rows
-/// that they wait for may need processes themselves.
+/// Purpose of a process. List functions are counted separately: they last as long as their clients read, and computing
+/// the rows that they wait for may need processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Call,
     List,
 }
 
-/// A process and what it knows.
+/// A process and its loaded functions.
 pub(crate) struct Server {
     pub(crate) process: Process,
-    /// Whether it was told the settings.
+    /// True if the settings were sent.
     pub(crate) is_prepared: bool,
-    /// The map functions that were added since its last reset.
+    /// Map functions added since its last reset.
     pub(crate) program: Option<Arc<MapSource>>,
-    /// Design documents, each as its database, id and revision.
+    /// Loaded design documents: database, id and revision.
     pub(crate) taught: Vec<(u64, Arc<str>, Arc<str>)>,
-    /// Whether it was idle before this use: it may have died since it was found to live.
+    /// True if it was idle before this use, so that it may have died.
     pub(crate) rested: bool,
 }
 
-/// A borrowed process. It goes back when this is dropped, unless it was discarded.
+/// A leased process; returned to the pool when dropped, unless it was discarded.
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     wanted: Use,
@@ -73,7 +73,7 @@ impl Pool {
         Arc::new(Self { language, command, settings, log, state, freed: Condvar::new() })
     }
 
-    /// Waits until another process may work for the caller, and borrows one: one that `knows` if there is one.
+    /// Waits until another process may work for the caller, and leases one, preferably one for which `knows` is true.
     pub(crate) fn lease(
         self: &Arc<Self>,
         wanted: Use,
@@ -111,17 +111,17 @@ impl Pool {
         Ok(Server { process, is_prepared: false, program: None, taught: Vec::new(), rested: false })
     }
 
-    /// Ends processes that nobody has used for so long.
+    /// Ends processes that have been idle for this time.
     pub(crate) fn end_idle(&self, idle: Duration) {
         let mut state = self.state.lock();
         let (old, kept) = std::mem::take(&mut state.idle).into_iter().partition(|(_, since)| since.elapsed() >= idle);
         state.idle = kept;
         drop(state);
-        // Ends processes, so not under the lock.
+        // Dropping ends processes, which must not happen under the lock.
         drop::<Vec<_>>(old);
     }
 
-    /// The number of processes that there are at work, and how many idle.
+    /// Returns the number of busy processes, and of idle ones.
     pub(crate) fn count(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.calls.taken() + state.lists.taken(), state.idle.len())
@@ -142,7 +142,7 @@ impl State {
 }
 
 impl Lease {
-    /// The process. A discarded one is replaced by another one, that knows nothing.
+    /// Returns the process. A discarded one is replaced by a new one.
     pub(crate) fn server(&mut self) -> Result<&mut Server, Failure> {
         if self.server.is_none() {
             self.server = Some(self.pool.start()?);
@@ -157,7 +157,7 @@ impl Lease {
         self.server = None;
     }
 
-    /// Whether the process has not been idle before this use, or is yet to be started.
+    /// Returns true if the process was not idle before this use, or is not started yet.
     pub(crate) fn is_fresh(&self) -> bool {
         self.server.as_ref().is_none_or(|server| !server.rested)
     }

@@ -1,6 +1,5 @@
-//! The part of a document that a query server is sent: [`Projection`]. An interpreter spends most of its time on big documents with
-//! reading them, also where a function looks at two members. It knows no language; which members those are is found out
-//! elsewhere.
+//! [`Projection`]: the part of a document that is sent to a query server. An interpreter spends most of its time
+//! parsing large documents, even if a function uses two members. This module does not analyze functions.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +8,25 @@ use settee_model::json::Value;
 
 use crate::python;
 
-/// The names of programs with and without a projection: it makes no other difference than that of time.
+/// Engine names of programs with and without a projection, which differ in performance only.
 pub(crate) const PROJECTED: &str = "projected";
 pub(crate) const WHOLE: &str = "whole";
 
-/// The name that servers use in messages.
+/// Members that servers use in messages.
 const ALWAYS: [&str; 2] = ["_id", "_rev"];
 
-/// The members that map functions can see.
+/// Members that map functions can see.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Projection {
-    /// Without quotation marks, sorted.
+    /// Names without quotation marks, sorted.
     names: Vec<Box<[u8]>>,
 }
 
 impl Projection {
-    /// The members that all functions of `source` together can see, if that is known to be less than whole documents:
-    /// they are given the same document.
+    /// Returns the members that the functions of `source` can see together, because they receive the same document;
+    /// `None` if they may see whole documents.
     pub(crate) fn of(language: &str, source: &MapSource) -> Option<Self> {
-        // Nobody knows what servers with modules do with documents.
+        // The use of documents by libraries is unknown.
         if language != python::LANGUAGE || source.library.is_some() {
             return None;
         }
@@ -38,7 +37,7 @@ impl Projection {
         Some(Self { names: names.into_iter().map(|name| name.as_bytes().into()).collect() })
     }
 
-    /// Appends what is sent of a document.
+    /// Appends the projection of a document.
     pub(crate) fn write(&self, document: &[u8], out: &mut Vec<u8>) {
         out.push(b'{');
         let first = out.len();
@@ -55,7 +54,7 @@ impl Projection {
         out.push(b'}');
     }
 
-    /// Whether a member is kept. A name with escapes is: it may mean any of the names.
+    /// Returns true if a member is kept. A name with escapes is always kept, because it may equal any of the names.
     fn has(&self, literal: &[u8]) -> bool {
         let name = literal.get(1..literal.len() - 1).unwrap_or_default();
         self.names.binary_search_by(|known| (**known).cmp(name)).is_ok() || memchr::memchr(b'\\', name).is_some()

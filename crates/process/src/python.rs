@@ -1,11 +1,11 @@
-//! Which members of a document a map function in Python can see: [`members`].
+//! [`members`]: the members of a document that a map function in Python can see.
 //!
-//! The answer is a proof over tokens, not an understanding of the function: `couchpy` gives a function the document as its
-//! only argument, so all that it learns goes through the name of its parameter. Where that name stands only in forms that
-//! name a member (`doc['a']`, `doc.get('a')`, `'a' in doc`), those members are all. Everything else in the source may be
-//! what it likes, except for ways to reach the argument without its name: frames, closures, tracebacks, the collector.
-//! Whatever is not known to be harmless ends the proof, and the function gets whole documents. This module compiles nothing
-//! and does not care whether Python would.
+//! The analysis is a proof over tokens, not an interpretation: `couchpy` passes the document as the only argument, so a
+//! function can access it only through the name of its parameter. If that name occurs only in forms that name a member
+//! (`doc['a']`, `doc.get('a')`, `'a' in doc`), those members are all. The rest of the source is unrestricted, except
+//! for ways to access the argument without its name: frames, closures, tracebacks, the garbage collector. Any construct
+//! that is not proven harmless ends the proof, and the function receives whole documents. The analysis does not
+//! check that the source is valid Python.
 
 #[cfg(test)]
 mod tests;
@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 
 use tokens::{Kind, Token, tokens};
 
-/// The name that couchpy's users give this language.
+/// Name of the language as configured for couchpy.
 pub(crate) const LANGUAGE: &str = "python";
 
-/// Modules of the standard library whose functions look at their arguments only. Modules of users may do anything.
+/// Modules of the standard library whose functions access only their arguments. Other modules may do anything.
 const MODULES: &[&str] = &[
     "base64",
     "binascii",
@@ -50,8 +50,9 @@ const MODULES: &[&str] = &[
     "zoneinfo",
 ];
 
-/// Names that lead to the local variables of somebody, or to code made of text, or to modules that do. Attributes count,
-/// because modules are attributes of modules, and so does `case`, whose patterns read attributes that look like arguments.
+/// Names that give access to local variables of other frames, to code from text, or to modules that do. Attributes are
+/// checked too, because modules are attributes of modules, and so is `case`, whose patterns read attributes in the
+/// syntax of arguments.
 const FORBIDDEN: &[&str] = &[
     "JSONDecoder",
     "Formatter",
@@ -122,22 +123,23 @@ const FORBIDDEN: &[&str] = &[
     "wraps",
 ];
 
-/// Beginnings of names that frames, code, generators, functions and tracebacks have as attributes, in all versions, and of
-/// names that Python gives a meaning of its own.
+/// Prefixes of the attributes of frames, code, generators, functions and tracebacks in all versions, and of names with
+/// a special meaning in Python.
 const FORBIDDEN_BEGINNINGS: &[&str] = &["__", "ag_", "co_", "cr_", "f_", "func_", "gi_", "im_", "tb_"];
 
 /// Private names as attributes lead from one module to others.
 const PRIVATE: char = '_';
 
-/// The operators that bind less than `in`, or end the operand before it.
+/// Operators that bind less tightly than `in`, or end the operand before it.
 const BEFORE_TEST: &[&str] = &[
     "if", "elif", "while", "and", "or", "not", "return", "yield", "assert", "else", "(", "[", "{", ",", ":", "=", ";",
 ];
 
-/// The operators that bind less than `in` and do not compare: in `'a' in doc == x` the document itself is compared.
+/// Operators that bind less tightly than `in` and are not comparisons: in `'a' in doc == x` the document itself is
+/// compared.
 const AFTER_TEST: &[&str] = &["and", "or", "if", "else", "for", ")", "]", "}", ",", ":", ";"];
 
-/// The members that the function in `source` can see; `None` if it may see the whole document.
+/// Returns the members that the function in `source` can see; `None` if it may see the whole document.
 pub(crate) fn members(source: &str) -> Option<BTreeSet<&str>> {
     let tokens = tokens(source)?;
     let [line, def, name, open, parameter, close, colon, body @ ..] = &tokens[..] else { return None };
@@ -154,7 +156,7 @@ pub(crate) fn members(source: &str) -> Option<BTreeSet<&str>> {
     for index in 7..tokens.len() {
         proof.check(index)?;
     }
-    // Where dictionaries have no such method, the exception has the document as its `obj`.
+    // If dictionaries have no such method, the exception has the document as its `obj`.
     let is_obj = |token: &Token<'_>| match token.kind {
         Kind::Name | Kind::Formatted => words(token.text).any(|word| word == "obj"),
         _ => false,
@@ -170,7 +172,8 @@ struct Proof<'t, 'a> {
 }
 
 impl<'a> Proof<'_, 'a> {
-    /// The text of a token that is no string; nothing for strings and beyond the end, a line break for a new line.
+    /// Returns the text of a token that is not a string; empty for strings and beyond the end, a line break for a new
+    /// line.
     fn code(&self, index: usize) -> &'a str {
         match self.tokens.get(index) {
             Some(Token { kind: Kind::Name | Kind::Number | Kind::Operator, text }) => text,
@@ -194,7 +197,7 @@ impl<'a> Proof<'_, 'a> {
         }
     }
 
-    /// The parameter must be in a form that names one member.
+    /// Checks that the parameter is in a form that names one member.
     fn check_use(&mut self, index: usize) -> Option<()> {
         let after = |ahead| self.code(index + ahead);
         let at = match (after(1), after(2)) {
@@ -210,7 +213,7 @@ impl<'a> Proof<'_, 'a> {
         self.add(at)
     }
 
-    /// Where the string is, if the parameter is what `in` or `not in` tests.
+    /// Returns the index of the string, if the parameter is the operand of `in` or `not in`.
     fn tested(&self, index: usize) -> Option<usize> {
         let words = if self.code(index - 2) == "not" { 2 } else { 1 };
         let string = index - words - 1;
@@ -222,7 +225,7 @@ impl<'a> Proof<'_, 'a> {
         is_test.then_some(string)
     }
 
-    /// Names that are not ASCII are left out: they equal no byte strings of Python 2, with a warning.
+    /// Adds a name. Names that are not ASCII are skipped: they equal no byte strings of Python 2, with a warning.
     fn add(&mut self, index: usize) -> Option<()> {
         let token = self.tokens.get(index)?;
         if token.kind != Kind::Plain || !token.text.is_ascii() {
@@ -232,35 +235,35 @@ impl<'a> Proof<'_, 'a> {
         Some(())
     }
 
-    /// Whether a name that is not the parameter leads nowhere.
+    /// Returns true if a name other than the parameter is harmless.
     fn is_harmless(&self, index: usize) -> bool {
         let name = self.tokens[index].text;
         let is_attribute = self.code(index - 1) == ".";
         match name {
             "import" => return self.is_harmless_import(index),
             "format" => return is_attribute && self.is_harmless_format(index - 2),
-            // It is common, and without the others nobody runs what it compiles.
+            // `re.compile` is common; code that `compile` produces cannot run without the other names.
             "compile" => return is_attribute && self.code(index - 2) == "re" && self.code(index - 3) != ".",
             _ => {}
         }
-        // Who assigns attributes may replace functions of modules by his own.
+        // Assigning attributes could replace functions of modules.
         let is_private = name.starts_with(PRIVATE) || is_assignment(self.code(index + 1));
         !(is_forbidden(name) || is_attribute && is_private)
     }
 
-    /// Format strings can name attributes: that of a method call must be there, and whole, and name none.
+    /// Format strings can access attributes: that of a method call must be a whole literal without attribute access.
     fn is_harmless_format(&self, string: usize) -> bool {
         let is_whole = self.tokens[string].kind == Kind::Plain
             && !matches!(self.tokens[string - 1].kind, Kind::Plain | Kind::Text | Kind::Formatted);
         let is_simple = |field: &str| {
             let rest = field.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == PRIVATE);
-            // Nothing follows the first of two braces.
+            // An escaped brace.
             rest.starts_with(['}', ':', '!']) || field.is_empty()
         };
         is_whole && self.tokens[string].text.split('{').skip(1).all(is_simple)
     }
 
-    /// `import a, b.c as d` and `from a.b import c, d as e`, from known modules.
+    /// Accepts `import a, b.c as d` and `from a.b import c, d as e`, from known modules.
     fn is_harmless_import(&self, index: usize) -> bool {
         let is_start = |code: &str| matches!(code, "\n" | ";" | ":");
         let is_path = |code: &str| code == "." || !code.is_empty() && !is_start(code) && code != "from";
@@ -290,12 +293,12 @@ fn is_forbidden(name: &str) -> bool {
     FORBIDDEN.contains(&name) || FORBIDDEN_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// All that could be names in a formatted string.
+/// Returns all potential names in a formatted string.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != PRIVATE)
 }
 
-/// `=`, `+=` and the like.
+/// Accepts `=`, `+=` and similar.
 fn is_assignment(code: &str) -> bool {
     code.ends_with('=') && !matches!(code, "==" | "!=" | "<=" | ">=")
 }

@@ -10,7 +10,7 @@ use crate::child::{Exchange, Failure, Problem, excerpt};
 use crate::pool::{Lease, Use};
 use crate::shared::{Shared, run_error};
 
-/// A reduce function. It is sent with each command, so every process will do.
+/// A reduce function. It is sent with each command, so any process can run it.
 pub(crate) struct FunctionReducer {
     shared: Arc<Shared>,
     source: Arc<str>,
@@ -22,7 +22,7 @@ impl FunctionReducer {
         Self { shared, source, limits }
     }
 
-    /// Has a process answer one command for each group, which `write` writes.
+    /// Sends one command, written by `write`, for each group, and returns the responses.
     fn run(&self, groups: usize, write: &dyn Fn(usize, &mut Vec<u8>)) -> Result<Vec<Vec<u8>>, RunError> {
         let failed = |failure| run_error(failure, &format!("reduce function ({})", excerpt(self.source.as_bytes())));
         let mut lease: Lease =
@@ -88,15 +88,15 @@ impl Reducer for FunctionReducer {
     }
 }
 
-/// Groups on their way through a process.
+/// The reduction of groups in a process.
 struct Run<'a> {
     shared: &'a Shared,
     groups: usize,
     asked: usize,
-    /// The length of the commands that have no answer yet.
+    /// Lengths of pending commands.
     sent: VecDeque<usize>,
     results: Vec<Vec<u8>>,
-    /// The longest reduction.
+    /// Maximum length of a reduction.
     longest: u64,
     write: &'a dyn Fn(usize, &mut Vec<u8>),
 }

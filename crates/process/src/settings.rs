@@ -1,44 +1,43 @@
-//! The settings of query servers ([`Settings`]), and where their lines go ([`Log`]). Where values come from is the caller's
-//! business.
+//! [`Settings`] of query servers, and the receiver of their log lines ([`Log`]). Callers supply the values.
 
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// Takes lines for the log: the name of the language, and what its server said.
+/// Receiver of log lines: the name of the language, and the line.
 pub type Log = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// The limits and settings of query servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Processes of one language that work at a time; further ones wait. As many may run list functions besides.
-    /// CouchDB's `os_process_limit`.
+    /// Maximum number of busy processes of one language; further callers wait. The same number may run list functions
+    /// in addition. CouchDB's `os_process_limit`.
     pub process_limit: usize,
-    /// Idle processes of one language that are kept. CouchDB's `os_process_soft_limit`.
+    /// Maximum number of idle processes of one language. CouchDB's `os_process_soft_limit`.
     pub idle_limit: usize,
-    /// The longest time that one answer may take. CouchDB's `os_process_timeout`.
+    /// Timeout of a response. CouchDB's `os_process_timeout`.
     pub timeout_ms: u64,
-    /// The least time for the first answer of a process: a virtual machine may need some to start on a busy computer, which
-    /// is no fault of the function that it is asked to compile.
+    /// Minimum timeout of the first response of a process, because the start of a virtual machine on a loaded computer
+    /// must not count as time of the function that it compiles.
     pub start_timeout_ms: u64,
-    /// The bytes that a process may allocate, if that is limited. Only Linux can.
+    /// Memory limit of a process in bytes, if any. Supported on Linux only.
     pub memory_bytes: Option<u64>,
-    /// The setting that servers get for reductions that do not shrink. CouchDB's `reduce_limit`.
+    /// Setting for servers about reductions that do not shrink. CouchDB's `reduce_limit`.
     pub reduce_limit: ReduceLimit,
-    /// Whether servers are sent only those members of documents that map functions can see, where that is known: in
-    /// Python. CouchDB sends whole documents.
+    /// True if servers receive only those members of documents that map functions can see, if these can be determined,
+    /// that is in Python. CouchDB sends whole documents.
     pub project_documents: bool,
-    /// The whole environment of the processes.
+    /// Complete environment of the processes.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// Whether reductions must shrink.
+/// Treatment of reductions that do not shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceLimit {
-    /// They need not.
+    /// They are accepted.
     Off,
-    /// Those that do not fail.
+    /// They fail.
     On,
-    /// Those that do not are logged.
+    /// They are accepted and logged.
     Log,
 }
 

@@ -1,7 +1,8 @@
-//! The part of a query server that its programs and reducers share: [`Shared`], its processes and what is known of functions.
+//! [`Shared`]: the part of a query server that its programs and reducers share: its processes and information about
+//! functions.
 //!
-//! Teaches processes their functions, and says what a failure of theirs means to callers. What functions are called with is the
-//! business of the modules above.
+//! It loads functions into processes, and converts failures for callers. The modules above determine the arguments of
+//! functions.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::projection::{PROJECTED, Projection, WHOLE};
 use crate::python;
 use crate::settings::ReduceLimit;
 
-/// Sources of reduce functions that are remembered as good.
+/// Maximum number of cached sources of valid reduce functions.
 const CHECKED_MAX: usize = 1_000;
 
-/// The part of the server that programs and reducers need.
+/// State that programs and reducers share.
 pub(crate) struct Shared {
     pub(crate) pool: Arc<Pool>,
     /// Sources of reduce functions that compile.
@@ -31,19 +32,19 @@ impl Shared {
         Self { pool, checked: Mutex::default() }
     }
 
-    /// The members of documents that are sent to the functions of `source`; `None` for whole ones.
+    /// Returns the members of documents that are sent to the functions of `source`; `None` for whole documents.
     pub(crate) fn projection(&self, source: &MapSource) -> Option<Projection> {
         let is_on = self.pool.settings.project_documents;
         is_on.then(|| Projection::of(&self.pool.language, source)).flatten()
     }
 
-    /// The name of a way to run functions, in languages that have two.
+    /// Returns the name of the engine, in languages that have two.
     pub(crate) fn engine(&self, projection: Option<&Projection>) -> Option<Engine> {
         let is_python = &*self.pool.language == python::LANGUAGE;
         is_python.then_some(Engine { name: if projection.is_some() { PROJECTED } else { WHOLE }, reason: None })
     }
 
-    /// Has a server compile a reduce function, unless that was done before.
+    /// Compiles a reduce function on a server, unless it was compiled before.
     pub(crate) fn check_reduce(&self, source: &Arc<str>) -> Result<(), CompileError> {
         if self.checked.lock().contains(source) {
             return Ok(());
@@ -52,7 +53,7 @@ impl Shared {
         let mut lease =
             self.pool.lease(Use::Call, &Caller::default(), |_| false).map_err(|failure| unavailable(&failure))?;
         self.compile(&mut lease, &as_program)?;
-        // It stands among the map functions now.
+        // The function was added to the map functions of the server.
         lease.server().map_err(|failure| unavailable(&failure))?.program = None;
         let mut checked = self.checked.lock();
         if checked.len() >= CHECKED_MAX {
@@ -62,8 +63,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Has a process compile map functions. One that died while it was idle is replaced, and once a new one: somebody may
-    /// have killed it.
+    /// Compiles map functions in a process. A process that died while idle is replaced, and a new one once, because it
+    /// may have been killed from outside.
     pub(crate) fn compile(&self, lease: &mut Lease, source: &Arc<MapSource>) -> Result<(), CompileError> {
         let mut fresh_died = 0;
         loop {
@@ -80,7 +81,7 @@ impl Shared {
         }
     }
 
-    /// Adds map functions to a process, unless they are there.
+    /// Adds map functions to a process, unless they are loaded.
     fn load(&self, server: &mut Server, source: &Arc<MapSource>) -> Result<Loaded, Failure> {
         if server.program.as_ref() == Some(source) {
             return Ok(Loaded::All);
@@ -107,12 +108,12 @@ impl Shared {
         Ok(Loaded::All)
     }
 
-    /// Tells a process that is new the settings, for functions that need no reset.
+    /// Sends the settings to a new process, for functions that need no reset.
     pub(crate) fn prepare(&self, server: &mut Server) -> Result<(), Failure> {
         if server.is_prepared { Ok(()) } else { self.reset(server) }
     }
 
-    /// Has a process forget its map functions.
+    /// Removes the map functions of a process.
     fn reset(&self, server: &mut Server) -> Result<(), Failure> {
         server.program = None;
         let answer = server.process.ask(&self.reset_command(), &mut |line| self.pool.log(&line))?;
@@ -140,18 +141,18 @@ impl Shared {
     }
 }
 
-/// The outcome of adding functions.
+/// Result of adding functions.
 enum Loaded {
     All,
     Refused { reason: String },
 }
 
-/// A server that cannot be had.
+/// Converts the failure to get a server.
 pub(crate) fn unavailable(failure: &Failure) -> CompileError {
     CompileError::Unavailable(failure.to_string())
 }
 
-/// A failure while functions run, at `place`.
+/// Converts a failure while functions run, at `place`.
 pub(crate) fn run_error(failure: Failure, place: &str) -> RunError {
     let fatal = |name: &str, reason| RunError::Fatal { name: name.to_owned(), reason };
     match failure {

@@ -1,5 +1,5 @@
-//! Starts processes from a thread that does nothing else: a process inherits the priority of the thread that starts it, and keeps it.
-//! Query servers outlive the requests that they are started for, which may have given way to all others.
+//! Starts processes from a dedicated thread, because a process inherits the priority of the thread that starts it.
+//! Query servers outlive the requests for which they are started, which may have a low priority.
 
 use std::io;
 use std::process::{Child, Command};
@@ -14,18 +14,18 @@ struct Order {
     reply: mpsc::Sender<io::Result<Child>>,
 }
 
-/// Begins the thread, if it is not there: whoever wants a process later may have a low priority already.
+/// Starts the thread, if it is not running. Must be called by a thread with normal priority.
 pub(crate) fn get_ready() {
     let mut starter = STARTER.lock();
     if starter.is_none() {
-        // Without one now there is perhaps one when it is needed.
+        // If it fails now, it is retried when the thread is needed.
         *starter = begin().ok();
     }
 }
 
 /// Starts the process of `command`.
 pub(crate) fn start(command: Command) -> io::Result<Child> {
-    let gone = |_| io::Error::other("the thread that starts query servers is gone");
+    let gone = |_| io::Error::other("the thread that starts query servers has ended");
     let (reply, answer) = mpsc::channel();
     {
         let mut starter = STARTER.lock();
@@ -42,7 +42,7 @@ fn begin() -> io::Result<mpsc::Sender<Order>> {
     let (sender, orders) = mpsc::channel::<Order>();
     let serve = move || {
         for mut order in orders {
-            // Whoever has given up meanwhile closes the pipes of the process, which ends with them.
+            // If the caller has timed out, the pipes of the process are closed, which ends it.
             let _ = order.reply.send(order.command.spawn());
         }
     };

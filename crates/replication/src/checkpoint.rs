@@ -1,8 +1,9 @@
-//! Checkpoints: the `_local/<id>` documents in which both sides remember how far a replication came.
+//! Checkpoints: `_local/<id>` documents in which both sides record the progress of a replication.
 //!
-//! The documents are CouchDB's, so that a replication goes on wherever it began. Both sides hold the same document with the
-//! newest session first in its `history`. A session goes on from the newest entry that both sides know: one of them may have
-//! been restored from a backup, or a checkpoint may have reached only one.
+//! The format is CouchDB's, so that a replication continues from a checkpoint that CouchDB wrote. Both sides hold the
+//! same document, with the newest session first in its `history`. A session continues from the newest entry that both
+//! histories contain, because one side may have been restored from a backup, and a checkpoint may have been written to
+//! only one side.
 
 #[cfg(test)]
 mod tests;
@@ -11,27 +12,27 @@ use settee_model::json::{Json, Value, write_string, write_u64};
 
 use crate::session::Statistics;
 
-/// The version of the algorithm of ids, as written into checkpoints.
+/// Version of the algorithm of replication ids, as written into checkpoints.
 pub(crate) const ID_VERSION: u64 = 4;
 
-/// The most entries of a history that are kept.
+/// Maximum number of entries in a history.
 const MAX_HISTORY: usize = 50;
 
-/// Where to go on.
+/// Point from which a session continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// Behind this sequence.
+    /// Sequence of the last change that is already at the target.
     pub(crate) since: Json,
-    /// The entries up to there, the newest first.
+    /// Entries up to `since`, newest first.
     pub(crate) history: Vec<Json>,
 }
 
-/// The sequence before all changes.
+/// Returns the sequence before all changes.
 pub(crate) fn zero() -> Json {
     Json::trusted(b"0".to_vec())
 }
 
-/// Compares what the two sides remember.
+/// Compares the checkpoints of the two sides.
 pub(crate) fn compare(source: Option<&Json>, target: Option<&Json>) -> Start {
     let (source, target) = (source.map(Json::value), target.map(Json::value));
     let session = |side: Option<Value<'_>>| side.and_then(|side| side.get("session_id")).map(owned);
@@ -47,7 +48,7 @@ pub(crate) fn compare(source: Option<&Json>, target: Option<&Json>) -> Start {
     }
 }
 
-/// The newest entry that is in both histories.
+/// Returns the newest entry that is in both histories.
 fn common(mut source: &[Json], mut target: &[Json]) -> Start {
     while let ([ours, older_ours @ ..], [theirs, older_theirs @ ..]) = (source, target) {
         let found = if holds(target, ours) {
@@ -75,23 +76,23 @@ fn owned(value: Value<'_>) -> Json {
     Json::trusted(value.raw().to_vec())
 }
 
-/// The part of a checkpoint that a session writes.
+/// Entry that a session adds to the history of a checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) session_id: &'a str,
-    /// RFC 1123 dates.
+    /// Start of the session, as an RFC 1123 date.
     pub(crate) start_time: &'a str,
     pub(crate) end_time: &'a str,
-    /// Where the session began.
+    /// Sequence from which the session started.
     pub(crate) start_last_seq: &'a Json,
-    /// Up to where everything is at the target.
+    /// Sequence up to which all changes are at the target.
     pub(crate) recorded_seq: &'a Json,
     pub(crate) statistics: &'a Statistics,
-    /// Whether the replication is one by `doc_ids`, whose checkpoints have additional members since version 0.11.
+    /// True for a replication by `doc_ids`, whose checkpoints have had additional members since version 0.11.
     pub(crate) by_doc_ids: bool,
 }
 
-/// The members of a checkpoint: an object without `_id` and `_rev`.
+/// Returns the members of a checkpoint: an object without `_id` and `_rev`.
 pub(crate) fn document(entry: &Entry<'_>, history: &[Json]) -> Json {
     let mut out = Members::default();
     out.string("session_id", entry.session_id);
@@ -134,7 +135,7 @@ fn history_entry(entry: &Entry<'_>) -> Json {
     out.finish()
 }
 
-/// The counters in an entry of a history: later sessions go on from there.
+/// Returns the counters of a history entry, from which later sessions continue to count.
 pub(crate) fn counted(entry: Value<'_>) -> Statistics {
     let count = |name| entry.get(name).and_then(Value::as_u64).unwrap_or(0);
     Statistics {
@@ -149,7 +150,7 @@ pub(crate) fn counted(entry: Value<'_>) -> Statistics {
     }
 }
 
-/// The body of a `_local/` document: `members` and its `_id` and `_rev`.
+/// Returns the body of a `_local/` document: `members` with its `_id` and `_rev`.
 pub(crate) fn local_document(name: &str, rev: Option<&str>, members: &Json) -> Vec<u8> {
     let mut out = Members::default();
     out.string("_id", &format!("_local/{name}"));
@@ -160,14 +161,14 @@ pub(crate) fn local_document(name: &str, rev: Option<&str>, members: &Json) -> V
     out.finish().into_bytes()
 }
 
-/// A checkpoint's members without `_id` and `_rev`.
+/// Returns the members of a checkpoint without `_id` and `_rev`.
 pub(crate) fn stripped(document: &Json) -> Json {
     let mut out = Members::default();
     out.members(document, |name| name != "_id" && name != "_rev");
     out.finish()
 }
 
-/// The answer where nothing was to do: the last checkpoint and `no_changes`.
+/// Returns the answer of `_replicate` if there were no changes: the last checkpoint and `no_changes`.
 pub(crate) fn no_changes(last: Option<&Json>) -> Json {
     let mut out = Members::default();
     out.json("no_changes", &Json::trusted(b"true".to_vec()));
@@ -177,7 +178,7 @@ pub(crate) fn no_changes(last: Option<&Json>) -> Json {
     out.finish()
 }
 
-/// Writes the members of an object one after the other.
+/// Writer for the members of an object.
 #[derive(Default)]
 struct Members(Vec<u8>);
 

@@ -1,4 +1,5 @@
-//! [`Counters`]: what all replications of a server have done since it started, for operators. [`counted`] counts exchanges.
+//! [`Counters`]: statistics of all replications of a server since its start, for operators. [`counted`] counts
+//! exchanges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +8,12 @@ use http::{Request, Response, StatusCode};
 
 use crate::transport::{Body, BoxFuture, Lasting, Transport, TransportError};
 
-/// A number that only grows.
+/// Monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// The number.
+    /// Current value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -23,20 +24,20 @@ impl Counter {
     }
 }
 
-/// The events, by CouchDB's names (`couch_replicator.…`).
+/// Counters of events, under CouchDB's names (`couch_replicator.…`).
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Requests to peers, also to databases of this server.
+    /// Requests to peers, including databases of this server.
     pub requests: Counter,
-    /// Whole answers, but for those of 429 and 500 and more.
+    /// Answers that are not streams, except those with status 429 or 500 and above.
     pub responses: Counter,
-    /// Answers of 429 and of 500 and more, and none.
+    /// Requests that failed or were answered with status 429 or 500 and above.
     pub failed_responses: Counter,
-    /// Answers that last, such as feeds.
+    /// Answers that are streams, such as feeds.
     pub streams: Counter,
-    /// Those that did not come about.
+    /// Streams that could not be opened.
     pub failed_streams: Counter,
-    /// Checkpoints that both sides have.
+    /// Checkpoints written on both sides.
     pub checkpoints: Counter,
     /// Checkpoints that were not written on both sides.
     pub failed_checkpoints: Counter,
@@ -44,40 +45,40 @@ pub struct Counters {
     pub failed_starts: Counter,
     /// Feeds of changes that broke or could not be read.
     pub failed_changes: Counter,
-    /// Batches that were begun.
+    /// Batches started.
     pub workers: Counter,
-    /// Documents that were marked as completed.
+    /// Documents marked as completed.
     pub documents_completed: Counter,
-    /// Documents that were marked as failed.
+    /// Documents marked as failed.
     pub documents_failed: Counter,
-    /// Jobs that were added.
+    /// Jobs added.
     pub jobs_added: Counter,
-    /// Jobs that were there already when they were to be added.
+    /// Jobs that already existed when they were requested.
     pub jobs_doubled: Counter,
-    /// Jobs that were taken out.
+    /// Jobs removed.
     pub jobs_removed: Counter,
-    /// Runs that began.
+    /// Runs started.
     pub jobs_started: Counter,
-    /// Runs that the scheduler ended.
+    /// Runs stopped by the scheduler.
     pub jobs_stopped: Counter,
     /// Runs that failed.
     pub jobs_crashed: Counter,
 }
 
-/// The number of jobs.
+/// Number of jobs by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// All of them.
+    /// All jobs.
     pub total: u64,
-    /// Those that run.
+    /// Jobs that run.
     pub running: u64,
-    /// Those that wait for a place.
+    /// Jobs that wait for a slot.
     pub pending: u64,
-    /// Those that wait because they crashed.
+    /// Jobs that wait after a crash.
     pub crashed: u64,
 }
 
-/// A transport whose exchanges are counted.
+/// Returns a transport that counts its exchanges.
 pub(crate) fn counted(transport: Arc<dyn Transport>, counters: Arc<Counters>) -> Arc<dyn Transport> {
     Arc::new(Counted { transport, counters })
 }

@@ -1,4 +1,4 @@
-//! [`Endpoint`]: where a database is, and what is needed to reach it.
+//! [`Endpoint`]: the location of a database and the parameters to reach it.
 //!
 //! `Display` and `Debug` never show credentials: neither those of the URL, nor headers, nor the `auth` object.
 
@@ -9,65 +9,65 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use settee_model::base64;
 use settee_model::json::Value;
 
-/// The characters that may stay as they are in a segment of a path or in a value of a query.
+/// Characters that are not escaped in a path segment or a query value.
 pub(crate) const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The place of a database.
+/// Location of a database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Reached by a URL.
+    /// Database at a URL.
     Remote(Remote),
-    /// A database of this server.
+    /// Database of this server.
     Local(Local),
 }
 
-/// A database behind a URL.
+/// Database at a URL.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Remote {
     /// `http` or `https`.
     pub scheme: &'static str,
-    /// Name or address (in brackets if of version 6), as written.
+    /// Host name or address (in brackets for IPv6), as written.
     pub host: String,
-    /// The port, also if it was not written.
+    /// Port, explicit or the default of the scheme.
     pub port: u16,
-    /// The path and query behind the host, as CouchDB completes it: ends with `/` unless there is a query.
+    /// Path and query, completed as by CouchDB: the path ends with `/` unless there is a query.
     pub path: String,
-    /// The URL as it was written, without credentials and with that slash.
+    /// The URL as written, without credentials and with the final slash of `path`.
     pub url: String,
     /// Additional headers by name, without `Authorization: Basic`, which became [`Auth`].
     pub headers: Vec<(String, String)>,
-    /// The credentials.
+    /// Credentials.
     pub auth: Auth,
-    /// The URL of a proxy, perhaps with credentials: `http`, `https` or `socks5`.
+    /// URL of a proxy, optionally with credentials: `http`, `https` or `socks5`.
     pub proxy: Option<String>,
-    /// The user that asked for the replication: not everybody may have this server connect to its own network.
+    /// User that requested the replication. Not every user may make this server connect to its own network.
     pub user: User,
 }
 
-/// A database of this server.
+/// Database of this server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Local {
-    /// The name of the database.
+    /// Name of the database.
     pub name: String,
-    /// The user that reads and writes there: the one who asked for the replication.
+    /// User as which the database is read and written: the user that requested the replication.
     pub user: User,
 }
 
-/// A user of this server, in the words of `user_ctx`.
+/// User of this server, in the terms of `user_ctx`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name; nobody in particular without.
+    /// Name; `None` for an anonymous user.
     pub name: Option<String>,
-    /// The roles.
+    /// Roles.
     pub roles: Roles,
 }
 
-/// The roles of a [`User`].
+/// Roles of a [`User`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roles {
-    /// These.
+    /// Explicit roles.
     Given(Vec<String>),
-    /// Those that the account of the name has at the time of each exchange.
+    /// Roles that the user's account has at the time of each exchange.
     OfAccount,
 }
 
@@ -78,7 +78,7 @@ impl Default for Roles {
 }
 
 impl Roles {
-    /// Those that were given.
+    /// Returns the explicit roles.
     #[must_use]
     pub fn given(&self) -> &[String] {
         match self {
@@ -91,50 +91,51 @@ impl Roles {
 /// Credentials.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Auth {
-    /// None.
+    /// No credentials.
     #[default]
     None,
-    /// A name and a password. A session (cookie) is tried first where the peer has `_session`, as CouchDB does.
+    /// User name and password. A session cookie is requested first if the peer has `_session`, as in CouchDB.
     Basic {
-        /// The name.
+        /// User name.
         username: String,
-        /// The password.
+        /// Password.
         password: String,
     },
 }
 
-/// The fault of an endpoint.
+/// Error in an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// There is none.
+    /// The endpoint is missing.
     #[error("Missing replicator database")]
     Missing,
-    /// The URL is none, or none of `http` and `https`.
+    /// The URL is invalid or has a scheme other than `http` and `https`.
     #[error("endpoint has an invalid url")]
     InvalidUrl,
-    /// The URL of the proxy.
+    /// The URL of the proxy is invalid.
     #[error("proxy has an invalid url")]
     InvalidProxy,
-    /// Headers that are no object of strings.
+    /// The headers are not an object of strings.
     #[error("endpoint has invalid headers")]
     InvalidHeaders,
-    /// An `auth` object that is not understood.
+    /// The `auth` object is not understood.
     #[error("endpoint has an invalid auth object")]
     InvalidAuth,
 }
 
 impl Endpoint {
-    /// Who asked for the replication.
+    /// Returns the user that requested the replication.
     pub(crate) fn user_mut(&mut self) -> &mut User {
         match self {
             Self::Remote(Remote { user, .. }) | Self::Local(Local { user, .. }) => user,
         }
     }
 
-    /// Takes the `source` or `target` of a replication: a URL, a bare name, or an object with `url`, `headers` and `auth`.
+    /// Parses the `source` or `target` of a replication: a URL, a bare name, or an object with `url`, `headers` and
+    /// `auth`.
     ///
     /// # Errors
-    /// The fault.
+    /// [`EndpointError`] for an invalid endpoint.
     pub fn parse(value: Option<Value<'_>>, proxy: Option<&str>, user: &User) -> Result<Self, EndpointError> {
         let value = value.filter(|value| !value.is_null()).ok_or(EndpointError::Missing)?;
         if value.is_object() {
@@ -152,14 +153,14 @@ impl Endpoint {
     }
 
     fn local(name: &str, user: &User) -> Result<Self, EndpointError> {
-        // Something with a scheme that is not spoken here is a bad URL and no name.
+        // Text with an unsupported scheme is an invalid URL and not a database name.
         if name.is_empty() || name.contains("://") {
             return Err(EndpointError::InvalidUrl);
         }
         Ok(Self::Local(Local { name: name.to_owned(), user: user.clone() }))
     }
 
-    /// The URI of the database itself without the slash at its end: `http://host:5984/db`, or `/db` for local ones.
+    /// Returns the URI of the database without a final slash: `http://host:5984/db`, or `/db` for local databases.
     #[must_use]
     pub fn database_uri(&self) -> String {
         match self {
@@ -168,12 +169,12 @@ impl Endpoint {
         }
     }
 
-    /// The URI of the server: `http://host:5984`, or nothing for local ones. A proxy that puts databases below a path keeps
-    /// its path.
+    /// Returns the URI of the server: `http://host:5984`, or an empty string for local databases. The path of a proxy
+    /// that serves databases below a path is preserved.
     #[must_use]
     pub fn server_uri(&self) -> String {
         let database = self.database_uri();
-        // What is no database but a server has nothing behind its host.
+        // The URL of a server has no path segment after the host.
         let host = database.find("://").map_or(0, |scheme| scheme + 3);
         match database[host..].rfind('/') {
             Some(end) => database[..host + end].to_owned(),
@@ -188,7 +189,7 @@ fn is_url(text: &str) -> bool {
 }
 
 impl Remote {
-    /// The database of this name, where this is the URL of its server.
+    /// Returns the database of this name, if this endpoint is the URL of its server.
     #[must_use]
     pub fn database(&self, name: &str) -> Self {
         let name = utf8_percent_encode(name, COMPONENT);
@@ -256,7 +257,7 @@ fn split_url(url: &str) -> Option<UrlParts<'_>> {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     let path = path.split('#').next().unwrap_or_default();
-    // A password may hold an unescaped @.
+    // A password may contain an unescaped `@`.
     let (credentials, authority) = match authority.rsplit_once('@') {
         Some((credentials, authority)) => {
             let (username, password) = credentials.split_once(':').unwrap_or((credentials, ""));
@@ -275,8 +276,8 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned)
 }
 
-/// Headers in the order in which they enter into ids, and the credentials of a basic authorization, which stands among them no
-/// longer, even where it cannot be decoded.
+/// Returns the headers in the order in which they enter into ids, and the credentials of a basic authorization header.
+/// That header is removed from the list, even if it cannot be decoded.
 fn take_headers(value: Option<Value<'_>>) -> Result<(Vec<(String, String)>, Auth), EndpointError> {
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok((Vec::new(), Auth::None)) };
     if !value.is_object() {
@@ -304,7 +305,7 @@ fn take_headers(value: Option<Value<'_>>) -> Result<(Vec<(String, String)>, Auth
         }
     }
     headers.sort();
-    // CouchDB then passes them through a container that sorts names without case.
+    // CouchDB then passes the headers through a container that sorts names case-insensitively.
     if has_authorization {
         headers.sort_by_key(|(name, _)| name.to_ascii_lowercase());
     }

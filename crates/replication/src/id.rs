@@ -1,8 +1,9 @@
-//! [`ReplicationId`]: the name of a replication, equal to the one that CouchDB gives it (`couch_replicator_ids`).
+//! [`ReplicationId`]: the id of a replication, equal to the id that CouchDB computes (`couch_replicator_ids`).
 //!
-//! The name is an MD5 over what makes two replications the same: the server that carries it out, both endpoints without
-//! passwords, and the filter. Checkpoints are kept under it, so a server that has the uuid of a CouchDB goes on where that
-//! stopped. There were four versions of the algorithm; checkpoints under ids of older ones are found and go on under the newest.
+//! The id is an MD5 hash of the properties that identify a replication: the server that runs it, both endpoints without
+//! passwords, and the filter. Checkpoints are stored under it, so a server that takes over the uuid of a CouchDB
+//! continues from CouchDB's checkpoints. The algorithm has four versions; checkpoints under ids of older versions are
+//! found and continued under the newest.
 
 mod selector;
 #[cfg(test)]
@@ -18,38 +19,39 @@ use crate::endpoint::{Auth, Endpoint, Remote};
 use crate::peer::Peer;
 use crate::spec::{Filter, Spec};
 
-/// The id of a replication: under its base, checkpoints are kept.
+/// Id of a replication; checkpoints are stored under its base.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReplicationId {
     /// 32 hexadecimal digits, by version 4 of the algorithm.
     pub base: String,
     /// `+continuous`, `+create_target`, both or nothing.
     pub extension: String,
-    /// The ids of versions 3, 2 and 1, in this order.
+    /// Ids of versions 3, 2 and 1, in this order.
     pub older: Vec<String>,
 }
 
-/// The properties of this server that enter into the ids.
+/// Properties of this server that enter into ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The uuid of the server (`[couchdb] uuid`).
+    /// Uuid of the server (`[couchdb] uuid`).
     pub uuid: String,
-    /// The name of the host, for ids of versions 1 and 2.
+    /// Host name, for ids of versions 1 and 2.
     pub hostname: String,
-    /// The port, for ids of version 2.
+    /// Port, for ids of version 2.
     pub port: u16,
 }
 
-/// Why there is no id.
+/// Reason why an id could not be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The code of the filter function is part of the id and could not be read from the source. Worth another try later.
+    /// The code of the filter function is part of the id and could not be read from the source. The computation may be
+    /// retried later.
     #[error("{0}")]
     FilterFetch(String),
 }
 
 impl ReplicationId {
-    /// The id of what `spec` asks for. Asks `source` for the code of a filter function, and for nothing otherwise.
+    /// Computes the id of the replication `spec`. `source` is asked only for the code of a filter function.
     ///
     /// # Errors
     /// [`IdError::FilterFetch`].
@@ -61,7 +63,7 @@ impl ReplicationId {
         Ok(Self::of(spec, identity, code.as_deref().unwrap_or_default()))
     }
 
-    /// The id, given the code of the filter function, if there is one.
+    /// Computes the id with this code of the filter function, or an empty one without a filter function.
     fn of(spec: &Spec, identity: &Identity, code: &str) -> Self {
         let version = |version: Version| {
             let md5 = version.term(spec, identity, code).md5();
@@ -86,7 +88,7 @@ impl fmt::Display for ReplicationId {
     }
 }
 
-/// The code of a filter function of the source.
+/// Reads the code of a filter function from the source.
 async fn fetch(source: &Peer, design: &str, name: &str) -> Result<String, IdError> {
     let shown = source.endpoint();
     let document = source.document(&format!("_design/{design}")).await.map_err(|error| {
@@ -102,7 +104,7 @@ async fn fetch(source: &Peer, design: &str, name: &str) -> Result<String, IdErro
     })
 }
 
-/// CouchDB takes spaces off by a pattern whose dot matches no line end: code of several lines stays as it is.
+/// CouchDB trims white space with a pattern whose dot matches no line end: code of several lines is not trimmed.
 fn trimmed(code: &str) -> String {
     let (line, end) = code.strip_suffix('\n').map_or((code, ""), |line| (line, "\n"));
     if line.contains('\n') { code.to_owned() } else { format!("{}{end}", line.trim_matches(' ')) }
@@ -141,11 +143,12 @@ impl Version {
             }
         }
         write_filter(&mut term, spec, code);
-        // Such a replication has checkpoints of its own, so that a later one without the option brings the conflicts.
+        // Such a replication has its own checkpoints, so that a later replication without the option copies the
+        // conflicts.
         if spec.winning_revs_only {
             term.binary(b"winning_revs_only");
         }
-        // So has one that leaves out what came before, since 3.5.2.
+        // Since 3.5.2 a replication with `since_seq`, which omits earlier changes, also has its own checkpoints.
         if let Some(since) = &spec.since_seq {
             term.json(since.value());
         }
@@ -154,7 +157,7 @@ impl Version {
     }
 }
 
-/// `{remote, User, Host, Port, Path, Headers, undefined}`; the last was once for OAuth.
+/// Writes `{remote, User, Host, Port, Path, Headers, undefined}`; the last element was used for OAuth.
 fn write_remote(term: &mut Term, remote: &Remote) {
     term.tuple(7);
     term.atom("remote");
@@ -172,7 +175,7 @@ fn write_remote(term: &mut Term, remote: &Remote) {
     term.atom("undefined");
 }
 
-/// `{remote, Url, Headers}`
+/// Writes `{remote, Url, Headers}`.
 fn write_url(term: &mut Term, remote: &Remote) {
     term.tuple(3);
     term.atom("remote");

@@ -1,11 +1,11 @@
-//! Replication: documents and their revisions go from one database to another, with CouchDB, PouchDB and ourselves.
+//! Replication: copies documents and their revisions between databases of CouchDB, PouchDB and this server.
 //!
-//! This is a *client of the HTTP protocol* ([`Transport`]); local databases are reached by the same protocol without sockets.
-//! A [`Spec`] says what is asked for, [`ReplicationId`] names it as CouchDB does, a [`Peer`] is one of its two databases, and
-//! a [`Session`] carries it out: it reads changes, asks the target which revisions it lacks, fetches and writes those, and
-//! records in `_local/<id>` on both sides how far it came.
+//! The replicator is a *client of the HTTP protocol* ([`Transport`]); local databases are reached by the same protocol
+//! without sockets. A [`Spec`] describes a replication, [`ReplicationId`] identifies it as CouchDB does, a [`Peer`] is
+//! one of its two databases, and a [`Session`] runs it: it reads changes, asks the target which revisions it lacks,
+//! fetches and writes those, and records its progress in `_local/<id>` on both sides.
 //!
-//! Nothing here reads the clock of the wall or makes random ids: see [`Services`].
+//! This crate neither reads the wall clock nor creates random ids: see [`Services`].
 
 mod checkpoint;
 mod counters;

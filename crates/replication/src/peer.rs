@@ -1,7 +1,7 @@
-//! [`Peer`]: a database that is spoken to by the protocol.
+//! [`Peer`]: a database that is accessed by the HTTP protocol.
 //!
-//! Exchanges whose outcome is unclear are tried again with growing waits; everything that is asked here may be done twice.
-//! The meaning of answers for a replication is not decided here.
+//! Exchanges with an unknown outcome are retried with increasing delays; all requests are idempotent. The caller
+//! interprets the answers.
 
 mod auth;
 mod changes;
@@ -39,24 +39,24 @@ pub(crate) use documents::{BulkDocs, BulkGet, Put, Refused, Wanted};
 pub(crate) use open_revs::{Arriving, OpenRevs};
 pub use plain::{Download, List, Reply, Verb};
 
-/// The longest answer that is held in memory as a whole.
+/// Maximum size of an answer that is held in memory as a whole.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// So many bytes of a request are given to a connection at once. A connection that takes one piece before the timeout is
-/// slow and not silent.
+/// Size of the pieces in which a request is given to a connection. A connection that takes one piece before the timeout
+/// is slow but not unresponsive.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The wait before the second try; it doubles from try to try.
+/// Delay before the first retry; it doubles with each retry.
 const FIRST_WAIT_MS: u64 = 250;
 
-/// The longest wait, also where the peer asks for more.
+/// Maximum delay, including delays that the peer asks for.
 const MAX_WAIT_MS: u64 = 300_000;
 
-/// The longest time that a peer may answer 429 to one request. That is no failure of the peer and uses no retry, as in CouchDB; its
-/// limits are often by the minute.
+/// Maximum total time during which a peer may answer 429 to one request. Such an answer is not a failure of the peer
+/// and uses no retry, as in CouchDB, because rate limits often apply per minute.
 const MAX_LIMITED_MS: u64 = 600_000;
 
-/// A database at the other end of a [`Transport`].
+/// Database at the other end of a [`Transport`].
 #[derive(Clone)]
 pub struct Peer {
     inner: Arc<Inner>,
@@ -68,65 +68,65 @@ struct Inner {
     transport: Arc<dyn Transport>,
     tuning: Tuning,
     auth: auth::State,
-    /// Cleared once the peer turns out not to know `_bulk_get`.
+    /// Cleared after the peer has shown that it does not support `_bulk_get`.
     has_bulk_get: AtomicBool,
 }
 
-/// Why a peer did not do what it was asked, after all tries.
+/// Error of a peer, after all retries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
-    /// The database is not there.
+    /// The database does not exist.
     #[error("db_not_found: could not open {0}")]
     DbNotFound(String),
     /// The peer forbids this user to open the database.
     #[error("unauthorized: unauthorized to access or create database {0}")]
     Unauthorized(String),
-    /// The peer does not accept the credentials, or wants some.
+    /// The peer refuses the credentials, or requires some.
     #[error("unauthorized: unauthorized to access or create database {0}")]
     Unauthenticated(String),
-    /// The peer said something that does not help.
+    /// The peer answered with an unexpected status.
     #[error("{method} {url}: {status} {error}: {reason}")]
     Status {
-        /// The method of the request.
+        /// Method of the request.
         method: String,
-        /// Its URL without credentials.
+        /// URL of the request without credentials.
         url: String,
-        /// The status of the answer.
+        /// Status of the answer.
         status: u16,
-        /// `error` of the answer.
+        /// Member `error` of the answer.
         error: String,
-        /// `reason` of the answer.
+        /// Member `reason` of the answer.
         reason: String,
     },
-    /// The exchange did not come about.
+    /// The exchange failed.
     #[error("{method} {url}: {error}")]
     Transport {
-        /// The method of the request.
+        /// Method of the request.
         method: String,
-        /// Its URL without credentials.
+        /// URL of the request without credentials.
         url: String,
-        /// The fault.
+        /// The error.
         error: TransportError,
     },
-    /// The answer is none of this protocol.
-    #[error("{method} {url}: the answer is not understood: {what}")]
+    /// The answer violates the protocol.
+    #[error("{method} {url}: the answer is invalid: {what}")]
     Protocol {
-        /// The method of the request.
+        /// Method of the request.
         method: String,
-        /// Its URL without credentials.
+        /// URL of the request without credentials.
         url: String,
-        /// The fault.
+        /// Description of the error.
         what: String,
     },
 }
 
 impl PeerError {
-    /// Returns true if the peer takes no request with so much in it: one with less may succeed.
+    /// Returns true if the peer rejects the request because of its size: a smaller request may succeed.
     pub(crate) fn is_too_large(&self) -> bool {
         matches!(self, Self::Status { status: TOO_LARGE, .. })
     }
 
-    /// Whether another try of the same may go better: the connection broke, or the peer was busy.
+    /// Returns true if a retry may succeed: the connection broke, or the peer was busy.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Transport { error, .. } => !matches!(error, TransportError::Unusable(_)),
@@ -135,27 +135,27 @@ impl PeerError {
         }
     }
 
-    /// Returns true if another try with the same credentials only adds to the failed logins of their account.
+    /// Returns true if a retry with the same credentials only adds to the failed logins of the account.
     pub(crate) fn is_unauthenticated(&self) -> bool {
         matches!(self, Self::Unauthenticated(_) | Self::Status { status: 401, .. })
     }
 }
 
-/// The status of an answer to a request with too much in it.
+/// Status of an answer to a request that is too large.
 pub(crate) const TOO_LARGE: u16 = 413;
 
 fn is_passing(status: u16) -> bool {
     status >= 500 && status != 501 || status == 408 || status == 429
 }
 
-/// A request that can be sent more than once.
+/// Request that can be sent more than once.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     method: Method,
     uri: String,
     accept: &'static str,
     body: Bytes,
-    /// Whether the answer is a feed that goes on.
+    /// True if the answer is a continuous feed.
     lasts: bool,
 }
 
@@ -194,7 +194,7 @@ fn error_of(body: &[u8]) -> (String, String) {
     }
 }
 
-/// A whole answer.
+/// Complete answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -211,14 +211,14 @@ impl Answer {
     }
 }
 
-/// A body that arrives.
+/// Body of an answer that is still being received.
 pub(crate) struct Stream {
     body: Body,
     timeout: Option<Duration>,
 }
 
 impl Stream {
-    /// The next bytes.
+    /// Returns the next bytes.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, TransportError> {
         loop {
             let frame = match self.timeout {
@@ -238,7 +238,7 @@ impl Stream {
         }
     }
 
-    /// All bytes, up to [`MAX_ANSWER_BYTES`].
+    /// Reads the remaining bytes, up to [`MAX_ANSWER_BYTES`].
     async fn all(mut self) -> Result<Bytes, TransportError> {
         let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
         let Some(second) = self.next().await? else { return Ok(first) };
@@ -256,7 +256,7 @@ impl Stream {
 }
 
 impl Peer {
-    /// A peer at `endpoint`, reached by `transport`. Nothing is sent yet.
+    /// Creates a peer at `endpoint`, reached by `transport`. No request is sent yet.
     #[must_use]
     pub fn new(endpoint: Endpoint, transport: Arc<dyn Transport>, tuning: &Tuning) -> Self {
         let database_uri = endpoint.database_uri();
@@ -267,7 +267,7 @@ impl Peer {
         }
     }
 
-    /// Where it is.
+    /// Returns the endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.inner.endpoint
@@ -277,7 +277,7 @@ impl Peer {
         &self.inner.tuning
     }
 
-    /// The URI of something in the database.
+    /// Returns the URI of a path in the database.
     fn uri(&self, path: &str) -> String {
         format!("{}/{path}", self.inner.database_uri)
     }
@@ -285,12 +285,12 @@ impl Peer {
     fn timeout(&self) -> Option<Duration> {
         match &self.inner.endpoint {
             Endpoint::Remote(_) => Some(Duration::from_millis(self.inner.tuning.connection_timeout_ms)),
-            // A commit of this server takes as long as it takes.
+            // A commit of this server has no time limit.
             Endpoint::Local(_) => None,
         }
     }
 
-    /// Sends a request, tries again where that may help, and reads the whole answer.
+    /// Sends a request, retries if that may help, and reads the complete answer.
     pub(crate) async fn exchange(&self, ask: &Ask) -> Result<Answer, PeerError> {
         let mut tries = Tries::new(&self.inner.tuning);
         loop {
@@ -318,7 +318,7 @@ impl Peer {
         }
     }
 
-    /// Sends a request, tries again until an answer begins, and gives its body as a stream.
+    /// Sends a request, retries until an answer starts, and returns its body as a stream.
     async fn open(&self, ask: &Ask) -> Result<Response<Body>, PeerError> {
         let mut tries = Tries::new(&self.inner.tuning);
         loop {
@@ -341,7 +341,7 @@ impl Peer {
         }
     }
 
-    /// A body that can be seen to go on while a slow connection takes it.
+    /// Returns a body whose progress is visible while a slow connection takes it.
     fn body(&self, bytes: &Bytes) -> Body {
         match &self.inner.endpoint {
             Endpoint::Remote(_) if bytes.len() > PIECE_BYTES => Sliced(bytes.clone()).boxed_unsync(),
@@ -349,7 +349,7 @@ impl Peer {
         }
     }
 
-    /// The body of an answer that is a success; any other is an error.
+    /// Returns the body of a successful answer; any other answer is an error.
     async fn open_stream(&self, ask: &Ask) -> Result<Stream, PeerError> {
         let response = self.open(ask).await?;
         let status = response.status();
@@ -365,7 +365,7 @@ impl Peer {
         Stream { body: response.into_body(), timeout: self.timeout() }
     }
 
-    /// One try, or two if the first one showed that the session is over.
+    /// Makes one attempt, or two if the first one shows that the session has expired.
     async fn send(&self, ask: &Ask, body: Body, length: Length) -> Result<Response<Body>, TransportError> {
         let Login::Sent(cookie) = self.inner.auth.cookie(self).await? else { return Ok(auth::refusal()) };
         let again = matches!(length, Length::Known(_)).then(|| self.body(&ask.body));
@@ -374,7 +374,9 @@ impl Peer {
         match (again, cookie) {
             (Some(body), Some(cookie)) if response.status() == StatusCode::UNAUTHORIZED => {
                 drop(response);
-                let Login::Sent(cookie) = self.inner.auth.renew(self, &cookie).await? else { return Ok(auth::refusal()) };
+                let Login::Sent(cookie) = self.inner.auth.renew(self, &cookie).await? else {
+                    return Ok(auth::refusal());
+                };
                 self.send_once(ask, content_type, body, length, cookie.as_deref()).await
             }
             _ => Ok(response),
@@ -428,7 +430,7 @@ impl Peer {
         Ok(response)
     }
 
-    /// Waits for the head of the answer as long as the request's body goes on.
+    /// Waits for the head of the answer as long as the request's body makes progress.
     async fn call(&self, request: http::Request<Body>) -> Result<Response<Body>, TransportError> {
         let Some(timeout) = self.timeout() else { return self.inner.transport.call(request).await };
         let sent = Arc::new(AtomicU64::new(0));
@@ -446,14 +448,14 @@ impl Peer {
     }
 }
 
-/// The length of a request's body.
+/// Length of a request's body.
 #[derive(Clone, Debug)]
 enum Length {
     Known(usize),
     Streamed(u64),
 }
 
-/// Counts the frames that were taken.
+/// Counts the frames that the connection takes.
 fn watched(body: Body, taken: Arc<AtomicU64>) -> Body {
     body.map_frame(move |frame| {
         taken.fetch_add(1, Ordering::Relaxed);
@@ -462,7 +464,7 @@ fn watched(body: Body, taken: Arc<AtomicU64>) -> Body {
     .boxed_unsync()
 }
 
-/// A body in memory, in pieces of [`PIECE_BYTES`].
+/// Body in memory, in pieces of [`PIECE_BYTES`].
 struct Sliced(Bytes);
 
 impl http_body::Body for Sliced {
@@ -487,7 +489,7 @@ impl http_body::Body for Sliced {
     }
 }
 
-/// A body of `length` bytes, made of pieces that another task sends. It breaks if that task ends early.
+/// Returns a body of `length` bytes, received in pieces from another task. The body breaks if that task ends early.
 pub(crate) fn channel_body(pieces: mpsc::Receiver<Result<Bytes, TransportError>>, length: u64) -> Body {
     Pieces { pieces, left: length }.boxed_unsync()
 }
@@ -535,11 +537,11 @@ fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
     Some(seconds.saturating_mul(1000))
 }
 
-/// The tries of something, and the waits in between.
+/// Retries of an operation, and the delays between them.
 pub(crate) struct Tries {
     left: u32,
     wait_ms: u64,
-    /// The time that the peer may still answer 429.
+    /// Remaining time in which the peer may answer 429.
     limited_ms: u64,
 }
 
@@ -548,7 +550,8 @@ impl Tries {
         Self { left: tuning.retries_per_request, wait_ms: FIRST_WAIT_MS, limited_ms: MAX_LIMITED_MS }
     }
 
-    /// Waits before another try; `false` if there was the last one. `asked_ms` is what the peer wants us to wait.
+    /// Waits before the next attempt; returns false if there are no more retries. `asked_ms` is the delay that the peer
+    /// asks for.
     pub(crate) async fn wait(&mut self, asked_ms: Option<u64>) -> bool {
         if self.left == 0 {
             return false;
@@ -558,7 +561,7 @@ impl Tries {
         true
     }
 
-    /// Waits before another try after an answer with this status; returns false if there was the last one.
+    /// Waits before the next attempt after an answer with this status; returns false if no attempts are left.
     async fn wait_after(&mut self, status: u16, asked_ms: Option<u64>) -> bool {
         if status != 429 {
             return self.wait(asked_ms).await;
@@ -581,7 +584,7 @@ fn encoded(text: &str) -> String {
     utf8_percent_encode(text, COMPONENT).to_string()
 }
 
-/// The path of a document: the slash behind `_design` and `_local` stays.
+/// Returns the path of a document: the slash after `_design` and `_local` is not escaped.
 fn document_path(id: &str) -> String {
     for prefix in ["_design/", "_local/"] {
         if let Some(name) = id.strip_prefix(prefix) {

@@ -1,12 +1,12 @@
-//! [`Session`]: carries a replication out, once or continuously.
+//! [`Session`]: runs a replication, once or continuously.
 //!
-//! 1. Both databases are opened (and the target made, if wanted), and their checkpoints compared.
-//! 2. A reader follows the changes of the source behind the common checkpoint. Its queue is bounded.
-//! 3. Batches of changes are copied by up to `worker_processes` workers at the same time. They end in any order.
-//! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence up to which *all* batches are written: after a
-//!    crash at any step the next session begins at or before what is missing.
+//! 1. Both databases are opened (the target is created if requested), and their checkpoints are compared.
+//! 2. A reader follows the changes of the source after the common checkpoint. Its queue is bounded.
+//! 3. Up to `worker_processes` workers copy batches of changes concurrently. They end in any order.
+//! 4. Every `checkpoint_interval`, and at the end, both sides record the sequence up to which *all* batches are
+//!    written: after a crash at any step, the next session starts at or before the first missing change.
 //!
-//! Nothing here knows other jobs; when a session failed, the scheduler decides when the next one begins.
+//! A session does not depend on other jobs; after a failure the scheduler decides when the next session starts.
 
 mod batch;
 mod progress;
@@ -33,17 +33,18 @@ use crate::peer::{ChangesQuery, Peer, PeerError, Refused};
 use crate::spec::{Filter, Spec};
 pub use progress::{Progress, Statistics};
 
-/// The time for which a session that ends early tries to record how far it came.
+/// Timeout of the last checkpoint of a session that ends early.
 const LAST_CHECKPOINT: Duration = Duration::from_secs(10);
 
-/// So many sessions open their databases at a time. Each has some exchanges to do then, and thousands that begin with the server
-/// would together hold more than they do while they wait for changes.
+/// Maximum number of sessions that open their databases concurrently. Opening takes several exchanges, and thousands of
+/// sessions that start with the server would together hold more memory than they do while they wait for changes.
 const STARTING_MAX: usize = 64;
 
-/// When a session begins without a place: those before it may wait for peers that are silent.
+/// Timeout of the wait for a permit, after which a session starts without one: the holders may be waiting for
+/// unresponsive peers.
 const PLACE_WAIT: Duration = Duration::from_secs(30);
 
-/// The places of sessions that open their databases.
+/// Permits of sessions that open their databases.
 #[derive(Clone)]
 pub struct Places(Arc<Semaphore>);
 
@@ -54,69 +55,69 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Waits for a place, but not for ever; it is kept until the answer is dropped.
+    /// Waits for a permit, at most `PLACE_WAIT`; the permit is held until the result is dropped.
     async fn take(&self) -> Option<SemaphorePermit<'_>> {
         tokio::time::timeout(PLACE_WAIT, self.0.acquire()).await.ok()?.ok()
     }
 }
 
-/// The dependencies of a session.
+/// Dependencies of a session.
 #[derive(Clone)]
 pub struct Services {
-    /// Seconds since 1970 by the clock of the wall, for the dates in checkpoints.
+    /// Returns the seconds since 1970 of the wall clock, for the dates in checkpoints.
     pub now_s: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// A new random id of 32 hexadecimal digits.
+    /// Returns a new random id of 32 hexadecimal digits.
     pub new_uuid: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Shared by the sessions of a server.
+    /// Permits that the sessions of a server share.
     pub places: Places,
-    /// Where it is counted what happens.
+    /// Counters of events.
     pub counters: Arc<Counters>,
 }
 
-/// The commands to a running session.
+/// Commands to a running session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
-    /// Go on.
+    /// Continue.
     #[default]
     Run,
-    /// Record how far it came and end.
+    /// Record the progress and end.
     Stop,
 }
 
-/// The end of a session.
+/// End of a session.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// A one-shot replication is through. The members of the answer of `_replicate` behind `ok`: an object with
-    /// `session_id`, `source_last_seq`, `history` and so on, as CouchDB answers it.
+    /// A one-shot replication is complete. Contains the members of the `_replicate` answer after `ok`: an object with
+    /// `session_id`, `source_last_seq`, `history` and so on, in CouchDB's format.
     Completed(Json),
-    /// It was told to stop, and the checkpoint is written (or could not be).
+    /// The session was stopped, after an attempt to write the checkpoint.
     Stopped,
-    /// It cannot go on; perhaps a later session can.
+    /// The session failed; a later session may succeed.
     Failed(Failure),
 }
 
-/// Why a session ended early.
+/// Reason why a session failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// An exchange with the source.
+    /// An exchange with the source failed.
     #[error("{0}")]
     Source(#[source] PeerError),
-    /// An exchange with the target.
+    /// An exchange with the target failed.
     #[error("{0}")]
     Target(#[source] PeerError),
-    /// A checkpoint.
+    /// A checkpoint could not be written.
     #[error("checkpoint_commit_failure: {0}")]
     Checkpoint(String),
-    /// The target does not take this document now, with this error, and may take it later.
-    #[error("the target does not take document `{0}` now: {1}")]
+    /// The target rejected this document with this transient error.
+    #[error("the target temporarily rejects document `{0}`: {1}")]
     Document(String, String),
-    /// The source named this document and revision and does not have it.
+    /// The source listed this revision of this document and does not have it.
     #[error("document `{0}` is missing revision {1} at the source")]
     Missing(String, String),
 }
 
 impl Failure {
-    /// Returns true if a side refuses the credentials. A retry would be one more failed login of their account.
+    /// Returns true if a side refuses the credentials. A retry would be one more failed login of the account.
     pub(crate) fn is_unauthenticated(&self) -> bool {
         match self {
             Self::Source(error) | Self::Target(error) => error.is_unauthenticated(),
@@ -125,7 +126,7 @@ impl Failure {
     }
 }
 
-/// The state that all tasks of a session share.
+/// State that all tasks of a session share.
 struct Context {
     source: Peer,
     target: Peer,
@@ -134,7 +135,7 @@ struct Context {
 }
 
 impl Context {
-    /// Counts a revision that the target will not take.
+    /// Counts a revision that the target rejected.
     fn refused(&self, refused: &Refused) {
         let Refused { id, rev, error, reason } = refused;
         let target = self.target.endpoint();
@@ -151,7 +152,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that has not begun. `progress` goes on counting where earlier sessions of the job ended.
+    /// Creates a session. `progress` continues to count from the end of earlier sessions of the job.
     #[must_use]
     pub fn new(
         spec: Arc<Spec>,
@@ -164,11 +165,11 @@ impl Session {
         Self { spec, id, context: Arc::new(Context { source, target, services, progress }) }
     }
 
-    /// Runs to its end. A one-shot session completes when it has seen what the source had when it came there; a continuous
-    /// one runs until it is told to stop or fails.
+    /// Runs the session to its end. A one-shot session completes after all changes that the source reports in its
+    /// normal feed; a continuous session runs until it is stopped or fails.
     ///
-    /// A continuous one waits nearly always, for its next change: what it does only now and then has a place of its own on the
-    /// heap, so that waiting holds little.
+    /// A continuous session mostly waits for the next change. The futures of its rare steps are allocated separately on
+    /// the heap, so that waiting holds little memory.
     pub async fn run(self, mut control: watch::Receiver<Control>) -> Outcome {
         let started = tokio::select! {
             biased;
@@ -190,15 +191,15 @@ impl Session {
     }
 }
 
-/// Waits until the session is to stop. Whoever drops the sender wants nothing any more either.
+/// Waits until the session is to stop. A dropped sender also stops the session.
 async fn stopped(control: &mut watch::Receiver<Control>) {
     let _ = control.wait_for(|control| *control == Control::Stop).await;
 }
 
-/// A batch that was given to a worker.
+/// Batch that was given to a worker.
 struct Slot {
     ordinal: u64,
-    /// The sequence of its last change, if it has one.
+    /// Sequence of its last change, if it has one.
     seq: Option<Json>,
     done: bool,
 }
@@ -215,9 +216,9 @@ struct Run {
     rows: Vec<Bytes>,
     slots: VecDeque<Slot>,
     next_ordinal: u64,
-    /// Everything up to here is at the target.
+    /// Sequence up to which all changes are at the target.
     through: Json,
-    /// For this sequence it was asked how many changes come behind it.
+    /// Sequence for which the number of pending changes was last requested.
     counted: Option<Json>,
     reading: Reading,
 }
@@ -225,7 +226,7 @@ struct Run {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reading {
     Goes,
-    /// All was read; this many changes came later.
+    /// The feed has ended; this number of changes is pending.
     Ended(Option<u64>),
 }
 
@@ -268,18 +269,18 @@ impl Run {
         }
     }
 
-    /// Work that was done need not be done again, if both sides can be reached and answer soon.
+    /// Records the progress, so that work is not repeated, if both sides answer before the timeout.
     async fn last_checkpoint(&mut self) {
         self.workers.shutdown().await;
         let record = self.checkpoints.record(&self.context, &self.through);
         match tokio::time::timeout(LAST_CHECKPOINT, record).await {
             Ok(Ok(())) => {}
-            Ok(Err(failure)) => tracing::info!("the last checkpoint of a replication that ended early: {failure}"),
-            Err(_) => tracing::info!("the last checkpoint of a replication that ended early took too long"),
+            Ok(Err(failure)) => tracing::info!("the last checkpoint of a failed replication failed: {failure}"),
+            Err(_) => tracing::info!("the last checkpoint of a failed replication timed out"),
         }
     }
 
-    /// Until all is copied, or it is told to stop.
+    /// Copies until all changes are copied, or the session is stopped.
     async fn work(&mut self, control: &mut watch::Receiver<Control>) -> Result<Control, Failure> {
         let interval = Duration::from_millis(self.spec.tuning.checkpoint_interval_ms);
         let mut timer = Box::pin(tokio::time::sleep(interval));
@@ -320,7 +321,7 @@ impl Run {
             Item::MadeAnew => return Err(start::made_anew("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();
-                // Of documents that are named, CouchDB remembers nothing where there is none of them.
+                // Without any of the named documents, CouchDB records no checkpoint for a replication by ids.
                 let is_nothing = self.next_ordinal == 0 && matches!(self.spec.filter, Filter::DocIds(_));
                 let seq = (!is_nothing).then_some(last_seq);
                 self.slots.push_back(Slot { ordinal: self.next_ordinal, seq, done: true });
@@ -332,11 +333,11 @@ impl Run {
         Ok(())
     }
 
-    /// Gives the rows that wait to a worker, if one is free and it is time.
+    /// Gives the waiting rows to a worker, if a worker is free and the batch is ready.
     fn dispatch(&mut self) {
         let tuning = &self.spec.tuning;
-        // Continuous replications bring what there is at once; the batches grow while all workers are busy.
-        // A one-shot one waits for whole batches as long as there is something else to do.
+        // Continuous replications copy pending rows at once; batches grow while all workers are busy. A one-shot
+        // replication collects full batches as long as other work is pending.
         let idle = self.workers.is_empty() && self.items.is_empty();
         let ready = self.spec.continuous || self.rows.len() >= tuning.worker_batch_size || idle;
         if ready && self.workers.len() < tuning.worker_processes {
@@ -374,7 +375,7 @@ impl Run {
         Ok(())
     }
 
-    /// Moves on over the batches at the front that are written.
+    /// Advances over the written batches at the front of the queue.
     fn settle(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.done) {
             if let Some(seq) = self.slots.pop_front().and_then(|slot| slot.seq) {
@@ -387,7 +388,7 @@ impl Run {
 
     async fn checkpoint(&mut self) -> Result<(), Failure> {
         self.checkpoints.record(&self.context, &self.through).await?;
-        // Thousands of replications may have nothing to do: they do not ask again.
+        // The number is requested once for each sequence, because thousands of replications may be idle.
         if self.counted.as_ref() == Some(&self.through) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! [`Spec`]: what a replication is asked to do, taken from a body of `_replicate` or from a document in `_replicator`.
+//! [`Spec`]: the description of a replication, from a body of `_replicate` or from a document in `_replicator`.
 //!
-//! Members and complaints are CouchDB's (`couch_replicator_parse`). Members that are not known are passed over.
+//! Members and error messages are CouchDB's (`couch_replicator_parse`). Unknown members are ignored.
 
 #[cfg(test)]
 mod tests;
@@ -11,53 +11,53 @@ use settee_model::json::{Json, Value};
 use crate::endpoint::{Endpoint, EndpointError, User};
 use crate::tuning::{SocketOptions, Tuning};
 
-/// A request to replicate, or to stop replicating.
+/// Request to replicate, or to stop a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Begin (or go on).
+    /// Start (or join) a replication.
     Replicate(Box<Spec>),
-    /// Stop.
+    /// Stop a replication.
     Cancel(CancelTarget),
 }
 
-/// Which replication is to be stopped.
+/// Replication that is to be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelTarget {
-    /// The one with this id, with or without its extension (`+continuous`).
+    /// The replication with this id, with or without its extension (`+continuous`).
     Id(String),
-    /// The one that this would begin.
+    /// The replication that this request would start.
     Like(Box<Spec>),
 }
 
-/// The options of a replication.
+/// Options of a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// From where.
+    /// Source.
     pub source: Endpoint,
-    /// To where.
+    /// Target.
     pub target: Endpoint,
-    /// Goes on with what changes later.
+    /// True if later changes are replicated too.
     pub continuous: bool,
-    /// Makes the target if it is not there.
+    /// True if a missing target is created.
     pub create_target: bool,
-    /// Query parameters of that request by name, values as text.
+    /// Query parameters of the creation request by name, values as text.
     pub create_target_params: Vec<(String, String)>,
-    /// Which documents.
+    /// Documents that are replicated.
     pub filter: Filter,
-    /// An object: parameters of the filter function or of `_view`.
+    /// Parameters of the filter function or of `_view`, an object.
     pub query_params: Option<Json>,
-    /// Begins after this sequence if there is no checkpoint. Any JSON value.
+    /// Sequence after which the replication starts if there is no checkpoint. Any JSON value.
     pub since_seq: Option<Json>,
-    /// Only winning revisions instead of all leaves.
+    /// True if only winning revisions are replicated instead of all leaves.
     pub winning_revs_only: bool,
-    /// The user that asked.
+    /// User that requested the replication.
     pub user: User,
-    /// How.
+    /// Tuning options.
     pub tuning: Tuning,
 }
 
 impl Spec {
-    /// Whether the same is to be done, whoever asked for it.
+    /// Returns true if both describe the same replication, ignoring the users.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.of_nobody() == other.of_nobody()
     }
@@ -71,46 +71,47 @@ impl Spec {
     }
 }
 
-/// Which documents are replicated.
+/// Documents that are replicated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Filter {
-    /// All.
+    /// All documents.
     #[default]
     All,
-    /// All but design documents. No server has such a filter: they are left out where the feed is read. It has checkpoints of
-    /// its own, so that design documents can come later by `_design`, when their functions no longer judge what is old.
+    /// All documents except design documents. No server has such a filter: they are skipped by the reader of the feed.
+    /// The filter has its own checkpoints, so that design documents can be copied later by `_design`, when their
+    /// functions no longer validate old documents.
     AllButDesign,
-    /// Those that a filter function `ddoc/name` of the source lets pass.
+    /// Documents that pass a filter function `ddoc/name` of the source.
     Function {
-        /// The name of the design document, without `_design/`.
+        /// Name of the design document, without `_design/`.
         design: String,
-        /// The name of the function.
+        /// Name of the function.
         name: String,
     },
-    /// A filter that is built in: `_view`, `_design` and the like.
+    /// Built-in filter: `_view`, `_design` and similar ones.
     BuiltIn(String),
-    /// Those with these ids, sorted and without doubles.
+    /// Documents with these ids, sorted and without duplicates.
     DocIds(Vec<String>),
-    /// Those that match a selector, an object.
+    /// Documents that match a selector, an object.
     Selector(Json),
 }
 
-/// The fault of a request.
+/// Error in a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// A member that cannot be used (`bad_request`).
+    /// Member that cannot be used (`bad_request`).
     #[error("{0}")]
     BadRequest(String),
-    /// The source or the target.
+    /// Error in the source or the target.
     #[error("{0}")]
     Endpoint(#[from] EndpointError),
 }
 
 impl Request {
-    /// Takes a body of `_replicate` apart. `user` is the one who asks, `defaults` are those of the configuration.
+    /// Parses a body of `_replicate`. `user` is the requesting user, `defaults` are the options of the configuration.
     ///
     /// # Errors
-    /// The fault, in CouchDB's words.
+    /// [`SpecError`] with CouchDB's text.
     pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
         if !body.is_object() {
             return Err(bad("Request body must be a JSON object"));
@@ -118,7 +119,7 @@ impl Request {
         let cancel = boolean(body, "cancel")?.unwrap_or(false);
         let id = ["_local_id", "replication_id", "id"].iter().find_map(|name| body.get(name).and_then(Value::as_str));
         match (cancel, id) {
-            // A plus sign in a URL became a space on the way of many ids.
+            // In many ids a plus sign of the URL was decoded to a space.
             (true, Some(id)) => Ok(Self::Cancel(CancelTarget::Id(id.replace(' ', "+")))),
             (true, None) => {
                 Spec::parse(body, user, defaults).map(|spec| Self::Cancel(CancelTarget::Like(Box::new(spec))))
@@ -129,10 +130,10 @@ impl Request {
 }
 
 impl Spec {
-    /// Takes a body of `_replicate`, or a document of `_replicator`, apart.
+    /// Parses a body of `_replicate`, or a document of `_replicator`.
     ///
     /// # Errors
-    /// The fault, in CouchDB's words.
+    /// [`SpecError`] with CouchDB's text.
     pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
         let (source_proxy, target_proxy) = proxies(body)?;
         let continuous = boolean(body, "continuous")?.unwrap_or(false);
@@ -197,9 +198,9 @@ impl Filter {
 }
 
 impl Tuning {
-    /// The most batches in flight, changes in a batch and connections that a request may ask for.
+    /// Maximum of a request for the batches in flight and the connections.
     pub const MAX_WORKERS: usize = 64;
-    /// The most changes in a batch that a request may ask for.
+    /// Maximum of a request for the changes in a batch.
     pub const MAX_BATCH_SIZE: usize = 10_000;
 
     fn parse(body: Value<'_>, defaults: &Self) -> Result<Self, SpecError> {
@@ -218,7 +219,7 @@ impl Tuning {
             checkpoint_interval_ms: number("checkpoint_interval", defaults.checkpoint_interval_ms)?.max(1),
             use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(defaults.use_checkpoints),
             use_bulk_get: boolean(body, "use_bulk_get")?.unwrap_or(defaults.use_bulk_get),
-            // Text that is not understood means no options, as in CouchDB, and not an error.
+            // Text that is not understood means no options, as in CouchDB, and is not an error.
             socket_options: body.get("socket_options").and_then(Value::as_str).map(|text| SocketOptions::parse(&text)),
         })
     }
@@ -244,14 +245,14 @@ fn object<'a>(body: Value<'a>, name: &str, what: &str) -> Result<Option<Value<'a
     }
 }
 
-/// A number, also one in a string.
+/// Returns a number, also from a string.
 fn integer(body: Value<'_>, name: &str) -> Result<Option<u64>, SpecError> {
     let Some(value) = body.get(name) else { return Ok(None) };
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     number.map(Some).ok_or_else(|| bad(format!("parameter `{name}` must be an integer")))
 }
 
-/// CouchDB takes percent-encoded ids as well as plain ones.
+/// CouchDB accepts percent-encoded and plain ids.
 fn unquote(id: &str) -> String {
     percent_decode_str(id).decode_utf8().map_or_else(|_| id.to_owned(), std::borrow::Cow::into_owned)
 }
@@ -260,7 +261,7 @@ fn parameters(object: Value<'_>) -> Vec<(String, String)> {
     object.members().map(|(name, value)| (name.to_text(), value.to_text())).collect()
 }
 
-/// The proxies of the source and of the target.
+/// Returns the proxies of the source and of the target.
 fn proxies(body: Value<'_>) -> Result<(Option<String>, Option<String>), SpecError> {
     let text = |name| match body.get(name).filter(|value| !value.is_null()) {
         None => Ok(None),

@@ -1,8 +1,7 @@
-//! A naive model of a server of databases ([`Server`]) that speaks the protocol through [`Transport`], and a wrapper that
-//! makes exchanges fail ([`Faulty`]) and one that changes answers ([`Altering`]).
+//! A naive model of a database server ([`Server`]) that implements the protocol through [`Transport`], a wrapper that
+//! makes exchanges fail ([`Faulty`]) and one that alters answers ([`Altering`]).
 //!
-//! The model keeps the leaves of each document with their histories in maps, and nothing else. It shares no code with the
-//! real server.
+//! The model keeps the leaves of each document with their histories in maps. It shares no code with the real server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod altering;
@@ -29,13 +28,13 @@ pub(crate) use database::{Database, Leaf, Sequences};
 pub(crate) use faulty::{Fault, Faulty};
 pub(crate) use server::{Missing, Server};
 
-/// Compares `text` with the file of this name among the tables of tests.
+/// Compares `text` with the file of this name in the test tables.
 #[track_caller]
 pub(crate) fn check_file(name: &str, text: &str) {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing"), name, text);
 }
 
-/// Services with a clock that stands still and ids that count.
+/// Returns services with a stopped clock and consecutive ids.
 pub(crate) fn services() -> Services {
     let next = Arc::new(AtomicU64::new(1));
     Services {
@@ -50,7 +49,8 @@ pub(crate) fn identity() -> Identity {
     Identity { uuid: "0123456789abcdef0123456789abcdef".to_owned(), hostname: "here".to_owned(), port: 5984 }
 }
 
-/// A specification from the members of a `_replicate` body behind `source` and `target`, which are databases of this server.
+/// Parses a specification from the members of a `_replicate` body after `source` and `target`, which are databases of
+/// this server.
 pub(crate) fn spec(source: &str, target: &str, members: &str) -> Spec {
     let comma = if members.is_empty() { "" } else { "," };
     let text = format!("{{\"source\":\"{source}\",\"target\":\"{target}\"{comma}{members}}}");
@@ -72,7 +72,7 @@ impl Sides {
         (peer(&spec.source, &self.source), peer(&spec.target, &self.target))
     }
 
-    /// Begins a session and returns what stops it and what it will have come to.
+    /// Starts a session and returns its control, its outcome and its progress.
     pub(crate) async fn begin(
         &self,
         spec: &Spec,
@@ -86,7 +86,7 @@ impl Sides {
         (control, tokio::spawn(session.run(controlled)), progress)
     }
 
-    /// One session from beginning to end.
+    /// Runs one session from start to end.
     pub(crate) async fn run(&self, spec: &Spec, services: &Services) -> (Outcome, Statistics) {
         let (_control, outcome, progress) = self.begin(spec, services).await;
         let outcome = outcome.await.unwrap();

@@ -1,38 +1,38 @@
-//! JSON text as it comes from a peer, taken apart before it is checked and without a tree: [`Splitter`] cuts a stream into
-//! rows, [`members`] and [`elements`] walk one of them.
+//! JSON text of a peer, parsed without validation and without a tree: [`Splitter`] cuts a stream into rows, [`members`]
+//! and [`elements`] walk over a row.
 //!
-//! Unlike `settee_model::json::Value` this trusts nothing: white space is allowed, and on text that is no JSON the walk ends
-//! early. What is passed on is checked by the peer that receives it.
+//! Unlike `settee_model::json::Value` this module makes no assumptions: white space is allowed, and on text that is not
+//! JSON the walk ends early. Copied text is validated by the peer that receives it.
 
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2;
 
-/// The longest row of a stream.
+/// Maximum length of a row of a stream.
 pub(crate) const MAX_ROW_BYTES: usize = 64 << 20;
 
-/// The longest text around the rows, such as `last_seq`.
+/// Maximum length of the text around the rows, such as `last_seq`.
 const MAX_FRAME_BYTES: usize = 1 << 20;
 
-/// Why a stream of rows is not understood.
+/// Error in a stream of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SplitError {
-    /// A row beyond [`MAX_ROW_BYTES`].
+    /// A row exceeds [`MAX_ROW_BYTES`].
     #[error("a row is too long")]
     RowTooLong,
-    /// Text around the rows beyond its limit.
-    #[error("there is too much text around the rows")]
+    /// The text around the rows exceeds its limit.
+    #[error("the text around the rows is too long")]
     FrameTooLong,
-    /// A bracket too many.
+    /// A closing bracket has no opening one.
     #[error("the brackets do not match")]
     Unbalanced,
 }
 
-/// The place of the rows of a stream.
+/// Position of the rows in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// Objects in an array that is a member of the whole: `{"results":[ROW,ROW],"last_seq":5}`.
+    /// Objects in an array that is a member of the outer object: `{"results":[ROW,ROW],"last_seq":5}`.
     InArray,
-    /// Objects one after the other.
+    /// A sequence of objects.
     Lines,
 }
 
@@ -43,21 +43,21 @@ enum Place {
     Escaped,
 }
 
-/// Cuts a stream of JSON text into rows, each a whole object.
+/// Cuts a stream of JSON text into rows, each a complete object.
 #[derive(Debug)]
 pub(crate) struct Splitter {
-    /// The number of brackets that are open around a row.
+    /// Number of open brackets around a row.
     level: usize,
     buffer: BytesMut,
-    /// So much of the buffer was looked at.
+    /// Number of bytes of the buffer that were scanned.
     scanned: usize,
     place: Place,
     depth: usize,
-    /// Whether the buffer begins with a row whose end was not found yet.
+    /// True if the buffer starts with a row whose end was not found yet.
     in_row: bool,
-    /// Whether nothing but separators came since the last row.
+    /// True if only separators came since the last row.
     behind_row: bool,
-    /// The text around the rows.
+    /// Text around the rows.
     frame: Vec<u8>,
 }
 
@@ -79,12 +79,12 @@ impl Splitter {
         }
     }
 
-    /// Adds bytes. Take all rows before adding more.
+    /// Adds bytes. The caller must take all rows before it adds more.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next row; `None` if more bytes are needed.
+    /// Returns the next row; `None` if more bytes are needed.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, SplitError> {
         loop {
             let end = if self.in_row { self.skip_row()? } else { self.find_row()? };
@@ -97,17 +97,17 @@ impl Splitter {
         }
     }
 
-    /// The text that was around the rows: `{"results":[],"last_seq":5}`.
+    /// Returns the text around the rows: `{"results":[],"last_seq":5}`.
     pub(crate) fn frame(&self) -> &[u8] {
         &self.frame
     }
 
-    /// Whether everything that was opened is closed.
+    /// Returns true if all brackets and strings are closed.
     pub(crate) fn is_balanced(&self) -> bool {
         self.depth == 0 && self.place == Place::Plain
     }
 
-    /// Looks for the beginning of a row; what is before goes into the frame.
+    /// Searches for the start of a row; the text before it is added to the frame.
     fn find_row(&mut self) -> Result<Option<Bytes>, SplitError> {
         while let Some(&byte) = self.buffer.get(self.scanned) {
             match (self.place, byte) {
@@ -127,7 +127,7 @@ impl Splitter {
                 (Place::Plain, b'}' | b']') => self.depth = self.depth.checked_sub(1).ok_or(SplitError::Unbalanced)?,
                 (Place::Plain, _) => {}
             }
-            // Commas between rows are not kept.
+            // Commas between rows are dropped.
             if !self.behind_row || !matches!(byte, b',' | b' ' | b'\t' | b'\n' | b'\r') {
                 self.behind_row = false;
                 self.frame.push(byte);
@@ -145,7 +145,7 @@ impl Splitter {
         Ok(None)
     }
 
-    /// Looks for the end of the row that begins the buffer.
+    /// Searches for the end of the row at the start of the buffer.
     fn skip_row(&mut self) -> Result<Option<Bytes>, SplitError> {
         let text = &self.buffer[..];
         let (mut at, mut depth, mut place) = (self.scanned, self.depth, self.place);
@@ -188,17 +188,17 @@ impl Splitter {
     }
 }
 
-/// Names (with quotation marks) and values of an object's members.
+/// Returns the names (with quotation marks) and values of an object's members.
 pub(crate) fn members(object: &[u8]) -> Walk<'_> {
     Walk { text: object, at: skip_space(object, 0), named: true, begun: false }
 }
 
-/// The elements of an array; names are empty.
+/// Returns the elements of an array; names are empty.
 pub(crate) fn elements(array: &[u8]) -> Walk<'_> {
     Walk { text: array, at: skip_space(array, 0), named: false, begun: false }
 }
 
-/// The value of the member with this plain name.
+/// Returns the value of the member with this name, which must need no escaping.
 pub(crate) fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     members(object).find(|(key, _)| key.get(1..key.len() - 1) == Some(name.as_bytes())).map(|(_, value)| value)
 }
@@ -252,7 +252,7 @@ fn skip_space(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// `at` is at the opening quotation mark; returns the place behind the closing one.
+/// Returns the position after the closing quotation mark; `at` is at the opening one.
 fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -324,7 +324,7 @@ mod tests {
             assert_eq!(found, ["{\"a\":1}", "{\"b\":\"}\"}"]);
         }
         assert!(!rows("{\"results\":[{\"id\":\"a\"},", Rows::InArray, 5).2);
-        // What is an array is no row, wherever the pieces end.
+        // An array is not a row, for any division into pieces.
         for piece in 1..20 {
             let (found, frame, balanced) = rows("{\"last_seq\":[[1,{}],{}]}", Rows::InArray, piece);
             assert_eq!((found.len(), frame.as_str(), balanced), (1, "{\"last_seq\":[[1,{}],]}", true));
@@ -354,7 +354,7 @@ mod tests {
         }
     }
 
-    /// A peer may send anything. Nothing may panic, and what is a row for the splitter is one for the walks.
+    /// A peer may send any text. No text may cause a panic, and a row for the splitter is also one for the walks.
     #[test]
     fn anything_can_be_looked_at() {
         let mut random = 0x5e77_ee00_u64;

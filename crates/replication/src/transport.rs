@@ -1,7 +1,7 @@
-//! [`Transport`]: one exchange with a peer, wherever it is.
+//! [`Transport`]: one exchange with a peer at any location.
 //!
-//! Implementations reach the network, the databases of this server without sockets, or a model in a test; wrappers make
-//! exchanges fail. A transport does not retry, and it does not look into statuses: an answer of 500 is an answer.
+//! Implementations use the network, the databases of this server without sockets, or a model in a test; wrappers make
+//! exchanges fail. A transport does not retry, and does not interpret statuses: an answer of 500 is an answer.
 
 use std::fmt;
 use std::future::Future;
@@ -18,67 +18,67 @@ use parking_lot::Mutex;
 use crate::endpoint::Endpoint;
 use crate::tuning::Tuning;
 
-/// A body that is streamed, in both directions.
+/// Streamed body, in both directions.
 pub type Body = UnsyncBoxBody<Bytes, TransportError>;
 
-/// A future on the heap.
+/// Boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Stands in the extensions of a request whose answer goes on for as long as it is wanted, and is silent most of that time.
+/// Extension of a request whose answer is long-lived and mostly idle.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasting;
 
 /// One exchange with a peer.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a request and answers when the head of the response is there; its body is streamed.
+    /// Sends a request and returns when the head of the response has arrived; its body is streamed.
     ///
     /// The URI is in absolute form for remote endpoints (`http://host:5984/db/_changes?…`, without credentials) and a path
     /// for local ones (`/db/_changes?…`). Dropping the future or the body of the response ends the exchange.
     fn call(&self, request: http::Request<Body>) -> BoxFuture<'_, Result<http::Response<Body>, TransportError>>;
 }
 
-/// Gives the transport on which an endpoint is reached. Transports for one host may share connections.
+/// Opens transports to endpoints. Transports to one host may share connections.
 pub trait Connect: Send + Sync + 'static {
-    /// A transport for `endpoint`. Nothing is sent yet.
+    /// Returns a transport to `endpoint`. No request is sent yet.
     ///
     /// # Errors
-    /// Where the endpoint names options that cannot be used, such as an unknown kind of proxy.
+    /// If the endpoint has options that cannot be used, such as an unknown kind of proxy.
     fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError>;
 }
 
-/// Why an exchange did not come about or broke. The texts never hold credentials.
+/// Failure of an exchange. The messages never contain credentials.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
-    /// The peer took too long.
+    /// The timeout expired.
     #[error("the peer did not answer in time")]
     Timeout,
-    /// No connection came about: the name is not known, nobody listens, a proxy said no.
+    /// The connection could not be opened: the name is unknown, no server listens, or a proxy refused.
     #[error("no connection: {0}")]
     Refused(String),
-    /// The connection broke, perhaps in the middle of a body.
+    /// The connection broke, possibly in the middle of a body.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The certificate or the handshake is not acceptable.
+    /// The certificate or the handshake is invalid.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The request cannot be sent at all; trying again does not help.
+    /// The request cannot be sent; a retry does not help.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// A body of nothing.
+/// Returns an empty body.
 #[must_use]
 pub fn empty_body() -> Body {
     full_body(Bytes::new())
 }
 
-/// A body that is in memory.
+/// Returns a body that is in memory.
 #[must_use]
 pub fn full_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// The body of a client that has bodies of its own.
+/// Converts the body of another HTTP library.
 #[must_use]
 pub fn foreign_body<B>(body: B) -> Body
 where
@@ -88,7 +88,7 @@ where
     body.map_err(|error| TransportError::Broken(error.to_string())).boxed_unsync()
 }
 
-/// A body for such a client: several threads may look at it, though only one does, and its errors are what `explain` makes of them.
+/// Converts a body for an HTTP library that requires `Sync` bodies; `explain` converts its errors.
 pub fn shared_body<E: 'static>(
     body: Body,
     explain: fn(TransportError) -> E,
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of two pieces whose end is an error, or not.
+    /// Body of pieces, which may end with an error.
     struct Pieces(Vec<Result<&'static str, &'static str>>);
 
     impl http_body::Body for Pieces {

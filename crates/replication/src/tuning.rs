@@ -1,25 +1,25 @@
-//! [`Tuning`]: the way in which a replication is carried out, whatever it is of.
+//! [`Tuning`]: options of a replication that do not depend on its databases.
 
-/// The way in which a replication is carried out: the defaults come from the configuration, members of the request go before them.
+/// Tuning options of a replication: the defaults come from the configuration, members of the request override them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Batches in flight.
+    /// Number of batches in flight.
     pub worker_processes: usize,
-    /// Changes in a batch.
+    /// Number of changes in a batch.
     pub worker_batch_size: usize,
-    /// Connections to one peer at the same time.
+    /// Number of concurrent connections to one peer.
     pub http_connections: usize,
-    /// Milliseconds without a sign of life after which an exchange is given up.
+    /// Timeout of an exchange without progress, in milliseconds.
     pub connection_timeout_ms: u64,
-    /// The number of times that an exchange is tried again.
+    /// Number of retries of an exchange.
     pub retries_per_request: u32,
     /// Milliseconds between checkpoints.
     pub checkpoint_interval_ms: u64,
-    /// Whether checkpoints are read and written.
+    /// True if checkpoints are read and written.
     pub use_checkpoints: bool,
-    /// Whether `_bulk_get` is tried.
+    /// True if `_bulk_get` is used.
     pub use_bulk_get: bool,
-    /// Options of sockets; those of the server without.
+    /// Socket options; those of the server if `None`.
     pub socket_options: Option<SocketOptions>,
 }
 
@@ -40,16 +40,16 @@ impl Default for Tuning {
     }
 }
 
-/// Options of sockets, as `socket_options` of `[replicator]` and of documents names them.
+/// Socket options, as `socket_options` of `[replicator]` and of documents contains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketOptions {
-    /// Whether the system looks from time to time if the other side is still there.
+    /// True if the system checks periodically that the peer is reachable.
     pub keepalive: bool,
-    /// Whether small pieces are sent at once.
+    /// True if small pieces are sent without delay.
     pub nodelay: bool,
-    /// The size of the buffer for what comes in.
+    /// Size of the receive buffer.
     pub receive_buffer_bytes: Option<u32>,
-    /// The size of the buffer for what goes out.
+    /// Size of the send buffer.
     pub send_buffer_bytes: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Reads `[{keepalive, true}, {nodelay, false}]`, as CouchDB writes it. What is not known is passed over.
+    /// Parses `[{keepalive, true}, {nodelay, false}]`, in CouchDB's format. Unknown options are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut options = Self::default();

@@ -1,5 +1,5 @@
-//! Indexes documents with three fields by `settee-search` and by `tantivy` alone, in turns, and prints rates, times of queries
-//! and memory: `cargo run --release -p settee-search --example million -- 1000000`.
+//! Indexes documents with three fields by `settee-search` and by `tantivy` alone, alternately, and prints rates, query
+//! times and memory: `cargo run --release -p settee-search --example million -- 1000000`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Words as rare as in a language: the square of a random number.
+    /// Returns a word with a frequency as in a natural language: the square of a random number.
     fn word(&mut self) -> u64 {
         let part = (self.next() >> 40) as f64 / (1_u64 << 24) as f64;
         (part * part * part * 50_000.0) as u64

@@ -1,8 +1,8 @@
-//! Indexes vectors of 384 dimensions and prints how long that takes, and for several numbers of candidates how many of the ten
-//! nearest are found in how much time, beside a look at all: `cargo run --release -p settee-search --example vectors -- 100000`.
+//! Indexes vectors of 384 dimensions and prints the time, and for several numbers of candidates the recall of the ten
+//! nearest and the search time, compared with an exhaustive search: `cargo run --release -p settee-search --example
+//! vectors -- 100000`.
 //!
-//! Vectors of texts lie in groups that overlap; independent numbers, where all are about equally far from each other, are
-//! the worst there is.
+//! Embeddings of texts form overlapping clusters; independent numbers, with nearly equal distances, are the worst case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const DIMENSIONS: usize = 384;
 const NEAREST: usize = 10;
 const QUERIES: usize = 200;
 
-/// A number of a normal distribution, about.
+/// Returns a number with an approximate normal distribution.
 fn normal(random: &mut Random) -> f32 {
     (0..6).map(|_| random.below(10_001_u32) as f32 / 5_000.0 - 1.0).sum::<f32>() * std::f32::consts::FRAC_1_SQRT_2
 }
@@ -35,7 +35,7 @@ fn noise(random: &mut Random) -> Vec<f32> {
     (0..DIMENSIONS).map(|_| normal(random)).collect()
 }
 
-/// Vectors around so many centres; without any, independent ones.
+/// Returns vectors around these centres; without centres, independent ones.
 fn vectors(random: &mut Random, centres: &[Vec<f32>], count: usize) -> Vec<Vec<f32>> {
     let one = |random: &mut Random| match centres.is_empty() {
         true => noise(random),

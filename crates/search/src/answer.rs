@@ -1,84 +1,84 @@
-//! What an index answers: an [`Answer`].
+//! [`Answer`]: the result of a search.
 
 use crate::field::StoredValue;
 use crate::search::bookmark;
 
-/// The answer to a [`Request`](crate::Request).
+/// The result of a [`Request`](crate::Request).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The number of hits.
+    /// Number of hits.
     pub total_hits: u64,
-    /// Whether there may be more.
+    /// Accuracy of that number.
     pub relation: Relation,
-    /// Leads to the hits after these.
+    /// Position after these hits.
     pub bookmark: String,
-    /// The hits, in their order. Empty where groups are asked for.
+    /// Hits, in order. Empty for grouped searches.
     pub hits: Vec<Hit>,
-    /// How often which value of a counted field is among all hits: the most frequent, then the least, first.
+    /// Counts of the values of counted fields among all hits, by descending count, then ascending value.
     pub counts: Vec<(String, Vec<(String, u64)>)>,
-    /// How many hits have a number in which range; ranges without hits are left out.
+    /// Number of hits per range; ranges without hits are omitted.
     pub ranges: Vec<(String, Vec<(String, u64)>)>,
-    /// The groups, if asked for.
+    /// Groups, if requested.
     pub groups: Option<Vec<Group>>,
 }
 
-/// Whether [`Answer::total_hits`] is all.
+/// Accuracy of [`Answer::total_hits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// It is.
+    /// Exact.
     EqualTo,
-    /// There are so many, and perhaps more.
+    /// A lower bound.
     GreaterThanOrEqualTo,
 }
 
-/// A document that was found.
+/// A document that matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// Its id.
+    /// Document id.
     pub id: String,
-    /// What it was ordered by. The last is its id, wherever no sort says so itself.
+    /// Values by which it was ordered. The last one is its id, unless a sort contains it.
     pub order: Vec<OrderValue>,
-    /// Its stored fields, in the order of their first values; several values of a field are an array.
+    /// Stored fields, in the order of their first values; several values of a field are an array.
     pub fields: Vec<(String, Vec<StoredValue>)>,
-    /// The fragments of fields, if asked for.
+    /// Fragments of fields, if requested.
     pub highlights: Vec<Highlight>,
 }
 
-/// A value that a hit was ordered by.
+/// A value by which a hit was ordered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OrderValue {
-    /// How well it matches.
+    /// Score.
     Score(f32),
-    /// A number.
+    /// Number.
     Double(f64),
-    /// A string.
+    /// String.
     String(String),
-    /// It has none.
+    /// No value.
     Null,
 }
 
 /// Fragments of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Highlight {
-    /// The field.
+    /// Field name.
     pub field: String,
-    /// The fragments, with tags around what was found.
+    /// Fragments, with tags around matching words.
     pub fragments: Vec<String>,
 }
 
 /// Hits with the same value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The value; `None` for hits that have none.
+    /// Value of the field; `None` for hits without one.
     pub by: Option<String>,
-    /// The number of hits in it.
+    /// Number of hits in the group.
     pub total_hits: u64,
-    /// The first of them.
+    /// First hits of the group.
     pub hits: Vec<Hit>,
 }
 
 impl Hit {
-    /// Leads to the hits after this one.
+    /// Returns the position after this hit.
     #[must_use]
     pub fn bookmark(&self) -> String {
         bookmark::encode(Some(&self.order), None)

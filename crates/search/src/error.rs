@@ -1,56 +1,56 @@
-//! What can go wrong with an index or a query, in CouchDB's words. Which status goes with which is for those who answer.
+//! Errors of indexes and queries, with CouchDB's texts. The HTTP layer maps them to status codes.
 
 use settee_storage::{StorageError, codec};
 
-/// The result of an operation on an index.
+/// Result of an operation on an index.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an index or a query could not be served.
+/// Reason why an index or a query failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// A query that no grammar admits.
+    /// The query has a syntax error.
     #[error("Syntax Error, cannot parse {query}: {reason}")]
     Syntax {
-        /// The query.
+        /// Query.
         query: String,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: String,
     },
-    /// A request that makes no sense: an unknown analyzer, a sort by a text, a number out of range.
+    /// The request is invalid: an unknown analyzer, a sort by a text, a number out of range.
     #[error("{0}")]
     BadRequest(String),
-    /// A document gives a field another type than it has.
+    /// A document uses another type for a field.
     #[error("field {field} is of type {found} not {expected}")]
     TypeConflict {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The type that the document gives it.
+        /// Type in the document.
         found: &'static str,
-        /// The type that it has.
+        /// Type in the index.
         expected: &'static str,
     },
-    /// A document that no index takes: too many fields, too long a term, a broken name.
+    /// A document that cannot be indexed: too many fields, a term that is too long, an invalid name.
     #[error("{0}")]
     BadField(String),
-    /// A query that is too large for what there is of memory.
+    /// The query needs more memory than permitted.
     #[error("{0}")]
     TooLarge(String),
     /// The memory for the search is in use by other requests.
     #[error("the memory for requests is in use; see the header Retry-After")]
     OutOfMemory,
-    /// The time of the search is over.
+    /// The time limit of the search is exceeded.
     #[error("The request could not be processed in a reasonable amount of time.")]
     TimedOut,
     /// The client disconnected.
     #[error("the client has disconnected")]
     Disconnected,
-    /// Somebody else writes to the index.
-    #[error("the search index is being written by somebody else")]
+    /// Another process writes to the index.
+    #[error("another process is writing to the search index")]
     Contended,
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The stored index is not what was written.
+    /// The stored index is damaged.
     #[error("the search index is corrupt: {0}")]
     Corrupt(String),
 }
@@ -63,7 +63,7 @@ impl Error {
         }
     }
 
-    /// The error as one of `tantivy`. It becomes the same error again on its way out.
+    /// Wraps the error in one of `tantivy`. It is unwrapped again on its way out.
     pub(crate) fn within_tantivy(self) -> tantivy::TantivyError {
         std::io::Error::other(self).into()
     }
@@ -83,7 +83,7 @@ impl From<tantivy::TantivyError> for Error {
     fn from(error: tantivy::TantivyError) -> Self {
         use tantivy::TantivyError as E;
         use tantivy::directory::error::{OpenReadError, OpenWriteError};
-        // What the store said is wrapped by those in between.
+        // Errors of the store are wrapped by the layers in between.
         let io = match &error {
             E::IoError(io) => io,
             E::OpenReadError(OpenReadError::IoError { io_error, .. })

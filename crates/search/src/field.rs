@@ -1,46 +1,46 @@
-//! What an index function yields: named values of a few types. Says nothing of how they are stored.
+//! Output of index functions: named values of a few types, independent of their storage.
 
 use crate::error::{Error, Result};
 
-/// The greatest number of different fields of an index: each costs a little in every segment.
+/// Maximum number of distinct fields of an index, because each has a cost in every segment.
 pub const MAX_FIELDS: usize = 1_000;
 
-/// The greatest number of fields that one document may yield.
+/// Maximum number of fields of one document.
 pub(crate) const MAX_FIELDS_OF_DOCUMENT: usize = 10_000;
 
-/// The longest value of a string field, in bytes: Lucene's longest term.
+/// Maximum length of a value of a string field in bytes, as of a term in Lucene.
 pub const MAX_TERM_BYTES: usize = 32_766;
 
-/// The longest text of a field, in bytes.
+/// Maximum length of the text of a field in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 16 << 20;
 
-/// One call of `index`.
+/// A field of a document: one call of `index`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// The name; `default` is searched where a query names none.
+    /// Name; `default` is the default field of queries.
     pub name: String,
-    /// The value, with its type.
+    /// Value with its type.
     pub value: FieldValue,
-    /// What is done with it.
+    /// Options of the field.
     pub options: FieldOptions,
 }
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldValue {
-    /// A text, taken apart by an analyzer.
+    /// A text, which is analyzed.
     Text(String),
-    /// A string as a whole; can be sorted by and counted.
+    /// An unanalyzed string; can be sorted by and counted.
     String(String),
-    /// A number; can be sorted by and put in ranges.
+    /// A number; can be sorted by and counted in ranges.
     Double(f64),
-    /// A value that only comes back with hits.
+    /// A value that is only returned with hits.
     Stored(StoredValue),
-    /// A vector, to be found by others that are near it. Of `_nouveau`.
+    /// A vector for nearest-neighbour search. Only for `_nouveau`.
     Vector(Vec<f32>),
 }
 
-/// A value that comes back with hits.
+/// A value that is returned with hits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoredValue {
     /// A string.
@@ -51,16 +51,17 @@ pub enum StoredValue {
     Bool(bool),
 }
 
-/// What is done with a field besides finding documents by it.
+/// Options of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FieldOptions {
-    /// It comes back with hits.
+    /// True if it is returned with hits.
     pub store: bool,
-    /// It can be searched. Of `_search`; always so for `_nouveau`.
+    /// True if it can be searched. For `_search`; always true for `_nouveau`.
     pub index: bool,
-    /// A text is also kept as a whole, to be sorted by, counted and grouped by. Strings and numbers always are.
+    /// True if the whole text is stored as well, for sorting, counting and grouping. Always true for strings and
+    /// numbers.
     pub facet: bool,
-    /// How much more a match counts. Of `_search`.
+    /// Weight of a match. For `_search`.
     pub boost: f32,
 }
 
@@ -70,7 +71,7 @@ impl Default for FieldOptions {
     }
 }
 
-/// The type that a field has in an index.
+/// Type of a field in an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FieldKind {
     /// See [`FieldValue::Text`].
@@ -86,7 +87,7 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// The name that CouchDB's messages have for it.
+    /// Returns the name in CouchDB's messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,7 +101,7 @@ impl FieldKind {
 }
 
 impl FieldValue {
-    /// The type of the value.
+    /// Returns the type of the value.
     #[must_use]
     pub const fn kind(&self) -> FieldKind {
         match self {
@@ -113,7 +114,7 @@ impl FieldValue {
     }
 }
 
-/// Whether a field of `_nouveau` may have this name: `^\$?[a-zA-Z][a-zA-Z0-9_]*$`.
+/// Returns true if a field of `_nouveau` may have this name: `^\$?[a-zA-Z][a-zA-Z0-9_]*$`.
 #[must_use]
 pub fn check_name(name: &str) -> bool {
     let rest = name.strip_prefix('$').unwrap_or(name);
@@ -121,7 +122,7 @@ pub fn check_name(name: &str) -> bool {
         && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Finds what no index takes.
+/// Rejects fields that cannot be indexed.
 pub(crate) fn check(fields: &[Field]) -> Result<()> {
     if fields.len() > MAX_FIELDS_OF_DOCUMENT {
         return Err(Error::BadField(format!("a document yields more than {MAX_FIELDS_OF_DOCUMENT} fields")));

@@ -1,12 +1,12 @@
-//! Search for texts and vectors: what Lucene does for CouchDB, on `tantivy`, over the storage interface.
+//! Search of texts and vectors: the functions of Lucene in CouchDB, on `tantivy`, over the storage interface.
 //!
-//! An [`Index`] lives in a shard of its own. A [`Writer`] takes the [`Field`]s of documents and commits them together with a
-//! position that it does not understand, so an index is never ahead of or behind what it says. A query is text that
-//! [`Index::parse`] or [`Index::parse_classic`] reads by one of Lucene's two grammars, or a [`Query`] built by the caller; a
-//! [`Request`] asks for hits, counts and groups, an [`Answer`] tells them.
+//! An [`Index`] is stored in a shard of its own. A [`Writer`] receives the [`Field`]s of documents and commits them
+//! atomically with an opaque position. A query is a text that [`Index::parse`] or [`Index::parse_classic`] parses by
+//! one of Lucene's two grammars, or a [`Query`] built by the caller; a [`Request`] asks for hits, counts and groups, an
+//! [`Answer`] contains them.
 //!
-//! That much knows nothing of documents. [`Searches`] does: it finds the search indexes of design documents, has their
-//! functions run, and sees to when an index is brought up to date and when it is removed. HTTP is not known here.
+//! These types are independent of documents. [`Searches`] manages the search indexes of design documents: it runs their
+//! functions, updates and removes indexes. The crate is independent of HTTP.
 
 mod analysis;
 mod answer;

@@ -15,15 +15,15 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The number of steps between two checks. A step takes up to a microsecond, so a search ends within a few milliseconds.
 const STEPS: usize = 2_048;
 
-/// Memory that a search has taken. It is returned when this is dropped.
+/// Memory taken by a search. It is returned when this is dropped.
 pub type Taken = Box<dyn Any + Send>;
 
-/// The request that a search is part of.
+/// The request of a search.
 pub trait Requester: Send + Sync {
     /// Returns true when the client has disconnected.
     fn has_gone(&self) -> bool;
 
-    /// Returns true when the time of the search is over.
+    /// Returns true when the time limit of the search is exceeded.
     fn is_late(&self) -> bool;
 
     /// Takes memory for the search.
@@ -36,9 +36,9 @@ pub trait Requester: Send + Sync {
 /// The reason why a search gets no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Other requests hold it. A retry may succeed.
+    /// Other requests use it. A retry may succeed.
     InUse,
-    /// The search needs more than it may ever have.
+    /// The search needs more than the maximum for one search.
     TooLarge,
 }
 
@@ -64,13 +64,13 @@ struct Memory {
 }
 
 impl SearchLimits {
-    /// The limits of a search on behalf of `requester`.
+    /// Creates the limits of a search on behalf of `requester`.
     #[must_use]
     pub fn of(requester: Arc<dyn Requester>) -> Self {
         Self::new(Some(requester), Arc::default())
     }
 
-    /// No limits: for work that no client waits for, and for tests.
+    /// Returns unlimited limits, for work without a client, and for tests.
     #[must_use]
     pub fn none() -> Self {
         Self::new(None, Arc::default())
@@ -80,8 +80,8 @@ impl SearchLimits {
         Self { inner: Arc::new(Inner { requester, failure, memory: Mutex::default() }) }
     }
 
-    /// The same limits with memory of their own, which is returned when the last clone is dropped. A request that searches several
-    /// times uses one for each search.
+    /// Returns the same limits with separately accounted memory, which is returned when the last clone is dropped. A
+    /// request with several searches must use one for each.
     #[must_use]
     pub fn scope(&self) -> Self {
         Self::new(self.inner.requester.clone(), Arc::clone(&self.inner.failure))
@@ -110,10 +110,10 @@ impl SearchLimits {
         }
     }
 
-    /// Charges memory that is about to be allocated.
+    /// Charges memory before its allocation.
     ///
     /// # Errors
-    /// If the memory is not available. Later checks fail then, too.
+    /// If the memory is not available. Later checks then fail, too.
     pub fn charge(&self, bytes: usize) -> Result<()> {
         let Some(requester) = &self.inner.requester else { return self.checked() };
         self.checked()?;
@@ -129,17 +129,17 @@ impl SearchLimits {
         Ok(())
     }
 
-    /// Lets all later checks fail with this error, unless they fail already. Returns the error that they fail with.
+    /// Makes all later checks fail with this error, unless they fail already. Returns the error of these checks.
     pub(crate) fn fail(&self, error: Error) -> Error {
         self.inner.failure.get_or_init(|| error).clone()
     }
 
-    /// A counter of steps that checks the limits now and then.
+    /// Returns a counter of steps that checks the limits periodically.
     pub(crate) fn steps(&self) -> Steps {
         Steps { limits: self.clone(), left: STEPS }
     }
 
-    /// Sorts in steps: other than the standard library's sort, this one can end early.
+    /// Sorts in steps: unlike the standard library's sort, this one can end early.
     pub(crate) fn sort<T>(&self, items: Vec<T>, is_before: impl Fn(&T, &T) -> std::cmp::Ordering) -> Result<Vec<T>> {
         if items.len() <= SORTED_TOGETHER {
             let mut items = items;
@@ -177,7 +177,7 @@ impl SearchLimits {
         let (mut one, mut other) = (one.into_iter().peekable(), other.into_iter().peekable());
         while let (Some(first), Some(second)) = (one.peek(), other.peek()) {
             steps.take(1)?;
-            // Stable: of equal items, those of the first list come first.
+            // Stable: among equal items, those of the first list come first.
             let next = if is_before(second, first).is_lt() { other.next() } else { one.next() };
             merged.extend(next);
         }
@@ -187,7 +187,7 @@ impl SearchLimits {
     }
 }
 
-/// The number of items that the standard library sorts in a few milliseconds.
+/// Number of items that the standard library sorts in a few milliseconds.
 const SORTED_TOGETHER: usize = if cfg!(test) { 8 } else { 8_192 };
 
 impl fmt::Debug for SearchLimits {
@@ -205,7 +205,7 @@ impl From<Shortage> for Error {
     }
 }
 
-/// Counts steps, and checks the limits whenever many were counted.
+/// Counts steps, and checks the limits periodically.
 #[derive(Clone, Debug)]
 pub(crate) struct Steps {
     limits: SearchLimits,
@@ -213,7 +213,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Counts steps that follow.
+    /// Counts the following steps.
     #[inline]
     pub(crate) fn take(&mut self, steps: usize) -> Result<()> {
         match self.left.checked_sub(steps) {

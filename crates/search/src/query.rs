@@ -1,235 +1,235 @@
-//! What a query asks for, as a tree: what both grammars are read into, and what others build without a text. Strings in it
-//! are terms as they stand in the index: analyzers have done their work before.
+//! Queries as trees: the result of parsing with either grammar, or built directly. Strings are terms of the index:
+//! analyzers were already applied.
 
 use std::ops::Bound;
 
-/// A query. Field names are those that index functions give; `_id` is a string field of every document.
+/// A query. Field names are those of index functions; `_id` is a string field of every document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
     /// Every document.
     All,
     /// No document.
     None,
-    /// The documents with this term in a text, or with this string.
+    /// Documents with this term in a text, or with this string.
     Term {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The term.
+        /// Term.
         text: String,
     },
-    /// The documents with this number.
+    /// Documents with this number.
     Number {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The number.
+        /// Number.
         value: f64,
     },
-    /// The documents with these terms at these places relative to each other.
+    /// Documents with these terms at these relative positions.
     Phrase {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The terms, each with its place. Several at one place are alternatives.
+        /// Terms, each with its position. Several at one position are alternatives.
         terms: Vec<(u32, String)>,
-        /// By how many places they may be off together.
+        /// Maximum total displacement.
         slop: u32,
     },
-    /// The documents with a term that begins so.
+    /// Documents with a term that has this prefix.
     Prefix {
-        /// The field.
+        /// Field name.
         field: String,
-        /// What it begins with.
+        /// Prefix.
         prefix: String,
     },
-    /// The documents with a term like this: `*` for anything, `?` for any character, `\` before those that stand for themselves.
+    /// Documents with a term that matches a pattern: `*` for any text, `?` for any character, `\` as escape.
     Wildcard {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The pattern.
+        /// Pattern.
         pattern: String,
     },
-    /// The documents with a term that matches as a whole, in Lucene's syntax of regular expressions.
+    /// Documents with a term that matches as a whole, in Lucene's syntax of regular expressions.
     Regex {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The expression.
+        /// Expression.
         pattern: String,
     },
-    /// The documents with a term that few edits lead to.
+    /// Documents with a term within an edit distance.
     Fuzzy {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The term.
+        /// Term.
         text: String,
-        /// The greatest number of edits: at most 2.
+        /// Maximum number of edits, at most 2.
         edits: u8,
     },
-    /// The documents with a term in a range of strings, by their bytes.
+    /// Documents with a term in a range of strings, by bytes.
     Range {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The least.
+        /// Lower bound.
         lower: Bound<String>,
-        /// The greatest.
+        /// Upper bound.
         upper: Bound<String>,
     },
-    /// The documents with a number in a range.
+    /// Documents with a number in a range.
     NumberRange {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The least.
+        /// Lower bound.
         lower: Bound<f64>,
-        /// The greatest.
+        /// Upper bound.
         upper: Bound<f64>,
     },
-    /// The documents that have the field.
+    /// Documents that have the field.
     Exists {
-        /// The field.
+        /// Field name.
         field: String,
     },
     /// Combined queries.
     Boolean(Boolean),
-    /// A query whose matches count more, or less.
+    /// A query with weighted matches.
     Boost(Box<Query>, f32),
-    /// A query whose matches all count the same.
+    /// A query whose matches have a constant score.
     Constant(Box<Query>, f32),
-    /// The documents in whose text an interval is found.
+    /// Documents with a text that contains an interval.
     Intervals {
-        /// The field.
+        /// Field name.
         field: String,
-        /// The interval.
+        /// Interval.
         source: Interval,
     },
-    /// The documents with the vectors that are nearest to another one; how near is how well they match.
+    /// Documents with the nearest vectors to a given one; the score is the similarity.
     Nearest(Nearest),
 }
 
-/// Queries that a document must, should or must not match. One that only excludes finds nothing.
+/// Queries that a document must, should or must not match. A query with exclusions only finds nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Boolean {
-    /// All of these match, and count.
+    /// Required, and part of the score.
     pub must: Vec<Query>,
-    /// All of these match, and do not count.
+    /// Required, and not part of the score.
     pub filter: Vec<Query>,
-    /// Each of these counts. One at least matches where nothing else must.
+    /// Optional, and part of the score. At least one is required if nothing else is.
     pub should: Vec<Query>,
-    /// None of these matches.
+    /// Excluded.
     pub must_not: Vec<Query>,
-    /// At least so many of `should` match.
+    /// Minimum number of matches in `should`.
     pub minimum_should_match: usize,
 }
 
-/// A search for near vectors.
+/// A nearest-neighbour search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
-    /// The field, which the definition of the index knows.
+    /// Field name, which must be in the definition of the index.
     pub field: String,
-    /// The vector that others are near to.
+    /// Query vector.
     pub vector: Vec<f32>,
-    /// The greatest number of documents.
+    /// Maximum number of documents.
     pub count: usize,
-    /// How many are kept in sight on the way to them, in each segment: more find better ones, and take longer.
+    /// Number of candidates per segment during the search: more improve the recall, and take longer.
     pub candidates: usize,
-    /// Only documents that match this.
+    /// Restricts the search to documents that match.
     pub filter: Option<Box<Query>>,
 }
 
-/// Places in a text, as Lucene's interval functions select them.
+/// Positions in a text, selected as by Lucene's interval functions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Interval {
-    /// Where a term is.
+    /// Positions of a term.
     Term(String),
-    /// Where one of the terms is that begin so (`fn:prefix`), look so, or are few edits away.
+    /// Positions of any term with a prefix (`fn:prefix`), of a pattern, or within an edit distance.
     Terms(Box<Query>),
-    /// Where the intervals follow each other without gaps.
+    /// The intervals in sequence without gaps.
     Phrase(Vec<Interval>),
-    /// Where they follow each other.
+    /// The intervals in sequence.
     Ordered(Vec<Interval>),
-    /// Where they are all, in any order.
+    /// All intervals, in any order.
     Unordered(Vec<Interval>),
-    /// As `Unordered`, and none lies within or across another.
+    /// As `Unordered`, without overlaps.
     UnorderedNoOverlaps(Box<Interval>, Box<Interval>),
-    /// Where one of them is.
+    /// Any of the intervals.
     Or(Vec<Interval>),
-    /// Where at least so many are.
+    /// At least this many of the intervals.
     AtLeast(usize, Vec<Interval>),
-    /// Those of at most so many places.
+    /// Intervals of at most this width.
     MaxWidth(u32, Box<Interval>),
-    /// Those with at most so many places between their parts.
+    /// Intervals with at most this many positions between their parts.
     MaxGaps(u32, Box<Interval>),
-    /// Made longer by so many places before and after.
+    /// Intervals extended by this many positions before and after.
     Extend(Box<Interval>, u32, u32),
-    /// The first that are in a relation to the second.
+    /// Intervals of the first source with a relation to the second.
     Filter(Relative, Box<Interval>, Box<Interval>),
-    /// The first that are within so many places of the second, or not.
+    /// Intervals of the first source that are within this distance of the second, or not.
     Within(Box<Interval>, u32, Box<Interval>, bool),
 }
 
-/// How the intervals of a filter lie to those that they are filtered by.
+/// Relation of intervals in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relative {
-    /// They end before one begins.
+    /// They end before one starts.
     Before,
-    /// They begin after one has ended.
+    /// They start after one has ended.
     After,
-    /// They hold one.
+    /// They contain one.
     Containing,
-    /// They hold none.
+    /// They contain none.
     NotContaining,
-    /// One holds them.
+    /// They are contained in one.
     ContainedBy,
-    /// None holds them.
+    /// They are contained in none.
     NotContainedBy,
-    /// They share a place with one.
+    /// They overlap one.
     Overlapping,
-    /// They share a place with none.
+    /// They overlap none.
     NonOverlapping,
 }
 
 impl Query {
-    /// The documents with this term or string.
+    /// Returns the query for a term or string.
     pub fn term(field: impl Into<String>, text: impl Into<String>) -> Self {
         Self::Term { field: field.into(), text: text.into() }
     }
 
-    /// The documents with this number.
+    /// Returns the query for a number.
     pub fn number(field: impl Into<String>, value: f64) -> Self {
         Self::Number { field: field.into(), value }
     }
 
-    /// The documents with these terms one after the other.
+    /// Returns the query for a sequence of terms.
     pub fn phrase<T: Into<String>>(field: impl Into<String>, terms: impl IntoIterator<Item = T>) -> Self {
         let terms = (0..).zip(terms.into_iter().map(Into::into)).collect();
         Self::Phrase { field: field.into(), terms, slop: 0 }
     }
 
-    /// The documents with a string in this range.
+    /// Returns the query for a range of strings.
     pub fn range(field: impl Into<String>, lower: Bound<String>, upper: Bound<String>) -> Self {
         Self::Range { field: field.into(), lower, upper }
     }
 
-    /// The documents with a number in this range.
+    /// Returns the query for a range of numbers.
     pub fn number_range(field: impl Into<String>, lower: Bound<f64>, upper: Bound<f64>) -> Self {
         Self::NumberRange { field: field.into(), lower, upper }
     }
 
-    /// The documents that have the field.
+    /// Returns the query for the existence of a field.
     pub fn exists(field: impl Into<String>) -> Self {
         Self::Exists { field: field.into() }
     }
 
-    /// The documents that match all of these.
+    /// Returns the query for documents that match all of these.
     #[must_use]
     pub fn all_of(queries: Vec<Self>) -> Self {
         Self::Boolean(Boolean { must: queries, ..Boolean::default() })
     }
 
-    /// The documents that match one of these.
+    /// Returns the query for documents that match one of these.
     #[must_use]
     pub fn any_of(queries: Vec<Self>) -> Self {
         Self::Boolean(Boolean { should: queries, ..Boolean::default() })
     }
 
-    /// The documents that match none of these.
+    /// Returns the query for documents that match none of these.
     #[must_use]
     pub fn none_of(queries: Vec<Self>) -> Self {
         Self::Boolean(Boolean { filter: vec![Self::All], must_not: queries, ..Boolean::default() })

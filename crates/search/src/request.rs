@@ -1,55 +1,56 @@
-//! What is asked of an index: a [`Request`]. Its parameters are read here where their texts have a syntax of their own.
+//! [`Request`]: a search with its parameters. Parameters with a syntax of their own are parsed here.
 
 use std::ops::Bound;
 
 use crate::error::{Error, Result};
 use crate::query::Query;
 
-/// The number of hits of an answer, unless the request says otherwise.
+/// Default number of hits.
 pub const DEFAULT_LIMIT: usize = 25;
 
-/// The number of values of a field that are counted, unless the request says otherwise; and the greatest number.
+/// Default number of counted values of a field, and the maximum.
 pub const DEFAULT_TOP_N: usize = 10;
 /// See [`DEFAULT_TOP_N`].
 pub const MAX_TOP_N: usize = 1_000;
 
-/// How many vectors are kept in sight on the way to near ones, unless a query says otherwise.
+/// Default number of candidates of a nearest-neighbour search.
 pub const DEFAULT_CANDIDATES: usize = 50;
 
-/// The greatest number of them.
+/// Maximum number of candidates.
 pub const MAX_CANDIDATES: usize = 10_000;
 
-/// A search.
+/// A search request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is looked for.
+    /// Query.
     pub query: Query,
-    /// Only in this partition.
+    /// Restricts the search to this partition.
     pub partition: Option<String>,
-    /// The greatest number of hits in the answer; 0 for none.
+    /// Maximum number of hits; may be 0.
     pub limit: usize,
-    /// The order of hits; empty: by relevance.
+    /// Order of hits; empty for relevance.
     pub sort: Vec<Sort>,
-    /// Of an earlier answer: the hits after those.
+    /// Bookmark of an earlier result, to continue after its hits.
     pub bookmark: Option<String>,
-    /// The fields whose values are counted among all hits.
+    /// Fields whose values are counted among all hits.
     pub counts: Vec<String>,
-    /// The greatest number of values for each of them; `None` for all.
+    /// Maximum number of values for each of them; `None` for all.
     pub top_n: Option<usize>,
-    /// The fields whose numbers are put in ranges.
+    /// Fields whose numbers are counted in ranges.
     pub ranges: Vec<(String, Vec<Range>)>,
-    /// Only hits with one of the values (behind the first) in the field (the first), for all of these.
+    /// For each list, restricts hits to those with one of the values (after the first element) in the field (the first
+    /// element).
     pub drilldown: Vec<Vec<String>>,
-    /// Hits are put in groups.
+    /// Grouping of hits.
     pub group: Option<Grouping>,
-    /// Fragments of stored texts are given with the words that were found.
+    /// Fragments of stored texts with highlighted words.
     pub highlight: Option<Highlighting>,
-    /// Only these of the stored fields; `None` for all.
+    /// Stored fields to return; `None` for all.
     pub include_fields: Option<Vec<String>>,
 }
 
 impl Request {
-    /// A search for `query` as it is without any parameter.
+    /// Creates a request for `query` with default parameters.
     #[must_use]
     pub fn new(query: Query) -> Self {
         Self {
@@ -69,85 +70,86 @@ impl Request {
     }
 }
 
-/// What hits are ordered by.
+/// A sort criterion of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sort {
-    /// The value.
+    /// Value.
     pub by: SortBy,
-    /// Whether the greatest come first. For [`SortBy::Relevance`], the least.
+    /// True for descending order. For [`SortBy::Relevance`], true for ascending scores.
     pub descending: bool,
 }
 
-/// A value of hits that has an order.
+/// A sortable value of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortBy {
-    /// How well they match: the best first.
+    /// Score, the highest first.
     Relevance,
-    /// Their ids.
+    /// Document id.
     Id,
-    /// A field, of whatever type it has.
+    /// A field of any type.
     Field(String),
     /// Strings of a field.
     StringField(String),
     /// Numbers of a field.
     NumberField(String),
-    /// How far a place (longitude and latitude in fields of these names, degrees) is from another, in kilometres or miles.
+    /// Distance of a point (longitude and latitude in these fields, in degrees) from another one, in kilometres or
+    /// miles.
     Distance {
-        /// The field with the longitude.
+        /// Field with the longitude.
         longitude_field: String,
-        /// The field with the latitude.
+        /// Field with the latitude.
         latitude_field: String,
-        /// The longitude of the other place.
+        /// Longitude of the other point.
         longitude: f64,
-        /// The latitude of the other place.
+        /// Latitude of the other point.
         latitude: f64,
-        /// How many of the unit is a kilometre.
+        /// Number of units per kilometre.
         unit_per_km: f64,
     },
 }
 
-/// Numbers between two bounds.
+/// A range of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// The name it has in the answer.
+    /// Label in the result.
     pub label: String,
-    /// The least.
+    /// Lower bound.
     pub lower: Bound<f64>,
-    /// The greatest.
+    /// Upper bound.
     pub upper: Bound<f64>,
 }
 
-/// How hits are put in groups.
+/// Grouping of hits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouping {
-    /// By the values of this field; hits without it are a group too.
+    /// Field of the groups; hits without it form a group, too.
     pub field: String,
-    /// The greatest number of groups.
+    /// Maximum number of groups.
     pub limit: usize,
-    /// The order of groups, by their first hits.
+    /// Order of groups, by their first hits.
     pub sort: Vec<Sort>,
 }
 
-/// How found words are shown.
+/// Highlighting of matching words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Highlighting {
-    /// The fields, which must be stored.
+    /// Fields, which must be stored.
     pub fields: Vec<String>,
-    /// Before each found word.
+    /// Text before each match.
     pub pre_tag: String,
-    /// After it.
+    /// Text after each match.
     pub post_tag: String,
-    /// The greatest number of fragments of a field.
+    /// Maximum number of fragments per field.
     pub number: usize,
-    /// About how many characters a fragment has.
+    /// Approximate number of characters of a fragment.
     pub size: usize,
 }
 
 impl Sort {
-    /// Reads an element of `sort` of `_nouveau`: `name`, `-name`, `+name`, where `relevance` and `_id` are what they say.
+    /// Parses an element of `sort` of `_nouveau`: `name`, `-name`, `+name`, including `relevance` and `_id`.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is invalid.
     pub fn parse(text: &str) -> Result<Self> {
         let (descending, name) = sign(text);
         let is_name =
@@ -164,7 +166,7 @@ impl Sort {
     }
 }
 
-/// Takes a sign apart from what is behind it.
+/// Splits off a sign.
 pub(crate) fn sign(text: &str) -> (bool, &str) {
     match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -173,11 +175,11 @@ pub(crate) fn sign(text: &str) -> (bool, &str) {
 }
 
 impl Sort {
-    /// Reads an element of `sort` of `_search`: `name<number>`, `name<string>`, `<score>`, `<doc>` or
-    /// `<distance,longitude field,latitude field,longitude,latitude,km or mi>`, perhaps with a sign before it.
+    /// Parses an element of `sort` of `_search`: `name<number>`, `name<string>`, `<score>`, `<doc>` or
+    /// `<distance,longitude field,latitude field,longitude,latitude,km or mi>`, with an optional sign.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is invalid.
     pub fn parse_classic(text: &str) -> Result<Self> {
         let unknown = || Error::bad_request(format!("Unrecognized sort parameter: {text}"));
         let (descending, rest) = sign(text);
@@ -219,10 +221,10 @@ fn distance(text: &str) -> Option<SortBy> {
 }
 
 impl Range {
-    /// Reads a range of `_search`: `[0 TO 100}`, with `*` for an open end.
+    /// Parses a range of `_search`: `[0 TO 100}`, with `*` for an open end.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is invalid.
     pub fn parse_classic(label: &str, text: &str) -> Result<Self> {
         let invalid = || Error::bad_request(format!("{text} was not a well-formed range specification"));
         let first = text.chars().next().ok_or_else(invalid)?;

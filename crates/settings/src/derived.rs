@@ -1,4 +1,4 @@
-//! [`Derived`]: what somebody made of the settings, for as long as they do not change.
+//! [`Derived`]: a cached value that is computed from settings and recomputed after they change.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::Settings;
 
-/// A value derived from the settings: derived again when they have changed.
+/// Cached value that is recomputed when the settings have changed.
 pub struct Derived<T>(Mutex<Option<(u64, Arc<T>)>>);
 
 impl<T> Default for Derived<T> {
@@ -16,9 +16,9 @@ impl<T> Default for Derived<T> {
 }
 
 impl<T> Derived<T> {
-    /// The value that `read` derives from the settings as they are.
+    /// Returns the value that `read` computes from the current settings.
     pub fn current(&self, settings: &dyn Settings, read: impl FnOnce(&dyn Settings) -> T) -> Arc<T> {
-        // Taken before the values: who changes them meanwhile is seen the next time.
+        // The version is read before the values, so a concurrent change causes a recomputation at the next call.
         let version = settings.version();
         let mut known = self.0.lock();
         if let (Some((old, value)), Some(version)) = (&*known, version)

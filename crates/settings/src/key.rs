@@ -1,4 +1,4 @@
-//! [`Key`]: how a setting is read, and [`Setting`]: what is known of it.
+//! [`Key`]: typed access to a setting, and [`Setting`]: its description.
 
 use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr};
@@ -6,38 +6,40 @@ use std::path::Path;
 
 use crate::{Applies, Settings};
 
-/// CouchDB's word for no limit.
+/// CouchDB's word for "no limit".
 pub const INFINITY: &str = "infinity";
 
-/// The text in a default that stands for the data directory.
+/// Placeholder for the data directory in a default.
 const DATA: &str = "{data}";
 
-/// One setting.
+/// Description of one setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// CouchDB's section.
+    /// Section, named as in CouchDB.
     pub section: &'static str,
-    /// CouchDB's key.
+    /// Key, named as in CouchDB.
     pub key: &'static str,
-    /// The default; `None`: nothing, or made up at the first start. `{data}` stands for the data directory.
+    /// Default value. `None` if there is none or it is generated at the first start. `{data}` stands for the data
+    /// directory.
     pub default: Option<&'static str>,
     /// The type of the value.
     pub kind: Kind,
-    /// Whether the configuration shows the default.
+    /// Visibility of the default in the configuration.
     pub visibility: Visibility,
-    /// When a change counts.
+    /// Time at which a change takes effect.
     pub applies: Applies,
     /// One line for `settee config --defaults`.
     pub doc: &'static str,
 }
 
-/// CouchDB's `default.ini` states some values and has others only in comments: those are in force, but reading them gives
-/// `unknown_config_value`, and the old value of the first change is `""`. Scripts can see that, so it is kept.
+/// CouchDB's `default.ini` contains some values and mentions others only in comments. The latter are in effect, but
+/// reading them returns `unknown_config_value`, and the first change returns `""` as the old value. Scripts can observe
+/// that, so it is preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// Part of the configuration from the start.
+    /// Part of the configuration from the first start.
     Listed,
-    /// In force, but not part of the configuration until somebody sets it.
+    /// In effect, but not part of the configuration until it is set.
     Implied,
 }
 
@@ -48,7 +50,7 @@ pub enum Kind {
     Text,
     /// `true` or `false`.
     Bool,
-    /// An integer in this range.
+    /// An integer in this range, inclusive.
     Integer(u64, u64),
     /// An integer or `infinity`.
     Limit,
@@ -77,8 +79,8 @@ pub struct Number;
 #[derive(Debug)]
 pub struct Switch;
 
-/// A switch that keeps something out: only `false` opens it. A value that makes no sense was meant to be something else than
-/// `false`.
+/// A switch that protects: only `false` disables it. Any invalid value keeps the protection enabled, because it was
+/// hardly meant as `false`.
 #[derive(Debug)]
 pub struct Guard;
 
@@ -91,25 +93,25 @@ impl<T> Key<T> {
         Self { setting, of: PhantomData }
     }
 
-    /// The row of the table.
+    /// Returns the row of the table.
     #[must_use]
     pub const fn setting(&self) -> &Setting {
         &self.setting
     }
 
-    /// The name in its section.
+    /// Returns the name of the key in its section.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.setting.key
     }
 
-    /// Whether this is the key of that name.
+    /// Returns true if this is the key with that name.
     #[must_use]
     pub fn is(&self, section: &str, key: &str) -> bool {
         (self.setting.section, self.setting.key) == (section, key)
     }
 
-    /// The text in force: the value, or else the default; `None` if both are empty.
+    /// Returns the effective text: the value, or else the default; `None` if both are empty.
     #[must_use]
     pub fn text(&self, settings: &dyn Settings) -> Option<String> {
         let Setting { section, key, default, .. } = self.setting;
@@ -120,13 +122,13 @@ impl<T> Key<T> {
 }
 
 impl Key<Number> {
-    /// The number in force. A setting without a default is 0 until somebody sets it: see [`find`](Self::find).
+    /// Returns the effective number. A setting without a default is 0 until it is set: see [`find`](Self::find).
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> u64 {
         self.find(settings).unwrap_or_default()
     }
 
-    /// The number in force, if there is one.
+    /// Returns the effective number, if any.
     #[must_use]
     pub fn find(&self, settings: &dyn Settings) -> Option<u64> {
         let number = |text: &str| match text.trim() {
@@ -138,7 +140,7 @@ impl Key<Number> {
 }
 
 impl Key<Switch> {
-    /// Whether it is on.
+    /// Returns true if the switch is on.
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> bool {
         match self.text(settings).as_deref().map(str::trim) {
@@ -150,7 +152,7 @@ impl Key<Switch> {
 }
 
 impl Key<Guard> {
-    /// Whether it keeps out.
+    /// Returns true unless the value is `false`.
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> bool {
         let given = settings.given(self.setting.section, self.setting.key).unwrap_or_default();
@@ -159,14 +161,14 @@ impl Key<Guard> {
 }
 
 impl Key<Text> {
-    /// The text as it was set, even an empty one, or else the default.
+    /// Returns the configured text, even an empty one, or else the default.
     #[must_use]
     pub fn literal(&self, settings: &dyn Settings) -> String {
         let Setting { section, key, default, .. } = self.setting;
         settings.get(section, key).unwrap_or_else(|| default.unwrap_or_default().to_owned())
     }
 
-    /// The text in force, empty if there is none.
+    /// Returns the effective text, or an empty text.
     #[must_use]
     pub fn of(&self, settings: &dyn Settings) -> String {
         self.text(settings).unwrap_or_default()
@@ -174,26 +176,26 @@ impl Key<Text> {
 }
 
 impl Setting {
-    /// The default for a server with this data directory.
+    /// Returns the default for a server with this data directory.
     #[must_use]
     pub fn default_for(&self, data_dir: &Path) -> Option<String> {
         self.default.map(|text| text.replace(DATA, &data_dir.display().to_string()))
     }
 
-    /// A change counts when the server starts again.
+    /// Marks the setting as effective after a restart.
     pub(crate) const fn at_start(mut self) -> Self {
         self.applies = Applies::AfterRestart;
         self
     }
 
-    /// Nothing reads the value: it is kept, because clients set it or look for it.
+    /// Marks the setting as unused: it is stored only because clients set or read it.
     pub(crate) const fn kept(mut self) -> Self {
         self.applies = Applies::Nowhere;
         self
     }
 }
 
-/// A setting whose default the configuration does not show.
+/// A setting whose default is not shown in the configuration.
 pub(crate) const fn setting(
     section: &'static str,
     key: &'static str,
@@ -204,7 +206,7 @@ pub(crate) const fn setting(
     Setting { default: Some(default), ..unset(section, key, kind, doc) }
 }
 
-/// A setting whose default it does show.
+/// A setting whose default is shown in the configuration.
 pub(crate) const fn listed(
     section: &'static str,
     key: &'static str,
@@ -221,8 +223,8 @@ pub(crate) const fn unset(section: &'static str, key: &'static str, kind: Kind, 
 }
 
 impl Kind {
-    /// The rule that `value` breaks, if it does: the end of a sentence that begins with "must be". An empty value is
-    /// always right: it takes a setting back.
+    /// Returns the rule that `value` violates, as the end of a sentence that starts with "must be". An empty value is
+    /// always valid: it resets the setting.
     #[must_use]
     pub fn violation(self, value: &str) -> Option<String> {
         let number = value.parse::<u64>().ok();
@@ -242,7 +244,7 @@ impl Kind {
     }
 }
 
-/// The address that `[chttpd] bind_address` names.
+/// Returns the address that `[chttpd] bind_address` denotes.
 #[must_use]
 pub fn address(value: &str) -> Option<IpAddr> {
     match value.trim() {

@@ -1,7 +1,8 @@
-//! The settings of the server: [`SETTINGS`] is the table of all, a [`Key`] reads one, and [`Settings`] is where values are.
+//! The settings of the server: [`SETTINGS`] is the table of all settings, a [`Key`] reads one, and [`Settings`] is the
+//! source of values.
 //!
-//! Readers go through keys, so that the name, the type and the default of a setting are in one place. Values come from the
-//! server, which reads files; this crate knows no files, and does not know what a setting does.
+//! Readers use keys, so that name, type and default of a setting are defined once. The server implements the source and
+//! reads the files; this crate does not read files and does not implement the effect of any setting.
 
 mod derived;
 pub mod key;
@@ -13,7 +14,7 @@ pub use key::{INFINITY, Key, Kind, Setting, Visibility};
 pub use names::{find, is_own, is_sensitive, old_section};
 pub use table::*;
 
-/// Whether a change of the configuration outlives the process.
+/// Persistence of a change of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
     /// Written to the configuration file.
@@ -22,13 +23,13 @@ pub enum Persist {
     No,
 }
 
-/// Why the configuration did not change.
+/// Reason why the configuration was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// There is no value to delete.
+    /// The value to delete does not exist.
     #[error("unknown_config_value")]
     Unknown,
-    /// The value makes no sense for this key; the text says what would.
+    /// The value is invalid for this key; the text names the valid values.
     #[error("{0}")]
     Invalid(String),
     /// The file could not be read or written.
@@ -36,80 +37,80 @@ pub enum SettingsError {
     File(String),
 }
 
-/// When a change of a value counts.
+/// Time at which a change of a value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applies {
-    /// With the next request, or soon.
+    /// At the next request or shortly after.
     AtOnce,
-    /// When the server starts again.
+    /// At the next start of the server.
     AfterRestart,
-    /// Nobody reads the value: it is only kept.
+    /// Never: the value is only stored.
     Nowhere,
 }
 
 /// Configuration values by section and key, with CouchDB's names.
 pub trait Settings: Send + Sync {
-    /// The value in force.
+    /// Returns the effective value.
     fn get(&self, section: &str, key: &str) -> Option<String>;
-    /// All values of a section.
+    /// Returns all values of a section.
     fn section(&self, section: &str) -> Vec<(String, String)>;
-    /// All sections.
+    /// Returns all sections.
     fn all(&self) -> Vec<(String, Vec<(String, String)>)>;
     /// Sets a value and returns the old one.
     ///
     /// # Errors
-    /// When nothing was changed.
+    /// If nothing was changed.
     fn set(&self, section: &str, key: &str, value: &str, persist: Persist) -> Result<Option<String>, SettingsError>;
     /// Removes a value and returns it.
     ///
     /// # Errors
-    /// When nothing was changed.
+    /// If nothing was changed.
     fn delete(&self, section: &str, key: &str, persist: Persist) -> Result<String, SettingsError>;
-    /// Reads the files again.
+    /// Reads the configuration files again.
     ///
     /// # Errors
-    /// When a file could not be read.
+    /// If a file could not be read.
     fn reload(&self) -> Result<(), SettingsError>;
 
-    /// Takes over what other nodes have changed, if anything: nodes that share a store share settings. To be called when it is known
-    /// what they changed, before a request is judged. May block.
+    /// Takes over changes that other nodes made: nodes that share a store share settings. The caller must call it after
+    /// it was notified of a change and before it authorizes a request. May block.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     fn follow(&self) -> Result<(), SettingsError> {
         Ok(())
     }
 
-    /// Whether [`Self::follow`] has anything to take over, of which this node has heard. Waits for nothing.
+    /// Returns true if this node was notified of changes that [`Self::follow`] has not taken over yet. Does not block.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// Another number after every change; `None` if nobody counts.
+    /// Returns a number that differs after every change; `None` if changes are not counted.
     fn version(&self) -> Option<u64> {
         None
     }
 
-    /// The value in force: the default counts, and so do old names of sections.
+    /// Returns the effective value, including defaults and old names of sections.
     fn effective(&self, section: &str, key: &str) -> Option<String> {
         self.get(section, key)
     }
 
-    /// The default of a setting on this server.
+    /// Returns the default of a setting on this server.
     fn default_of(&self, setting: &Setting) -> Option<String> {
         setting.default.map(str::to_owned)
     }
 
-    /// The value that was set, whether or not it makes sense, also under an old name of its section.
+    /// Returns the configured value, valid or not, also under an old name of its section.
     fn given(&self, section: &str, key: &str) -> Option<String> {
         self.get(section, key)
     }
 }
 
-/// When a change of a setting counts.
+/// Returns the time at which a change of a setting takes effect.
 #[must_use]
 pub fn applies(section: &str, key: &str) -> Applies {
-    // Their keys are names.
+    // The keys of these sections are user-defined names.
     if matches!(section, "admins" | "jwt_keys") {
         return Applies::AtOnce;
     }

@@ -1,11 +1,11 @@
-//! Settings by section and key, also by CouchDB's old names of sections.
+//! Lookup of settings by section and key, including CouchDB's old names of sections.
 
 use crate::SETTINGS;
 use crate::key::Setting;
 
 const SECTION_NAMES: [(&str, &str); 2] = [("chttpd", "httpd"), ("chttpd_auth", "couch_httpd_auth")];
 
-/// The setting of this name. CouchDB's old names of sections find what they became.
+/// Returns the setting with this name. Old names of sections map to the current ones.
 #[must_use]
 pub fn find(section: &str, key: &str) -> Option<&'static Setting> {
     let exact =
@@ -13,24 +13,24 @@ pub fn find(section: &str, key: &str) -> Option<&'static Setting> {
     exact(section).or_else(|| exact(modern_section(section, key)?))
 }
 
-/// Where CouchDB 3 looks for `key` if `section` does not say anything: the name the section had before.
+/// Returns the former name of a section, which CouchDB 3 reads if `section` does not set `key`.
 #[must_use]
 pub fn old_section(section: &str, key: &str) -> Option<&'static str> {
     SECTION_NAMES.into_iter().find(|(new, _)| *new == section && is_shared(section, key)).map(|(_, old)| old)
 }
 
-/// Whether a value must not be shown in logs.
+/// Returns true if a value must not appear in logs.
 #[must_use]
 pub fn is_sensitive(section: &str, key: &str) -> bool {
     let named_so = |word| key.to_ascii_lowercase().contains(word);
-    // A URL may have a password.
+    // A URL may contain a password.
     matches!(section, "admins" | "jwt_keys")
         || (section, key) == ("storage", "url")
         || ["secret", "password", "token"].into_iter().any(named_so)
 }
 
-/// Whether a setting is one of a node's own, where several share a store: what it is called and where it listens, where its files lie,
-/// what it takes of its machine, and what starts programs there. All others hold for all nodes.
+/// Returns true for settings that belong to one node when several nodes share a store: its name and addresses, its
+/// files, its use of the machine, and the programs that it starts. All other settings apply to all nodes.
 #[must_use]
 pub fn is_own(section: &str, key: &str) -> bool {
     match section {
@@ -70,7 +70,7 @@ fn modern_section(section: &str, key: &str) -> Option<&'static str> {
     SECTION_NAMES.into_iter().find(|(new, old)| *old == section && is_shared(new, key)).map(|(new, _)| new)
 }
 
-/// The old `[httpd] port` was that of another interface in CouchDB 2: it must not move this one.
+/// The old `[httpd] port` configured another interface in CouchDB 2, so it must not change this one.
 fn is_shared(section: &str, key: &str) -> bool {
     section != "chttpd" || !matches!(key, "port" | "bind_address")
 }

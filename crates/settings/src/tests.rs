@@ -1,4 +1,4 @@
-//! Values of all kinds, read through keys.
+//! Values of all types, read through keys.
 
 use std::collections::BTreeMap;
 

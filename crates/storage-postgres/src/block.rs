@@ -1,5 +1,5 @@
-//! [`block_on`]: a thread waits for a future. That of the runtime itself refuses threads that serve tasks, and those who call an
-//! engine need not know that there is a runtime below it.
+//! [`block_on`]: blocks a thread on a future. The function of the runtime panics on threads that serve tasks, and
+//! callers of an engine need no runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,11 +19,12 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for `future`, whose timers and sockets are those of `runtime`.
+/// Blocks on `future`, whose timers and sockets belong to `runtime`.
 pub(crate) fn block_on<T>(runtime: &tokio::runtime::Handle, future: impl Future<Output = T>) -> T {
     let _context = runtime.enter();
-    // A thread that serves a task gives that a budget, which is made anew only when the task has yielded: a future that waits in it and has
-    // used it up, by trying to connect during an outage, would never go on.
+    // On a thread that serves a task, the future would share the cooperative budget of that task, which is renewed only
+    // when the task yields: a future that has used it up, for example by reconnecting during an outage, would never
+    // make progress.
     let mut future = pin!(tokio::task::unconstrained(future));
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -31,12 +32,12 @@ pub(crate) fn block_on<T>(runtime: &tokio::runtime::Handle, future: impl Future<
         if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
             return value;
         }
-        // May return without reason, which costs one more look.
+        // May return spuriously, which costs one more poll.
         thread::park();
     }
 }
 
-/// Sets `future` going, as far as it goes by itself, and forgets it.
+/// Polls `future` once, which starts it, and drops it.
 pub(crate) fn begin(future: impl Future) {
     let _ = pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
@@ -55,13 +56,13 @@ mod tests {
             7
         });
         assert_eq!(answer, 7);
-        // A thread that serves a task may wait as well.
+        // A thread that serves a task may block as well.
         let handle = runtime.handle().clone();
         let nested = runtime.block_on(async move { block_on(&handle, async { 8 }) });
         assert_eq!(nested, 8);
     }
 
-    /// A node stood still for ever after an outage of its database, once in half an hour of faults.
+    /// Regression: a node hung forever after an outage of its database, once in half an hour of fault injection.
     #[test]
     fn a_thread_that_serves_a_task_waits_for_as_many_steps_as_it_takes() {
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -79,7 +80,7 @@ mod tests {
                 };
                 block_on(&handle, acquire)
             });
-            // Nobody listens if it took too long.
+            // The receiver was dropped if its timeout expired.
             let _ = sender.send(steps);
         });
         assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(1000));

@@ -1,9 +1,10 @@
-//! Commits: one transaction, sent as a whole in one trip, that begins with the fence of its shard.
+//! Commits: one transaction, sent in one round trip, that starts with the fence of its shard.
 //!
-//! Small ones may share it with commits to other shards (the module `joint`); what fails together is tried alone. A commit whose connection is
-//! lost is made again with the same token. If the first one did happen, or happens while that
-//! runs, the fence refuses the second one, and the token tells whose commit is there. Who has lined up (the module `line`) commits in the
-//! transaction in which it waited.
+//! Small commits may share a transaction with commits to other shards (the module `joint`); those that fail together
+//! are retried separately. A commit whose connection is lost is retried with the same token. If the first attempt was
+//! applied, or is applied during the retry, the fence rejects the retry, and the token identifies the commit that is
+//! there. A writer that holds the shard lock (the module `line`) commits in the transaction in which it waited for the
+//! lock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,17 +30,17 @@ use crate::sql::Sql;
 /// Commits of fewer bytes are one statement.
 const STATEMENT_BYTES: usize = 256 << 10;
 
-/// Commits of more bytes are sent piece by piece, so that they are not in memory twice.
+/// Commits of more bytes are sent in pieces, so that they are not in memory twice.
 const TRIP_BYTES: usize = 64 << 20;
 
-/// How long a commit is tried of which nobody knows whether it happened, unless there is silence.
+/// Maximum time for resolving a commit with unknown outcome, unless the server is unresponsive.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PATIENCE_STEP: Duration = Duration::from_millis(50);
 
-/// Commits that the server wants made again.
+/// Maximum number of attempts of a commit that the server asks to retry.
 const TRIES: u32 = 20;
 
-/// What is to be committed.
+/// A commit to be made.
 #[derive(Debug)]
 pub(crate) struct Commit {
     pub(crate) shard: Shard,
@@ -51,7 +52,7 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
-    /// Whether it can be one statement.
+    /// Returns true if the commit fits into one statement.
     fn is_small(&self) -> bool {
         let Self { batch, durability, .. } = self;
         *durability == Durability::Synced && batch.size_bytes() <= STATEMENT_BYTES && batch.len() <= PIECE_ROWS
@@ -62,10 +63,10 @@ impl Commit {
     }
 }
 
-/// Makes a commit, in the transaction of a turn if there is one, and otherwise together with others that come at the same moment.
+/// Makes a commit: in the transaction of the shard lock if there is one, otherwise jointly with concurrent commits.
 ///
 /// # Errors
-/// When it did not happen, for another reason than a conflict.
+/// If it was not applied, for a reason other than a conflict.
 pub(crate) async fn commit(joint: &Arc<Joint>, turn: Option<Leased>, commit: Commit) -> Result<Outcome> {
     let (begun, commit) = (Instant::now(), Arc::new(commit));
     if turn.is_some() || !Joint::takes(&commit) {
@@ -78,7 +79,7 @@ pub(crate) async fn commit(joint: &Arc<Joint>, turn: Option<Leased>, commit: Com
     }
 }
 
-/// Makes a commit by itself. `is_unknown` if it may have been made already.
+/// Makes a single commit. `is_unknown` is true if it may have been applied already.
 async fn alone(
     pool: &Arc<Pool>,
     mut turn: Option<Leased>,
@@ -120,7 +121,7 @@ async fn alone(
                 }
             }
             Failure::Again(_) | Failure::Conflict if tries < TRIES && begun.elapsed() < PATIENCE => tries += 1,
-            // An earlier try may be on its way still, whatever the server says of this one.
+            // An earlier attempt may still be in progress, whatever the result of this one.
             _ if is_unknown => return Ok(Outcome::Unknown),
             Failure::Again(_) | Failure::Conflict | Failure::Outdated | Failure::Refused(_) => {
                 return Err(failure.into_error());
@@ -129,13 +130,13 @@ async fn alone(
     }
 }
 
-/// Makes small commits to different shards by one statement, all or none. They come in the order of their shards. `None` if the connection has
-/// no room for the statement.
+/// Makes small commits to different shards with one statement, atomically. They must be ordered by shard. `None` if the
+/// connection has no capacity for the statement.
 pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
     let premise =
         commits.iter().filter_map(|commit| commit.batch.premise().cloned()).reduce(|one, other| one.and(&other));
-    // A later connection may be one to another server than that which was asked, or to one that had to start anew: it gives numbers of transactions
-    // out again.
+    // A newer connection may be to another server than the one that was read, or to a restarted one, which reuses
+    // transaction numbers.
     if premise.as_ref().is_some_and(|premise| moment(leased.link().since()) >= premise.moment()) {
         return Some(Err(Failure::Outdated));
     }
@@ -160,7 +161,7 @@ async fn by_statement(
     let mut parameters = fences.parameters().to_vec();
     parameters.extend(presumed.parameters());
     pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
-    // By itself it is a transaction. Who has lined up has begun one.
+    // The statement is a transaction by itself. A holder of the shard lock has started one.
     let is_written = AtomicBool::new(false);
     let written: Request<'_> = Box::pin(async {
         let rows = link.client.query(&statement, &parameters).await?;
@@ -177,7 +178,7 @@ async fn by_statement(
     if is_written.into_inner() { Ok(()) } else { Err(Failure::Outdated) }
 }
 
-/// Makes a commit by a statement for each of its pieces. It must presume nothing.
+/// Makes a commit with one statement per piece. It must not have a read set.
 async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
     if commit.batch.premise().is_some() {
         return Err(Failure::Outdated);
@@ -188,12 +189,12 @@ async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
     let writes = pieces.iter().map(|piece| (piece.sql, piece.parameters().collect()));
     let parts: Vec<(Sql, Vec<Parameter<'_>>)> =
         [(Sql::Fence, fences.parameters().to_vec())].into_iter().chain(sweep).chain(writes).collect();
-    // Before the transaction: what is sent in one trip may not wait for anything.
+    // Prepared before the transaction, because statements of one round trip must not wait for each other.
     let statements = link.statements(parts.iter().map(|(sql, _)| *sql)).await?;
     let begin = match (commit.durability, leased.set_in_transaction(true)) {
         (Durability::Synced, false) => "BEGIN",
         (Durability::Buffered, false) => "BEGIN; SET LOCAL synchronous_commit TO off",
-        // Who has lined up has begun.
+        // A holder of the shard lock has started the transaction.
         (Durability::Synced, true) => "",
         (Durability::Buffered, true) => "SET LOCAL synchronous_commit TO off",
     };
@@ -205,7 +206,7 @@ async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
     let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
     let requests = [begun].into_iter().chain(made).chain([ended]);
     if commit.batch.size_bytes() <= TRIP_BYTES {
-        // The first error is the cause of the others, and of the end being none.
+        // The first error is the cause of the others, also of the failed end of the transaction.
         together(requests.collect()).await.into_iter().collect::<Result<(), Error>>()?;
     } else {
         for request in requests {
@@ -218,7 +219,7 @@ async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
 
-/// The fences of commits, as parameters.
+/// Fences of commits, as parameters.
 struct Fences<'a> {
     shards: Vec<i64>,
     expected: Vec<i64>,
@@ -234,7 +235,7 @@ impl<'a> Fences<'a> {
             expected: commits.iter().map(|commit| version(commit.expected)).collect(),
             tokens: commits.iter().map(|commit| commit.token.0.to_be_bytes().to_vec()).collect(),
             heads: commits.iter().map(|commit| commit.batch.head()).collect(),
-            // All are of this process.
+            // All commits are of this process.
             node: commits.first().map_or(0, |commit| commit.node),
         }
     }
@@ -243,7 +244,7 @@ impl<'a> Fences<'a> {
         [&self.shards, &self.expected, &self.tokens, &self.heads, &self.node]
     }
 
-    /// Whether it is one of the commits' turn to [sweep](fence::sweep).
+    /// Returns true if one of the commits is due to [sweep](fence::sweep).
     fn is_sweeping(&self) -> bool {
         self.expected.iter().copied().any(fence::is_sweeping)
     }
@@ -253,7 +254,7 @@ impl<'a> Fences<'a> {
     }
 }
 
-/// What commits presume, as parameters.
+/// The read sets of commits, as parameters.
 struct Presumed<'a> {
     shards: Vec<i64>,
     shown: Option<&'a str>,
@@ -270,22 +271,22 @@ impl<'a> Presumed<'a> {
     }
 }
 
-/// No shard has more, so that a larger one conflicts.
+/// Converts a version. No shard reaches the maximum, so a larger version conflicts.
 fn version(version: Version) -> i64 {
     i64::try_from(version.0).unwrap_or(i64::MAX - 1)
 }
 
-/// Has a statement write.
+/// Executes a writing statement.
 pub(crate) async fn written(link: &Link, statement: &Statement, parameters: &[Parameter<'_>]) -> Result<(), Error> {
     link.client.execute(statement, parameters).await.map(drop)
 }
 
-/// After a conflict: it may have been with this very commit.
+/// Determines the outcome after a conflict, which may be with an earlier attempt of the same commit.
 async fn who_was_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
     let link = leased.link();
     let shard = number(commit.shard);
     let next = i64::try_from(commit.expected.0).map_or(i64::MAX, |expected| expected.saturating_add(1));
-    // The transaction has failed, and statements can be made only outside of it.
+    // The transaction has failed; statements can be prepared only outside of it.
     let (of_token, of_state) = match (link.known(Sql::Token), link.known(Sql::State)) {
         (Some(of_token), Some(of_state)) => (of_token, of_state),
         _ => {
@@ -309,8 +310,8 @@ async fn who_was_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Fail
     }
     let last = Last::of(rows.first()).map_err(Failure::Refused)?;
     if last.state.version == commit.expected && !last.is_dropped {
-        // Whoever was first has not ended well.
-        return Err(Failure::Again("a commit gave way to another that did not happen".to_owned()));
+        // The other commit was rolled back.
+        return Err(Failure::Again("a commit conflicted with another one that was rolled back".to_owned()));
     }
     Ok(Outcome::Conflict(last.state.version))
 }

@@ -1,4 +1,4 @@
-//! [`Link`]: one connection with its prepared statements; and [`Connector`], which makes them.
+//! [`Link`]: a connection with its prepared statements; [`Connector`]: creates connections.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -23,39 +23,39 @@ use crate::silence::Silence;
 use crate::sql::Sql;
 use crate::tls::Tls;
 
-/// Threads that talk to PostgreSQL, at most. Values are copied there, and nothing is thought about: one is enough for four processors, and with more
-/// threads than work they wake each other.
+/// Maximum number of threads for connections to PostgreSQL. They only copy values: one thread suffices for four
+/// processors, and idle additional threads cost wake-ups.
 const THREADS_MAX: usize = 4;
 const PROCESSORS_A_THREAD: usize = 4;
 
-/// What planners must know: all reads go through the primary keys. Without it they may sort what the index has in order, and
-/// plan again each time. A row that waits for a key of another commit waits for its end, which is short. A client whose machine was switched off
-/// is gone after half a minute.
+/// Settings for planners: all reads use the primary keys. Without them plans may sort rows that the index has in order,
+/// and statements may be planned repeatedly. A row that waits for a key of another commit waits for its end, which is
+/// soon. The server detects within half a minute that the machine of a client has failed.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
      SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s'; \
      SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;";
 
-/// With so many statements a connection makes no more for commits of seldom shapes.
+/// Maximum number of prepared statements before a connection stops preparing statements for rare shapes of commits.
 const STATEMENTS_MAX: usize = 100;
 
-/// A host that has taken a connection is to serve it within this time: it greets, and asks for the password.
+/// Timeout for the greeting and authentication of a host that has accepted a connection.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// A host that does not answer for so long is not waited for alone: the others are asked as well.
+/// Time after which other hosts are tried in addition to one that does not answer.
 const ALONE: Duration = Duration::from_millis(400);
 
-/// The same for one that has been silent before.
+/// The same for a host that was unresponsive before.
 const ALONE_SILENT: Duration = Duration::from_millis(100);
 
-/// What [`Connector::look_around`] finds.
+/// Result of [`Connector::look_around`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// Another host is the server now.
+    /// The server is now another host.
     Elsewhere,
-    /// It works on what it was asked.
+    /// The server works on a request.
     Busy,
-    /// It knows of no question. The connection is lost, or it has not come to read it.
+    /// The server has no pending request: the connection is lost, or the request was not read yet.
     Unasked,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Link {
     since: Instant,
 }
 
-/// What was connected to.
+/// A new connection.
 struct Connected {
     client: Client,
     host: usize,
@@ -78,22 +78,22 @@ struct Connected {
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Connected, Unreached>> + Send + 'a>>;
 
 impl Link {
-    /// The place of its host among all.
+    /// Returns the index of its host.
     pub(crate) fn host(&self) -> usize {
         self.host
     }
 
-    /// When it was made.
+    /// Returns the time of its creation.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// What ends with the connection.
+    /// Returns the task that ends with the connection.
     pub(crate) fn task(&self) -> &AbortHandle {
         &self.task
     }
 
-    /// A statement, which takes a trip when it is new to the connection.
+    /// Returns a prepared statement; preparing it on this connection costs a round trip.
     pub(crate) async fn statement(&self, sql: Sql) -> Result<Statement, Error> {
         if let Some(known) = self.statements.lock().get(&sql) {
             return Ok(known.clone());
@@ -103,18 +103,18 @@ impl Link {
         Ok(prepared)
     }
 
-    /// A statement that was used before.
+    /// Returns a statement if it is already prepared.
     pub(crate) fn known(&self, sql: Sql) -> Option<Statement> {
         self.statements.lock().get(&sql).cloned()
     }
 
-    /// Whether a statement may be made that others can do without: each takes memory in the server.
+    /// Returns true if an optional statement may be prepared: each takes memory in the server.
     pub(crate) fn has_room_for(&self, sql: Sql) -> bool {
         let statements = self.statements.lock();
         statements.len() < STATEMENTS_MAX || statements.contains_key(&sql)
     }
 
-    /// Several statements, in their order.
+    /// Returns several prepared statements, in order.
     pub(crate) async fn statements(&self, wanted: impl Iterator<Item = Sql>) -> Result<Vec<Statement>, Error> {
         let mut statements = Vec::new();
         for sql in wanted {
@@ -124,19 +124,19 @@ impl Link {
     }
 }
 
-/// Makes connections.
+/// Creates connections.
 pub(crate) struct Connector {
     options: Options,
-    /// One for each host, of which there is one, and the place of the one that was connected to last.
+    /// Configuration per host, at least one, and the index of the host that was connected last.
     hosts: Vec<Config>,
     host: AtomicUsize,
-    /// The connections that were made, with the places of their hosts.
+    /// Open connections with the indices of their hosts.
     made: Mutex<Vec<(usize, AbortHandle)>>,
     silence: Silence,
     heard: Arc<Heard>,
     tls: Tls,
     runtime: Handle,
-    /// None while it is being dropped.
+    /// `None` during the drop.
     threads: Option<Runtime>,
 }
 
@@ -162,12 +162,12 @@ impl Connector {
         &self.runtime
     }
 
-    /// What others say, if one of the connections listens.
+    /// Returns the notifications of other processes, which arrive if one of the connections listens.
     pub(crate) fn heard(&self) -> &Heard {
         &self.heard
     }
 
-    /// A connection that uses the tables, with `settings` of its own. Nobody waits for one in silence.
+    /// Connects to the tables, with additional `settings`. Fails at once while the server is unresponsive.
     pub(crate) async fn connect(&self, settings: &str) -> Result<Link, Unreached> {
         tokio::select! {
             biased;
@@ -185,23 +185,24 @@ impl Connector {
         Ok(Link { client, statements: Mutex::default(), host, task, since: Instant::now() })
     }
 
-    /// A connection as the server makes it.
+    /// Connects without settings.
     pub(crate) async fn connect_plain(&self) -> Result<Client, Unreached> {
         Ok(self.connect_to_any(ALONE).await?.client)
     }
 
-    /// Whether nothing is answered.
+    /// Returns true while the server is unresponsive.
     pub(crate) fn is_silent(&self) -> bool {
         self.silence.is_on()
     }
 
-    /// Gives everything up that waits for the server, and whatever is wanted of it from now on: who asks elsewhere is served sooner.
+    /// Aborts all waits for the server, and all requests from now on: their clients get a response sooner from another
+    /// node.
     pub(crate) fn fall_silent(&self) {
         self.silence.begin();
         self.end_all();
     }
 
-    /// Waits for the end of a silence: somebody answers, if only with an error.
+    /// Waits until the server responds again, even with an error.
     pub(crate) async fn listen(&self) {
         if self.is_silent() {
             drop(self.connect_to_any(ALONE_SILENT).await);
@@ -209,8 +210,9 @@ impl Connector {
         }
     }
 
-    /// Looks for the server anew, because it does not answer over the connection with this name. If it is another host now, all that wait for the one
-    /// before get an error, and try again there: nothing else tells them soon that a machine is gone without a word.
+    /// Searches for the server because the connection with this name does not respond. If it is another host now, all
+    /// requests to the former one fail and are retried there, because otherwise the loss of a machine is detected only
+    /// after a TCP timeout.
     pub(crate) async fn look_around(&self, name: &str) -> Result<Sight, Unreached> {
         let before = self.host.load(Ordering::Relaxed);
         let Connected { client, host, .. } = self.connect_to_any(ALONE_SILENT).await?;
@@ -222,12 +224,12 @@ impl Connector {
         Ok(if client.query_one(busy, &[&name]).await?.try_get(0)? { Sight::Busy } else { Sight::Unasked })
     }
 
-    /// Ends all connections; what waits for them gets an error.
+    /// Closes all connections; their requests fail.
     pub(crate) fn end_all(&self) {
         self.made.lock().drain(..).for_each(|(_, task)| task.abort());
     }
 
-    /// Ends the connections to all other hosts.
+    /// Closes the connections to all other hosts.
     pub(crate) fn keep_to(&self, host: usize) {
         self.made.lock().retain(|(of, task)| {
             if *of != host {
@@ -237,7 +239,8 @@ impl Connector {
         });
     }
 
-    /// Connects to the host that was there last, or else to the first other one that takes writes. They are asked after a time.
+    /// Connects to the most recent host, or else to the first other one that accepts writes. Other hosts are tried
+    /// after a delay.
     async fn connect_to_any(&self, alone: Duration) -> Result<Connected, Unreached> {
         let last = self.host.load(Ordering::Relaxed);
         let failed = Notify::new();
@@ -248,7 +251,7 @@ impl Connector {
             }
             answer
         });
-        // They hear of a failure from before it can happen: they are polled first.
+        // They are polled first, so that they observe every failure.
         let others = (1..self.hosts.len()).map(|step| -> Attempt<'_> {
             let at = (last + step) % self.hosts.len();
             let failed = &failed;
@@ -269,7 +272,7 @@ impl Connector {
         let (client, mut connection) = connected.map_err(|_| Unreached::Silent(limit))??;
         let heard = Arc::clone(&self.heard);
         let task = self.runtime.spawn(async move {
-            // Its end is noticed by who uses the client.
+            // The user of the client detects the end of the connection.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let AsyncMessage::Notification(said) = message {
                     heard.take(said.channel(), said.payload());
@@ -287,13 +290,14 @@ impl Connector {
 impl Drop for Connector {
     fn drop(&mut self) {
         if let Some(threads) = self.threads.take() {
-            // Where tasks are served nobody may wait for threads; and the last one to have this may be a task of its own.
+            // A thread that serves tasks must not block on the end of threads, and the last owner of this may be a task
+            // on one of them.
             threads.shutdown_background();
         }
     }
 }
 
-/// The first connection that is made, or the error of the last attempt.
+/// Returns the first connection, or the error of the last attempt.
 async fn first(mut attempts: Vec<Attempt<'_>>) -> Result<Connected, Unreached> {
     poll_fn(|context| {
         let mut at = 0;
@@ -309,7 +313,7 @@ async fn first(mut attempts: Vec<Attempt<'_>>) -> Result<Connected, Unreached> {
     .await
 }
 
-/// Sends all requests before it waits for the first answer: one trip. They are sent in their order.
+/// Sends all requests, in order, before it waits for the first response: one round trip.
 pub(crate) async fn together<T>(requests: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
     let mut waiting: Vec<_> = requests.into_iter().map(|request| (request, None)).collect();
     poll_fn(|context| {
@@ -323,7 +327,7 @@ pub(crate) async fn together<T>(requests: Vec<Pin<Box<dyn Future<Output = T> + S
     .await;
     let mut answers = Vec::with_capacity(waiting.len());
     for (request, answer) in waiting {
-        // Answers come in the order of the requests.
+        // Responses arrive in the order of the requests.
         answers.push(match answer {
             Some(answer) => answer,
             None => request.await,

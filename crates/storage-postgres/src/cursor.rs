@@ -1,4 +1,4 @@
-//! [`PageCursor`]: a scan that has a page, and fetches the next one while that is read.
+//! [`PageCursor`]: a scan that prefetches the next page while the current one is read.
 
 use std::sync::Arc;
 
@@ -11,25 +11,24 @@ use crate::keys::Bounds;
 use crate::lease::Lease;
 use crate::page::{Entry, Fetched, Place, Range, fetch};
 
-/// Rows of a first page of which nobody knows how many are wanted, and of the largest one. Long pages are worth a lot where the
-/// network is slow.
+/// Rows of a first page of unknown length, and of the largest page. Long pages save much time on slow networks.
 const FIRST_ROWS: usize = 64;
 const MAX_ROWS: usize = 5_000;
 
-/// Where single values are large, a first page has fewer.
+/// Rows of a first page in keyspaces with large values.
 const FIRST_LARGE_ROWS: usize = 8;
 
-/// Bytes of a page at which its size is aimed.
+/// Target size of a page in bytes.
 const PAGE_BYTES: usize = 1 << 20;
 
 /// A scan.
 pub(crate) struct PageCursor {
     lease: Arc<Lease>,
-    /// Where it goes on, which is within `whole`.
+    /// Position at which the scan continues, within `whole`.
     place: Place,
     whole: Range,
     page: Vec<Entry>,
-    /// The next entry of the page.
+    /// Index of the next entry in the page.
     at: usize,
     rest: Rest,
     rows: usize,
@@ -37,13 +36,13 @@ pub(crate) struct PageCursor {
     scan: Scan,
 }
 
-/// What is behind the page.
+/// State of the entries after the page.
 enum Rest {
     /// To be fetched.
     Within(Bounds),
-    /// On its way.
+    /// Being fetched.
     Coming(Bounds, JoinHandle<Result<Fetched>>),
-    /// Nothing.
+    /// No entries are left.
     End,
 }
 
@@ -61,7 +60,7 @@ impl PageCursor {
         };
         let rows = match expect {
             Expect::Few | Expect::All => usual,
-            // One more, which is the end.
+            // One more row, which detects the end.
             Expect::Rows(rows) => rows.saturating_add(1).clamp(1, usual.max(1) * 16),
         };
         let (whole, rest) = (place.range.clone(), Self::within(Bounds::of(place.range.borrowed())));
@@ -72,7 +71,7 @@ impl PageCursor {
         if bounds.is_empty() { Rest::End } else { Rest::Within(bounds) }
     }
 
-    /// Makes the first trip.
+    /// Makes the first round trip.
     pub(crate) fn begin(&mut self) -> Result<()> {
         match self.rest {
             Rest::Within(_) => self.turn(),
@@ -83,7 +82,7 @@ impl PageCursor {
         }
     }
 
-    /// Has the next page in the place of this one.
+    /// Replaces the page by the next one.
     fn turn(&mut self) -> Result<()> {
         let runtime = self.lease.pool().connector().runtime().clone();
         let (bounds, fetched) = match std::mem::replace(&mut self.rest, Rest::End) {
@@ -100,7 +99,7 @@ impl PageCursor {
         let Fetched { entries, rest } = match fetched {
             Ok(fetched) => fetched,
             Err(error) => {
-                // Who asks again gets the page, or an error; not the end.
+                // A later call fetches the page or fails again; it does not return the end.
                 self.rest = Rest::Within(bounds);
                 return Err(error);
             }
@@ -110,7 +109,7 @@ impl PageCursor {
         self.grow()?;
         self.rest = match rest {
             None => Rest::End,
-            // Who wants some rows rarely comes back.
+            // A caller that expects few rows rarely reads a second page, so it is not prefetched.
             Some(bounds) if self.expect != Expect::All && self.rows <= FIRST_ROWS * 4 => Rest::Within(bounds),
             Some(bounds) => {
                 let (lease, place, rows) = (Arc::clone(&self.lease), self.place.clone(), self.rows);
@@ -121,7 +120,7 @@ impl PageCursor {
         Ok(())
     }
 
-    /// The next page is longer, as far as its bytes allow.
+    /// Increases the size of the next page, limited by its bytes.
     fn grow(&mut self) -> Result<()> {
         let mut bytes = 0;
         for entry in &self.page {
@@ -132,7 +131,7 @@ impl PageCursor {
         Ok(())
     }
 
-    /// The place in the page of the first entry at or behind `key`, if it is certain to be in the page.
+    /// Returns the index of the first entry at or after `key`, if it is certainly in the page.
     fn place_in_page(&self, key: &[u8]) -> Result<Option<usize>> {
         let direction = self.place.direction;
         let is_before = |entry: &Entry| {

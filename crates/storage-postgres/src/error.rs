@@ -1,4 +1,4 @@
-//! What the errors of the client library mean: whether to try again, and where.
+//! Classification of errors of the client library: whether to retry, and on which host.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -10,46 +10,46 @@ use tokio_postgres::types::WrongType;
 
 use crate::fence::NEXT;
 
-/// The primary key of the commits, which decides who was first.
+/// Primary key of the table of commits, the fence of commits.
 const COMMITS_KEY: &str = "commits_pkey";
 
-/// Why there is no connection.
+/// Reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreached {
-    /// It was refused, or lost.
+    /// The connection was refused or lost.
     #[error("{}", in_words(.0))]
     Failed(#[from] Error),
-    /// A host that takes connections says nothing.
+    /// A host that accepts connections does not respond.
     #[error("no answer for {} s", .0.as_secs())]
     Silent(Duration),
-    /// Nobody tries while heartbeats are not answered.
-    #[error("it does not answer, or what is sent to it is lost on the way")]
+    /// No attempt is made while heartbeats are not answered.
+    #[error("the server does not answer, or the network drops packets")]
     Swallowed,
 }
 
-/// Why a statement failed.
+/// Reason why a statement failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The connection is gone, and nobody knows what the server did.
+    /// The connection is lost, and the outcome of the statement is unknown.
     Lost(String),
-    /// The server wants it tried again.
+    /// The server asks for a retry.
     Again(String),
-    /// Another commit was first.
+    /// Another commit has taken the version.
     Conflict,
-    /// What the commit presumes is not so, or nobody can tell. Nothing was written.
+    /// The read set is outdated, or cannot be validated. Nothing was written.
     Outdated,
-    /// Anything else: it is the same next time.
+    /// Another error, which a retry would not resolve.
     Refused(StorageError),
 }
 
 impl Failure {
-    /// For who does not try again.
+    /// Converts the failure for callers that do not retry.
     pub(crate) fn into_error(self) -> StorageError {
         match self {
             Self::Lost(text) => StorageError::Unreached(text),
-            // Nothing was written, and the same may work a moment later.
+            // Nothing was written, and a retry may succeed.
             Self::Again(text) => StorageError::Unreached(text),
-            Self::Conflict => StorageError::Unreached("a commit was overtaken again and again".to_owned()),
+            Self::Conflict => StorageError::Unreached("a commit met a conflict on every attempt".to_owned()),
             Self::Outdated => StorageError::Outdated,
             Self::Refused(error) => error,
         }
@@ -74,21 +74,21 @@ impl From<Error> for Failure {
         match state.code() {
             "53100" => Self::Refused(StorageError::Full(text)),
             "40001" | "40P01" | "55P03" => Self::Again(text),
-            // Of a primary that became a standby.
+            // A primary that became a standby.
             "25006" | "25P03" => Self::Lost(text),
             "XX001" | "XX002" => Self::Refused(StorageError::Corrupt(text)),
             code if code.starts_with("08") || code.starts_with("57P") => Self::Lost(text),
-            // No more connections, no memory: it passes.
+            // No more connections or memory: a transient state.
             code if code.starts_with("53") => Self::Lost(text),
             _ => Self::Refused(StorageError::Io(text)),
         }
     }
 }
 
-/// What happened, with the cause, which the library leaves to others.
+/// Describes an error and its cause, which the library does not include.
 pub(crate) fn in_words(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
-        (Some(answer), _) => format!("PostgreSQL says: {} ({})", answer.message(), answer.code().code()),
+        (Some(answer), _) => format!("PostgreSQL: {} ({})", answer.message(), answer.code().code()),
         (None, Some(cause)) => format!("{error}: {cause}"),
         (None, None) => error.to_string(),
     }

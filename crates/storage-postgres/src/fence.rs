@@ -1,23 +1,25 @@
-//! The fence of a commit: it is the next one of its shard, or fails, whoever else tries. [`fences`] are those of commits that are made together.
+//! The fence of a commit: the commit gets the next version of its shard, or fails, regardless of concurrent commits.
+//! [`fences`] are those of joint commits.
 //!
-//! Each commit inserts its version, which only one of several can. A version that is not the next one is none at all, which the table refuses
-//! ([`NEXT`]), so whatever is in the same statement or transaction fails with it. Rows stay for longer than anybody is in doubt about a commit of
-//! his; then [`sweep`] removes them.
+//! Each commit inserts its version, which only one of several can do. If the version is not the next one, the inserted
+//! value is NULL, which the table rejects ([`NEXT`]), so the whole statement or transaction fails. Rows are kept for
+//! longer than the outcome of a commit can be in doubt; then [`sweep`] removes them.
 
-/// The parameters of [`fences`]: shards, expected versions, tokens, heads, and the node. [`sweep`] has the first two.
+/// Number of parameters of [`fences`]: shards, expected versions, tokens, heads, and the node. [`sweep`] has the first
+/// two.
 pub(crate) const FENCE_PARAMETERS: usize = 5;
 pub(crate) const SWEEP_PARAMETERS: usize = 2;
 
-/// The parameters of what is presumed: shards, and the snapshot that has shown all commits to them.
+/// Number of parameters of a read set: shards, and the snapshot that showed all commits to them.
 pub(crate) const PREMISE_PARAMETERS: usize = 2;
 
-/// The table and the column that has no value where a commit would not be the next one.
+/// The table and the column that is NULL for a commit that would not be the next one.
 pub(crate) const NEXT: (&str, &str) = ("commits", "version");
 
-/// Old rows are removed by one commit of so many to a shard.
+/// One of this many commits to a shard removes old rows.
 const SWEPT_EVERY: i64 = 64;
 
-/// Inserts the commits, unless `condition` is false.
+/// Returns the statement that inserts the commits, unless `condition` is false.
 pub(crate) fn fences(condition: &str) -> String {
     format!(
         "INSERT INTO commits (shard, version, token, head, node) \
@@ -29,7 +31,8 @@ pub(crate) fn fences(condition: &str) -> String {
     )
 }
 
-/// Whether everything that is presumed is so, by parameters from number `first` on. The last commit of a shard tells: who sees that one sees all before it.
+/// Returns the condition that the read set is current, with parameters from number `first` on. The last commit of a
+/// shard suffices: a snapshot that shows it shows all before it.
 pub(crate) fn premise(first: usize) -> String {
     let shown = first + 1;
     format!(
@@ -39,7 +42,7 @@ pub(crate) fn premise(first: usize) -> String {
     )
 }
 
-/// Removes old rows of the shards whose turn it is, once for the row of each of the tables that go `before`.
+/// Returns the statement that removes old rows of the shards that are due, with the tables `before` in its `FROM`.
 pub(crate) fn sweep(before: &str) -> String {
     format!(
         "DELETE FROM commits WHERE ctid = ANY (ARRAY (SELECT old.place \
@@ -53,7 +56,7 @@ pub(crate) fn sweep(before: &str) -> String {
     )
 }
 
-/// Whether it is the turn of a commit that expects this version to [`sweep`].
+/// Returns true if a commit that expects this version is due to [`sweep`].
 pub(crate) fn is_sweeping(expected: i64) -> bool {
     expected % SWEPT_EVERY == SWEPT_EVERY - 1
 }

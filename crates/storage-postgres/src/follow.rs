@@ -1,11 +1,11 @@
-//! [`Follower`]: hears of what other processes commit, and tells it to listeners.
+//! [`Follower`]: observes commits of other processes and notifies listeners.
 //!
-//! A poll asks for the commits of all transactions that the snapshot of the poll before did not show: those that are numbered behind
-//! it, and those that were running in it. So each commit is told once, however long transactions run, and a poll looks at nothing else.
-//! Polls are made for who waits in [`Follower::catch_up`], after a notification of another process, and once a second. All who wait at
-//! the same time share one.
+//! A poll reads the commits of all transactions that the snapshot of the previous poll did not show: those with later
+//! numbers, and those that were running. So each commit is reported once, however long transactions run, and a poll
+//! reads nothing else. Polls are made for callers of [`Follower::catch_up`], after a notification of another process,
+//! and once a second. Concurrent callers share a poll.
 //!
-//! Old commits are removed, but never the last one of a shard, and that is the one that matters.
+//! Old commits are removed, but never the last one of a shard, which is the relevant one.
 
 use std::collections::HashSet;
 use std::mem::take;
@@ -24,78 +24,79 @@ use crate::notification::{CHANNEL, Said};
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
-/// The longest time between two polls.
+/// Maximum time between two polls.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Between two notifications of one process: each wakes all others, and has each of them poll.
+/// Minimum time between two notifications of one process, because each wakes all others and causes a poll by each.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// A poll takes less than a hundredth of that. After it the connection is taken for lost: requests wait for polls, and less than two seconds if
-/// nothing but this connection is gone.
+/// Timeout of a poll, which normally takes less than a hundredth of it. After the timeout the connection is considered
+/// lost. Requests wait for polls; with this value they wait less than two seconds if only this connection has failed.
 const LIMIT: Duration = Duration::from_millis(1500);
 
-/// A poll whose connection is lost is made again so often.
+/// Maximum number of attempts of a poll whose connection is lost.
 const TRIES: u32 = 3;
 
-/// What PostgreSQL has acknowledged for so long, be it synced or not, is neither lost nor its number given out again when it starts anew or a
-/// standby takes over: the log is written every fifth of a second.
+/// Age after which a commit that PostgreSQL has acknowledged, synced or not, is safe: it is not lost and its
+/// transaction number is not reused after a restart or a failover, because the log is written every fifth of a second.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// No PostgreSQL commits to more shards in that time.
+/// Upper bound of the shards that one PostgreSQL commits to in that time.
 const RECENT_MAX: usize = 200_000;
 
-/// Hears of commits.
+/// Observer of commits.
 pub(crate) struct Follower {
-    /// Of one connection, which this keeps.
+    /// Pool with one connection, which this keeps.
     pool: Arc<Pool>,
     node: i64,
     listeners: RwLock<Vec<CommitListener>>,
     turns: Mutex<Turns>,
-    /// A poll has ended.
+    /// Notified at the end of each poll.
     ended: Notify,
     session: tokio::sync::Mutex<Session>,
-    /// What the listeners have heard of.
+    /// State that the listeners were notified of.
     told: Mutex<Told>,
     recent: Mutex<Recent>,
-    /// Something was committed here.
+    /// Notified after commits of this process.
     committed: Arc<Notify>,
     polls: AtomicU64,
     heard: AtomicU64,
 }
 
-/// Who polls, and for whom.
+/// State of the polls.
 #[derive(Default)]
 struct Turns {
     is_running: bool,
-    /// The number of polls that have begun, and of those that have ended.
+    /// Number of polls that have started, and of those that have ended.
     begun: u64,
     ended: u64,
-    /// Why the last one failed.
+    /// Error of the last poll.
     failure: Option<StorageError>,
 }
 
-/// The polls of one connection.
+/// Polls over one connection.
 struct Session {
     held: Option<Leased>,
-    /// What the last poll has shown, in PostgreSQL's words: `xmin:xmax:running,running`.
+    /// Snapshot of the last poll in the notation of PostgreSQL: `xmin:xmax:running,running`.
     shown: String,
-    /// Whether no poll was made over this connection.
+    /// True if no poll was made over this connection.
     is_new: bool,
 }
 
-/// What a poll has shown, when the listeners have heard of it.
+/// Snapshot of a poll, once the listeners were notified.
 struct Told {
     shown: Arc<str>,
-    /// When the poll began.
+    /// Start time of the poll.
     moment: u64,
 }
 
-/// What may not last, if PostgreSQL fails now: of the last [`SETTLED`] and, as it is kept in two parts, up to twice that.
+/// Commits that may be lost if PostgreSQL fails now: those of the last [`SETTLED`] and, since they are kept in two
+/// parts, of up to twice that time.
 struct Recent {
     since: Instant,
-    /// The oldest transaction that ran when these parts began.
+    /// Oldest transaction that was running when each part was started.
     floors: [String; 2],
-    /// What was heard of and committed in them.
+    /// Shards with observed or own commits in each part.
     shards: [HashSet<Shard>; 2],
 }
 
@@ -111,7 +112,7 @@ impl Recent {
         }
     }
 
-    /// A poll was made.
+    /// Starts a new part if the current one is old enough; called after each poll.
     fn turn(&mut self, shown: &str, now: Instant) {
         if now.saturating_duration_since(self.since) < SETTLED {
             return;
@@ -122,19 +123,19 @@ impl Recent {
         self.shards[0] = take(&mut self.shards[1]);
     }
 
-    /// A snapshot that shows nothing which may be gone.
+    /// Returns a snapshot that shows only transactions that cannot be lost.
     fn settled(&self) -> String {
         let floor = &self.floors[0];
         format!("{floor}:{floor}:")
     }
 }
 
-/// The oldest transaction that runs in a snapshot.
+/// Returns the oldest running transaction of a snapshot.
 fn oldest(shown: &str) -> &str {
     shown.split(':').next().unwrap_or_default()
 }
 
-/// A poll has ended, however that was.
+/// Records the end of a poll when dropped, with any result.
 struct Turn<'a> {
     follower: &'a Follower,
     answer: Result<()>,
@@ -152,9 +153,9 @@ impl Drop for Turn<'_> {
 }
 
 impl Follower {
-    /// Hears of everything from now on.
+    /// Starts the observation; all later commits are reported.
     pub(crate) async fn begin(pool: Arc<Pool>, node: i64) -> Result<Arc<Self>> {
-        // Moments begin before anything is connected that will be used.
+        // The clock of moments is started before any connection that will be used.
         moment(Instant::now());
         let leased = pool.take().await?;
         let begun = Instant::now();
@@ -183,13 +184,13 @@ impl Follower {
         self.listeners.write().push(listener);
     }
 
-    /// This process has committed.
+    /// Records a commit of this process.
     pub(crate) fn committed(&self, shard: Shard) {
         self.recent.lock().note(shard);
         self.committed.notify_one();
     }
 
-    /// Polls so far, and commits that they told of.
+    /// Returns the numbers of polls and of commits that they reported.
     pub(crate) fn counts(&self) -> [u64; 2] {
         [&self.polls, &self.heard].map(|counter| counter.load(Ordering::Relaxed))
     }
@@ -198,18 +199,18 @@ impl Follower {
         &self.pool
     }
 
-    /// What the listeners have heard of, as far as it concerns `shards`.
+    /// Returns the read set of `shards` as of the state that the listeners were notified of.
     pub(crate) fn premise(&self, shards: &[Shard]) -> Premise {
         let told = self.told.lock();
         Premise::new(shards, told.moment, Arc::clone(&told.shown))
     }
 
-    /// Waits for the end of a poll that begins after this call.
+    /// Waits for the end of a poll that starts after this call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         let mine = self.turns.lock().begun + 1;
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
-            // From here on it hears of an end.
+            // Enabled first, so that no end of a poll is missed.
             ended.as_mut().enable();
             let is_ours = {
                 let mut turns = self.turns.lock();
@@ -235,7 +236,7 @@ impl Follower {
 
     async fn poll(&self) -> Result<()> {
         self.polls.fetch_add(1, Ordering::Relaxed);
-        // Only one polls at a time.
+        // Only one poll runs at a time.
         let mut session = self.session.lock().await;
         let mut tries = 0;
         loop {
@@ -251,7 +252,7 @@ impl Follower {
             session.held = None;
             let held = self.pool.take().await.map_err(Failure::Refused)?;
             let _ = tokio::time::timeout(LIMIT, listen(&held)).await.inspect_err(|_| held.set_broken());
-            // Numbers of transactions that a server had not written down when it failed are given out again.
+            // A failed server reuses the numbers of transactions that it had not logged.
             session.shown = self.recent.lock().settled();
             session.is_new = true;
             session.held = Some(held);
@@ -286,7 +287,7 @@ impl Follower {
         {
             let mut recent = self.recent.lock();
             if is_new {
-                // These may not be what they were.
+                // These commits may have been lost.
                 gone = recent.shards.iter().flatten().copied().collect();
             }
             news.iter().for_each(|(shard, _)| recent.note(*shard));
@@ -306,12 +307,12 @@ impl Follower {
     }
 }
 
-/// Has a connection bring notifications. Where there are none, the time between polls is all there is.
+/// Makes a connection receive notifications. Without notifications, only the periodic polls remain.
 async fn listen(held: &Leased) {
     let _ = held.link().client.batch_execute(&format!("LISTEN {CHANNEL}")).await;
 }
 
-/// Microseconds since this was asked first; 0 before.
+/// Returns the microseconds between the first call and `at`, or 0.
 pub(crate) fn moment(at: Instant) -> u64 {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
     u64::try_from(at.saturating_duration_since(*BEGUN).as_micros()).unwrap_or(u64::MAX)
@@ -325,18 +326,18 @@ fn version_of(number: i64) -> Version {
     Version(u64::try_from(number).unwrap_or_default())
 }
 
-/// Polls once a second, and whenever another process has committed.
+/// Polls once a second, and after commits of other processes.
 pub(crate) async fn follow(follower: Weak<Follower>, heard: Arc<Notify>) {
     loop {
         let _ = tokio::time::timeout(PERIOD, heard.notified()).await;
-        // The engine ends when nobody else has it.
+        // The engine ends when its last user drops it.
         let Some(follower) = follower.upgrade() else { return };
-        // An error is for who asks, and it is tried again.
+        // Callers of `catch_up` receive the error; the poll is retried.
         let _ = follower.catch_up().await;
     }
 }
 
-/// Tells the others after commits of this process, not too often.
+/// Notifies the other processes after commits of this process, with a bounded rate.
 pub(crate) async fn herald(follower: Weak<Follower>, writers: Weak<Pool>) {
     let Some(committed) = follower.upgrade().map(|follower| Arc::clone(&follower.committed)) else { return };
     loop {
@@ -362,7 +363,7 @@ mod tests {
         let mut recent = Recent::new("10:12:10,11");
         let at = |seconds| recent_start() + Duration::from_secs(seconds);
         recent.since = at(0);
-        // Seconds, what is shown, a shard that is committed to, and what is settled.
+        // Second, snapshot, shard of a commit, and the settled snapshot.
         for (second, shown, shard, wanted) in [
             (1, "20:20:", 1, "10:10:"),
             (9, "30:35:31", 2, "10:10:"),

@@ -1,10 +1,11 @@
-//! [`Joint`]: the smallest commits to different shards are made by one statement, with one message, one sync and one answer for all that wait.
+//! [`Joint`]: the smallest commits to different shards share a statement, with one message, one sync and one response.
 //!
-//! One statement is under way at a time, and what comes meanwhile is the next one. A second one begins beside it when as many
-//! commits wait as the last one has: whose way to PostgreSQL is long does not wait for the whole of it twice. Where commits do come together, a statement
-//! has a [`PAUSE`] before it, unless enough wait to fill it.
+//! Commits that arrive while a statement is running form the next one. A second statement is started concurrently when
+//! as many commits wait as the last statement had, so that a node with a high latency to PostgreSQL does not wait for
+//! two full round trips. Where commits do share statements, a statement is preceded by a [`PAUSE`], unless enough
+//! commits wait to fill it.
 //!
-//! If one of them fails, all do, and each is tried alone: whose fault it was does not matter here.
+//! If one commit of a statement fails, all fail, and each is retried separately.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,38 +23,39 @@ use crate::error::Failure;
 use crate::pieces::{PIECE_BYTES, PIECE_ROWS};
 use crate::pool::{Leased, Pool};
 
-/// So many commits share a statement at most: all of them fail with one.
+/// Maximum number of commits of a statement, because all of them fail with one.
 const COMMITS_MAX: usize = 32;
 
-/// Commits with more are worth a statement of their own.
+/// Commits with more rows get a statement of their own.
 const ROWS_MAX: usize = 150;
 const BYTES_MAX: usize = 16 << 10;
 
-/// Before a statement behind one with several commits: those who have just been answered are about to come back, and with them it is not much more work.
-/// It is a small part of what a statement takes, and shorter than timers of the runtime can be.
+/// Delay before a statement that follows one with several commits: the clients that were just answered are about to
+/// write again, and adding their commits costs little. It is a small part of the duration of a statement, and shorter
+/// than the resolution of the timers of the runtime.
 const PAUSE: Duration = Duration::from_micros(150);
 
 // A statement writes to each table once.
 const _: () = assert!(COMMITS_MAX * ROWS_MAX <= PIECE_ROWS && COMMITS_MAX * BYTES_MAX <= PIECE_BYTES);
 
-/// Makes commits together.
+/// Makes joint commits.
 pub(crate) struct Joint {
     pool: Arc<Pool>,
     queue: Mutex<Queue>,
-    /// Commits that were made together with others.
+    /// Number of commits that shared a statement.
     shared: AtomicU64,
-    /// Commits that wait, and those under way.
+    /// Number of commits that wait or are in progress.
     unfinished: AtomicU64,
 }
 
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Whether a statement is to begin that has not taken its commits yet.
+    /// True if a statement was scheduled that has not taken its commits yet.
     is_called: bool,
-    /// Statements that were called and have not ended.
+    /// Number of statements that were scheduled and have not ended.
     under_way: usize,
-    /// The commits of the statement that has begun last.
+    /// Number of commits of the statement that was started last.
     last: usize,
 }
 
@@ -62,25 +64,25 @@ struct Waiting {
     done: oneshot::Sender<Joined>,
 }
 
-/// What became of a commit.
+/// Result of a commit.
 #[derive(Clone)]
 pub(crate) enum Joined {
-    /// It was made.
+    /// It was applied.
     Committed,
-    /// It was not made, and would not be.
+    /// It was not applied, and a retry would fail as well.
     Refused(StorageError),
-    /// It is to be tried alone. `is_unknown` if it may have been made.
+    /// It must be retried separately. `is_unknown` is true if it may have been applied.
     Failed { is_unknown: bool },
 }
 
-/// When another statement is to begin.
+/// Start time of a scheduled statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Now,
     AfterPause,
 }
 
-/// A statement that was called, until it has ended, however that is.
+/// A scheduled statement; its end is recorded when this is dropped.
 struct UnderWay(Arc<Joint>);
 
 impl Drop for UnderWay {
@@ -95,7 +97,7 @@ impl Drop for UnderWay {
 }
 
 impl UnderWay {
-    /// Makes what waits when there is a connection.
+    /// Makes the waiting commits when a connection is available.
     async fn serve(self) {
         let joint = &self.0;
         let taken = joint.pool.take().await;
@@ -122,18 +124,18 @@ impl Joint {
         &self.pool
     }
 
-    /// How many commits were made together with others, and how many are not finished.
+    /// Returns the number of commits that shared a statement, and of unfinished ones.
     pub(crate) fn counts(&self) -> [u64; 2] {
         [&self.shared, &self.unfinished].map(|counter| counter.load(Ordering::Relaxed))
     }
 
-    /// Whether a commit is for this.
+    /// Returns true if a commit can share a statement.
     pub(crate) fn takes(commit: &Commit) -> bool {
         let Commit { batch, durability, .. } = commit;
         *durability == Durability::Synced && batch.size_bytes() <= BYTES_MAX && batch.len() <= ROWS_MAX
     }
 
-    /// Makes a commit that this [`takes`](Self::takes). Of one process there is one at a time for a shard.
+    /// Makes a commit that this [`takes`](Self::takes). A process must make one commit at a time to a shard.
     pub(crate) async fn make(self: &Arc<Self>, commit: &Arc<Commit>) -> Joined {
         let (done, end) = oneshot::channel();
         self.unfinished.fetch_add(1, Ordering::Relaxed);
@@ -143,17 +145,18 @@ impl Joint {
             queue.call()
         };
         match call {
-            // By the thread that would wait: no other one need be woken.
+            // Runs on the thread of the caller, so that no other thread is woken.
             Some(Call::Now) => UnderWay(Arc::clone(self)).serve().await,
             call => self.follow(call),
         }
-        // What does not answer has ended with the threads that served it, and may have been sent.
+        // A sender that was dropped ended with its threads, and the commit may have been sent.
         let joined = end.await.unwrap_or(Joined::Failed { is_unknown: true });
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
         joined
     }
 
-    /// Has a statement begin, as [`Queue::call`] said. Without its lock: where the threads have ended, the statement ends here.
+    /// Starts the statement that [`Queue::call`] scheduled. Must be called without the lock of the queue: if the
+    /// runtime has ended, the statement ends here.
     fn follow(self: &Arc<Self>, call: Option<Call>) {
         let Some(call) = call else { return };
         let (runtime, statement) = (self.pool.connector().runtime(), UnderWay(Arc::clone(self)));
@@ -169,14 +172,14 @@ impl Joint {
     }
 
     async fn make_all(&self, leased: Leased, mut group: Vec<Waiting>) {
-        // Who waits for locks in one order never waits in a circle.
+        // A common order of locks prevents deadlocks.
         group.sort_unstable_by_key(|waiting| waiting.commit.shard);
         let commits: Vec<&Commit> = group.iter().map(|waiting| &*waiting.commit).collect();
         let made = at_once(&leased, &commits).await;
         if let Some(Err(Failure::Lost(_))) = &made {
             leased.set_broken();
         }
-        // Whoever is answered may want it.
+        // Released first, because the answered clients may need it.
         drop(leased);
         let is_alone = group.len() == 1;
         let joined = match made {
@@ -194,7 +197,7 @@ impl Joint {
 }
 
 impl Queue {
-    /// Whether another statement is to begin. It counts as under way then.
+    /// Returns the start time of another statement if one is needed, and counts it as running.
     fn call(&mut self) -> Option<Call> {
         let enough = match self.under_way {
             0 => 1,
@@ -209,7 +212,7 @@ impl Queue {
         Some(if self.last > 1 && self.waiting.len() < COMMITS_MAX { Call::AfterPause } else { Call::Now })
     }
 
-    /// The commits of the statement that was called, and whether another one is to begin.
+    /// Takes the commits of the scheduled statement; also returns the start time of another statement if one is needed.
     fn take(&mut self) -> (Vec<Waiting>, Option<Call>) {
         self.is_called = false;
         let group: Vec<Waiting> = self.waiting.drain(..self.waiting.len().min(COMMITS_MAX)).collect();
@@ -220,7 +223,7 @@ impl Queue {
 
 impl Waiting {
     fn end(self, joined: Joined) {
-        // Whoever asked waits for this, unless its thread has ended.
+        // The receiver exists unless its thread has ended.
         let _ = self.done.send(joined);
     }
 }
@@ -238,7 +241,7 @@ mod tests {
     const NOW: Option<Call> = Some(Call::Now);
     const LATER: Option<Call> = Some(Call::AfterPause);
 
-    /// Puts commits down, and tells which of them have a statement begin.
+    /// Adds commits, and returns the scheduled statement for each.
     fn put(queue: &mut Queue, count: usize) -> Vec<Option<Call>> {
         let put = |shard| {
             let (done, _) = oneshot::channel();
@@ -256,13 +259,13 @@ mod tests {
     #[test]
     fn a_second_statement_begins_when_as_many_wait() {
         let queue = &mut Queue::default();
-        // The first one begins at once, and takes what comes until it has a connection.
+        // The first statement starts at once, and takes all commits that arrive until it has a connection.
         assert_eq!(put(queue, 3), [NOW, None, None]);
         assert_eq!(take(queue), (3, None));
         assert_eq!(put(queue, 3), [None, None, LATER]);
         assert_eq!(put(queue, 1), [None]);
         assert_eq!(take(queue), (4, None));
-        // Two are under way: the others wait until one has ended.
+        // Two statements are running: the other commits wait for the end of one.
         assert_eq!(put(queue, COMMITS_MAX - 1), [None; COMMITS_MAX - 1]);
         queue.under_way -= 1;
         assert_eq!([queue.call(), queue.call()], [LATER, None]);
@@ -280,7 +283,7 @@ mod tests {
             assert_eq!(take(queue), (1, None));
             queue.under_way -= 1;
         }
-        // After others were there it has one once.
+        // After a joint statement the next one has a pause, once.
         put(queue, 2);
         assert_eq!(take(queue), (2, None));
         queue.under_way -= 1;
@@ -304,7 +307,7 @@ mod tests {
     #[test]
     fn only_the_smallest_are_taken() {
         let taken = |change: &dyn Fn(&mut Commit)| {
-            let mut commit = Arc::into_inner(commit(1)).expect("nobody else has it");
+            let mut commit = Arc::into_inner(commit(1)).expect("it is not shared");
             change(&mut commit);
             Joint::takes(&commit)
         };

@@ -1,13 +1,13 @@
-//! How keys are stored. An entry of a B-tree of PostgreSQL has at most some 2,700 bytes, and keys may be longer: of a long key the
-//! table has its beginning and a hash of the rest, and the rest lies before the value. Keys with the same long
-//! beginning, a *run*, lie side by side, in the order of their hashes: who reads them puts them in order.
+//! Stored form of keys. An entry of a B-tree of PostgreSQL has a limit of about 2,700 bytes, but keys may be longer. A
+//! long key is stored as its prefix and a hash of the rest; the rest is stored before the value. Keys with the same
+//! long prefix, a *run*, are adjacent in the order of their hashes, so readers must sort them.
 
 use std::borrow::Cow;
 
 use settee_storage::{KeyRange, StorageError};
 use sha2::{Digest as _, Sha256};
 
-/// The longest key that is stored as it is.
+/// Maximum length of a key that is stored unchanged.
 pub(crate) const BEGINNING: usize = 2_400;
 const HASH: usize = 32;
 const LENGTH: usize = 4;
@@ -20,7 +20,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds in which all keys of `range` are stored; with long ones, there may be others as well.
+    /// Returns the bounds of the stored keys of `range`; with long keys, they may include other keys.
     pub(crate) fn of(range: KeyRange<'_>) -> Self {
         let start = range.start.unwrap_or_default();
         let end = range.end.map(|end| match end.split_at_checked(BEGINNING) {
@@ -34,17 +34,17 @@ impl Bounds {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
 
-    /// What follows `stored` in ascending order.
+    /// Returns the bounds after `stored` in ascending order.
     pub(crate) fn behind(&self, stored: &[u8]) -> Self {
         Self { start: [stored, &[0]].concat(), end: self.end.clone() }
     }
 
-    /// What precedes `stored`.
+    /// Returns the bounds before `stored`.
     pub(crate) fn before(&self, stored: &[u8]) -> Self {
         Self { start: self.start.clone(), end: Some(stored.to_vec()) }
     }
 
-    /// The part that is in the run of `stored`.
+    /// Returns the part within the run of `stored`.
     pub(crate) fn within_run(&self, stored: &[u8]) -> Self {
         let beginning = &stored[..BEGINNING];
         let end = behind_run(beginning);
@@ -53,12 +53,12 @@ impl Bounds {
     }
 }
 
-/// Greater than all stored keys of a run, and not greater than anything else.
+/// Returns a bound that is greater than all stored keys of a run, and not greater than any other greater key.
 fn behind_run(beginning: &[u8]) -> Vec<u8> {
     [beginning, &[0xff; HASH + 1]].concat()
 }
 
-/// The stored form of a key.
+/// Returns the stored form of a key.
 pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     match key.split_at_checked(BEGINNING) {
         Some((beginning, rest)) if !rest.is_empty() => {
@@ -68,12 +68,12 @@ pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether this is the stored form of a long key.
+/// Returns true if this is the stored form of a long key.
 pub(crate) fn is_long(stored: &[u8]) -> bool {
     stored.len() > BEGINNING
 }
 
-/// The stored form of the value of a key.
+/// Returns the stored form of the value of a key.
 pub(crate) fn stored_value<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     match key.split_at_checked(BEGINNING) {
         Some((_, rest)) if !rest.is_empty() => {
@@ -84,10 +84,10 @@ pub(crate) fn stored_value<'a>(key: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     }
 }
 
-/// The rest of a long key, and its value.
+/// Splits a stored value into the rest of a long key and the value.
 ///
 /// # Errors
-/// When that was not stored here.
+/// If the stored bytes are invalid.
 pub(crate) fn rest_and_value(value: &[u8]) -> Result<(&[u8], &[u8]), StorageError> {
     let parts = value.split_first_chunk::<LENGTH>().and_then(|(length, behind)| {
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -100,7 +100,7 @@ pub(crate) fn rest_and_value(value: &[u8]) -> Result<(&[u8], &[u8]), StorageErro
 mod tests {
     use super::*;
 
-    /// Around the limit, with equal and different beginnings.
+    /// Keys around the limit, with equal and different prefixes.
     fn keys() -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = vec![vec![], b"a".to_vec(), vec![0xff; BEGINNING + 40], vec![0xff; 9_000]];
         for byte in [b'a', b'b', 0xff] {
@@ -144,7 +144,7 @@ mod tests {
             assert_eq!(found, (key, b"value".to_vec()));
         }
         for broken in [&b""[..], b"\0\0", b"\0\0\0\x05abcd"] {
-            rest_and_value(broken).expect_err("nobody stored that");
+            rest_and_value(broken).expect_err("it is not a stored key");
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
                     let is_within =
                         bounds.start.as_slice() <= &*stored && bounds.end.as_ref().is_none_or(|end| *stored < **end);
                     assert!(is_within || !is_meant, "{} bytes", key.len());
-                    // Only runs on a bound have more.
+                    // Only runs at a bound include other keys.
                     let is_on_bound = [start, end].into_iter().flatten().any(|bound| bound.len() > BEGINNING);
                     assert!(is_meant || !is_within || is_on_bound, "{} bytes", key.len());
                 }

@@ -1,10 +1,12 @@
-//! [`Lease`]: the transaction of a snapshot. It begins with the first read, in the same trip, and ends with the snapshot.
+//! [`Lease`]: the transaction of a snapshot. It is started by the first read, in the same round trip, and ends with the
+//! snapshot.
 //!
-//! A snapshot that nobody reads may lose its connection, by an error or to somebody who needs it. Its next read then begins
-//! another transaction, and goes on if the shard is still at the same version: it holds the same then. If it is not, the
-//! read is interrupted.
+//! An idle snapshot may lose its connection, by an error or to another caller that needs one. Its next read then starts
+//! a new transaction and continues if the shard still has the same version, because its contents are then the same.
+//! Otherwise the read is interrupted.
 //!
-//! The transaction of a turn begins in the same way, with a wait. Nothing is read in it later, and a commit takes it over.
+//! The transaction of a shard lock is started in the same way, with a wait. No later read uses it; the commit takes it
+//! over.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -25,12 +27,12 @@ use crate::keys::Bounds;
 use crate::pool::{Leased, Pool};
 use crate::sql::{Limit, Sql};
 
-/// Reads whose connection is lost are made again so often.
+/// Maximum number of attempts of a read whose connection is lost.
 const TRIES: u32 = 3;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// What a trip asks for; each is answered by rows.
+/// A request within a round trip; each is answered by rows.
 pub(crate) enum Ask<'a> {
     Token(Version),
     Get(Keyspace, Cow<'a, [u8]>),
@@ -70,7 +72,7 @@ impl Lease {
         &self.pool
     }
 
-    /// The last commit of the shard, if a trip has brought it already.
+    /// Returns the last commit of the shard, if a round trip has read it already.
     pub(crate) fn last(&self) -> Result<Option<&Last>> {
         match self.last.get() {
             Some(last) if last.is_dropped => Err(StorageError::Dropped),
@@ -78,14 +80,14 @@ impl Lease {
         }
     }
 
-    /// How long nobody has read, if there is a connection.
+    /// Returns the time since the last read, if the lease has a connection.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let slot = self.slot.try_lock().ok()?;
         let is_held = slot.as_ref().is_some_and(|held| Arc::strong_count(held) == 1);
         is_held.then(|| self.used.lock().elapsed())
     }
 
-    /// Gives the connection up, unless somebody reads.
+    /// Releases the connection, unless a read is in progress. Returns true if it was released.
     pub(crate) fn give_up(&self) -> bool {
         let Ok(mut slot) = self.slot.try_lock() else { return false };
         let is_held = slot.as_ref().is_some_and(|held| Arc::strong_count(held) == 1);
@@ -95,7 +97,7 @@ impl Lease {
         is_held
     }
 
-    /// Asks for everything in one trip. The first one of a snapshot brings the last commit of the shard as well.
+    /// Sends all requests in one round trip. The first one of a snapshot also reads the last commit of the shard.
     pub(crate) async fn trip(self: &Arc<Self>, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>> {
         let mut tries = 0;
         loop {
@@ -135,7 +137,7 @@ impl Lease {
         Ok(together(requests).await.into_iter().collect::<Result<_, Error>>()?)
     }
 
-    /// Begins the transaction of a turn with `statements`, and asks for everything when they are done.
+    /// Starts the transaction of a shard lock with `statements`, and sends the requests when they have finished.
     pub(crate) async fn wait(
         &self,
         held: Leased,
@@ -147,13 +149,13 @@ impl Lease {
         Ok(answers)
     }
 
-    /// Takes the transaction over, if there is one and nobody reads.
+    /// Takes the transaction over, if there is one and no read is in progress.
     pub(crate) fn take_over(&self) -> Option<Leased> {
         let mut slot = self.slot.try_lock().ok()?;
         slot.take().and_then(Arc::into_inner)
     }
 
-    /// Begins the transaction, and looks whether it shows what an earlier one has shown.
+    /// Starts the transaction, and checks that it shows the same version as the earlier one.
     async fn begin(&self, held: &Leased, statements: &str, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
         let link = held.link();
         let state = link.statement(Sql::State).await?;
@@ -196,7 +198,7 @@ impl Lease {
     }
 }
 
-/// Has nobody use a connection again that was lost.
+/// Marks a lost connection so that it is not reused.
 fn noted<T>(held: &Leased, answer: Result<T, Failure>) -> Result<T, Failure> {
     if let Err(Failure::Lost(_)) = &answer {
         held.set_broken();
@@ -219,7 +221,7 @@ impl Ask<'_> {
 }
 
 impl Last {
-    /// The row of [`Sql::State`].
+    /// Decodes the row of [`Sql::State`].
     pub(crate) fn of(row: Option<&Row>) -> Result<Self> {
         let Some(row) = row else { return Ok(Self::default()) };
         let broken = |what: &str| StorageError::Corrupt(format!("the last commit of a shard has no {what}"));
@@ -234,7 +236,7 @@ impl Last {
     }
 }
 
-/// Shards as PostgreSQL's numbers, which have a sign. Only their being equal counts.
+/// Converts shards to the signed integers of PostgreSQL. Only equality matters.
 pub(crate) fn number(shard: Shard) -> i64 {
     shard.0.cast_signed()
 }

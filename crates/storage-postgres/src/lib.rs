@@ -1,12 +1,13 @@
-//! [`PostgresEngine`]: the engine on PostgreSQL, for servers whose data are to outlive any machine.
+//! [`PostgresEngine`]: the engine on PostgreSQL, for servers whose data must survive the loss of any machine.
 //!
-//! Keyspaces are tables of keys and values, and a commit is a transaction that begins with a row in the table of commits: its
-//! primary key, shard and version, decides who is first. A snapshot is a transaction as well, on a connection that it holds as long
-//! as nobody else needs it (the module `lease`). The interface above is synchronous; connections live on two threads of this crate. It knows
-//! nothing of what the entries mean.
+//! Keyspaces are tables of keys and values, and a commit is a transaction that starts with a row in the table of
+//! commits: its primary key, shard and version, is the fence. A snapshot is a transaction as well, on a connection that
+//! it keeps until another caller needs it (the module `lease`). The interface is synchronous; connections are served by
+//! threads of this crate. The crate does not interpret entries.
 //!
-//! Any number of processes use the same tables at a time. The primary key of the commits is all that data need for being right. What others
-//! commit is heard of (the module `follow`), and who they are (the module `nodes`).
+//! Any number of processes can use the same tables concurrently. The primary key of the commits is sufficient for
+//! correctness. Commits of other processes are observed by the module `follow`; membership is implemented by the module
+//! `nodes`.
 
 mod block;
 mod commit;
@@ -67,90 +68,92 @@ use snapshot::PostgresSnapshot;
 use sql::Sql;
 use writable::Refusal;
 
-/// Of all connections, a quarter is for commits: readers who hold one never keep a writer from it.
+/// Divisor: a quarter of all connections is reserved for commits, so that readers cannot block writers.
 const WRITERS: usize = 4;
 
-/// One hears of commits, and one tells that this process lives.
+/// Connections for observing commits and for heartbeats.
 const OWN: usize = 2;
 
-/// A transaction that does nothing for so long is ended by the server. That of a reader whose client is slow is given up long before.
+/// The server ends a reading transaction that is idle for this time. A reader with a slow client loses its connection
+/// long before.
 const IDLE_READER: Duration = Duration::from_secs(600);
 
-/// A writer sends all it has at once. If its machine or the way from it is gone in the middle, nobody waits longer for its shard.
+/// The server ends a writing transaction that is idle for this time. A writer sends all statements at once, so other
+/// writers of the shard wait at most this long if its machine or network fails in between.
 const IDLE_WRITER: Duration = Duration::from_secs(1);
 
-/// Why a database cannot be used.
+/// Reason why a database cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// What was given makes no sense.
+    /// The settings are invalid.
     #[error("{0}")]
     Settings(String),
     /// No server answers.
     #[error("PostgreSQL cannot be reached ({place}): {text}")]
     Unreachable {
-        /// Where.
+        /// Location of the database.
         place: String,
-        /// Why not.
+        /// Reason.
         text: String,
     },
-    /// The server refuses what is needed.
+    /// The role lacks a privilege.
     #[error(
-        "PostgreSQL refuses what is needed ({place}): {text}\nThe role must be able to log in and have CREATE on the database, or own \
-         the schema. Whoever administers it makes the tables for a role with: settee storage init URL --owner ROLE"
+        "PostgreSQL denies a privilege ({place}): {text}\nThe role must be able to log in and have CREATE on the database, or own \
+         the schema. An administrator creates the tables for a role with: settee storage init URL --owner ROLE"
     )]
     Rights {
-        /// Where.
+        /// Location of the database.
         place: String,
-        /// What it says.
+        /// Message of the server.
         text: String,
     },
-    /// The statements did not work.
+    /// The statements failed.
     #[error("the tables cannot be used ({place}): {text}")]
     Failed {
-        /// Where.
+        /// Location of the database.
         place: String,
-        /// What the server says.
+        /// Message of the server.
         text: String,
     },
-    /// The schema holds something else.
+    /// The schema contains other tables.
     #[error("the schema {0} holds tables that are not Settee's; choose another one with ?schema=NAME in the URL")]
     ForeignSchema(String),
-    /// The tables are of another version of this program.
+    /// The tables have another version.
     #[error(
-        "the tables have version {found}, made by {made_by}, and this program uses version {known}: start one that knows them"
+        "the tables have version {found}, made by {made_by}, and this program requires version {known}: start a matching program"
     )]
     OtherVersion {
-        /// Their version.
+        /// Version of the tables.
         found: i32,
-        /// Who made them.
+        /// Program that created them.
         made_by: String,
-        /// Ours.
+        /// Version of this program.
         known: i32,
     },
-    /// The entries are laid out in a way that this program does not know.
+    /// The data have a later layout than this program supports.
     #[error(
-        "the data have layout {found}, and this program knows {known} at most: start the version that wrote them, or a newer one"
+        "the data have layout {found}, and this program supports {known} at most: start the version that wrote them, or a newer one"
     )]
     LaterLayout {
-        /// Their layout.
+        /// Layout of the data.
         found: i64,
-        /// Ours.
+        /// Layout of this program.
         known: i64,
     },
     /// PostgreSQL is too old.
-    #[error("PostgreSQL {found} is too old: {wanted} is the least")]
+    #[error("PostgreSQL {found} is too old: at least {wanted} is required")]
     OldServer {
-        /// What runs there.
+        /// Version of the server.
         found: i32,
-        /// What is needed.
+        /// Required version.
         wanted: i32,
     },
-    /// A server that knows nothing of others is on it.
+    /// A server of version 1, which does not support several processes, uses the database.
     #[error("a server of an earlier version uses these tables ({0}): stop it first")]
     EarlierServer(String),
 }
 
-/// An engine on a schema of a PostgreSQL.
+/// An engine on a schema of a PostgreSQL database.
 pub struct PostgresEngine {
     connector: Arc<Connector>,
     readers: Arc<Pool>,
@@ -159,22 +162,22 @@ pub struct PostgresEngine {
     nodes: Arc<Nodes>,
     line: Arc<Line>,
     joint: Arc<Joint>,
-    /// By which this process knows its commits.
+    /// Identifies the commits of this process.
     node: i64,
     sizes: Sizes,
-    /// Tells that a shard was dropped.
+    /// Notified when a shard was dropped.
     dropped: Arc<Notify>,
-    /// The reason for which the server has refused writes.
+    /// Reason why the server has rejected writes.
     refusal: Refusal,
     commits: AtomicU64,
     conflicts: AtomicU64,
     written: AtomicU64,
 }
 
-/// Makes the tables, and gives them to `owner` if that is not the role of the URL.
+/// Creates the tables, and assigns them to `owner` if that is not the role of the URL.
 ///
 /// # Errors
-/// When they are not there afterwards.
+/// If the tables do not exist afterwards.
 pub fn init(options: &Options, owner: Option<&str>) -> Result<Tables, OpenError> {
     let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
     block_on(connector.runtime(), provide(&connector, owner))
@@ -186,10 +189,10 @@ async fn provide(connector: &Connector, owner: Option<&str>) -> Result<Tables, O
     schema::provide(&client, options, owner).await
 }
 
-/// Reads the value of a key of few bytes, as somebody who only looks: no tables are made, and nobody is told.
+/// Reads the value of a short key without side effects: creates no tables, and does not join the membership.
 ///
 /// # Errors
-/// When the database cannot be used.
+/// If the database cannot be used.
 pub fn look_up(options: &Options, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
     let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
     block_on(connector.runtime(), async {
@@ -199,19 +202,20 @@ pub fn look_up(options: &Options, shard: Shard, space: Keyspace, key: &[u8]) -> 
 }
 
 impl PostgresEngine {
-    /// Connects, and makes the tables if there are none. No other process has ever had the `id`: it tells who made a commit and has a claim.
+    /// Connects, and creates the tables if there are none. The `id` must be unique among all processes ever: it
+    /// identifies commits and claims.
     ///
     /// # Errors
-    /// When the database cannot be used.
+    /// If the database cannot be used.
     pub fn open(options: &Options, id: [u8; 16]) -> Result<Self, OpenError> {
         let number = u128::from_be_bytes(id);
-        // Half of it tells processes apart as well, and is shorter in each commit.
+        // Half of it is unique as well, and saves space in each commit.
         let node = i64::from_be_bytes(number.to_be_bytes()[8..].try_into().unwrap_or_default());
         let connector = Connector::new(options.clone(), node).map_err(OpenError::Settings)?;
         let connector = Arc::new(connector);
         let runtime = connector.runtime().clone();
         let connections = options.connections.max(CONNECTIONS_MIN) - OWN;
-        // The server ends transactions that wait for their client for longer than that.
+        // The server ends transactions that are idle for longer.
         let idle = |idle: Duration| format!("SET idle_in_transaction_session_timeout = {};", idle.as_millis());
         let pool = |size, settings| Pool::new(Arc::clone(&connector), size, settings);
         let writers = pool(connections / WRITERS, idle(IDLE_WRITER));
@@ -255,7 +259,7 @@ impl PostgresEngine {
         self.connector.runtime()
     }
 
-    /// Does something of one statement, which may be done twice.
+    /// Executes one idempotent statement.
     async fn simply(pool: &Arc<Pool>, statement: &str) -> Result<()> {
         let leased = pool.take().await?;
         leased.link().client.batch_execute(statement).await.map_err(|error| {
@@ -328,7 +332,7 @@ impl Engine for PostgresEngine {
     fn tend(&self) -> Result<()> {
         for pool in [&self.readers, &self.writers] {
             pool.tend();
-            // What fails is what the check tells.
+            // `check` returns the error.
             let _ = block_on(self.handle(), pool.try_again());
         }
         if self.writers.fault().is_none() && !self.connector.is_silent() {
@@ -352,7 +356,7 @@ impl Engine for PostgresEngine {
         Ok(())
     }
 
-    /// PostgreSQL does that by itself, for all shards together (autovacuum).
+    /// PostgreSQL reclaims space by itself, for all shards together (autovacuum).
     fn reclaim(&self, _shard: Shard) -> Result<()> {
         Ok(())
     }
@@ -384,7 +388,7 @@ impl Engine for PostgresEngine {
     }
 
     fn sync(&self) -> Result<()> {
-        // A commit that is synced, and with it all that precede it in the log.
+        // A synced commit, which makes all preceding commits in the log durable.
         block_on(self.handle(), Self::simply(&self.writers, "UPDATE settee_schema SET synced = synced + 1"))
     }
 

@@ -1,9 +1,10 @@
-//! [`Line`]: processes that write to one shard line up, so that each takes along everything that waits in it when its turn comes.
-//! Without it they would prepare commits at the same time, of which all but one were in vain.
+//! [`Line`]: shard locks. Processes that write to one shard wait for its lock, so that each commits everything that is
+//! queued in it at once. Without the lock they would prepare commits concurrently, of which all but one would conflict.
 //!
-//! A turn is an advisory lock of PostgreSQL, held by the transaction that the commit then goes on with: it ends with that, or when
-//! its process does. What others have committed comes with it: each statement of the transaction shows what there is when it begins.
-//! It is no fence: who waits for too long, or finds that the server has no such locks, does without.
+//! A shard lock is an advisory lock of PostgreSQL, held by the transaction in which the commit is then made: it is
+//! released with the transaction, or when the process ends. Each statement of the transaction sees the commits of
+//! others at its start. The lock is not a fence: a writer that waits for too long, or finds that the server has no
+//! advisory locks, continues without it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,27 +20,28 @@ use crate::options::Options;
 use crate::pool::{Leased, Pool};
 use crate::snapshot::{PostgresSnapshot, asks};
 
-/// Who waits for longer goes on without a turn. A process that stands still for a second loses its own.
+/// Maximum wait for a lock, after which the writer continues without it. A process that is stopped for a second loses
+/// its lock.
 const WAIT_MS: u32 = 500;
 
-/// The turns of this process.
+/// The locks of this process.
 pub(crate) struct Line {
     turns: Mutex<HashMap<Shard, Place>>,
-    /// Three of four connections of writers may wait for turns; the others are for those who need none.
+    /// Limits waiting to three of four connections of writers; the others are for writers without a lock.
     permits: Arc<Semaphore>,
-    /// Tells these locks from those of other schemas and programs.
+    /// Distinguishes these locks from those of other schemas and programs.
     name: String,
-    /// Whether the server has no such locks.
+    /// True if the server has no advisory locks.
     is_closed: AtomicBool,
 }
 
-/// A transaction that has the lock.
+/// A transaction that holds a lock.
 struct Place {
     lease: Arc<Lease>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Ends a turn that nobody has used.
+/// Releases an unused lock.
 struct Held {
     line: Arc<Line>,
     shard: Shard,
@@ -58,14 +60,14 @@ impl Line {
         Arc::new(Self { turns: Mutex::default(), permits, name, is_closed: AtomicBool::new(false) })
     }
 
-    /// Waits for a turn, for a while, and reads what is `wanted` as soon as it has come.
+    /// Waits for the lock of a shard, up to a limit, and reads `wanted` as soon as it is held.
     pub(crate) async fn up(line: &Arc<Self>, writers: &Arc<Pool>, shard: Shard, wanted: &[Request<'_>]) -> Turn {
         if line.is_closed.load(Ordering::Relaxed) {
             return Turn::default();
         }
         let Ok(permit) = Arc::clone(&line.permits).try_acquire_owned() else { return Turn::default() };
         let Ok(leased) = writers.take().await else { return Turn::default() };
-        // Two shards that share a number wait for each other now and then.
+        // Shards with the same truncated number share a lock, which costs only an occasional wait.
         let number = number(shard) as i32;
         let name = &line.name;
         let statements = format!(
@@ -83,11 +85,11 @@ impl Line {
         let seen = PostgresSnapshot::of(Arc::clone(&lease)).replies(wanted, answers).await;
         line.turns.lock().insert(shard, Place { lease, _permit: permit });
         let held = Held { line: Arc::clone(line), shard };
-        // Who has seen nothing reads by himself.
+        // Without replies the caller reads by itself.
         seen.map_or_else(|_| Turn::default(), |seen| Turn::of(held, seen))
     }
 
-    /// The transaction of the turn that there is, to commit in.
+    /// Takes the transaction that holds the lock, to commit in it.
     pub(crate) fn take(&self, shard: Shard) -> Option<Leased> {
         self.turns.lock().remove(&shard)?.lease.take_over()
     }

@@ -1,16 +1,19 @@
-//! [`Nodes`]: the processes on the same tables, by heartbeats; and what each of them has claimed.
+//! [`Nodes`]: membership of the processes on the same tables by heartbeats, and their claims.
 //!
-//! Heartbeats are judged by the clock of the database. A claim is good while that of its node is younger than [`EXPIRY`]; the node itself
-//! counts from when it *sent* the last one that arrived, by its own clock, and gives its claims up after [`LOST`].
+//! The clock of the database determines the age of heartbeats. A claim is valid while the heartbeat of its node is
+//! younger than [`EXPIRY`]. The node itself measures, by its own clock, from the time at which it *sent* the last
+//! heartbeat that arrived, and considers its claims lost after [`LOST`].
 //!
-//! Heartbeats have a connection of their own, with the name of their node. When a process ends, however it does, the database sees its connections end,
-//! and so others take its claims when its last heartbeat is 1.5 s old. A node whose connection ends while it lives makes a new one; if
-//! that takes longer than [`PARTED`] it has lost its claims.
+//! Heartbeats use a connection of their own, with the name of their node. When a process ends, for any reason, the
+//! database observes the end of its connections, so that others can take its claims over when its last heartbeat is 1.5
+//! s old. A live node whose connection ends creates a new one; if that takes longer than [`PARTED`] it has lost its
+//! claims.
 //!
-//! So nobody takes a claim that another still believes to have, unless the database loses heartbeats, its clock jumps, as after a promotion, or it
-//! ends a connection of which the node does not hear: claims only steer. When the server is another one, or has begun anew, every node has
-//! [`EXPIRY`] to be heard of again before claims are taken from it, and it finds the gap. One that was merely out of reach for a while knows what there is to
-//! know.
+//! Hence no claim is taken over while its holder considers it valid, unless the database loses heartbeats, its clock
+//! jumps, as after a promotion, or it ends a connection without the node observing that. Claims only assign work, so
+//! this costs duplicate work at worst. When the server is another one, or was restarted, every node has [`EXPIRY`] to
+//! send a heartbeat before its claims are taken over, and it detects the gap. A node that was only unreachable for a
+//! while has current information again after its next heartbeat.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -32,81 +35,83 @@ use crate::notification::Said;
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
-/// Between two heartbeats.
+/// Time between two heartbeats.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// When a heartbeat takes so long, the server is looked for among all hosts.
+/// Duration of a heartbeat after which the server is searched for among all hosts.
 const SILENCE: Duration = Duration::from_millis(400);
 
-/// Who does not find it in that time takes everything that is sent to it for lost. A new connection is made within milliseconds where the server is
-/// merely slow with what it writes. Requests that come at any time since the last answered heartbeat wait for [`BEAT`] and these two: that is to be less
-/// than two seconds.
+/// Duration of that search after which the server is considered unresponsive and everything sent to it lost. A server
+/// that is only slow with writes accepts a new connection within milliseconds. A request at any time since the last
+/// answered heartbeat waits for [`BEAT`] and these two durations, in total less than two seconds.
 const LOOK: Duration = Duration::from_millis(700);
 
-/// A server whose processors are taken may need so long to read what it was asked.
+/// Time that a server under full load may need to read a request.
 const TO_READ: Duration = Duration::from_millis(120);
 
-/// The same as [`LOOK`] once there is silence.
+/// As [`LOOK`], once the server is unresponsive.
 const LISTEN: Duration = Duration::from_secs(1);
 
-/// The connection of a heartbeat that takes so long is taken for lost: the next one goes to whoever is the server then.
+/// Timeout of a heartbeat, after which its connection is considered lost and the next heartbeat connects to the current
+/// server.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Who was not heard of for so long is not shown any more. Nothing but where work is sent depends on it.
+/// Age of a heartbeat after which a node is not listed as live. Only the assignment of work depends on it.
 const MISSED_S: f64 = 2.0;
 
-/// The time after which a node whose heartbeats do not arrive has no claims; the statements say when others may take them.
+/// Time after which a node whose heartbeats do not arrive considers its claims lost; the statements define when others
+/// may take them over.
 const LOST: Duration = Duration::from_secs(4);
 const EXPIRY: Duration = Duration::from_secs(5);
 
-/// The same while it has no connection for heartbeats; the statements say 1.5 s.
+/// The same while it has no connection for heartbeats; the statements use 1.5 s.
 const PARTED: Duration = Duration::from_millis(1200);
 
-/// A node that is started again waits so long for the end of the one before, which had its name.
+/// Time for which a restarted node waits for the expiry of its predecessor, which has its name.
 const NAME_PATIENCE: Duration = Duration::from_secs(6);
 const NAME_STEP: Duration = Duration::from_millis(100);
 
-/// Heartbeats between two looks for what is long over.
+/// Number of heartbeats between two removals of expired rows.
 const SWEEP: u32 = 120;
 
-/// The nodes.
+/// Membership and claims of this process.
 pub(crate) struct Nodes {
     id: NodeId,
-    /// Of one connection.
+    /// Pool with one connection.
     beats: Arc<Pool>,
     writers: Arc<Pool>,
-    /// Held by who changes the row of this node.
+    /// Held while the row of this node is changed.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The name and the address.
+    /// Name and address.
     announced: Option<(String, String)>,
     has_left: bool,
     live: Arc<[Node]>,
-    /// When the last heartbeat was sent that arrived, if claims were not lost since.
+    /// Time at which the last heartbeat that arrived was sent, unless claims were lost since.
     beaten: Option<Instant>,
-    /// From when on claims are taken from others.
+    /// Time from which on claims of others may be taken over.
     takes_over: Option<Instant>,
-    /// When the server began that the last heartbeat went to, in its own words. No two have that in common.
+    /// Start time of the server of the last heartbeat, in its notation. It identifies a server process.
     server: String,
-    /// The number of connections that they took, and the last one.
+    /// Number of connections used for heartbeats.
     connections: u64,
     connection: Option<AbortHandle>,
-    /// Whether the server is looked for.
+    /// True while the server is searched for.
     is_in_doubt: bool,
-    /// Goes up whenever claims are lost.
+    /// Incremented whenever claims are lost.
     life: u64,
-    /// Their epochs.
+    /// Epochs of claims by key.
     claims: HashMap<String, u64>,
 }
 
-/// What a heartbeat was answered.
+/// Response to a heartbeat.
 struct Answer {
     live: Vec<Node>,
-    /// Since the one before, if there was one.
+    /// Time since the previous heartbeat, if there was one.
     gap: Option<Duration>,
     server: String,
 }
@@ -126,11 +131,11 @@ impl State {
 }
 
 impl Nodes {
-    /// Enters this process, which has no name yet.
+    /// Enters this process without a name.
     pub(crate) async fn begin(id: NodeId, beats: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
         let (turn, state) = (tokio::sync::Mutex::new(()), Mutex::default());
         let nodes = Self { id, beats, writers, turn, state };
-        // Where processors are taken, a first connection may take so long that it is given up.
+        // Under full load a first connection may exceed its timeout.
         if nodes.beat().await.is_err() {
             nodes.beat().await?;
         }
@@ -141,7 +146,7 @@ impl Nodes {
         self.writers.connector().runtime()
     }
 
-    /// A heartbeat. After one that came too late this node begins anew, without claims.
+    /// Sends a heartbeat. If it was too late this node re-enters without claims.
     async fn beat(&self) -> Result<()> {
         let _turn = self.turn.lock().await;
         if self.state.lock().has_left {
@@ -178,14 +183,14 @@ impl Nodes {
         }
         let mut state = self.state.lock();
         if before != connections {
-            // Whoever was the server before may be it no more.
+            // The former server may no longer be the primary.
             self.beats.connector().keep_to(leased.link().host());
             state.connections = connections;
             state.connection = Some(leased.link().task().clone());
         }
         state.beaten = Some(sent);
-        // Another server may know of earlier heartbeats only, of this node and of others. Who has just begun does not know of another server: if that was
-        // replaced a moment ago as well, some work is done twice.
+        // Another server may have older heartbeats, of this node and of others. A node that has just started cannot
+        // detect another server: if it was replaced just before, some work is done twice.
         let is_another = state.server != answer.server;
         if is_another {
             state.takes_over = None;
@@ -196,8 +201,9 @@ impl Nodes {
         Ok(())
     }
 
-    /// Looks for the server when there is no answer for a while. If it is another one, or knows of no question and does not come to know of it,
-    /// connections end: those who wait for them try again. If there is none, everything is given up.
+    /// Searches for the server when the response is late. If it is another one, or has no pending request and does not
+    /// read it in time, the connections are closed, and their requests are retried. If no server is found, all requests
+    /// are aborted.
     async fn watched(&self, answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
         let mut answer = std::pin::pin!(answer);
         if let Ok(answer) = tokio::time::timeout(SILENCE, &mut answer).await {
@@ -216,7 +222,7 @@ impl Nodes {
             match sight {
                 Err(_) => connector.fall_silent(),
                 Ok(Ok(Sight::Unasked)) => connector.end_all(),
-                // An error is an answer.
+                // An error is a response.
                 Ok(Ok(Sight::Elsewhere | Sight::Busy) | Err(_)) => {}
             }
             self.state.lock().is_in_doubt = false;
@@ -235,7 +241,7 @@ impl Nodes {
         let mut answer = Answer { live: Vec::new(), gap: None, server: String::new() };
         for row in &rows {
             let gap: Option<f64> = row.try_get(5)?;
-            // A clock that was set back tells nothing.
+            // A gap is meaningless if the clock was set back.
             answer.gap = gap.map(|gap| Duration::try_from_secs_f64(gap).unwrap_or_default());
             answer.server = row.try_get(6)?;
             let (node, age): (Option<Node>, f64) = (node(row)?, row.try_get(4)?);
@@ -245,7 +251,7 @@ impl Nodes {
         Ok(answer)
     }
 
-    /// Forgets all claims, here and in the database, and enters this node again.
+    /// Drops all claims, here and in the database, and enters this node again.
     async fn begin_anew(&self, link: &Link) -> Result<(), Failure> {
         let announced = {
             let mut state = self.state.lock();
@@ -264,12 +270,12 @@ impl Nodes {
         self.id.0.to_be_bytes().to_vec()
     }
 
-    /// Whether the name was free.
+    /// Announces the name and returns true if it was available.
     async fn try_announce(&self, name: &str, address: &str) -> Result<bool> {
         self.writers
             .repeatedly(async |link| {
                 let statement = link.statement(Sql::Nodes(OfNodes::Announce)).await?;
-                // Of two who take a name at the same time, the second one sees the first.
+                // Of two nodes that announce a name concurrently, the second one sees the first.
                 link.client.batch_execute("BEGIN; LOCK TABLE nodes IN SHARE ROW EXCLUSIVE MODE").await?;
                 let count = link.client.execute(&statement, &[&self.key(), &name, &address]).await?;
                 link.client.batch_execute("COMMIT").await?;
@@ -289,7 +295,7 @@ impl Nodes {
             .await
     }
 
-    /// The epoch in which this node has a claim now.
+    /// Returns the epoch of the claim if this node holds it now.
     async fn try_claim(&self, key: &str, may_take_over: bool) -> Result<Option<u64>> {
         self.writers
             .repeatedly(async |link| {
@@ -311,11 +317,11 @@ impl Nodes {
             .await
     }
 
-    /// Removes what is long over.
+    /// Removes expired rows.
     async fn sweep(&self) -> Result<()> {
         self.writers
             .repeatedly(async |link| {
-                // Nobody needs a standby for that.
+                // This commit need not wait for a standby.
                 let [nodes, claims] = [OfNodes::SweepNodes, OfNodes::SweepClaims].map(OfNodes::text);
                 let statements = format!("BEGIN; SET LOCAL synchronous_commit TO off; {nodes}; {claims}; COMMIT");
                 Ok(link.client.batch_execute(&statements).await?)
@@ -324,19 +330,20 @@ impl Nodes {
     }
 }
 
-/// What a heartbeat without an answer means.
+/// Failure of a heartbeat without a response.
 fn silent() -> Failure {
     Failure::Lost("PostgreSQL does not answer".to_owned())
 }
 
-/// The name of connections for heartbeats, by which others find that a process lives.
+/// Returns the name of the connection for heartbeats, by which others detect that the process lives.
 fn name_of(id: NodeId) -> String {
     format!("settee node {:032x}", id.0)
 }
 
-/// What connections for heartbeats begin with. Whether a heartbeat lasts does not matter, and a standby that is slow must not delay it. And who
-/// sends none, because its machine or the way from it is gone without a word, is to have no connection when claims are looked at 1.5 s later: PostgreSQL
-/// ends it where it knows how (14 and later), without counting the time for which it is itself slow; else TCP does so a little later.
+/// Returns the settings of connections for heartbeats. Heartbeats need not be durable, and a slow standby must not
+/// delay them. A node that sends none, because its machine or network has failed, must have no connection when claims
+/// are checked 1.5 s later: PostgreSQL 14 and later ends idle connections, not counting the time for which the server
+/// itself is slow; otherwise TCP keepalives do so a little later.
 pub(crate) fn settings(id: NodeId) -> String {
     format!(
         "SET application_name = '{}'; SET synchronous_commit = off; \
@@ -346,7 +353,7 @@ pub(crate) fn settings(id: NodeId) -> String {
     )
 }
 
-/// The node of a row of [`OfNodes::Beat`], if it has a name.
+/// Decodes a row of [`OfNodes::Beat`], if the node has a name.
 fn node(row: &Row) -> Result<Option<Node>, Failure> {
     let (id, name, address): (&[u8], Option<String>, Option<String>) =
         (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
@@ -357,18 +364,19 @@ fn node(row: &Row) -> Result<Option<Node>, Failure> {
     Ok(Some(Node { id: NodeId(id), name, address, started_ms: u64::try_from(started).unwrap_or_default() }))
 }
 
-/// Sends heartbeats.
+/// Sends heartbeats periodically.
 pub(crate) async fn keep(nodes: Weak<Nodes>) {
     let mut beats = 0_u32;
     loop {
         tokio::time::sleep(BEAT).await;
-        // The engine ends when nobody else has it.
+        // The engine ends when its last user drops it.
         let Some(nodes) = nodes.upgrade() else { return };
         beats = beats.wrapping_add(1);
-        // A connection that was lost is replaced at once. Whoever has a claim finds that it is lost after an error; and what is over can be removed later.
+        // A lost connection is replaced at once. A holder detects the loss of claims after the error; expired rows can
+        // be removed later.
         let is_heard = nodes.beat().await.is_ok() || nodes.beat().await.is_ok();
         if is_heard && beats % SWEEP == 1 {
-            // Heartbeats wait for nothing else.
+            // Heartbeats must not wait for anything else.
             tokio::spawn(async move { nodes.sweep().await });
         }
     }

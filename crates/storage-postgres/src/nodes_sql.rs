@@ -1,9 +1,10 @@
-//! [`OfNodes`]: the statements by which processes on the same tables know of each other.
+//! [`OfNodes`]: the statements of membership.
 //!
-//! Heartbeats are compared by the clock of the database, and with the moment at which they were read: a statement may wait for a row.
-//! Whose process ends has no connection any more at the same moment, however it ends: the server knows, by its name.
+//! Heartbeats are compared with the clock of the database at the time of the statement, because a statement may wait
+//! for a row. When a process ends, for any reason, its named connection ends at once, which the server can observe.
 
-/// Whether a node `other` lives: heard of a moment ago, or connected and heard of not too long ago.
+/// Condition that a node `other` lives: its heartbeat is very recent, or it is connected and its heartbeat has not
+/// expired.
 macro_rules! is_alive {
     () => {
         "(other.heartbeat > statement_timestamp() - interval '5 seconds' \
@@ -15,37 +16,38 @@ macro_rules! is_alive {
 /// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OfNodes {
-    /// What others have committed since a moment, and up to which moment that is all.
+    /// Reads the commits of others since a snapshot, and the new snapshot.
     News,
-    /// Tells the others that there is something new.
+    /// Notifies the other processes.
     Notify,
-    /// Enters a node, or says that it is back.
+    /// Enters a node, or updates its row.
     Enter,
-    /// A heartbeat, which brings the heartbeats of all, and when the server began.
+    /// Sends a heartbeat, and reads those of all nodes and the start time of the server.
     Beat,
-    /// Gives a node its name and address, unless a live one has that name.
+    /// Sets the name and address of a node, unless a live one has that name.
     Announce,
     /// Removes a node.
     Leave,
-    /// Whether a node is there that may have claims.
+    /// Reads whether a node exists that may have claims.
     IsHeardOf,
     /// Claims a piece of work.
     Claim,
-    /// Gives it back.
+    /// Releases a claim.
     Free,
-    /// Gives back whatever a node has claimed.
+    /// Releases all claims of a node.
     FreeAll,
-    /// Removes nodes that were not heard of for long.
+    /// Removes nodes whose heartbeats expired long ago.
     SweepNodes,
-    /// Removes claims that nobody has had for long.
+    /// Removes claims that have had no holder for long.
     SweepClaims,
 }
 
 impl OfNodes {
-    /// The text for PostgreSQL.
+    /// Returns the text of the statement.
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            // All that the earlier snapshot did not show: transactions that began after it, and those that it saw running.
+            // All transactions that the earlier snapshot did not show: those that started after it, and those that were
+            // running in it.
             Self::News => {
                 "SELECT NULL::bigint, NULL::bigint, pg_current_snapshot()::text \
                  UNION ALL SELECT shard, max(version), NULL FROM (\
@@ -81,7 +83,7 @@ impl OfNodes {
             Self::IsHeardOf => {
                 concat!("SELECT EXISTS (SELECT FROM nodes AS other WHERE other.id = $1 AND ", is_alive!(), ")")
             }
-            // The look before spares the row that a live node has.
+            // The read before avoids writing the row while a live node holds the claim.
             Self::Claim => {
                 concat!(
                     "INSERT INTO claims AS held (key, node, epoch) \

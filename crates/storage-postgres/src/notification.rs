@@ -1,4 +1,5 @@
-//! What processes tell each other by `NOTIFY`: that there is something new, and what somebody waits for. [`Heard`] is what this one was told.
+//! Notifications between processes by `NOTIFY`: of commits, and of waiters for claims. [`Heard`] stores the received
+//! ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,25 +13,25 @@ use crate::connect::Link;
 use crate::nodes_sql::OfNodes;
 use crate::sql::Sql;
 
-/// The channel, of all schemas of a database.
+/// Channel for all schemas of a database.
 pub(crate) const CHANNEL: &str = "settee_commits";
 
-/// Who waits says so again within this time.
+/// Time after which the notification of a waiter expires.
 const AWAITED: Duration = Duration::from_secs(1);
 
-/// What a process says to the others on the same tables.
+/// A notification to the other processes on the same tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
-    /// It has committed something.
+    /// The sender has committed.
     Committed,
-    /// Somebody waits there for the piece of work with this key.
+    /// A caller in the sender waits for the claim with this key.
     Awaited(&'a str),
 }
 
-/// What others have said, to who has a connection that listens.
+/// Received notifications; requires a connection that listens.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// What this process says begins with the schema of its tables and its number.
+    /// Prefix of own notifications: schema and node number.
     own: String,
     schema: String,
     committed: Arc<Notify>,
@@ -38,34 +39,34 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// Of a process on the tables in `schema`, which knows its own notifications by its number.
+    /// Creates the state for a process on the tables in `schema`, which recognizes its own notifications by its number.
     pub(crate) fn new(schema: &str, node: i64) -> Self {
         let (own, schema) = (format!("{schema} {node}"), schema.to_owned());
         Self { own, schema, committed: Arc::default(), awaited: Mutex::default() }
     }
 
-    /// Wakes when others have committed.
+    /// Returns the event that is set when others have committed.
     pub(crate) fn committed(&self) -> &Arc<Notify> {
         &self.committed
     }
 
-    /// Whether somebody has waited elsewhere for a piece of work, not long ago.
+    /// Returns true if another process has recently announced that it waits for this key.
     pub(crate) fn is_awaited(&self, key: &str) -> bool {
         self.awaited.lock().get(key).is_some_and(|said| said.elapsed() < AWAITED)
     }
 
-    /// The piece of work is over.
+    /// Removes the waiters for a key.
     pub(crate) fn forget(&self, key: &str) {
         self.awaited.lock().remove(key);
     }
 
-    /// Says something to the others.
+    /// Sends a notification.
     pub(crate) async fn say(&self, link: &Link, said: Said<'_>) -> Result<(), Error> {
         let statement = link.statement(Sql::Nodes(OfNodes::Notify)).await?;
         link.client.query(&statement, &[&CHANNEL, &self.payload(said)]).await.map(drop)
     }
 
-    /// The payload with which this process says something.
+    /// Returns the payload of a notification.
     fn payload(&self, said: Said<'_>) -> String {
         match said {
             Said::Committed => self.own.clone(),
@@ -73,7 +74,7 @@ impl Heard {
         }
     }
 
-    /// Takes a notification.
+    /// Receives a notification.
     pub(crate) fn take(&self, channel: &str, payload: &str) {
         match self.read(channel, payload) {
             Some(Said::Committed) => self.committed.notify_one(),
@@ -86,7 +87,7 @@ impl Heard {
         }
     }
 
-    /// What another process says, if it is one on the same tables.
+    /// Decodes a notification of another process on the same tables; `None` for all others.
     fn read<'p>(&self, channel: &str, payload: &'p str) -> Option<Said<'p>> {
         let (node, key) = match payload.strip_prefix(&self.schema)?.strip_prefix(' ')?.split_once(' ') {
             Some((_, key)) => (&payload[..payload.len() - key.len() - 1], Some(key)),

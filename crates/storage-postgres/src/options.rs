@@ -1,4 +1,5 @@
-//! [`Options`]: where the database is and how it is reached, taken from a URL. Nothing is connected here.
+//! [`Options`]: location of the database and parameters of connections, parsed from a URL. This module does not
+//! connect.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,36 +7,36 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// The schema that holds the tables if the URL names none.
+/// Default schema of the tables.
 const SCHEMA: &str = "settee";
 
-/// The longest name that PostgreSQL keeps.
+/// Maximum length of a name in PostgreSQL.
 const NAME_BYTES_MAX: usize = 63;
 
-/// Connections that a server opens at most, if nothing else is said: PostgreSQL admits a hundred by default.
+/// Default for the maximum number of connections of a server; PostgreSQL accepts a hundred by default.
 pub const CONNECTIONS: usize = 50;
 
-/// The least number with which readers do not wait for writers.
+/// Minimum number of connections with which readers and writers do not block each other.
 pub const CONNECTIONS_MIN: usize = 8;
 
-/// A host that does not answer within this time is passed over.
+/// Timeout for connecting to a host, after which the next one is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection to a machine that is gone is noticed after about this time, whether something was asked or not.
+/// Approximate time after which the loss of the remote machine is detected, on busy and idle connections.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How the certificate of the database server is judged.
+/// Verification of the certificate of the database server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Any certificate: nobody can listen in who does not answer in the server's place.
+    /// Any certificate: protects against passive eavesdropping only.
     Anybody,
-    /// One for the name of the host, by an authority of this file, or else by a public one.
+    /// A certificate for the host name, issued by an authority of this file, or else by a public one.
     Verified(Option<PathBuf>),
 }
 
-/// Where the database is.
+/// Location of the database and parameters of connections.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) config: Config,
@@ -46,11 +47,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// Takes a URL such as `postgres://user:password@host1,host2/database?sslmode=verify-full`. Besides what PostgreSQL's own
-    /// programs take there, `schema` names the schema with the tables.
+    /// Parses a URL such as `postgres://user:password@host1,host2/database?sslmode=verify-full`. In addition to the
+    /// parameters of PostgreSQL's own programs, `schema` names the schema of the tables.
     ///
     /// # Errors
-    /// What is wrong with the URL, in words that do not repeat its password.
+    /// The defect of the URL, in a message without its password.
     pub fn parse(url: &str) -> Result<Self, String> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err("it does not begin with postgres://".to_owned());
@@ -71,14 +72,14 @@ impl Options {
         let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| reason(&error))?;
         let trust = match (mode.as_str(), authorities) {
             ("disable" | "prefer" | "require", None) => Trust::Anybody,
-            // With authorities at hand they are asked, as PostgreSQL's own library does.
+            // A file of authorities enables verification, as in PostgreSQL's own library.
             ("require" | "verify-full", authorities) => Trust::Verified(authorities),
             ("disable" | "prefer", Some(_)) => {
                 return Err("sslrootcert is of no use without sslmode=require or verify-full".to_owned());
             }
             _ => return Err(format!("sslmode is {mode}, not disable, prefer, require or verify-full")),
         };
-        // Nobody listens in on a socket of this machine.
+        // Connections over a local socket need no encryption.
         let is_local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket);
         config.ssl_mode(match mode.as_str() {
             _ if is_local => SslMode::Disable,
@@ -92,9 +93,9 @@ impl Options {
         if config.get_application_name().is_none() {
             config.application_name("settee");
         }
-        // Of several hosts, the one that takes writes: a standby would answer with what is old.
+        // Of several hosts, the one that accepts writes, because a standby may return outdated data.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        // What was said counts, and two hours is what the library takes for nothing.
+        // An explicit value has priority; the default of the library is two hours.
         if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
             config.keepalives_idle(KEEPALIVE_IDLE);
         }
@@ -110,7 +111,7 @@ impl Options {
         Ok(Self { config, schema, trust, connections: CONNECTIONS, layout: 0 })
     }
 
-    /// Gives the password, if the URL has none.
+    /// Sets the password, if the URL has none.
     #[must_use]
     pub fn with_password(mut self, password: &str) -> Self {
         if self.config.get_password().is_none() {
@@ -119,21 +120,22 @@ impl Options {
         self
     }
 
-    /// Sets how many connections are open at a time, at most; never less than [`CONNECTIONS_MIN`].
+    /// Sets the maximum number of open connections; at least [`CONNECTIONS_MIN`].
     #[must_use]
     pub fn with_connections(mut self, connections: usize) -> Self {
         self.connections = connections.max(CONNECTIONS_MIN);
         self
     }
 
-    /// Says how entries are laid out by who opens the engine. Data of a later layout are refused, those of an earlier one are marked.
+    /// Sets the layout of entries that the caller writes. Data of a later layout are rejected, those of an earlier one
+    /// are marked with the new layout.
     #[must_use]
     pub fn with_layout(mut self, layout: u32) -> Self {
         self.layout = i64::from(layout);
         self
     }
 
-    /// How each of the hosts is reached, in their order.
+    /// Returns the configuration of each host, in order.
     pub(crate) fn hosts(&self) -> Vec<Config> {
         let (hosts, addresses) = (self.config.get_hosts(), self.config.get_hostaddrs());
         let ports = self.config.get_ports();
@@ -152,7 +154,7 @@ impl Options {
             if let Some(address) = addresses.get(at) {
                 config.hostaddr(*address);
             }
-            // One port is that of all.
+            // A single port applies to all hosts.
             if let Some(port) = ports.get(at).or(ports.first()) {
                 config.port(*port);
             }
@@ -161,7 +163,7 @@ impl Options {
         (0..hosts.len().max(addresses.len())).map(one).collect()
     }
 
-    /// All but where it is.
+    /// Returns everything except the location.
     fn without_host(&self) -> Config {
         let (all, mut config) = (&self.config, Config::new());
         config.ssl_mode(all.get_ssl_mode()).ssl_negotiation(all.get_ssl_negotiation());
@@ -197,7 +199,7 @@ impl Options {
         config
     }
 
-    /// Where the database is, without secrets.
+    /// Returns the location of the database, without secrets.
     #[must_use]
     pub fn place(&self) -> String {
         let host = |host: &Host| match host {
@@ -221,13 +223,13 @@ fn is_socket(_host: &Host) -> bool {
     false
 }
 
-/// The words of an error with its cause: the library puts what matters there.
+/// Returns the text of an error with its cause, which contains the relevant part.
 fn reason(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
-/// Names of schemas stand in statements, so they are plain.
+/// Rejects names that are not plain, because names of schemas are part of statements.
 fn check_name(name: &str) -> Result<(), String> {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     let begins = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
@@ -274,7 +276,7 @@ mod tests {
             assert_eq!(options.place(), place, "{url}");
             assert_eq!(options.trust, trust, "{url}");
             assert_eq!(options.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite, "{url}");
-            // Each host alone is reached as all are.
+            // Each single host has the parameters of all.
             let hosts = options.hosts();
             let names: Vec<_> = hosts.iter().flat_map(Config::get_hosts).cloned().collect();
             assert_eq!(names, options.config.get_hosts(), "{url}");

@@ -1,4 +1,4 @@
-//! [`Entry`] and [`fetch`]: a page of entries in their order, also where keys are long.
+//! [`Entry`] and [`fetch`]: pages of entries in order, including long keys.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use crate::keys::{BEGINNING, Bounds, is_long, rest_and_value};
 use crate::lease::{Ask, Lease};
 
-/// An entry as it came.
+/// An entry as received.
 pub(crate) struct Entry {
     row: Row,
     long: Option<Long>,
@@ -16,7 +16,7 @@ pub(crate) struct Entry {
 
 struct Long {
     key: Vec<u8>,
-    /// Where the value begins.
+    /// Offset of the value.
     at: usize,
 }
 
@@ -42,12 +42,12 @@ impl Entry {
     }
 }
 
-/// A column that is never null.
+/// Returns a column that is never null.
 pub(crate) fn bytes(row: &Row, column: usize) -> Result<&[u8]> {
     row.try_get(column).map_err(|error| StorageError::Corrupt(format!("an entry cannot be read: {error}")))
 }
 
-/// A range of keys that somebody owns.
+/// An owned range of keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Range {
     pub(crate) start: Option<Vec<u8>>,
@@ -68,38 +68,38 @@ impl Range {
     }
 }
 
-/// What was fetched.
+/// A fetched page.
 #[derive(Default)]
 pub(crate) struct Fetched {
     pub(crate) entries: Vec<Entry>,
-    /// Where it goes on, if there may be more.
+    /// Bounds of the next page, if there may be more entries.
     pub(crate) rest: Option<Bounds>,
 }
 
-/// Where entries are fetched.
+/// Keyspace, direction and range of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) space: Keyspace,
     pub(crate) direction: Direction,
-    /// What is wanted, where stored keys do not tell it.
+    /// The requested range, for keys that are not determined by their stored form.
     pub(crate) range: Range,
 }
 
-/// The next entries within `bounds`: about `rows`, and at least one if there is any.
+/// Returns the next entries within `bounds`: about `rows`, and at least one if there is any.
 pub(crate) async fn fetch(lease: &Arc<Lease>, place: &Place, mut bounds: Bounds, rows: usize) -> Result<Fetched> {
     loop {
         let limit = i64::try_from(rows).unwrap_or(i64::MAX);
         let mut answers = lease.trip(&[Ask::Page(place.space, place.direction, bounds.clone(), limit)]).await?;
         let fetched = complete(lease, place, &bounds, rows, answers.pop().unwrap_or_default()).await?;
         match fetched.rest {
-            // Everything was beyond the range.
+            // All entries were outside the range.
             Some(rest) if fetched.entries.is_empty() => bounds = rest,
             rest => return Ok(Fetched { rest, ..fetched }),
         }
     }
 }
 
-/// Makes a page of the rows that a trip has brought: if it ends within a run of long keys, with the rest of that.
+/// Builds a page from the rows of a round trip. If it ends within a run of long keys, the rest of the run is fetched.
 pub(crate) async fn complete(
     lease: &Arc<Lease>,
     place: &Place,
@@ -135,7 +135,7 @@ fn behind(bounds: &Bounds, last: &[u8], direction: Direction) -> Bounds {
     }
 }
 
-/// Within a run, keys came in the order of their hashes.
+/// Sorts the keys within runs, which are stored in the order of their hashes.
 fn sort_runs(entries: &mut [Entry], direction: Direction) {
     let beginning = |entry: &Entry| entry.long.as_ref().map(|long| long.key[..BEGINNING].to_vec());
     for run in entries.chunk_by_mut(|one, other| beginning(one).is_some() && beginning(one) == beginning(other)) {

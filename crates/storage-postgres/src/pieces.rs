@@ -1,4 +1,4 @@
-//! [`pieces`]: the writes of commits as the statements that make them, one for each keyspace and kind or, where they are many, several.
+//! [`pieces`]: the writes of commits as statements, one or several for each keyspace and kind.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use tokio_postgres::types::ToSql;
 use crate::keys::{stored, stored_value};
 use crate::sql::{Kind, Sql};
 
-/// Statements have so many rows and bytes at most: a message to PostgreSQL has a gigabyte, and must arrive in the time after which it ends the
-/// transactions of writers of which it hears nothing.
+/// Maximum rows and bytes of a statement: a message to PostgreSQL is limited to a gigabyte, and must arrive before the
+/// server ends the transaction of an idle writer.
 pub(crate) const PIECE_ROWS: usize = 5_000;
 pub(crate) const PIECE_BYTES: usize = 2 << 20;
 
@@ -24,17 +24,17 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// In the order in which [`crate::sql::write`] numbers them.
+    /// Returns the parameters in the order in which [`crate::sql::write`] numbers them.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = Parameter<'_>> {
         let [shards, keys, values]: [Parameter<'_>; 3] = [&self.shards, &self.keys, &self.values];
         [shards, keys].into_iter().chain((!matches!(self.sql, Sql::Write(_, Kind::Delete))).then_some(values))
     }
 }
 
-/// The last write to each key of a batch.
+/// The last write to a key in a batch.
 struct Write<'a> {
     key: &'a [u8],
-    /// None to remove it.
+    /// New value; `None` to remove the key.
     value: Option<&'a [u8]>,
     is_new: bool,
 }
@@ -51,7 +51,8 @@ impl Write<'_> {
 
 type Spaces<'a> = [Vec<Write<'a>>; Keyspace::ALL.len()];
 
-/// What is left of batches for shards when earlier writes to the same key are taken out, in pieces by keyspace and kind.
+/// Returns the writes of the batches without those that a later write to the same key replaces, in pieces by keyspace
+/// and kind.
 pub(crate) fn pieces<'a>(batches: &[(i64, &'a Batch)]) -> Vec<Piece<'a>> {
     let writes: Vec<(i64, Spaces<'a>)> = batches.iter().map(|(shard, batch)| (*shard, last_writes(batch))).collect();
     let mut pieces = Vec::new();
@@ -78,7 +79,8 @@ fn last_writes(batch: &Batch) -> Spaces<'_> {
         spaces[space as usize].push(Write { key, value, is_new });
     }
     for writes in &mut spaces {
-        // Neighbours lie in the same pages, and who writes in one order never waits in a circle. Those to the same key stay in theirs.
+        // Adjacent keys are in the same pages, and a common order of locks prevents deadlocks. Writes to the same key
+        // keep their order.
         writes.sort_by_key(|write| write.key);
         writes.dedup_by(|later, last| {
             let is_same = later.key == last.key;
@@ -116,7 +118,7 @@ where
 mod tests {
     use super::*;
 
-    /// Each piece as its statement and the keys with their shards and what they are set to.
+    /// Returns each piece as its statement and the keys with shards and values.
     fn shape(batches: &[(i64, &Batch)]) -> Vec<(Sql, Vec<String>)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         let lines = |piece: &Piece<'_>| {

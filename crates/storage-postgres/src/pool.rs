@@ -1,4 +1,4 @@
-//! [`Pool`]: a bounded number of connections. One that a snapshot holds without need goes to who needs it.
+//! [`Pool`]: a bounded number of connections. An idle snapshot loses its connection to a caller that needs one.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,47 +14,48 @@ use crate::connect::{Connector, Link};
 use crate::error::{Failure, Unreached};
 use crate::lease::Lease;
 
-/// How long a connection that is not there is tried to be made, while the server was there a moment ago.
+/// Time for which connecting is retried, if the server was reachable a moment ago.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_STEP: Duration = Duration::from_millis(50);
 
-/// What may be done twice is tried so often again.
+/// Maximum number of attempts of an idempotent operation.
 const TRIES: u32 = 3;
 
-/// How long somebody waits for a connection that others use.
+/// Maximum wait for a connection.
 const QUEUE: Duration = Duration::from_secs(20);
 const QUEUE_STEP: Duration = Duration::from_millis(10);
 const QUEUE_STEP_MAX: Duration = Duration::from_millis(200);
 
-/// A snapshot that was not read for so long may lose its connection to somebody who has just come and has none.
+/// Time without reads after which a snapshot loses its connection to a new waiter.
 const IDLE_HELD: Duration = Duration::from_secs(1);
 
-/// And after so long to somebody who has waited for as much as that is less: a read is interrupted for nobody who would get a
-/// connection anyway.
+/// Minimum of that time, which applies to callers that have waited for long: a read is not interrupted for a caller
+/// that would get a connection soon anyway.
 const IDLE_HELD_MIN: Duration = Duration::from_millis(250);
 
-/// And after so long without anybody who needs it: the server keeps everything that was deleted meanwhile.
+/// Time after which a snapshot loses its connection without a waiter, because the server cannot remove deleted rows
+/// during its transaction.
 const IDLE_HELD_MAX: Duration = Duration::from_secs(60);
 
-/// Connections that nobody uses for so long are closed.
+/// Time after which unused connections are closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Connections.
+/// A pool of connections.
 pub(crate) struct Pool {
     connector: Arc<Connector>,
     idle: Mutex<Vec<(Link, Instant)>>,
     permits: Arc<Semaphore>,
     size: usize,
-    /// Statements that begin each connection.
+    /// Statements at the start of each connection.
     settings: String,
     holders: Mutex<Vec<Weak<Lease>>>,
-    /// Why no connection can be made.
+    /// Reason why connecting failed.
     fault: Mutex<Option<StorageError>>,
     made: AtomicU64,
     taken_away: AtomicU64,
 }
 
-/// A connection that one caller has.
+/// A connection that is leased to one caller.
 pub(crate) struct Leased {
     link: Option<Link>,
     is_in_transaction: AtomicBool,
@@ -68,7 +69,7 @@ impl Leased {
         self.link.as_ref().expect("it goes when this goes")
     }
 
-    /// Nobody is to use the connection again.
+    /// Marks the connection so that it is not reused.
     pub(crate) fn set_broken(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
     }
@@ -81,7 +82,7 @@ impl Leased {
         self.is_in_transaction.load(Ordering::Relaxed)
     }
 
-    /// A transaction was begun on it, or ended. Tells whether there was one.
+    /// Records that a transaction was started or has ended. Returns the previous state.
     pub(crate) fn set_in_transaction(&self, is_it: bool) -> bool {
         self.is_in_transaction.swap(is_it, Ordering::Relaxed)
     }
@@ -91,12 +92,12 @@ impl Drop for Leased {
     fn drop(&mut self) {
         let is_usable = self.is_usable();
         if !is_usable {
-            // What ended this one may have ended them as well.
+            // The cause of the failure may have affected the other connections.
             self.pool.idle.lock().clear();
         }
         let Some(link) = self.link.take().filter(|_| is_usable) else { return };
         if self.is_in_transaction() {
-            // It precedes whatever the next one asks for.
+            // Sent before any request of the next user.
             begin(link.client.batch_execute("ROLLBACK"));
         }
         self.pool.idle.lock().push((link, Instant::now()));
@@ -122,17 +123,17 @@ impl Pool {
         &self.connector
     }
 
-    /// How many connections there may be.
+    /// Returns the maximum number of connections.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Why the last attempt to connect failed, if it did.
+    /// Returns the error of the last attempt to connect, if it failed.
     pub(crate) fn fault(&self) -> Option<StorageError> {
         self.fault.lock().clone()
     }
 
-    /// Connections that are open, those that somebody has, those made so far, and snapshots that lost theirs.
+    /// Returns the numbers of open connections, leased ones, those created so far, and snapshots that lost theirs.
     pub(crate) fn counts(&self) -> [u64; 4] {
         let used = self.size - self.permits.available_permits();
         let open = used + self.idle.lock().len();
@@ -140,7 +141,7 @@ impl Pool {
         [open as u64, used as u64, made, taken_away]
     }
 
-    /// A connection.
+    /// Leases a connection.
     pub(crate) async fn take(self: &Arc<Self>) -> Result<Leased> {
         let permit = self.permit().await?;
         let unused = || std::iter::from_fn(|| self.idle.lock().pop()).find(|(link, _)| !link.client.is_closed());
@@ -157,7 +158,7 @@ impl Pool {
             return Ok(permit);
         }
         let begun = Instant::now();
-        // Keeps its place among those who wait.
+        // Keeps its position in the queue.
         let mut permit = pin!(Arc::clone(&self.permits).acquire_owned());
         let mut step = QUEUE_STEP;
         loop {
@@ -176,7 +177,7 @@ impl Pool {
         }
     }
 
-    /// Does what may be done twice, and again if its connection is lost.
+    /// Executes an idempotent operation, with retries if its connection is lost.
     pub(crate) async fn repeatedly<T>(self: &Arc<Self>, act: impl AsyncFn(&Link) -> Result<T, Failure>) -> Result<T> {
         let mut tries = 0;
         loop {
@@ -184,7 +185,7 @@ impl Pool {
             match act(leased.link()).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => {
-                    // If it had begun a transaction, that is over.
+                    // A transaction that it had started must be rolled back.
                     leased.set_in_transaction(true);
                     if matches!(failure, Failure::Lost(_)) {
                         leased.set_broken();
@@ -199,7 +200,7 @@ impl Pool {
         }
     }
 
-    /// A new connection. After an outage of a moment it is made when that is over; during a long one nobody waits.
+    /// Creates a connection. Retries during a short outage; fails at once during a long one.
     async fn connect(&self) -> Result<Link> {
         let begun = Instant::now();
         loop {
@@ -226,7 +227,7 @@ impl Pool {
         Err(error)
     }
 
-    /// A lease has a connection now.
+    /// Registers a lease that has a connection.
     pub(crate) fn holds(&self, lease: &Arc<Lease>) {
         let mut holders = self.holders.lock();
         if holders.len() > 4 * self.size {
@@ -235,7 +236,7 @@ impl Pool {
         holders.push(Arc::downgrade(lease));
     }
 
-    /// Takes the connection of the snapshot that was not read for the longest time, if that is at least `idle`.
+    /// Takes the connection of the snapshot that was idle for the longest time, if that is at least `idle`.
     fn take_away(&self, idle: Duration) -> bool {
         let holders: Vec<Arc<Lease>> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
         let longest = holders.iter().filter_map(|lease| Some((lease.idle()?, lease))).max_by_key(|(time, _)| *time);
@@ -245,14 +246,14 @@ impl Pool {
         is_taken
     }
 
-    /// Closes what nobody uses, and has the server forget old snapshots. To be called now and then.
+    /// Closes unused connections, and ends the transactions of old snapshots. Must be called periodically.
     pub(crate) fn tend(&self) {
         while self.take_away(IDLE_HELD_MAX) {}
         self.holders.lock().retain(|holder| holder.strong_count() > 0);
         self.idle.lock().retain(|(link, since)| !link.client.is_closed() && since.elapsed() < IDLE);
     }
 
-    /// Tries to connect, after that failed.
+    /// Retries connecting after a failure.
     pub(crate) async fn try_again(self: &Arc<Self>) -> Result<()> {
         if self.fault().is_none() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! [`restore`]: a piece of a copy of a shard, which has the version of the original. It is not made again by itself when its connection
-//! is lost: who copies goes on where it was.
+//! [`restore`]: writes a part of a copy of a shard, with the version of the original. It is not retried when its
+//! connection is lost: the caller resumes the copy.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) async fn restore(pool: &Arc<Pool>, shard: Shard, state: ShardState, b
             leased.set_in_transaction(false);
             Ok(())
         }
-        // What the pool gets back is rolled back.
+        // The pool rolls back a returned connection.
         Ok(false) => Err(StorageError::Dropped),
         Err(failure) => {
             if matches!(failure, Failure::Lost(_)) {

@@ -1,4 +1,4 @@
-//! The tables: makes them, and finds out whether those that are there can be used.
+//! The tables: creation, and checks of existing ones.
 
 use settee_storage::{Keyspace, Shard};
 use tokio_postgres::error::SqlState;
@@ -9,31 +9,31 @@ use crate::error::{Unreached, in_words};
 use crate::lease::number;
 use crate::options::Options;
 
-/// The version of the tables that this program makes and uses.
+/// Version of the tables of this program.
 pub const VERSION: i32 = 2;
 
-/// The oldest PostgreSQL that the statements were written for.
+/// Oldest supported version of PostgreSQL.
 const SERVER_MIN: i32 = 130_000;
 
-/// The version of the tables that is made the current one where it is found.
+/// Version of the tables that is upgraded automatically.
 const UPGRADED: i32 = 1;
 
 const TABLES: &str = include_str!("schema.sql");
 const NODES: &str = include_str!("nodes.sql");
 const UPGRADE: &str = include_str!("upgrade.sql");
 
-/// What was found or made.
+/// Result of the creation of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tables {
-    /// They were there.
+    /// The tables existed.
     Found,
-    /// There was nothing.
+    /// The tables were created.
     Made,
-    /// They were those of an earlier version.
+    /// The tables were upgraded.
     Upgraded,
 }
 
-/// Sees to it that the tables are there; who makes them gives them to `owner`, if that is another role.
+/// Creates the tables if they do not exist, and assigns new ones to `owner`, if that is another role.
 pub(crate) async fn provide(client: &Client, options: &Options, owner: Option<&str>) -> Result<Tables, OpenError> {
     let at = |error: Error| refused(&error, options);
     let number = client.query_one("SELECT current_setting('server_version_num')::int", &[]).await.map_err(at)?;
@@ -53,7 +53,7 @@ pub(crate) async fn provide(client: &Client, options: &Options, owner: Option<&s
     Ok(tables)
 }
 
-/// Whether there is nothing at all; an error if there is something else.
+/// Returns true if the schema is empty; an error if it contains other tables.
 async fn is_missing(client: &Client, options: &Options) -> Result<bool, OpenError> {
     let at = |error: Error| refused(&error, options);
     let row = client
@@ -87,7 +87,7 @@ async fn check(client: &Client, options: &Options) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The version of the tables, and who made them.
+/// Returns the version of the tables, and the program that created them.
 async fn version(client: &Client, options: &Options) -> Result<(i32, String), OpenError> {
     let at = |error: Error| refused(&error, options);
     let schema = &options.schema;
@@ -97,17 +97,17 @@ async fn version(client: &Client, options: &Options) -> Result<(i32, String), Op
     Ok((row.try_get(0).map_err(at)?, row.try_get(1).map_err(at)?))
 }
 
-/// Makes the tables of an earlier version current, where they lie. Of several who do so at the same time one does it.
+/// Upgrades the tables of an earlier version in place. One of several concurrent upgrades does the work.
 async fn upgrade(client: &Client, options: &Options) -> Result<(), OpenError> {
     let at = |error: Error| refused(&error, options);
     let schema = &options.schema;
     client.batch_execute("BEGIN").await.map_err(at)?;
     let done = async {
-        // A server of that version holds this lock, and knows nothing of others.
+        // A server of that version holds this lock, and does not support several processes.
         let name = format!("settee {schema}");
         let text = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)), \
              (SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class WHERE oid = ($2::text || '.settee_schema')::regclass)";
-        // Others who upgrade wait here, and find that it is done.
+        // Concurrent upgrades wait here, and then find the new version.
         client
             .batch_execute(&format!("LOCK TABLE {schema}.settee_schema IN ACCESS EXCLUSIVE MODE"))
             .await
@@ -136,7 +136,7 @@ pub(crate) async fn mark(client: &Client, options: &Options) -> Result<(), OpenE
     client.batch_execute(&statement).await.map_err(|error| refused(&error, options))
 }
 
-/// A value, if the tables and it are there. Nothing is made or changed.
+/// Reads a value, if it and the tables exist, without side effects.
 pub(crate) async fn read(
     client: &Client,
     options: &Options,
@@ -165,15 +165,15 @@ async fn make(client: &Client, options: &Options, owner: Option<&str>) -> Result
     let has_lz4: bool = row.try_get(0).map_err(at)?;
     let statements = statements(&options.schema, has_lz4, owner);
     if let Err(error) = client.batch_execute(&statements).await {
-        // The connection ends soon, but not before what follows.
+        // The connection ends soon, but only after the following statements.
         let _ = client.batch_execute("ROLLBACK").await;
-        // Another server may have been faster.
+        // Another server may have created the tables concurrently.
         return if is_missing(client, options).await.unwrap_or(true) { Err(at(error)) } else { Ok(()) };
     }
     Ok(())
 }
 
-/// All statements that make the tables, as one transaction.
+/// Returns the statements that create the tables, as one transaction.
 fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
     let mut statements = String::from("BEGIN;\n");
     if let Some(owner) = owner {
@@ -185,28 +185,28 @@ fn statements(schema: &str, has_lz4: bool, owner: Option<&str>) -> String {
     statements += &filled(&[TABLES, NODES], schema);
     for space in Keyspace::ALL {
         let table = crate::sql::table(space);
-        // Documents are changed where they lie, if there is room.
+        // Updates in place are possible if a page has free space.
         let options = if space == Keyspace::Documents { " WITH (fillfactor = 85)" } else { "" };
         statements += &format!(
             "CREATE TABLE {table} (shard bigint NOT NULL, key bytea NOT NULL, value bytea NOT NULL, \
              PRIMARY KEY (shard, key)){options};\n"
         );
         if has_lz4 {
-            // A third of the time that the usual method takes.
+            // Takes a third of the time of the default method.
             statements += &format!("ALTER TABLE {table} ALTER COLUMN value SET COMPRESSION lz4;\n");
         }
     }
     statements + "COMMIT;\n"
 }
 
-/// Statements with what is to be filled in.
+/// Replaces the placeholders of statements.
 fn filled(texts: &[&str], schema: &str) -> String {
     let product = concat!("Settee ", env!("CARGO_PKG_VERSION"));
     let names = [("{schema}", schema), ("{version}", &VERSION.to_string()), ("{product}", product)];
     names.iter().fold(texts.concat(), |text, (name, value)| text.replace(name, value))
 }
 
-/// What it means that there is no connection.
+/// Converts the reason why there is no connection.
 pub(crate) fn unreached(error: &Unreached, options: &Options) -> OpenError {
     match error {
         Unreached::Failed(error) => refused(error, options),
@@ -216,7 +216,7 @@ pub(crate) fn unreached(error: &Unreached, options: &Options) -> OpenError {
     }
 }
 
-/// What an error on the way to the tables means.
+/// Converts an error during access to the tables.
 fn refused(error: &Error, options: &Options) -> OpenError {
     let place = options.place();
     let text = in_words(error);
@@ -226,7 +226,7 @@ fn refused(error: &Error, options: &Options) -> OpenError {
     }
     let class = &code.code()[..2];
     match class {
-        // The password, the role, the database.
+        // Password, role or database.
         "28" | "3D" => OpenError::Rights { place, text },
         "08" | "53" | "57" => OpenError::Unreachable { place, text },
         _ => OpenError::Failed { place, text },

@@ -1,17 +1,17 @@
-//! [`Shape`]: which writes small commits have, so that all of them are one statement.
+//! [`Shape`]: the kinds of writes of small commits, which determine their single statement.
 //!
-//! Each statement that is sent costs PostgreSQL an answer and this process a wait for it, more than it takes to write a few rows. A
-//! commit of a document has six; as one it is a transaction by itself, alone or with commits to other shards.
+//! Each statement costs a response of PostgreSQL and a wait in this process, more than writing a few rows. A commit of
+//! a document needs six; combined into one, it is a transaction by itself, alone or with commits to other shards.
 //!
-//! All parts of a statement see what had been committed when it began. Who expects a version has seen it committed, so its entries are
-//! among that, and the fence finds whatever came later.
+//! All parts of a statement see the state at its start. A writer that expects a version has seen it committed, so its
+//! entries are visible, and the fence detects later commits.
 
 use settee_storage::Keyspace;
 
 use crate::fence::{self, FENCE_PARAMETERS, PREMISE_PARAMETERS};
 use crate::sql::{Kind, Sql, write};
 
-/// The bit of who removes old commits besides.
+/// Bit of statements that also remove old commits.
 const SWEEP: u32 = 1 << 31;
 
 const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= SWEEP.trailing_zeros() as usize);
@@ -21,13 +21,14 @@ const _: () = assert!(Keyspace::ALL.len() * Kind::ALL.len() <= SWEEP.trailing_ze
 pub(crate) struct Shape(u32);
 
 impl Shape {
-    /// The shape of statements, which must come in the order of [`Keyspace::ALL`] and [`Kind::ALL`]. `None` if one comes twice.
+    /// Returns the shape of statements, which must be in the order of [`Keyspace::ALL`] and [`Kind::ALL`]. `None` if
+    /// one occurs twice.
     pub(crate) fn of(statements: impl Iterator<Item = Sql>) -> Option<Self> {
         let mut shape = Self::default();
         for statement in statements {
             let Sql::Write(space, kind) = statement else { return None };
             let bit = bit(space, kind);
-            // What is below it comes before it.
+            // Smaller bits must come first.
             if shape.0 >= bit {
                 return None;
             }
@@ -36,13 +37,14 @@ impl Shape {
         Some(shape)
     }
 
-    /// The same with old commits removed.
+    /// Returns the shape that also removes old commits.
     pub(crate) fn sweeping(self) -> Self {
         Self(self.0 | SWEEP)
     }
 
-    /// The text for PostgreSQL. Every write has the fences in its `FROM`: who is not the first everywhere writes nothing. Shards come in their
-    /// order, so nobody waits in a circle. Where something has changed that is presumed, there are no fences, and no row is answered.
+    /// Returns the text of the statement. Every write has the fences in its `FROM`, so a commit that fails its fence
+    /// writes nothing. Shards are locked in their order, which prevents deadlocks. If the read set is outdated, there
+    /// are no fences, and no row is returned.
     pub(crate) fn text(self) -> String {
         let premise = fence::premise(FENCE_PARAMETERS + 1);
         let mut text = format!(

@@ -1,11 +1,11 @@
-//! [`Silence`]: whether PostgreSQL, or the way to it, takes everything and answers nothing. Heartbeats find that and its end (the module
-//! `nodes`); everybody else is told at once instead of waiting for TCP.
+//! [`Silence`]: the state in which PostgreSQL, or the network, accepts data but does not respond. Heartbeats detect its
+//! start and end (the module `nodes`); all other callers fail at once instead of waiting for a TCP timeout.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// What is known.
+/// The state and its notification.
 #[derive(Default)]
 pub(crate) struct Silence {
     is_on: AtomicBool,
@@ -26,10 +26,10 @@ impl Silence {
         self.is_on.load(Ordering::SeqCst)
     }
 
-    /// Waits until there is silence.
+    /// Waits until the server is unresponsive.
     pub(crate) async fn begun(&self) {
         let mut began = std::pin::pin!(self.began.notified());
-        // From here on it hears of a beginning.
+        // Enabled first, so that no start is missed.
         began.as_mut().enable();
         if !self.is_on() {
             began.await;

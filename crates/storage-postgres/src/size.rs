@@ -1,5 +1,5 @@
-//! [`Sizes`]: about how many bytes shards take. PostgreSQL adds that up row by row, so an answer is kept for a time that grows with
-//! what it cost, and what is committed meanwhile is added.
+//! [`Sizes`]: approximate sizes of shards. PostgreSQL sums them row by row, so a result is cached for a time
+//! proportional to its cost, and the bytes of later commits are added.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use settee_storage::Shard;
 
-/// An answer is good for so many times the time that it took: adding up takes a twentieth of a processor at most.
+/// A result is cached for this multiple of the time it took, so that summing takes at most a twentieth of a processor.
 const FACTOR: u32 = 20;
 
-/// Shards whose sizes are kept.
+/// Maximum number of cached sizes.
 const KEPT: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,19 +19,19 @@ struct Size {
     until: Instant,
 }
 
-/// What is known.
+/// Cache of sizes.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     known: Mutex<HashMap<Shard, Size>>,
 }
 
 impl Sizes {
-    /// The size of a shard, if it was added up a short while ago.
+    /// Returns the size of a shard, if cached.
     pub(crate) fn get(&self, shard: Shard, now: Instant) -> Option<u64> {
         self.known.lock().get(&shard).filter(|size| now < size.until).map(|size| size.bytes)
     }
 
-    /// It was added up, from `begun` till `now`.
+    /// Caches a size that was computed from `begun` to `now`.
     pub(crate) fn set(&self, shard: Shard, bytes: u64, begun: Instant, now: Instant) {
         let mut known = self.known.lock();
         if known.len() >= KEPT {
@@ -41,7 +41,7 @@ impl Sizes {
         known.insert(shard, Size { bytes, until: now + good });
     }
 
-    /// So many bytes were committed.
+    /// Adds the bytes of a commit.
     pub(crate) fn add(&self, shard: Shard, bytes: usize) {
         if let Some(size) = self.known.lock().get_mut(&shard) {
             size.bytes = size.bytes.saturating_add(bytes as u64);

@@ -1,4 +1,4 @@
-//! [`PostgresSnapshot`]: reads as of one moment, each in one trip.
+//! [`PostgresSnapshot`]: repeatable reads, each in one round trip.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::lease::{Ask, Last, Lease};
 use crate::page::{Place, Range, bytes, complete, fetch};
 use crate::pool::Pool;
 
-/// A view of a shard at the moment of its first read.
+/// A view of a shard as of its first read.
 pub(crate) struct PostgresSnapshot {
     lease: Arc<Lease>,
 }
@@ -25,25 +25,25 @@ impl PostgresSnapshot {
         Self::of(Lease::new(pool, shard))
     }
 
-    /// What the transaction of a lease shows.
+    /// Creates a snapshot of the transaction of a lease.
     pub(crate) fn of(lease: Arc<Lease>) -> Self {
         Self { lease }
     }
 
-    /// The last commit, once a trip was made.
+    /// Returns the last commit, after a round trip.
     fn last(&self) -> Result<&Last> {
         self.lease.last()?.ok_or_else(|| StorageError::Io("a trip brought no state".to_owned()))
     }
 
     async fn answer(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>> {
         let asks = asks(requests);
-        // States are known after the first trip.
+        // The state is cached after the first round trip.
         let is_known = asks.is_empty() && self.lease.last()?.is_some();
         let answers = if is_known { Vec::new() } else { self.lease.trip(&asks).await? };
         self.replies(requests, answers).await
     }
 
-    /// The replies that the answers to the [`asks`] of some requests make.
+    /// Converts the answers to the [`asks`] of some requests to replies.
     pub(crate) async fn replies(&self, requests: &[Request<'_>], answers: Vec<Vec<Row>>) -> Result<Vec<Reply>> {
         let mut answers = answers.into_iter();
         let mut replies = Vec::with_capacity(requests.len());
@@ -72,7 +72,7 @@ impl PostgresSnapshot {
         Ok(replies)
     }
 
-    /// The page that begins with the rows of a trip. It took more trips only where keys are long.
+    /// Returns the page that starts with the rows of a round trip. More round trips are needed only for long keys.
     async fn page(&self, place: &Place, bounds: Bounds, wanted: usize, rows: Vec<Row>) -> Result<Page> {
         let mut fetched = complete(&self.lease, place, &bounds, wanted.saturating_add(1), rows).await?;
         let mut entries = fetched.entries;
@@ -86,7 +86,7 @@ impl PostgresSnapshot {
     }
 }
 
-/// What a trip has to ask for, beside the last commit.
+/// Returns the requests of a round trip, in addition to the last commit.
 pub(crate) fn asks<'a>(requests: &[Request<'a>]) -> Vec<Ask<'a>> {
     requests.iter().filter_map(ask).collect()
 }
@@ -99,14 +99,14 @@ fn ask<'a>(request: &Request<'a>) -> Option<Ask<'a>> {
         Request::MultiGet(space, keys) => Some(Ask::MultiGet(space, keys.iter().map(|key| stored(key)).collect())),
         Request::Page(page) => {
             let bounds = Bounds::of(page.range);
-            // One more tells whether the page is the last one.
+            // One more row detects the last page.
             let rows = i64::try_from(page.rows.saturating_add(1)).unwrap_or(i64::MAX);
             (!bounds.is_empty()).then_some(Ask::Page(page.space, page.direction, bounds, rows))
         }
     }
 }
 
-/// The value of `key` in a column.
+/// Returns the value of `key` in a column.
 fn value(key: &[u8], row: &Row, column: usize) -> Result<Vec<u8>> {
     let value = bytes(row, column)?;
     if is_long(&stored(key)) { rest_and_value(value).map(|(_, value)| value.to_vec()) } else { Ok(value.to_vec()) }
@@ -117,7 +117,7 @@ fn values(keys: &[&[u8]], rows: &[Row]) -> Result<Vec<Option<Vec<u8>>>> {
     for row in rows {
         let place: i64 = row.try_get(0).map_err(|error| StorageError::Corrupt(error.to_string()))?;
         let place = usize::try_from(place - 1).ok().filter(|place| *place < keys.len());
-        let place = place.ok_or_else(|| StorageError::Corrupt("a value for no key".to_owned()))?;
+        let place = place.ok_or_else(|| StorageError::Corrupt("a value without a key".to_owned()))?;
         values[place] = Some(value(keys[place], row, 1)?);
     }
     Ok(values)
@@ -143,7 +143,7 @@ impl Snapshot for PostgresSnapshot {
     ) -> Result<Box<dyn Cursor + 'a>> {
         let place = Place { space, direction, range: Range::of(range) };
         let mut cursor = PageCursor::new(Arc::clone(&self.lease), place, expect);
-        // The snapshot begins here, if it has not yet; and who scans what was dropped learns it at once.
+        // The snapshot starts here, unless it has started already, so that the scan of a dropped shard fails at once.
         if self.lease.last()?.is_none() {
             cursor.begin()?;
         }

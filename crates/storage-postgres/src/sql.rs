@@ -1,8 +1,8 @@
-//! [`Sql`]: the statements of every day. Each is prepared once on a connection, and names one shard, or none; but for small commits, of
-//! which several may share one.
+//! [`Sql`]: the statements of normal operation. Each is prepared once per connection and concerns one shard or none;
+//! only small commits to several shards may share a statement.
 //!
-//! A planner that takes a table for small, as it takes every new one, joins keys with *all* entries of a shard, or compares each of these with
-//! a list. `OFFSET 0` leaves it no choice but to look each key up; a test counts what was looked at.
+//! A planner that considers a table small, as it does with every new one, joins keys with *all* entries of a shard, or
+//! compares each of these with a list. `OFFSET 0` forces a lookup of each key; a test counts the rows read.
 
 use settee_storage::{Direction, Keyspace};
 
@@ -13,35 +13,35 @@ use crate::shape::Shape;
 /// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sql {
-    /// The last commit of a shard.
+    /// Reads the last commit of a shard.
     State,
-    /// The token of a commit.
+    /// Reads the token of a commit.
     Token,
-    /// The value of a key.
+    /// Reads the value of a key.
     Get(Keyspace),
-    /// The values of keys, with their places.
+    /// Reads the values of keys, with their positions.
     MultiGet(Keyspace),
-    /// Entries from a key on, or up to one.
+    /// Reads entries from a key on, or up to one.
     Page(Keyspace, Direction, Limit),
-    /// Makes a commit the next one of its shard, or fails.
+    /// Inserts the fence of a commit, or fails.
     Fence,
     /// Removes old commits.
     Sweep,
     /// Makes a state the last commit of a shard, unless it was dropped.
     Restore,
-    /// Changes entries.
+    /// Writes entries.
     Write(Keyspace, Kind),
-    /// Makes commits the next ones of their shards with all their writes, or fails.
+    /// Makes commits with all their writes, or fails.
     Commit(Shape),
     /// Makes the last commit of a shard.
     Drop,
-    /// About how many bytes the entries of a shard take.
+    /// Reads the approximate size of the entries of a shard in bytes.
     Size,
-    /// What is about nodes.
+    /// A statement of membership.
     Nodes(OfNodes),
 }
 
-/// What is done to entries.
+/// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Removes keys.
@@ -53,21 +53,21 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// In the order in which commits have them.
+    /// All kinds, in the order in which commits execute them.
     pub(crate) const ALL: [Self; 3] = [Self::Delete, Self::Put, Self::Insert];
 }
 
-/// Whether a page has an upper bound.
+/// Upper bound of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
     /// Up to a key.
     End,
-    /// Up to the last one.
+    /// Unbounded.
     Open,
 }
 
 impl Sql {
-    /// The text for PostgreSQL.
+    /// Returns the text of the statement.
     pub(crate) fn text(self) -> String {
         match self {
             Self::State => {
@@ -108,7 +108,7 @@ impl Sql {
             Self::Drop => "SELECT settee_drop($1, $2)".into(),
             Self::Nodes(which) => which.text().into(),
             Self::Size => {
-                // What a row has besides: its head, its place in the page, and an entry of the index with the key once more.
+                // Overhead of a row: its header, its item in the page, and an index entry that repeats the key.
                 let size = |space| {
                     format!(
                         "SELECT sum(pg_column_size(value) + 2 * pg_column_size(key) + 56) AS bytes FROM {} WHERE shard = $1",
@@ -126,7 +126,8 @@ impl Sql {
     }
 }
 
-/// Writes what the parameters from number `first` on hold, shards, keys and values, once for the row of each of the tables that go `before`.
+/// Returns the statement that writes the parameters from number `first` on (shards, keys and values), with the tables
+/// `before` in its `FROM`.
 pub(crate) fn write((space, kind): (Keyspace, Kind), before: &str, first: usize) -> String {
     let (table, second, third) = (table(space), first + 1, first + 2);
     let insert = || {
@@ -146,7 +147,7 @@ pub(crate) fn write((space, kind): (Keyspace, Kind), before: &str, first: usize)
     }
 }
 
-/// The table of a keyspace.
+/// Returns the table of a keyspace.
 pub(crate) fn table(space: Keyspace) -> String {
     format!("kv_{}", space.name())
 }

@@ -1,4 +1,4 @@
-//! [`sweep`]: deletes the entries of dropped shards, in pieces, beside everything else.
+//! [`sweep`]: deletes the entries of dropped shards in the background, in pieces.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::error::Failure;
 use crate::pool::Pool;
 use crate::sql::table;
 
-/// Entries of a piece: some milliseconds.
+/// Entries per piece, which takes some milliseconds.
 const PIECE: i64 = 2_000;
 
-/// After an error, and between two looks for work that nobody told of.
+/// Wait after an error, and between two checks for work without notification.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Deletes what is to be deleted, now and whenever `work` says that there is more.
+/// Deletes the entries of dropped shards, now and whenever `work` is notified.
 pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
     loop {
         loop {
-            // The engine ends when nobody else has it.
+            // The engine ends when its last user drops it.
             let Some(pool) = pool.upgrade() else { return };
-            // What is left after an error is found again.
+            // Work that is left after an error is found again.
             if !matches!(piece(&pool).await, Ok(true)) {
                 break;
             }
@@ -31,7 +31,7 @@ pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
     }
 }
 
-/// Deletes a piece, and answers whether there may be more.
+/// Deletes a piece, and returns true if there may be more.
 async fn piece(pool: &Arc<Pool>) -> Result<bool, Failure> {
     let leased = pool.take().await.map_err(Failure::Refused)?;
     let client = &leased.link().client;

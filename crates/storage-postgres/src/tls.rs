@@ -1,4 +1,4 @@
-//! [`Tls`]: encrypted connections by rustls, as the client library wants them.
+//! [`Tls`]: encrypted connections by rustls for the client library.
 
 use std::future::Future;
 use std::io;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::options::Trust;
 
-/// Makes encrypted connections.
+/// Creates encrypted connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
     connector: TlsConnector,
@@ -27,7 +27,7 @@ pub(crate) struct Tls {
 
 impl Tls {
     /// # Errors
-    /// When the file of authorities cannot be used.
+    /// If the file of authorities cannot be used.
     pub(crate) fn new(trust: &Trust) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -58,7 +58,7 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(unusable(&"it has no certificate")) } else { Ok(roots) }
 }
 
-/// Takes every certificate, but only from who has its key.
+/// Accepts every certificate whose private key the server has.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -105,12 +105,12 @@ impl MakeTlsConnect<Socket> for Tls {
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, domain: &str) -> io::Result<ToHost> {
-        // Also asked for connections that will not be encrypted, and for sockets, which have no name.
+        // Also called for connections without encryption, and for sockets, which have no name.
         Ok(ToHost { connector: self.connector.clone(), name: domain.to_owned() })
     }
 }
 
-/// The way to one host.
+/// Connector to one host.
 pub(crate) struct ToHost {
     connector: TlsConnector,
     name: String,

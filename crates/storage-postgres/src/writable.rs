@@ -1,7 +1,8 @@
-//! [`Refusal`]: why PostgreSQL refuses writes though it can be reached: the role lacks a privilege, the disk is full, transactions are read-only.
+//! [`Refusal`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or read-only
+//! transactions.
 //!
-//! A commit that is refused sets it, and one that succeeds clears it. A server whose health check fails gets no writes, so a probe clears it as
-//! well, and finds missing privileges before a write does.
+//! A rejected commit sets it, and a successful one clears it. A server whose health check fails gets no writes, so a
+//! probe clears it as well, and detects missing privileges before a write does.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use crate::error::Failure;
 use crate::pool::Pool;
 use crate::sql::table;
 
-/// Size of the value that the probe writes. A full disk still has room for small rows in pages that exist.
+/// Size of the value that the probe writes. A full disk still has space for small rows in existing pages.
 const PROBE_BYTES: usize = 256 << 10;
 
-/// The shard of the probe, which no engine gives out. The probe is rolled back.
+/// Shard of the probe, which no engine uses. The probe is rolled back.
 const PROBE_SHARD: i64 = -1;
 
-/// The last refusal, until a write succeeds.
+/// The last rejection, until a write succeeds.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal(Mutex<Option<StorageError>>);
 
@@ -28,7 +29,7 @@ impl Refusal {
         self.0.lock().clone()
     }
 
-    /// Notes the outcome of a commit.
+    /// Records the result of a commit.
     pub(crate) fn note(&self, made: &Result<Outcome>) {
         match made {
             Ok(Outcome::Committed(_)) => *self.0.lock() = None,
@@ -37,7 +38,7 @@ impl Refusal {
         }
     }
 
-    /// Asks for privileges, and writes after a refusal. An answer that does not come changes nothing.
+    /// Checks privileges, and probes a write after a rejection. A missing response changes nothing.
     pub(crate) async fn probe(&self, writers: &Arc<Pool>) {
         let is_refused = self.0.lock().is_some();
         let answer = match allowed(writers).await {
@@ -54,7 +55,7 @@ impl Refusal {
     }
 }
 
-/// Refused if the role lacks a privilege that commits need.
+/// Returns an error if the role lacks a privilege that commits need.
 async fn allowed(writers: &Arc<Pool>) -> Result<(), Failure> {
     const ASK: &str = "SELECT coalesce(bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
          AND has_table_privilege(oid, 'DELETE') AND (relname = 'commits' OR has_table_privilege(oid, 'UPDATE'))), false)::text \
@@ -77,17 +78,17 @@ async fn allowed(writers: &Arc<Pool>) -> Result<(), Failure> {
 /// Writes as a commit does, and rolls back.
 async fn written(writers: &Arc<Pool>) -> Result<(), Failure> {
     let leased = writers.take().await.map_err(Failure::Refused)?;
-    // Its end takes the transaction back.
+    // The pool then rolls the transaction back.
     leased.set_in_transaction(true);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    // Nothing that PostgreSQL could compress.
+    // Incompressible data.
     let value: String = (0..PROBE_BYTES / 8)
         .map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             format!("{:016x}", state ^ (state >> 29))
         })
         .collect();
-    // Probes of several processes do not wait for each other.
+    // Probes of several processes must not wait for each other.
     let version = std::process::id();
     let bodies = table(Keyspace::Bodies);
     let statements = format!(

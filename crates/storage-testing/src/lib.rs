@@ -1,7 +1,8 @@
-//! [`Store`]: where tests of the layers above `storage` have their data. In memory, or, where the variable [`VARIABLE`] names a
-//! PostgreSQL, there, in a schema for each store. `cargo xtask test --storage postgres` starts one and sets it.
+//! [`Store`]: the store on which tests of the layers above `storage` run. It is in memory, or in a schema of the
+//! PostgreSQL that the variable [`VARIABLE`] names. `cargo xtask test --storage postgres` starts a PostgreSQL and sets
+//! the variable.
 //!
-//! Only tests use this crate. Tests of what an engine does by itself, or of faults that an engine is told to have, name that engine.
+//! Only tests use this crate. Tests of a specific engine, or of injected faults, create that engine directly.
 
 use std::env;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use settee_storage::Engine;
 use settee_storage::memory::MemoryEngine;
 use settee_storage_postgres::{Options, PostgresEngine};
 
-/// The environment variable with the URL of a PostgreSQL that is nobody's: `postgres://user@host/database`.
+/// Environment variable with the URL of a PostgreSQL that is used for tests only: `postgres://user@host/database`.
 pub const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 
-/// Connections of each process. Tests hold some snapshots at a time, and several tests run beside each other.
+/// Connections per process. Tests hold several snapshots concurrently, and several tests run in parallel.
 const CONNECTIONS: usize = 24;
 
-/// A store that nobody used before.
+/// A new, empty store.
 pub struct Store(Place);
 
 enum Place {
@@ -25,10 +26,10 @@ enum Place {
     Postgres(Box<Options>),
 }
 
-/// The only process on a store of its own.
+/// Opens a new store as its only process.
 ///
 /// # Panics
-/// When the PostgreSQL that is named cannot be used.
+/// If the PostgreSQL cannot be used.
 #[must_use]
 pub fn engine() -> Arc<dyn Engine> {
     match place() {
@@ -38,21 +39,21 @@ pub fn engine() -> Arc<dyn Engine> {
 }
 
 impl Store {
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// # Panics
-    /// When the variable names no PostgreSQL.
+    /// If the variable is not a PostgreSQL URL.
     #[expect(clippy::new_without_default, reason = "it may end with a panic")]
     #[must_use]
     pub fn new() -> Self {
         Self(place())
     }
 
-    /// Another process on it: it hears of what the others commit after [`Engine::catch_up`] at the latest, and it has died, perhaps
-    /// without a word, when nobody has the engine any more.
+    /// Opens the store as another process. It observes commits of the other processes after [`Engine::catch_up`] at the
+    /// latest. When its engine is dropped, the process counts as failed.
     ///
     /// # Panics
-    /// When the PostgreSQL that is named cannot be used.
+    /// If the PostgreSQL cannot be used.
     #[must_use]
     pub fn process(&self) -> Arc<dyn Engine> {
         match &self.0 {
@@ -61,10 +62,10 @@ impl Store {
         }
     }
 
-    /// Two processes on it.
+    /// Opens the store as two processes.
     ///
     /// # Panics
-    /// When the PostgreSQL that is named cannot be used.
+    /// If the PostgreSQL cannot be used.
     #[must_use]
     pub fn two(&self) -> [Arc<dyn Engine>; 2] {
         [self.process(), self.process()]
@@ -85,7 +86,7 @@ fn place() -> Place {
 fn postgres(options: &Options) -> PostgresEngine {
     static PROCESSES: AtomicU64 = AtomicU64::new(0);
     let number = u128::from(PROCESSES.fetch_add(1, Ordering::Relaxed) + 1);
-    // Another test program has others.
+    // The process id keeps schemas of other test programs apart.
     let id = u128::from(std::process::id()) << 64 | number;
     PostgresEngine::open(options, id.to_be_bytes()).unwrap_or_else(|error| panic!("{VARIABLE}: {error}"))
 }

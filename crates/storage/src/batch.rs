@@ -4,7 +4,7 @@ use crate::{
     Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Premise, Result, StorageError,
 };
 
-/// Writes that are applied together, in their order. A later write to a key wins.
+/// The writes of one commit, applied in order. A later write to a key wins.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     purpose: Purpose,
@@ -16,13 +16,13 @@ pub struct Batch {
     longest_value: usize,
 }
 
-/// The purpose of a batch: where room is scarce, engines keep what is left for those that make room.
+/// Purpose of a batch. When space is scarce, engines reserve the remaining space for batches that free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// It gets larger.
+    /// The store grows.
     #[default]
     Growth,
-    /// It gets smaller, now or by what follows: deletions and compactions.
+    /// The store shrinks, now or by later steps: deletions and compactions.
     Room,
 }
 
@@ -46,53 +46,54 @@ enum Kind {
 pub enum Operation<'a> {
     /// Sets the value of a key.
     Put(Keyspace, &'a [u8], &'a [u8]),
-    /// Sets the value of a key that has none: engines need not look for an old one.
+    /// Sets the value of a key that has none; engines need not read an old one.
     Insert(Keyspace, &'a [u8], &'a [u8]),
-    /// Removes a key, if it is there.
+    /// Removes a key, if present.
     Delete(Keyspace, &'a [u8]),
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the head of the shard, which stays as it was otherwise: see [`Snapshot::head`](crate::Snapshot::head).
+    /// Sets the head of the shard, which otherwise stays unchanged: see [`Snapshot::head`](crate::Snapshot::head).
     ///
     /// # Panics
-    /// When it has more than [`MAX_HEAD_BYTES`].
+    /// If `head` has more than [`MAX_HEAD_BYTES`].
     pub fn set_head(&mut self, head: &[u8]) {
         assert!(head.len() <= MAX_HEAD_BYTES, "a head of {} bytes", head.len());
         self.head = Some(head.to_vec());
     }
 
-    /// The new head, if it is to change.
+    /// Returns the new head, if the batch sets one.
     #[must_use]
     pub fn head(&self) -> Option<&[u8]> {
         self.head.as_deref()
     }
 
-    /// Has the commit fail with [`StorageError::Outdated`], and write nothing, unless `premise` still holds when it is made. Engines may give up a commit
-    /// that cannot find out.
+    /// Makes the commit conditional on `premise`, the read set of the writer: it fails with [`StorageError::Outdated`]
+    /// and writes nothing unless the read set is still current. Engines may abort a commit that they cannot validate.
     pub fn presume(&mut self, premise: Premise) {
         self.premise = Some(premise);
     }
 
-    /// What must hold.
+    /// Returns the read set.
     #[must_use]
     pub fn premise(&self) -> Option<&Premise> {
         self.premise.as_ref()
     }
 
-    /// An empty batch for a purpose. The owner of one that is to make room sees to it that it does.
+    /// Creates an empty batch for a purpose. A batch for [`Purpose::Room`] must free space, which is the responsibility
+    /// of the caller.
     #[must_use]
     pub fn of(purpose: Purpose) -> Self {
         Self { purpose, ..Self::default() }
     }
 
-    /// The purpose of the batch.
+    /// Returns the purpose of the batch.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         self.purpose
@@ -103,8 +104,9 @@ impl Batch {
         self.push(space, key, value, Kind::Put { value_len: value.len() });
     }
 
-    /// Sets the value of `key`, which has none as yet, neither in the shard nor by this batch. If it has one, the engine
-    /// refuses the commit ([`Engine::refuses_present`](crate::Engine::refuses_present)), or behaves as for [`Self::put`].
+    /// Sets the value of `key`, which must not have a value yet, neither in the shard nor by this batch. If it has one,
+    /// the engine rejects the commit ([`Engine::refuses_present`](crate::Engine::refuses_present)), or behaves as for
+    /// [`Self::put`].
     pub fn insert(&mut self, space: Keyspace, key: &[u8], value: &[u8]) {
         self.push(space, key, value, Kind::Insert { value_len: value.len() });
     }
@@ -123,8 +125,8 @@ impl Batch {
         self.operations.push(Entry { space, start, key_len: key.len(), kind });
     }
 
-    /// Whether everything is within the limits of all engines. What may be longer is divided by who writes it; engines
-    /// refuse what was not.
+    /// Checks that the batch is within the limits of all engines, which reject larger ones. Callers must split data
+    /// that may exceed them.
     ///
     /// # Errors
     /// [`StorageError::TooLarge`].
@@ -142,7 +144,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The writes in their order.
+    /// Returns the writes in order.
     pub fn operations(&self) -> impl Iterator<Item = Operation<'_>> {
         self.operations.iter().map(|entry| {
             let (key, rest) = self.bytes[entry.start..].split_at(entry.key_len);
@@ -154,25 +156,25 @@ impl Batch {
         })
     }
 
-    /// The number of writes.
+    /// Returns the number of writes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether there is nothing to write.
+    /// Returns true if there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty() && self.head.is_none()
     }
 
-    /// The number of bytes that the longest value has.
+    /// Returns the length of the longest value in bytes.
     #[must_use]
     pub fn longest_value(&self) -> usize {
         self.longest_value
     }
 
-    /// The number of bytes that the keys and values have together.
+    /// Returns the total length of all keys and values in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()

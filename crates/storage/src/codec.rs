@@ -1,18 +1,18 @@
-//! Variable-length integers and byte strings, as the records of the layers above are made of them: [`put_varint`] and others
-//! write, [`Reader`] reads. It knows no record.
+//! Variable-length integers and byte strings, the building blocks of records: [`put_varint`] and others write,
+//! [`Reader`] reads. This module defines no record.
 
-/// Stored bytes are not what was written. Holds the name of the record.
+/// Error: the stored bytes are not a valid record. Contains the name of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stored {0} does not decode")]
 pub struct Corrupt(pub &'static str);
 
-/// The result of reading a record.
+/// Result of reading a record.
 pub type Result<T, E = Corrupt> = std::result::Result<T, E>;
 
 /// Appends `value` in base 128, the lowest seven bits first.
 #[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    // Nearly all are below 128.
+    // Nearly all values are below 128.
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -26,14 +26,14 @@ pub fn put_len(out: &mut Vec<u8>, len: usize) {
     put_varint(out, len as u64);
 }
 
-/// Appends a byte string behind its length.
+/// Appends a byte string after its length.
 #[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_len(out, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// Reads what was put, from the front of a record.
+/// Reader of a record from its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -42,34 +42,34 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins at the start of `bytes`; errors name the record `what`.
+    /// Creates a reader at the start of `bytes`; errors contain the name `what`.
     #[must_use]
     pub fn new(bytes: &'a [u8], what: &'static str) -> Self {
         Self { bytes, at: 0, what }
     }
 
-    /// The number of bytes that were read.
+    /// Returns the number of bytes read.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// Whether everything was read.
+    /// Returns true if all bytes were read.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// The rest that was not read yet.
+    /// Returns the bytes that were not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// One byte.
+    /// Reads one byte.
     ///
     /// # Errors
-    /// When the record ends before it. So it is with all that follow.
+    /// If the record is too short. The same applies to all following functions.
     #[inline]
     pub fn byte(&mut self) -> Result<u8> {
         let &byte = self.bytes.get(self.at).ok_or(Corrupt(self.what))?;
@@ -77,10 +77,10 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    /// An integer.
+    /// Reads an integer.
     ///
     /// # Errors
-    /// When it has too many bytes.
+    /// If the integer has too many bytes.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
@@ -96,19 +96,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A length.
+    /// Reads a length.
     ///
     /// # Errors
-    /// When it is none.
+    /// If the integer is not a length.
     #[inline]
     pub fn length(&mut self) -> Result<usize> {
         usize::try_from(self.varint()?).map_err(|_| Corrupt(self.what))
     }
 
-    /// So many bytes.
+    /// Reads `len` bytes.
     ///
     /// # Errors
-    /// When there are fewer.
+    /// If fewer bytes are left.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len()).ok_or(Corrupt(self.what))?;
@@ -117,28 +117,28 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A byte string behind its length.
+    /// Reads a byte string after its length.
     ///
     /// # Errors
-    /// When it is cut.
+    /// If it is truncated.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.length()?;
         self.take(len)
     }
 
-    /// A byte string that is text.
+    /// Reads a byte string that is text.
     ///
     /// # Errors
-    /// When it is cut, or not UTF-8.
+    /// If it is truncated or not UTF-8.
     pub fn text(&mut self) -> Result<&'a str> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Corrupt(self.what))
     }
 
-    /// `N` bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
-    /// When there are fewer.
+    /// If fewer bytes are left.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         self.take(N)?.try_into().map_err(|_| Corrupt(self.what))
     }

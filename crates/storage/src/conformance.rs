@@ -1,5 +1,5 @@
-//! The duties of every [`Engine`], as functions that panic with a sentence when it does not. Engine crates call
-//! [`run_all`] in their tests. Durability is not tested here: a crash needs the engine's own means.
+//! The requirements for every [`Engine`], as functions that panic with a description of the violation. Engine crates
+//! call [`run_all`] in their tests. Durability is not tested here: simulating a crash is specific to the engine.
 
 mod commits;
 mod concurrency;
@@ -45,12 +45,12 @@ pub use users::{
     OpenTwice, commits_are_told_before_catch_up_returns, commits_of_others_are_told, one_of_two_commits_wins,
 };
 
-/// Opens a new engine without any entries.
+/// Opens a new engine without entries.
 pub type Open<'a> = &'a dyn Fn() -> Arc<dyn Engine>;
 
 type Property = fn(Open<'_>);
 
-/// Properties that need nothing but a new engine.
+/// Properties that need only a new engine.
 const PROPERTIES: &[(&str, Property)] = &[
     ("fresh shards are empty", fresh_shards_are_empty),
     ("commits count versions and keep tokens", commits_count_versions_and_keep_tokens),
@@ -95,10 +95,10 @@ const PROPERTIES_OF_TWO: &[(&str, PropertyOfTwo)] = &[
     ("what the dead claimed is taken over", what_the_dead_claimed_is_taken_over),
 ];
 
-/// Tries every property of a store that several processes use, each on a store of its own, and prints their names.
+/// Tests every property of a store that several processes use, each on a new store, and prints their names.
 ///
 /// # Panics
-/// When a property does not hold.
+/// If a property is violated.
 pub fn run_all_of_two(open: OpenTwice<'_>) {
     for (name, property) in PROPERTIES_OF_TWO {
         println!("conformance: {name}");
@@ -106,10 +106,10 @@ pub fn run_all_of_two(open: OpenTwice<'_>) {
     }
 }
 
-/// Tries every property, each on an engine of its own, and prints their names.
+/// Tests every property, each on a new engine, and prints their names.
 ///
 /// # Panics
-/// When a property does not hold.
+/// If a property is violated.
 pub fn run_all(open: Open<'_>) {
     for (name, property) in PROPERTIES {
         println!("conformance: {name}");
@@ -121,18 +121,18 @@ pub fn run_all(open: Open<'_>) {
     }
 }
 
-/// A small generator of random numbers (splitmix64): the same numbers for the same seed on every machine.
+/// A small pseudorandom generator (splitmix64): the same seed gives the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Generator(u64);
 
 impl Generator {
-    /// A generator that is fully determined by `seed`.
+    /// Creates a generator that is fully determined by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -141,13 +141,13 @@ impl Generator {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = limit as u64;
         usize::try_from(self.number() % limit).expect("it is below a usize")
     }
 
-    /// Bytes that do not compress.
+    /// Returns incompressible bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
@@ -157,13 +157,13 @@ impl Generator {
         bytes
     }
 
-    /// One of `choices`, which are not empty.
+    /// Returns one of `choices`, which must not be empty.
     pub fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }
 }
 
-/// A commit that must be the next one of its shard. An unknown outcome is found out as callers do.
+/// Makes a commit that must be the next one of its shard. An unknown outcome is resolved as callers must do it.
 fn commit(engine: &dyn Engine, shard: Shard, batch: Batch) -> Version {
     let before = view(engine, shard).state().expect("a state can be read").version;
     let token = CommitToken(u128::from(before.0) + 1);
@@ -171,7 +171,7 @@ fn commit(engine: &dyn Engine, shard: Shard, batch: Batch) -> Version {
         .unwrap_or_else(|found| panic!("{shard:?} is at {found:?} and not {before:?}"))
 }
 
-/// The new version, or the one that is there instead of `expected`.
+/// Returns the new version, or the current one if it differs from `expected`.
 fn commit_at(
     engine: &dyn Engine,
     shard: Shard,
@@ -189,7 +189,7 @@ fn commit_at(
     }
 }
 
-/// A snapshot that has begun, which some do with their first read.
+/// Returns a snapshot after its first read, with which some engines start it.
 fn view(engine: &dyn Engine, shard: Shard) -> Arc<dyn Snapshot> {
     let snapshot = engine.snapshot(shard).expect("a snapshot can be taken");
     let state = snapshot.state();

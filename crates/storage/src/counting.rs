@@ -1,8 +1,8 @@
-//! [`CountingEngine`]: tells how many trips an engine on the other side of a network would have made and how large they
-//! were, and takes as long as they would have taken if it is told to.
+//! [`CountingEngine`]: counts the round trips of a hypothetical remote engine and their sizes, and can add the latency
+//! of a network to each.
 //!
-//! It changes nothing of what the engine below does. Cursors count as those of an engine that fetches pages, which
-//! grow while a scan goes on.
+//! The behaviour of the wrapped engine is unchanged. Cursors are counted as those of an engine that fetches pages,
+//! which grow during a scan.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -18,19 +18,19 @@ use crate::{
     Outcome, Premise, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
 };
 
-/// The rows of a first page, if the caller expects no more.
+/// Rows of a first page, unless the caller expects more.
 pub const FIRST_PAGE_ROWS: usize = 64;
 
-/// The rows of the largest page.
+/// Rows of the largest page.
 pub const LAST_PAGE_ROWS: usize = 5_000;
 
-/// An engine whose calls are counted.
+/// An engine that counts calls.
 pub struct CountingEngine {
     engine: Arc<dyn Engine>,
     meter: Arc<Meter>,
 }
 
-/// The number of calls of an engine.
+/// Number of calls of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// Calls of [`Snapshot::read`].
@@ -43,14 +43,14 @@ pub struct Calls {
     pub others: u64,
 }
 
-/// The sizes of the largest commits.
+/// Sizes of the largest commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Largest {
-    /// The longest value.
+    /// Length of the longest value.
     pub value_bytes: usize,
-    /// The most bytes of keys and values of one commit.
+    /// Most bytes of keys and values in one commit.
     pub commit_bytes: usize,
-    /// The most writes of one commit.
+    /// Most writes in one commit.
     pub writes: usize,
 }
 
@@ -65,25 +65,25 @@ struct Meter {
 }
 
 impl CountingEngine {
-    /// Counts the calls of `engine`.
+    /// Wraps `engine` and counts its calls.
     #[must_use]
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         Self::with_delay(engine, Duration::ZERO)
     }
 
-    /// Counts the calls of `engine`, and lets each take `delay` longer, as a network does.
+    /// Wraps `engine`, counts its calls and adds `delay` to each, as a network does.
     #[must_use]
     pub fn with_delay(engine: Arc<dyn Engine>, delay: Duration) -> Self {
         Self { engine, meter: Arc::new(Meter { delay, ..Meter::default() }) }
     }
 
-    /// The sizes of the largest commits since this was last asked.
+    /// Returns the sizes of the largest commits since the last call.
     #[must_use]
     pub fn take_largest(&self) -> Largest {
         std::mem::take(&mut *self.meter.largest.lock())
     }
 
-    /// The number of calls that there were so far.
+    /// Returns the number of calls so far.
     #[must_use]
     pub fn calls(&self) -> Calls {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -93,13 +93,13 @@ impl CountingEngine {
 }
 
 impl Calls {
-    /// All of them together.
+    /// Returns the sum of all counts.
     #[must_use]
     pub fn total(self) -> u64 {
         self.reads + self.pages + self.commits + self.others
     }
 
-    /// Those that came after `earlier`.
+    /// Returns the difference to an `earlier` count.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Meter {
 }
 
 impl Engine for CountingEngine {
-    /// Costs nothing: a remote engine begins a snapshot with its first read.
+    /// Not counted: a remote engine starts a snapshot with its first read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         let snapshot = self.engine.snapshot(shard)?;
         Ok(Arc::new(CountingSnapshot { snapshot, meter: Arc::clone(&self.meter) }))
@@ -260,9 +260,9 @@ impl Snapshot for CountingSnapshot {
 struct CountingCursor<'a> {
     cursor: Box<dyn Cursor + 'a>,
     meter: &'a Meter,
-    /// The number of rows that the next page has.
+    /// Number of rows of the next page.
     page_rows: usize,
-    /// The number of rows of the current page were not taken yet.
+    /// Number of rows of the current page that were not returned yet.
     left: usize,
 }
 
@@ -274,12 +274,12 @@ impl Cursor for CountingCursor<'_> {
             self.page_rows = (self.page_rows * 4).min(LAST_PAGE_ROWS);
         }
         let next = self.cursor.next()?;
-        // Behind the last row nothing more is fetched.
+        // After the last row no further page is fetched.
         self.left = if next.is_some() { self.left - 1 } else { usize::MAX };
         Ok(next)
     }
 
-    /// The rows at the new place may be on another page.
+    /// The rows at the new position may be on another page.
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.left = 0;
         self.cursor.seek(key)

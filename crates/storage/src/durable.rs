@@ -1,40 +1,40 @@
-//! Files outside the engine that must survive a power loss: [`write()`], [`Replacement`] for those that are written piece
-//! by piece, and the same for directories and names. Nothing else in the product makes files that are to last.
+//! Files outside the engine that must survive a power loss: [`write()`], [`Replacement`] for files that are written in
+//! pieces, and the same for directories and names. All such files of the product are written by this module.
 //!
-//! A name is durable when the directory that holds it was synced, and contents when the file was; no order is taken for
-//! granted between the two, nor between any two files. So a file is written under another name, synced, renamed, and its
-//! directory synced: whenever the power fails, the old or the new file is there as a whole, and the new one once the
-//! function has returned.
+//! A name is durable once the directory that contains it was synced, and contents once the file was; the order of the
+//! two, and of any two files, is not guaranteed by the system. Therefore a file is written under a temporary name,
+//! synced, renamed, and its directory synced: after a power loss either the old or the new file is complete, and it is
+//! the new one once the function has returned.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// The mode of a new file: who may read it. One that replaces another is read by whoever could read that.
+/// Read permissions of a new file. A file that replaces another one keeps the permissions of that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// The owner only: secrets and data.
+    /// Only the owner, for secrets and data.
     Owner,
-    /// Whoever the system's defaults let.
+    /// As the defaults of the system.
     Default,
 }
 
-/// Writes a file as a whole, in place of the one that may be there. A link stays a link: what it points to is replaced.
+/// Writes a complete file, replacing an existing one. A symbolic link is kept: its target is replaced.
 ///
 /// # Errors
-/// When the file may not be durable; the old one is there then, or the new one.
+/// If the file may not be durable. Either the old or the new file then exists.
 pub fn write(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     let mut new = Replacement::begin(path, readers)?;
     new.write_all(content)?;
     match new.commit() {
-        // A file that is itself a mount point (common in containers) cannot be renamed over, only written.
+        // A file that is itself a mount point (common in containers) cannot be replaced by a rename, only overwritten.
         Err(error) if error.kind() == ErrorKind::ResourceBusy => overwrite(path, content),
         done => done,
     }
 }
 
-/// A file that takes the place of another when it is whole.
+/// A file that replaces another one when it is complete.
 #[derive(Debug)]
 pub struct Replacement {
     file: File,
@@ -43,10 +43,10 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Begins a file beside `path`, whose directory is made if it is not there.
+    /// Creates a temporary file next to `path`, and the directory if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let directory = parent(&path);
@@ -69,10 +69,10 @@ impl Replacement {
         Ok(new)
     }
 
-    /// Gives the file its name. Durable when it returns.
+    /// Renames the file to its final name. Durable when it returns.
     ///
     /// # Errors
-    /// When it may not be durable; the old file is there then, or the new one.
+    /// If it may not be durable. Either the old or the new file then exists.
     pub fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.temporary, &self.path)?;
@@ -92,15 +92,15 @@ impl Write for Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        // It has gone when it took its place.
+        // After a commit the temporary file does not exist.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// Makes a directory and those above it that are not there. Durable when it returns.
+/// Creates a directory and its missing parents. Durable when it returns.
 ///
 /// # Errors
-/// When it cannot be made.
+/// If it cannot be created.
 pub fn create_directories(directory: &Path) -> io::Result<()> {
     if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
@@ -108,17 +108,17 @@ pub fn create_directories(directory: &Path) -> io::Result<()> {
     let above = parent(directory);
     create_directories(above)?;
     match fs::create_dir(directory) {
-        // Somebody else was faster, and may not have synced it yet.
+        // Another process created it concurrently, and may not have synced it yet.
         Err(error) if error.kind() != ErrorKind::AlreadyExists || !directory.is_dir() => return Err(error),
         _ => {}
     }
     sync_directory(above)
 }
 
-/// Gives a file or directory, whose contents are durable, another name. Durable when it returns.
+/// Renames a file or directory whose contents are durable. Durable when it returns.
 ///
 /// # Errors
-/// When it has the old name, or the new one but not durably.
+/// If it still has the old name, or the new one is not durable.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_directory(parent(to))?;
@@ -128,7 +128,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Makes the names in a directory durable.
 ///
 /// # Errors
-/// When they may not be.
+/// If they may not be durable.
 #[cfg(unix)]
 pub fn sync_directory(directory: &Path) -> io::Result<()> {
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
@@ -138,7 +138,7 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
 /// Makes the names in a directory durable.
 ///
 /// # Errors
-/// Never: there is no way to ask for it here.
+/// Never: this platform has no such operation.
 #[cfg(not(unix))]
 pub fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
@@ -147,7 +147,7 @@ pub fn sync_directory(_: &Path) -> io::Result<()> {
 /// Makes a directory and everything below it durable: contents and names.
 ///
 /// # Errors
-/// When something may not be.
+/// If something may not be durable.
 pub fn sync_tree(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -167,7 +167,7 @@ fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The directory of a path; the empty one for a bare name.
+/// Returns the directory of a path; the empty path for a bare name.
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }

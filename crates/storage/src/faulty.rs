@@ -1,7 +1,7 @@
-//! [`FaultyEngine`]: a memory engine that fails where a test wants it to, and knows what a crash could leave.
+//! [`FaultyEngine`]: a memory engine with injected faults that can compute all states a crash may leave.
 //!
-//! It stands for an engine with one log for all shards, as the contract of [`Durability`] has it: a sync covers every
-//! commit before it, and a crash takes the end of what was not synced. Reads fail where a test wants that as well.
+//! It models an engine with one log for all shards, according to the contract of [`Durability`]: a sync covers every
+//! commit before it, and a crash removes a suffix of the unsynced commits. Read faults can be injected as well.
 
 #[cfg(test)]
 mod tests;
@@ -19,24 +19,24 @@ use crate::{
     Outcome, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 
-/// The fate of a write, that is of a commit without a conflict or of the removal of a shard.
+/// Fault of a write, that is of a commit without a conflict or of the removal of a shard.
 #[derive(Clone, Debug)]
 pub enum WriteFault {
-    /// Nothing is written, and the caller learns so.
+    /// Nothing is written, and the caller receives the error.
     Fail(StorageError),
-    /// Nothing is written, and the answer is [`Outcome::Unknown`], or an error for a removal.
+    /// Nothing is written, and the result is [`Outcome::Unknown`], or an error for a removal.
     LoseRequest,
-    /// The write happens, and the answer is [`Outcome::Unknown`], or an error for a removal.
+    /// The write is applied, and the result is [`Outcome::Unknown`], or an error for a removal.
     LoseAnswer,
 }
 
-/// The fate of a sync, be it one of a commit, of the removal of a shard, or one that was asked for.
+/// Fault of a sync: of a commit, of the removal of a shard, or an explicit one.
 #[derive(Clone, Debug)]
 pub enum SyncFault {
-    /// The sync fails and the engine is poisoned. The write that asked for it is not visible, but may survive.
+    /// The sync fails and the engine is poisoned. The write that requested it is not visible, but may survive.
     Fail(StorageError),
-    /// The sync claims success and did nothing, as broken disks do. No engine can make up for that: it is there to
-    /// prove that a test notices lost commits.
+    /// The sync reports success but does nothing, as defective disks do. No engine can compensate for that; it proves
+    /// that a test detects lost commits.
     Skip,
 }
 
@@ -54,7 +54,7 @@ type Watcher = Box<dyn Fn(&FaultyEngine) + Send + Sync>;
 #[derive(Debug, Default)]
 struct Log {
     durable: MemoryEngine,
-    /// In the order in which they happened.
+    /// In commit order.
     unsynced: Vec<Arc<Change>>,
     writes: u64,
     syncs: u64,
@@ -75,7 +75,7 @@ struct Reads {
 struct ReadFaults {
     /// By the number of the read.
     at: BTreeMap<u64, StorageError>,
-    /// The fault that every read meets whose number is not less.
+    /// Fault of every read with at least this number.
     from: Option<(u64, StorageError)>,
 }
 
@@ -100,24 +100,24 @@ enum Change {
 }
 
 impl FaultyEngine {
-    /// An empty engine without faults.
+    /// Creates an empty engine without faults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An engine whose contents so far are durable, for instance one of [`Self::crash_images`].
+    /// Creates an engine with durable contents, for instance one of [`Self::crash_images`].
     #[must_use]
     pub fn over(contents: MemoryEngine) -> Self {
         let log = Log { durable: contents.fork(), ..Log::default() };
         Self { visible: contents, reads: Arc::default(), log: Mutex::new(log), watcher: OnceLock::new() }
     }
 
-    /// Calls `watcher` behind each commit and each sync that was asked for, before their callers know of them: for looking
-    /// at what a crash after any step would leave.
+    /// Calls `watcher` after each commit and each explicit sync, before their callers are notified, so that a test can
+    /// inspect the possible states after a crash at any step.
     ///
     /// # Panics
-    /// When somebody watches already.
+    /// If there is a watcher already.
     pub fn watch(&self, watcher: impl Fn(&Self) + Send + Sync + 'static) {
         assert!(self.watcher.set(Box::new(watcher)).is_ok(), "an engine has one watcher");
     }
@@ -128,63 +128,63 @@ impl FaultyEngine {
         }
     }
 
-    /// Lets the `nth` write from now on meet `fault`; 1 is the next.
+    /// Injects `fault` into the `nth` write from now on; 1 is the next.
     pub fn inject_write(&self, nth: u64, fault: WriteFault) {
         let mut log = self.log.lock();
         let at = log.writes + nth;
         log.write_faults.insert(at, fault);
     }
 
-    /// Lets the `nth` sync from now on meet `fault`; 1 is the next.
+    /// Injects `fault` into the `nth` sync from now on; 1 is the next.
     pub fn inject_sync(&self, nth: u64, fault: SyncFault) {
         let mut log = self.log.lock();
         let at = log.syncs + nth;
         log.sync_faults.insert(at, fault);
     }
 
-    /// Lets the `nth` read from now on fail; 1 is the next.
+    /// Makes the `nth` read from now on fail; 1 is the next.
     pub fn inject_read(&self, nth: u64, error: StorageError) {
         let at = self.reads() + nth;
         self.reads.faults.lock().at.insert(at, error);
     }
 
-    /// Lets all reads fail from the `nth` from now on, until [`Self::heal_reads`]; 1 is the next.
+    /// Makes all reads from the `nth` on fail, until [`Self::heal_reads`]; 1 is the next.
     pub fn fail_reads(&self, nth: u64, error: StorageError) {
         let from = self.reads() + nth;
         self.reads.faults.lock().from = Some((from, error));
     }
 
-    /// Forgets all faults of reads that did not happen yet.
+    /// Removes all pending faults of reads.
     pub fn heal_reads(&self) {
         *self.reads.faults.lock() = ReadFaults::default();
     }
 
-    /// The number of reads that were tried.
+    /// Returns the number of attempted reads.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads.made.load(Ordering::Relaxed)
     }
 
-    /// The number of writes that were tried.
+    /// Returns the number of attempted writes.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.log.lock().writes
     }
 
-    /// The number of syncs that were tried.
+    /// Returns the number of attempted syncs.
     #[must_use]
     pub fn syncs(&self) -> u64 {
         self.log.lock().syncs
     }
 
-    /// The number of changes that a crash could take.
+    /// Returns the number of changes that a crash could lose.
     #[must_use]
     pub fn unsynced(&self) -> usize {
         self.log.lock().unsynced.len()
     }
 
-    /// All states in which a crash at this moment could leave the engine: what was synced, and then one more of the
-    /// later changes each time.
+    /// Returns all states in which a crash at this moment could leave the engine: the synced state, and then one later
+    /// change more in each.
     pub fn crash_images(&self) -> impl Iterator<Item = MemoryEngine> + use<> {
         let log = self.log.lock();
         let image = log.durable.fork();
@@ -237,7 +237,7 @@ impl Log {
         Ok(())
     }
 
-    /// Logs a change and makes it visible once it is as durable as it must be.
+    /// Logs a change and makes it visible once it has the requested durability.
     fn write(&mut self, visible: &MemoryEngine, change: Change, durability: Durability) -> Result<()> {
         let change = Arc::new(change);
         self.unsynced.push(Arc::clone(&change));

@@ -1,9 +1,9 @@
 //! The storage interface: ordered byte keys in keyspaces, split into shards.
 //!
-//! An [`Engine`] gives repeatable reads through a [`Snapshot`] and writes through an atomic
-//! [`Engine::commit`] of one [`Batch`]. Every engine passes [`conformance`]; everything above this
-//! crate knows only these traits. Files that are not an engine's are made durable by [`durable`]; values of several
-//! parts are put together by [`codec`]. The crate knows nothing of documents, revisions or views.
+//! An [`Engine`] provides repeatable reads through a [`Snapshot`] and writes through an atomic [`Engine::commit`] of
+//! one [`Batch`]. Every engine passes [`conformance`]; the crates above this one use only these traits. Files outside
+//! the engine are made durable by [`durable`]; [`codec`] encodes values of several parts. The crate does not
+//! depend on documents, revisions or views.
 
 mod batch;
 pub mod codec;
@@ -29,10 +29,10 @@ pub use members::Members;
 pub use premise::Premise;
 pub use read::{Page, PageRange, Reply, Request};
 
-/// A kind of entry. Engines may store and tune each kind apart from the others.
+/// Kind of entry. Engines may store and tune each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Keyspace {
-    /// Names, settings, counters and roots: few, small, read often.
+    /// Names, settings, counters and roots: few, small, frequently read.
     Catalog,
     /// Document id to revision tree.
     Documents,
@@ -51,7 +51,7 @@ pub enum Keyspace {
 }
 
 impl Keyspace {
-    /// All keyspaces, each at the place that `space as usize` tells.
+    /// All keyspaces; the index of each is `space as usize`.
     pub const ALL: [Self; 8] = [
         Self::Catalog,
         Self::Documents,
@@ -63,7 +63,7 @@ impl Keyspace {
         Self::IndexEntries,
     ];
 
-    /// The name under which engines store this keyspace. Never changes.
+    /// Returns the name under which engines store this keyspace. Never changes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,50 +79,51 @@ impl Keyspace {
     }
 }
 
-/// A part of the key space whose commits are atomic and ordered. A database has one or more, a view
-/// index has its own. Numbers are given out by the catalog and never used again.
+/// Unit of atomic and ordered commits. A database has one or more shards, a view index has its own. The catalog assigns
+/// the numbers and never reuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shard(pub u64);
 
-/// The number of commits that a shard has seen; 0 for a shard that was never written.
+/// Number of commits to a shard; 0 for a shard that was never written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
-/// Names one commit, so that a caller who lost the answer can find out whether it happened.
+/// Identifier of one commit, by which a caller that lost the response can find out whether the commit was applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CommitToken(pub u128);
 
-/// The longest head of a shard, in bytes.
+/// Maximum length of the head of a shard in bytes.
 pub const MAX_HEAD_BYTES: usize = 1024;
 
-/// The longest key, in bytes. Engines whose own keys are shorter store a hash in the place of the rest.
+/// Maximum length of a key in bytes. Engines with shorter keys replace the rest by a hash.
 pub const MAX_KEY_BYTES: usize = 10_000;
 
-/// The longest value, in bytes: engines and networks below them hold one in memory as a whole.
+/// Maximum length of a value in bytes, because engines and network layers hold one in memory as a whole.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;
 
-/// The number of bytes that the keys and values of one commit have at most: it is one record of a log, or one message.
+/// Maximum total length of the keys and values of one commit in bytes, because a commit is one record of a log, or one
+/// message.
 pub const MAX_COMMIT_BYTES: usize = 1 << 30;
 
-/// The state that must be reached when `commit` returns.
+/// State that must be reached when `commit` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// The batch is on disk. Commits that wait at the same time share one sync.
+    /// The batch is on disk. Concurrent commits share one sync.
     Synced,
-    /// The batch is visible; a crash may lose it, together with everything committed after it and
-    /// not synced, never without it.
+    /// The batch is visible. A crash may lose it, but then also loses everything that was committed after it and not
+    /// synced.
     Buffered,
 }
 
-/// The outcome of a commit.
+/// Result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// The batch was applied; this is the shard's version now.
+    /// The batch was applied; this is the new version of the shard.
     Committed(Version),
-    /// Somebody else committed to the shard first; nothing was written. This is its version.
+    /// The shard has this version, because of another commit; nothing was written.
     Conflict(Version),
-    /// The acknowledgement was lost. Read [`Snapshot::state`] of the shard until it answers, and
+    /// The acknowledgement was lost. The caller must read [`Snapshot::state`] of the shard until it succeeds, and
     /// compare its token, or that of the version after the expected one ([`Request::Token`]).
     Unknown,
 }
@@ -130,13 +131,13 @@ pub enum Outcome {
 /// The last commit of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardState {
-    /// The number of commits.
+    /// Number of commits.
     pub version: Version,
-    /// The token of the last one.
+    /// Token of the last commit.
     pub token: CommitToken,
 }
 
-/// The order of a scan.
+/// Order of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Ascending keys.
@@ -145,24 +146,24 @@ pub enum Direction {
     Backward,
 }
 
-/// The number of rows of a scan the caller is about to take, as far as it knows. It bounds nothing: an engine that
-/// fetches pages makes the first one so large.
+/// Number of rows of a scan that the caller will probably read. This is a hint and not a limit: an engine that fetches
+/// pages gives the first page this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Not many, or nobody knows.
+    /// Few, or unknown.
     Few,
-    /// About so many.
+    /// About this many.
     Rows(usize),
-    /// All that there are.
+    /// All rows of the range.
     All,
 }
 
-/// A half-open range of keys: `start` is in it, `end` is not. An absent bound is open.
+/// A half-open range of keys: it includes `start` and excludes `end`. An absent bound is open.
 #[derive(Clone, Copy, Default)]
 pub struct KeyRange<'a> {
-    /// The least key.
+    /// Smallest key.
     pub start: Option<&'a [u8]>,
-    /// The least key that is greater than all keys of the range.
+    /// Smallest key that is greater than all keys of the range.
     pub end: Option<&'a [u8]>,
 }
 
@@ -172,51 +173,52 @@ impl fmt::Debug for KeyRange<'_> {
     }
 }
 
-/// Why an engine could not do what it was asked.
+/// Reason why an engine failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StorageError {
     /// The disk or the network below the engine failed.
     #[error("storage failed: {0}")]
     Io(String),
-    /// The server that keeps the data does not answer. The same may work a moment later, or elsewhere; a write may have happened.
+    /// The server with the data is unreachable. A retry may succeed, here or on another node; a write may have been
+    /// applied.
     #[error("the store cannot be reached: {0}")]
     Unreached(String),
-    /// It is unknown whether a write happened, and it may still happen. Its client reads before it retries.
-    #[error("it is not known whether the write was made: {0}")]
+    /// The outcome of a write is unknown, and it may still be applied later. The client must read before it retries.
+    #[error("the outcome of the write is unknown: {0}")]
     InDoubt(String),
-    /// The stored bytes are not what the engine wrote.
+    /// The stored bytes differ from those that the engine wrote.
     #[error("storage is corrupt: {0}")]
     Corrupt(String),
-    /// The engine was opened again while somebody read it: reading may start over.
+    /// The engine was reopened during the read; the reader may restart.
     #[error("the read was interrupted: {0}")]
     Interrupted(String),
-    /// An earlier sync failed: nothing more is accepted until the engine is opened again.
+    /// An earlier sync failed: no commit is accepted until the engine is reopened.
     #[error("storage refuses writes after a failed sync: {0}")]
     Poisoned(String),
-    /// The disk is full, or so full that nothing may grow.
+    /// The disk is full, or too full for writes that need space.
     #[error("no space left: {0}")]
     Full(String),
-    /// A key that a commit was to insert has a value. Nothing was written.
-    #[error("a key to insert has a value: {0}")]
+    /// The key of an insert has a value. Nothing was written.
+    #[error("a key to insert already exists: {0}")]
     Present(String),
-    /// Another process has committed to what a batch [presumes](Batch::presume) to be known. Nothing was written.
-    #[error("the store has changed since this was decided")]
+    /// Another process has committed to a shard of the [read set](Batch::presume). Nothing was written.
+    #[error("the data have changed since they were read")]
     Outdated,
     /// The shard was dropped.
     #[error("the shard was dropped")]
     Dropped,
-    /// A key, a value or a commit is longer than any may be.
+    /// A key, a value or a commit exceeds its limit.
     #[error("too large to be stored: {0}")]
     TooLarge(String),
 }
 
-/// The result of a storage operation.
+/// Result of a storage operation.
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 
-/// Hears of commits: the shard, and the version that it has at least.
+/// Listener for commit notifications: the shard, and a lower bound of its version.
 pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 
-/// A turn to write, for as long as it lives.
+/// Lock to write to a shard; released when dropped.
 #[derive(Default)]
 #[must_use]
 pub struct Turn {
@@ -225,18 +227,18 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// A turn that ends when `held` is dropped, in which the replies of [`Engine::line_up`] were `seen`.
+    /// Creates a lock that is released when `held` is dropped. `seen` are the replies for [`Engine::line_up`].
     pub fn of(held: impl Send + 'static, seen: Vec<Reply>) -> Self {
         Self { held: Some(Box::new(held)), seen: Some(seen) }
     }
 
-    /// Whether others wait for its end.
+    /// Returns true if a lock is held.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// What was asked for, once.
+    /// Returns the replies; `None` on later calls.
     pub fn take_seen(&mut self) -> Option<Vec<Reply>> {
         self.seen.take()
     }
@@ -250,18 +252,19 @@ impl fmt::Debug for Turn {
 
 /// A store of ordered keys. All methods may be called from any thread and may block.
 pub trait Engine: Send + Sync + 'static {
-    /// A view of `shard` as it is now, unchanged by later commits. Engines may begin it with its first read.
+    /// Returns a view of the current state of `shard`, unaffected by later commits. Engines may start it with its first
+    /// read.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>>;
 
-    /// Applies `batch` to `shard` as a whole or not at all, if the shard is at version `expected`.
-    /// Commits to one shard happen one after the other; commits to different shards share syncs.
+    /// Applies `batch` to `shard` atomically if the shard is at version `expected`. Commits to one shard are
+    /// serialized; commits to different shards share syncs.
     ///
     /// # Errors
-    /// When nothing was written, for a reason other than a conflict: that is so as well for a batch that [`Batch::check`]
-    /// refuses.
+    /// If nothing was written for a reason other than a conflict, for example because [`Batch::check`] rejects the
+    /// batch.
     fn commit(
         &self,
         shard: Shard,
@@ -271,31 +274,32 @@ pub trait Engine: Send + Sync + 'static {
         durability: Durability,
     ) -> Result<Outcome>;
 
-    /// Whether a commit that inserts a key which has a value fails with [`StorageError::Present`], and a look before it would
-    /// cost a trip. Others take such a commit as if it put the value.
+    /// Returns true if inserting a key that has a value fails with [`StorageError::Present`], and reading it beforehand
+    /// would cost a round trip. Other engines treat the insert as a put.
     fn refuses_present(&self) -> bool {
         false
     }
 
-    /// Waits for a turn to write to `shard` behind other processes that wait for theirs, so that their commits do not conflict. It ends with the next
-    /// commit to the shard, or when what is returned is dropped. Nobody has to line up, and who would wait for long goes on without: it is
-    /// for speed alone, where several processes write to one shard. Others have nobody to wait for.
+    /// Acquires the lock to write to `shard`, in the order of arrival among processes, so that their commits do not
+    /// conflict. It is released by the next commit to the shard, or when the returned value is dropped. The lock is
+    /// advisory and optional, and a waiter continues without it after a timeout: it only improves performance where
+    /// several processes write to one shard. Engines of a single process return at once.
     ///
-    /// The turn brings the replies to `wanted`. [`Request::State`] is read first: if others commit without a turn, the rest may be newer, and a
-    /// commit on that state conflicts.
+    /// The lock contains the replies to `wanted`. [`Request::State`] is read first: if others commit without the lock,
+    /// the other replies may be newer, and a commit at that state conflicts.
     fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
         let _ = (shard, wanted);
         Turn::default()
     }
 
-    /// Whether the engine takes commits of any purpose.
+    /// Checks that the engine accepts commits of any purpose.
     ///
     /// # Errors
-    /// The outcome of a commit of [`Purpose::Growth`], were it made now.
+    /// The error that a commit of [`Purpose::Growth`] would return now.
     fn check(&self) -> Result<()>;
 
-    /// Reports why writes fail, for health checks: what [`Self::check`] does, and a refusal of the last commit that may be over with the
-    /// next one.
+    /// Reports the reason why writes fail, for health checks: the result of [`Self::check`], or the error of the last
+    /// commit, which the next one may resolve.
     ///
     /// # Errors
     /// The reason.
@@ -303,122 +307,123 @@ pub trait Engine: Send + Sync + 'static {
         self.check()
     }
 
-    /// Looks after what may have changed around the engine: takes commits again once the cause of an error is gone, and
-    /// notices when room gets scarce. To be called about once a second; cheap when nothing is wrong. Answers what
-    /// [`Self::check`] does. An engine that has no platform does nothing more.
+    /// Performs periodic maintenance: accepts commits again once the cause of an error is removed, and detects that
+    /// space
+    /// is scarce. The caller must call it about once a second; it is cheap in normal operation. Returns the result of
+    /// [`Self::check`]. An engine without an environment to monitor does nothing else.
     ///
     /// # Errors
-    /// Why the engine does not take commits yet.
+    /// The reason why the engine does not accept commits yet.
     fn tend(&self) -> Result<()> {
         self.check()
     }
 
-    /// Removes all entries of a shard, with a last commit after which reads of later snapshots answer
-    /// [`StorageError::Dropped`] and all commits conflict: what the shard was can never be taken for something new. Durable
-    /// when it returns. A shard that was never written can be dropped as well, and one that is dropped again.
+    /// Removes all entries of a shard. After this last commit, reads of later snapshots return
+    /// [`StorageError::Dropped`] and all commits conflict, so the shard number can never be mistaken for a new shard.
+    /// Durable when it returns. Idempotent; a shard that was never written can be dropped as well.
     ///
     /// # Errors
-    /// When the shard may still be there.
+    /// If the shard may still exist.
     fn drop_shard(&self, shard: Shard) -> Result<()>;
 
-    /// Writes `batch` into a shard and makes `state` its last commit, whatever that was: for copies of a store, in which shards
-    /// keep their versions. An entry of the batch that is there already is replaced, inserted ones excepted. Nothing keeps
-    /// others from writing to the shard meanwhile, and nobody is told; it is durable after [`Self::sync`].
+    /// Writes `batch` into a shard and makes `state` its last commit, whatever the current one is: for copies of a
+    /// store, in which shards keep their versions. Entries of the batch replace existing ones, except for inserts.
+    /// Concurrent writers are not excluded, and no listener is notified; durable after [`Self::sync`].
     ///
     /// # Errors
-    /// When nothing may have been written, [`StorageError::Dropped`] among them.
+    /// If nothing may have been written, for example [`StorageError::Dropped`].
     fn restore(&self, shard: Shard, state: ShardState, batch: Batch) -> Result<()> {
         let _ = (shard, state, batch);
-        Err(StorageError::Io("nothing can be copied into this engine".to_owned()))
+        Err(StorageError::Io("this engine does not support copying".to_owned()))
     }
 
-    /// Gives back, as far as is easily done, the space of entries of a shard that were removed or replaced. Blocks
-    /// while it works, and nobody else.
+    /// Reclaims, as far as it is cheap, the space of removed or replaced entries of a shard. Blocks the caller but no
+    /// other operation.
     ///
     /// # Errors
-    /// When the engine failed. Nothing is lost then.
+    /// If the engine failed. No data is lost.
     fn reclaim(&self, shard: Shard) -> Result<()>;
 
-    /// About how many bytes the entries of a shard take on disk, unwritten buffers included.
+    /// Returns the approximate number of bytes of the entries of a shard on disk, including unwritten buffers.
     fn approximate_size(&self, shard: Shard) -> u64;
 
-    /// Calls `listener` after each commit to any shard, dropping included, that another process has made; for as long as the
-    /// engine lives. Several commits to a shard may be one call, with the version of the last of them; calls may come late, and for commits
-    /// that a snapshot has shown already. After a failure of the store they may be for what is as it was, with version 0. The listener must be
-    /// quick, and ask nothing of the engine. An engine that no other process can write to never
+    /// Registers `listener` for the lifetime of the engine. It is called after each commit to any shard by another
+    /// process, including drops. Several commits to a shard may be one call, with the version of the last; calls may be
+    /// late, and for commits that a snapshot has already shown. After a failure of the store calls may be spurious,
+    /// with version 0. The listener must be quick, and must not call the engine. An engine of a single process never
     /// calls it.
     fn subscribe(&self, listener: CommitListener) {
         let _ = listener;
     }
 
-    /// Waits until the listeners have heard of all commits that other processes had finished before the call: what is read and
-    /// kept in memory after it is not older. Calls at the same time share one trip. An engine that no other process can write to
-    /// has nothing to wait for.
+    /// Waits until the listeners were notified of all commits that other processes had finished before the call: data
+    /// that is read and cached afterwards is at least that recent. Concurrent calls share one round trip. An engine of
+    /// a single process returns at once.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn catch_up(&self) -> Result<()> {
         Ok(())
     }
 
-    /// What this process has heard of `shards` so far, for batches that [presume](Batch::presume) it. `None` where that is not known at the moment, or
-    /// nobody else writes.
+    /// Returns the observed state of `shards` as a read set for [`Batch::presume`]. `None` if it is not available, or
+    /// if no other process writes.
     fn premise(&self, shards: &[Shard]) -> Option<Premise> {
         let _ = shards;
         None
     }
 
-    /// The processes that serve this store.
+    /// Returns the membership of this store.
     fn members(&self) -> &dyn Members {
         &members::Sole
     }
 
-    /// Makes every commit made so far durable.
+    /// Makes all commits so far durable.
     ///
     /// # Errors
-    /// When the sync failed; the engine is poisoned then.
+    /// If the sync failed; the engine is then poisoned.
     fn sync(&self) -> Result<()>;
 
     /// Writes a consistent copy of the whole engine into `directory`, which must not exist.
     ///
     /// # Errors
-    /// When the copy is not complete.
+    /// If the copy is incomplete.
     fn checkpoint(&self, directory: &Path) -> Result<()>;
 
-    /// The log of commits, of an engine that keeps one for others.
+    /// Returns the log of commits, if the engine exports one.
     fn log(&self) -> Option<&dyn CommitLog> {
         None
     }
 
-    /// The stored data that is known to be damaged, in words. Everything else is served.
+    /// Returns a description of the stored data that is known to be damaged. All other data is served.
     fn damage(&self) -> Option<String> {
         None
     }
 
-    /// The shards that damage concerns, in ranges of their numbers.
+    /// Returns the shards with damaged data, as ranges of their numbers.
     fn damaged_shards(&self) -> Vec<RangeInclusive<u64>> {
         Vec::new()
     }
 
-    /// Counters worth showing to an operator: name and value.
+    /// Returns counters for operators: names and values.
     fn statistics(&self) -> Vec<(&'static str, u64)>;
 }
 
 /// A repeatable view of one shard.
 ///
-/// An engine that is reached over a network pays for each call of [`Self::read`], and for each page that a cursor
-/// fetches: what is known to be needed is asked for together.
+/// With an engine that is reached over a network, each call of [`Self::read`] and each page of a cursor costs a round
+/// trip, so callers should combine requests.
 pub trait Snapshot: Send + Sync {
-    /// Answers several requests in one trip: one [`Reply`] of the same kind for each, in their order.
+    /// Answers several requests in one round trip: one [`Reply`] of the matching kind for each, in order.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn read(&self, requests: &[Request<'_>]) -> Result<Vec<Reply>>;
 
-    /// A cursor before the first entry of `range` in `direction`.
+    /// Returns a cursor before the first entry of `range` in `direction`.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn scan<'a>(
         &'a self,
         space: Keyspace,
@@ -427,35 +432,35 @@ pub trait Snapshot: Send + Sync {
         expect: Expect,
     ) -> Result<Box<dyn Cursor + 'a>>;
 
-    /// The last commit of the shard.
+    /// Returns the last commit of the shard.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn state(&self) -> Result<ShardState> {
         read::one(self, Request::State)?.into_state()
     }
 
-    /// The head of the shard: a short record that commits replace so often that it would be a waste to store it as an
-    /// entry, see [`Batch::set_head`]. `None` if none was ever set.
+    /// Returns the head of the shard: a short record that commits replace too often for storing it as an entry, see
+    /// [`Batch::set_head`]. `None` if none was ever set.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn head(&self) -> Result<Option<Vec<u8>>> {
         read::one(self, Request::Head)?.into_value()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn get(&self, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>> {
         read::one(self, Request::Get(space, key))?.into_value()
     }
 
-    /// The values of several keys, in their order.
+    /// Returns the values of several keys, in order.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn multi_get(&self, space: Keyspace, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         if keys.is_empty() {
             return Ok(Vec::new());
@@ -466,16 +471,16 @@ pub trait Snapshot: Send + Sync {
 
 /// A position in a scan.
 pub trait Cursor: Send {
-    /// Moves to the next entry and lends it; `None` after the last one, and for ever after.
+    /// Moves to the next entry and returns a reference to it; `None` after the last one and on all later calls.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 
-    /// Moves so that the next entry is the first one at or after `key` in the scan's direction,
-    /// within its range. May move back.
+    /// Moves so that the next entry is the first one at or after `key` in the direction of the scan, within its range.
+    /// May move back.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
 }

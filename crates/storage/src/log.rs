@@ -1,61 +1,63 @@
-//! [`CommitLog`]: the commits of an engine in their order, each with its time, for those who keep a copy of it elsewhere. What a
-//! commit holds only the engine knows, and engines of the same kind that began with a checkpoint of it.
+//! [`CommitLog`]: the commits of an engine in order, each with its time, for copies of the store elsewhere. The
+//! contents of a commit can be interpreted only by the engine, and by engines of the same kind that were restored from
+//! a checkpoint of it.
 
 use std::ops::ControlFlow;
 
 use crate::Result;
 
-/// A place between two commits.
+/// Position between two commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogPosition {
-    /// How often the engine had opened its log: what it had not synced by then may have changed, so that numbers of two openings
-    /// cannot be compared.
+    /// Number of times that the engine has opened its log. Commits that were unsynced at an opening may have changed,
+    /// so numbers of different openings are not comparable.
     pub opening: u64,
-    /// Grows with each commit.
+    /// Increases with each commit.
     pub number: u64,
 }
 
-/// A commit, or several that were made at the same time.
+/// A commit, or several concurrent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRecord<'a> {
-    /// The number of the position behind it.
+    /// Number of the position after the record.
     pub end: u64,
-    /// When it was made, in microseconds of the Unix epoch: not later than anybody heard of it. `None`: the engine made it for
-    /// itself, and it changes nothing that is read.
+    /// Time of the commit in microseconds of the Unix epoch; not later than the time at which any client observed it.
+    /// `None` for a commit that the engine made for itself and that changes no read.
     pub time_us: Option<u64>,
-    /// For [`CommitLog::replay`].
+    /// Argument of [`CommitLog::replay`].
     pub bytes: &'a [u8],
 }
 
-/// How far a log could be read.
+/// Extent of a read of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogRead {
-    /// Up to here; there is more only if the reader did not want it, or it was committed meanwhile.
+    /// Read up to this position. More records exist only if the reader stopped, or if they were committed concurrently.
     Through(LogPosition),
-    /// What follows is not there any more, or the engine has opened its log anew.
+    /// The following records were removed, or the engine has reopened its log.
     Gap,
 }
 
-/// The log of an engine that keeps one. Commits come in an order in which they may be applied: a commit that was answered before
-/// another began stands before it.
+/// The log of an engine that exports one. The order of commits is one in which they can be applied: if a commit was
+/// acknowledged before another one started, it precedes that one.
 pub trait CommitLog: Send + Sync {
-    /// The position behind all commits that were answered so far.
+    /// Returns the position after all commits that were acknowledged so far.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn end(&self) -> Result<LogPosition>;
 
-    /// Calls `each` with the commits behind `after`, up to those that were answered before the call at least, for as long as
-    /// it wants more.
+    /// Calls `each` with the commits after `after`, at least up to those acknowledged before the call, until it returns
+    /// `Break`.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     fn read(&self, after: LogPosition, each: &mut dyn FnMut(LogRecord<'_>) -> ControlFlow<()>) -> Result<LogRead>;
 
-    /// Applies a record to an engine that began with a checkpoint, behind all records before it: some of those that the checkpoint
-    /// has may be applied once more. Nobody else uses the engine meanwhile. Durable with the next sync.
+    /// Applies a record to an engine that was restored from a checkpoint, after all records before it. Records that the
+    /// checkpoint already contains may be applied again. The caller must have exclusive use of the engine. Durable with
+    /// the next sync.
     ///
     /// # Errors
-    /// When it was not applied.
+    /// If it was not applied.
     fn replay(&self, bytes: &[u8]) -> Result<()>;
 }

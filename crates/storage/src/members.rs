@@ -1,105 +1,110 @@
-//! [`Members`]: the processes that serve one store, and who of them does what only one should do at a time.
+//! [`Members`]: the processes that serve one store, and the assignment of work that only one of them should do.
 //!
-//! Nothing here is needed for data to be right: commits are fenced by the versions of shards, whoever makes them. Members steer
-//! work, so that it is not done twice. An engine that no other process can write to has one, [`Sole`].
+//! Correctness of data does not depend on membership: commits are fenced by the versions of shards. Membership assigns
+//! work, so that it is not done twice. An engine of a single process has one member, [`Sole`].
 
 use std::sync::Arc;
 
 use crate::Result;
 
-/// Tells processes apart, also those that were started at the same place one after the other.
+/// Identifier of a process, unique also among processes that were started on the same host one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u128);
 
-/// A process that serves the store, as the others know it.
+/// A process that serves the store, as the others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Which process.
+    /// Identifier of the process.
     pub id: NodeId,
-    /// What operators call it: `settee@10.0.0.7`. Nodes that live at the same time have different names.
+    /// Name for operators: `settee@10.0.0.7`. Names of live nodes are unique.
     pub name: String,
-    /// Where other nodes reach it: the root of its HTTP interface, or nothing if they cannot.
+    /// Root of the HTTP interface for other nodes; empty if they cannot reach it.
     pub address: String,
-    /// When it began, in milliseconds of the Unix epoch, by the clock of the store.
+    /// Start time in milliseconds of the Unix epoch, by the clock of the store.
     pub started_ms: u64,
 }
 
-/// The right to a piece of work, such as the build of an index. It lasts until it is released, or its node is not heard of any more.
+/// A lease on a piece of work, such as the build of an index. It lasts until it is released or its node has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The piece of work.
     pub key: String,
-    /// Greater than those of all earlier claims to `key` by other nodes.
+    /// Epoch, greater than those of all earlier claims to `key` by other nodes.
     pub epoch: u64,
 }
 
-/// Who serves a store. All methods may be called from any thread; those that answer a `Result` may block.
+/// Membership of a store. All methods may be called from any thread; those that return a `Result` may block.
 pub trait Members: Send + Sync {
-    /// This process.
+    /// Returns the id of this process.
     fn this(&self) -> NodeId;
 
-    /// Whether there can be no others, so that nothing has to be asked for what others did. Never changes.
+    /// Returns true if there can be no other process, so that no query for the work of others is needed. Never changes.
     fn is_sole(&self) -> bool {
         false
     }
 
-    /// Tells the others under which name and address this process serves requests. Before that it is no member.
+    /// Announces the name and address under which this process serves requests. Before that it is not a member.
     ///
     /// # Errors
-    /// When the store cannot be written, or another live node has that name.
+    /// If the store cannot be written, or another live node has that name.
     fn announce(&self, name: &str, address: &str) -> Result<()>;
 
-    /// Tells the others that this process is about to end: its claims are free at once.
+    /// Announces that this process is about to end: its claims are released at once.
     ///
     /// # Errors
-    /// When the store cannot be written. They notice a little later then.
+    /// If the store cannot be written. Other nodes then detect the end after a timeout.
     fn leave(&self) -> Result<()>;
 
-    /// The nodes that were heard of lately, this one included once it is announced, by their names. Costs nothing: it is as new as the last heartbeat.
+    /// Returns the live nodes, including this one once it is announced, ordered by name. Cached: as recent as the last
+    /// heartbeat.
     fn live(&self) -> Arc<[Node]>;
 
-    /// Whether a process is gone: it has left, or was not heard of for so long that others may take what it had claimed. Asks the store, so
-    /// that this is right also of one that has just begun, which [`Self::live`] may not know, and of one without a name.
+    /// Returns true if a process has left, or its heartbeat has expired and others may take over its claims. Reads the
+    /// store, so it is correct also for a process that has just started, which [`Self::live`] may not contain, and for
+    /// one without a name.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// If the store cannot be read.
     fn is_gone(&self, node: NodeId) -> Result<bool>;
 
-    /// Claims a piece of work; `None` while another live node has it. A claim that this node has is answered again: that a process does
-    /// its work once is up to the process.
+    /// Claims a piece of work; `None` while another live node holds the claim. A claim that this node already holds is
+    /// returned again: avoiding duplicate work within a process is up to the process.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// If the store cannot be accessed.
     fn claim(&self, key: &str) -> Result<Option<Claim>>;
 
-    /// Whether this node still has what it claimed. Costs nothing. A node that could not be heard of for too long has lost its claims.
+    /// Returns true if this node still holds the claim. Cached. A node whose heartbeat failed for too long has lost its
+    /// claims.
     fn holds(&self, claim: &Claim) -> bool;
 
-    /// Gives a claim back.
+    /// Releases a claim.
     ///
     /// # Errors
-    /// When the store cannot be written. The claim ends with this process then.
+    /// If the store cannot be written. The claim then ends with this process.
     fn release(&self, claim: &Claim) -> Result<()>;
 
-    /// Tells the node that has claimed a piece of work that somebody here waits for it. It may not hear of that, and forgets it after a while: who waits
-    /// longer says so again, several times a second.
+    /// Notifies the holder of a claim that this node waits for it. Delivery is not guaranteed, and the notification
+    /// expires: a caller that waits longer must repeat it several times a second.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// If the store cannot be accessed.
     fn say_awaited(&self, key: &str) -> Result<()>;
 
-    /// Whether another node has said lately that somebody waits for what this one has claimed. With the claim that is over. Costs nothing.
+    /// Returns true if another node has recently announced that it waits for this claim. The announcement ends with the
+    /// claim. Cached.
     fn is_awaited(&self, claim: &Claim) -> bool;
 }
 
-/// The node that `key` is best given to: all nodes that know the same `live` ones say the same, and the end of one node moves
-/// only what it had (rendezvous hashing).
+/// Returns the preferred node for `key`. All nodes with the same `live` set compute the same, and when a node ends,
+/// only its keys move (rendezvous hashing).
 #[must_use]
 pub fn preferred<'a>(live: &'a [Node], key: &str) -> Option<&'a Node> {
     live.iter().max_by_key(|node| (weight(node.id, key), node.id))
 }
 
-/// A hash that is the same in every version of the program: FNV-1a, with the bits mixed in the end as it leaves short keys alike.
+/// A hash that is the same in every version of the program: FNV-1a with a final mix, because FNV-1a gives similar
+/// hashes for short keys.
 fn weight(id: NodeId, key: &str) -> u64 {
     let bytes = id.0.to_be_bytes();
     let hash = bytes
@@ -110,7 +115,7 @@ fn weight(id: NodeId, key: &str) -> u64 {
     mixed ^ (mixed >> 33)
 }
 
-/// The one member of an engine that no other process can write to.
+/// Membership of an engine that no other process can write to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sole;
 

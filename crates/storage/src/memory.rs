@@ -1,8 +1,6 @@
-//! [`MemoryEngine`]: an engine for tests. It forgets everything when it goes, unless a checkpoint was
-//! written.
+//! [`MemoryEngine`]: an engine for tests. Its contents are lost when it is dropped, unless a checkpoint was written.
 //!
-//! Snapshots cost one pointer and commits copy only what they touch, see the module `tree`. It does not spread
-//! commits over threads: they take turns.
+//! Snapshots cost one pointer and commits copy only what they modify, see the module `tree`. Commits are serialized.
 
 mod file;
 mod members;
@@ -25,23 +23,24 @@ use crate::{
 };
 use tree::{Position, Tree};
 
-/// So many commits of a shard are remembered.
+/// Number of commits of a shard whose tokens are kept.
 const RECENT: usize = 16;
 
-/// An engine that keeps everything in memory. It stands for one process, which is dead when it is dropped; [`Self::user`] makes another one.
+/// An engine in memory. It represents one process, which has ended when it is dropped; [`Self::user`] creates another
+/// one.
 #[derive(Default)]
 pub struct MemoryEngine {
     store: Arc<Store>,
-    /// Tells the users of a store apart.
+    /// Identifies the users of a store.
     user: u64,
 }
 
-/// The state that all users share.
+/// State that all users share.
 #[derive(Default)]
 struct Store {
     shards: Mutex<Arc<Shards>>,
     users: AtomicU64,
-    /// With the users that they belong to.
+    /// Listeners with the users that they belong to.
     listeners: Mutex<Vec<(u64, CommitListener)>>,
     processes: Mutex<members::Processes>,
 }
@@ -49,7 +48,7 @@ struct Store {
 #[derive(Clone, Debug, Default)]
 struct Shards {
     contents: BTreeMap<Shard, Arc<Contents>>,
-    /// Counts the commits to all of them.
+    /// Number of commits to all shards.
     commits: u64,
 }
 
@@ -57,7 +56,7 @@ struct Shards {
 struct Contents {
     state: ShardState,
     is_dropped: bool,
-    /// Which of all commits was the last one to this shard.
+    /// Number, among all commits, of the last one to this shard.
     changed: u64,
     head: Option<Vec<u8>>,
     /// The last commits.
@@ -66,19 +65,19 @@ struct Contents {
 }
 
 impl MemoryEngine {
-    /// An empty engine.
+    /// Creates an empty engine.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An engine with the same contents that from now on goes its own way. Costs one pointer.
+    /// Creates an independent engine with the same contents. Costs one pointer.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self::on(self.current())
     }
 
-    /// The same store as another process sees it.
+    /// Returns the same store as another process.
     #[must_use]
     pub fn user(&self) -> Self {
         let user = self.store.users.fetch_add(1, Ordering::Relaxed) + 1;
@@ -90,17 +89,18 @@ impl MemoryEngine {
         Self { store: Arc::new(Store { shards, ..Store::default() }), user: 0 }
     }
 
-    /// Tells the other users of a commit. Whoever makes it still has the lock of the shards, so that what is presumed was told.
+    /// Notifies the other users of a commit. The caller must hold the lock of the shards, so that every validated read
+    /// set was notified.
     fn tell(&self, shard: Shard, version: Version) {
         for (_, listener) in self.store.listeners.lock().iter().filter(|(user, _)| *user != self.user) {
             listener(shard, version);
         }
     }
 
-    /// The engine that [`Engine::checkpoint`] wrote into `directory`.
+    /// Loads the engine that [`Engine::checkpoint`] wrote into `directory`.
     ///
     /// # Errors
-    /// When the checkpoint cannot be read or is damaged.
+    /// If the checkpoint cannot be read or is damaged.
     pub fn load(directory: &Path) -> Result<Self> {
         Ok(Self::on(Arc::new(file::read(directory)?)))
     }
@@ -109,18 +109,18 @@ impl MemoryEngine {
         Arc::clone(&self.store.shards.lock())
     }
 
-    /// Applies a batch without asking for the version.
+    /// Applies a batch without checking the version.
     pub(crate) fn apply(&self, shard: Shard, state: ShardState, batch: &Batch) {
         let mut shards = self.store.shards.lock();
         Arc::make_mut(&mut shards).apply(shard, state, batch);
     }
 
-    /// The version to which a commit is to be made, or the one that it conflicts with.
+    /// Returns the version of a commit, or the version that it conflicts with.
     pub(crate) fn check_commit(&self, shard: Shard, expected: Version) -> Result<Version, Version> {
         self.store.shards.lock().check_commit(shard, expected)
     }
 
-    /// Removes a shard, and tells the other users.
+    /// Removes a shard and notifies the other users.
     pub(crate) fn remove(&self, shard: Shard) {
         let mut shards = self.store.shards.lock();
         let version = Arc::make_mut(&mut shards).remove(shard);
@@ -160,7 +160,7 @@ impl Shards {
         self.contents.get(&shard).map(|contents| &contents.spaces[space as usize])
     }
 
-    /// Refuses what [`Batch::insert`] says must not be: callers who are wrong about their keys shall not get far.
+    /// Rejects violations of the precondition of [`Batch::insert`], so that wrong callers fail early.
     fn check_inserts(&self, shard: Shard, batch: &Batch) -> Result<()> {
         for operation in batch.operations() {
             if let Operation::Insert(space, key, _) = operation
@@ -252,7 +252,7 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    /// Commits tell the listeners of others before they end, so that there is nothing to wait for.
+    /// Commits notify the listeners of others before they return, so there is nothing to wait for.
     fn subscribe(&self, listener: CommitListener) {
         self.store.listeners.lock().push((self.user, listener));
     }
@@ -265,7 +265,7 @@ impl Engine for MemoryEngine {
         self
     }
 
-    /// There is nothing to give back: memory is freed when the last snapshot goes.
+    /// Nothing to reclaim: memory is freed with the last snapshot.
     fn reclaim(&self, _shard: Shard) -> Result<()> {
         Ok(())
     }

@@ -1,11 +1,12 @@
-//! [`Premise`]: what somebody knew of shards when something was decided that is to be committed.
+//! [`Premise`]: the read set of an optimistic commit.
 
 use std::sync::Arc;
 
 use crate::Shard;
 
-/// What a process had heard of some shards at a moment. A batch [presumes](crate::Batch::presume) that nothing else was committed to them since, and
-/// the commit finds out: whoever made the batch need not ask the store for news first.
+/// The state of some shards that a process had observed. A batch with this [read set](crate::Batch::presume) is
+/// committed only if no other process has committed to these shards since; the commit validates that, so the writer
+/// need not catch up first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Premise {
     shards: Arc<[Shard]>,
@@ -14,31 +15,32 @@ pub struct Premise {
 }
 
 impl Premise {
-    /// About `shards`, of which everything was heard that an engine calls `heard`. The `moment` orders the premises of an engine.
+    /// Creates a read set of `shards`, of which everything up to `heard`, in the notation of the engine, was observed.
+    /// The `moment` orders the read sets of an engine.
     #[must_use]
     pub fn new(shards: &[Shard], moment: u64, heard: Arc<str>) -> Self {
         Self { shards: shards.into(), moment, heard }
     }
 
-    /// The shards.
+    /// Returns the shards.
     #[must_use]
     pub fn shards(&self) -> &[Shard] {
         &self.shards
     }
 
-    /// When it was true.
+    /// Returns the moment of the observation.
     #[must_use]
     pub fn moment(&self) -> u64 {
         self.moment
     }
 
-    /// The engine's own words for what was heard.
+    /// Returns the observed state in the notation of the engine.
     #[must_use]
     pub fn heard(&self) -> &str {
         &self.heard
     }
 
-    /// A premise that holds only if both do.
+    /// Combines two read sets: the result is current only if both are.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         let (older, newer) = if other.moment < self.moment { (other, &self) } else { (&self, other) };

@@ -1,4 +1,4 @@
-//! [`Request`] and [`Reply`]: what one trip to the engine asks for and brings back.
+//! [`Request`] and [`Reply`]: the contents of one round trip to the engine.
 
 use crate::{Direction, Expect, KeyRange, Keyspace, Result, ShardState, Snapshot, StorageError, Version};
 
@@ -9,8 +9,8 @@ pub enum Request<'a> {
     State,
     /// The head of the shard.
     Head,
-    /// The token of an earlier commit of the shard, as bytes, if the engine still knows it: whoever knew the shard at that version finds out whether
-    /// what came since stands on what it knows.
+    /// The token of an earlier commit of the shard, as bytes, if the engine still stores it: by this a caller with a
+    /// cached state at that version can check that later commits are based on it.
     Token(Version),
     /// The value of a key.
     Get(Keyspace, &'a [u8]),
@@ -20,46 +20,46 @@ pub enum Request<'a> {
     Page(PageRange<'a>),
 }
 
-/// Which entries a page has.
+/// Range and limit of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageRange<'a> {
-    /// Where they lie.
+    /// Keyspace of the entries.
     pub space: Keyspace,
-    /// Between which keys.
+    /// Range of keys.
     pub range: KeyRange<'a>,
-    /// In which order they come.
+    /// Order of the entries.
     pub direction: Direction,
-    /// The number of them at most; not 0.
+    /// Maximum number of rows; not 0.
     pub rows: usize,
 }
 
 /// The reply to one [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To [`Request::State`].
+    /// Reply to [`Request::State`].
     State(ShardState),
-    /// To [`Request::Get`], [`Request::Head`] and [`Request::Token`].
+    /// Reply to [`Request::Get`], [`Request::Head`] and [`Request::Token`].
     Value(Option<Vec<u8>>),
-    /// To [`Request::MultiGet`], in the order of the keys.
+    /// Reply to [`Request::MultiGet`], in the order of the keys.
     Values(Vec<Option<Vec<u8>>>),
-    /// To [`Request::Page`].
+    /// Reply to [`Request::Page`].
     Page(Page),
 }
 
-/// Entries side by side.
+/// Consecutive entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Keys and values, in the order that was asked for.
+    /// Keys and values, in the requested order.
     pub rows: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Whether the range has no entries behind these.
+    /// True if the range has no entries after these.
     pub is_last: bool,
 }
 
 impl Page {
-    /// Reads a page with a cursor of `snapshot`: for engines to which a trip costs nothing.
+    /// Reads a page with a cursor of `snapshot`, for engines without round trips.
     ///
     /// # Errors
-    /// When the engine cannot be read.
+    /// If the engine cannot be read.
     pub fn scan<S: Snapshot + ?Sized>(snapshot: &S, page: PageRange<'_>) -> Result<Self> {
         let mut cursor = snapshot.scan(page.space, page.range, page.direction, Expect::Rows(page.rows))?;
         let mut rows = Vec::new();
@@ -74,34 +74,34 @@ impl Page {
 }
 
 impl Reply {
-    /// The reply to [`Request::State`].
+    /// Returns the reply to [`Request::State`].
     ///
     /// # Errors
-    /// When it is another one, which no engine may answer.
+    /// If it is another reply, which is a defect of the engine.
     pub fn into_state(self) -> Result<ShardState> {
         if let Self::State(state) = self { Ok(state) } else { Err(mismatch()) }
     }
 
-    /// The reply to [`Request::Get`], [`Request::Head`] or [`Request::Token`].
+    /// Returns the reply to [`Request::Get`], [`Request::Head`] or [`Request::Token`].
     ///
     /// # Errors
-    /// When it is another one, which no engine may answer.
+    /// If it is another reply, which is a defect of the engine.
     pub fn into_value(self) -> Result<Option<Vec<u8>>> {
         if let Self::Value(value) = self { Ok(value) } else { Err(mismatch()) }
     }
 
-    /// The reply to [`Request::MultiGet`].
+    /// Returns the reply to [`Request::MultiGet`].
     ///
     /// # Errors
-    /// When it is another one, which no engine may answer.
+    /// If it is another reply, which is a defect of the engine.
     pub fn into_values(self) -> Result<Vec<Option<Vec<u8>>>> {
         if let Self::Values(values) = self { Ok(values) } else { Err(mismatch()) }
     }
 
-    /// The reply to [`Request::Page`].
+    /// Returns the reply to [`Request::Page`].
     ///
     /// # Errors
-    /// When it is another one, which no engine may answer.
+    /// If it is another reply, which is a defect of the engine.
     pub fn into_page(self) -> Result<Page> {
         if let Self::Page(page) = self { Ok(page) } else { Err(mismatch()) }
     }
@@ -111,7 +111,7 @@ fn mismatch() -> StorageError {
     StorageError::Corrupt("a reply of another kind than its request".to_owned())
 }
 
-/// The reply to a single request.
+/// Returns the reply to a single request.
 pub(crate) fn one<S: Snapshot + ?Sized>(snapshot: &S, request: Request<'_>) -> Result<Reply> {
     snapshot.read(&[request])?.pop().ok_or_else(mismatch)
 }

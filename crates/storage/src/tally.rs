@@ -1,5 +1,5 @@
-//! [`Tally`]: what is read from engines on behalf of one caller, such as a request. Engines note their reads; whoever
-//! wants to know what a piece of work reads does it [`Tally::during`]. What other threads read for it is not counted.
+//! [`Tally`]: the reads of engines on behalf of one caller, such as a request. Engines record their reads;
+//! [`Tally::during`] counts those of a piece of work. Reads by other threads are not counted.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Reply;
 
-/// The reads so far.
+/// Counters of reads.
 #[derive(Debug, Default)]
 pub struct Tally {
     calls: AtomicU64,
@@ -15,19 +15,20 @@ pub struct Tally {
     bytes: AtomicU64,
 }
 
-/// The reads.
+/// Numbers of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Calls of an engine.
     pub calls: u64,
-    /// Entries that were found.
+    /// Entries found.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
 }
 
 impl Reads {
-    /// One call that got `replies`. Pages do not count: their cursors do.
+    /// Returns the reads of one call with these `replies`. Pages are not counted here, because their cursors count
+    /// them.
     #[must_use]
     pub fn of(replies: &[Reply]) -> Self {
         let found = |reply: &Reply| match reply {
@@ -52,7 +53,7 @@ thread_local! {
 }
 
 impl Tally {
-    /// Does `work`, and counts what this thread reads meanwhile.
+    /// Runs `work` and counts the reads of this thread during it.
     pub fn during<T>(self: Arc<Self>, work: impl FnOnce() -> T) -> T {
         struct Restored(Option<Arc<Tally>>);
         impl Drop for Restored {
@@ -64,7 +65,7 @@ impl Tally {
         work()
     }
 
-    /// The reads so far.
+    /// Returns the reads so far.
     #[must_use]
     pub fn reads(&self) -> Reads {
         let [calls, entries, bytes] =
@@ -73,7 +74,7 @@ impl Tally {
     }
 }
 
-/// Notes reads of an engine for the work that this thread does.
+/// Records reads of an engine for the current work of this thread.
 pub fn note(reads: Reads) {
     CURRENT.with_borrow(|tally| {
         if let Some(tally) = tally {
@@ -84,7 +85,7 @@ pub fn note(reads: Reads) {
     });
 }
 
-/// The reads of a cursor; noted as one call when the cursor is done.
+/// Reads of a cursor; recorded as one call when the cursor is dropped.
 #[derive(Debug, Default)]
 pub struct Scan {
     entries: u64,
@@ -92,7 +93,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// An entry was found.
+    /// Counts an entry.
     pub fn found(&mut self, key: &[u8], value: &[u8]) {
         self.entries += 1;
         self.bytes += (key.len() + value.len()) as u64;

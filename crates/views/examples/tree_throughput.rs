@@ -1,5 +1,5 @@
-//! What an index costs beyond scanning and mapping: builds one with `_sum` over small documents in memory, with a map
-//! function that is written in Rust, then asks for ranges and groups.
+//! Measures the cost of an index in addition to scanning and mapping: builds one with `_sum` over small documents in
+//! memory, with a map function written in Rust, then queries ranges and groups.
 //!
 //! `cargo run --release -p settee-views --example tree_throughput [documents] [threads] [milliseconds between checkpoints]`
 
@@ -21,10 +21,10 @@ use settee_views::{
     Clock, End, Header, Inclusion, Keys, MapRow, Reduce, ReduceRow, RowSink, Settings, Start, Urgency, ViewQuery, Views,
 };
 
-/// The time that map functions took, in nanoseconds.
+/// Time of map functions, in nanoseconds.
 static MAPPING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// A language whose only map function is the founding one: `emit([year, month], score)`.
+/// A language whose only map function is `emit([year, month], score)`.
 struct Native;
 
 impl Language for Native {
@@ -90,7 +90,7 @@ impl RowSink for Count {
 fn write(database: &Arc<Database>, from: u64, to: u64) {
     let mut hasher = RevisionHasher::default();
     let update = |number: u64| {
-        // Ids in no order, as random ones are.
+        // Unordered ids, like random ones.
         let id = format!("{:016x}{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number);
         let (year, month) = (2010 + number % 7, 1 + number / 7 % 12);
         let text = format!(

@@ -1,4 +1,5 @@
-//! Bringing the indexes of a design document up to date: which of them, by whom, in how many passes, and what ends it early.
+//! Updating the indexes of a design document: their selection, the right to build, the number of passes, and early
+//! termination.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,8 +21,8 @@ use crate::indexer::{Pass, PassIndex, attach};
 use crate::pace::{self, Urgency};
 use crate::shared::{About, Core};
 
-/// A build starts over at most so often because somebody else came first, or the engine was opened again below it: it goes on
-/// where the last commit was.
+/// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
+/// continues at the last commit.
 const ANEW_MAX: u32 = 1000;
 
 /// The indexes of a design document that this process may build.
@@ -31,7 +32,7 @@ struct Build<'a> {
     indexes: &'a DatabaseIndexes,
     rights: &'a [Right<'a>],
     urgency: Urgency,
-    /// The number of times that builds of the design document had been cancelled when this one began.
+    /// Number of cancellations of builds of the design document at the start of this one.
     cancels: u64,
 }
 
@@ -42,16 +43,15 @@ struct Right<'a> {
     claimed: Option<Claimed>,
 }
 
-/// The state that somebody wants an index to be in.
+/// The required state of an index.
 struct Wanted<'a> {
     definition: &'a IndexDefinition,
     update_seq: u64,
 }
 
 impl Core {
-    /// Builds an index so that it shows the database at `update_seq` or later and has all reduce functions of `ddoc`, or
-    /// waits until somebody else has built it. Other indexes of the design document that lag as well and that nobody
-    /// builds are taken along.
+    /// Builds an index so that it shows the database at `update_seq` or later and has all reduce functions of `ddoc`,
+    /// or waits for a concurrent build. Other lagging indexes of the design document without a build are included.
     pub(crate) fn advance(
         &self,
         host: &dyn IndexHost,
@@ -72,7 +72,7 @@ impl Core {
         let guard = match self.handle(host, signature)?.take_turn_while(&mut || Ok(cancellation.check()?)) {
             Ok(Turn::Build(guard)) => guard,
             Ok(Turn::Over) => return Ok(()),
-            // The build that was waited for was paused, and resumed before it had ended.
+            // The build was paused, and resumed before the end of the wait.
             Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -97,7 +97,7 @@ impl Core {
             }
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             result = self.build(&build, update_seq);
-            // What another process has given another shard cannot be used, as is found at the beginning.
+            // If another process has replaced the shard, it cannot be used; this is detected at the start.
             let begins_anew = matches!(
                 result,
                 Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_) | StorageError::Dropped))
@@ -105,7 +105,7 @@ impl Core {
             if !begins_anew {
                 break;
             }
-            // Under another claim: numbers that were given out are not given out again.
+            // A new claim, so that numbers of nodes are never reused.
             rights.iter_mut().for_each(|right| right.claimed = None);
         }
         self.end(host, &indexes, rights, &result)?;
@@ -115,7 +115,7 @@ impl Core {
         result.map(drop)
     }
 
-    /// Takes the right to build other indexes of a design document that lag.
+    /// Acquires the right to build other lagging indexes of a design document.
     fn take_along<'a>(
         &self,
         host: &dyn IndexHost,
@@ -143,7 +143,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the right to build an index among processes, and waits while another one has it. `None` if that has built it.
+    /// Claims the build among processes, and waits while another one holds the claim. `None` if the other one has built
+    /// the index.
     fn claim(&self, build: &Build<'_>, wanted: &Wanted<'_>) -> Result<Option<Claimed>> {
         let engine = build.host.engine();
         let handle = build.rights[0].guard.handle();
@@ -151,7 +152,7 @@ impl Core {
         if let Some(claimed) = Claimed::try_new(engine, shard)? {
             return Ok(Some(claimed));
         }
-        // It has a loop of its own for what lags.
+        // The background task retries by itself.
         if build.urgency == Urgency::Background {
             return Err(ViewError::Stopped);
         }
@@ -160,7 +161,7 @@ impl Core {
             self.check(build)?;
             match handle.store().meta(&*handle.store().snapshot()?) {
                 Ok(Some(meta)) if meta.is_current(&wanted.definition.reduces, wanted.update_seq) => return Ok(None),
-                // It has another shard now.
+                // The index now has another shard.
                 Err(ViewError::Storage(StorageError::Dropped)) => return Ok(None),
                 meta => drop(meta?),
             }
@@ -171,7 +172,7 @@ impl Core {
         }
     }
 
-    /// Gives the rights back, and tells those who wait how it ended.
+    /// Releases the rights, and notifies waiters of the result.
     fn end(
         &self,
         host: &dyn IndexHost,
@@ -184,7 +185,7 @@ impl Core {
                 Ok(unusable) if unusable.contains(&definition.signature) => {
                     self.begin_anew(host, indexes, definition.signature, guard)?;
                 }
-                // Another process builds it: those who wait find out themselves.
+                // Another process builds it: waiters check the result themselves.
                 _ if claimed.is_none() => guard.finish(Ok(())),
                 result => guard.finish(result.as_ref().map(drop).map_err(Clone::clone)),
             }
@@ -192,7 +193,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives an index whose shard cannot be used any more an empty one.
+    /// Replaces an index whose shard is unusable by an empty one.
     fn begin_anew(
         &self,
         host: &dyn IndexHost,
@@ -211,13 +212,14 @@ impl Core {
         RunDirectory::new(&self.settings.run_directory, shard).remove()
     }
 
-    /// Builds indexes in as few passes as possible. Answers those that have to start over; then nothing was done.
+    /// Builds indexes in as few passes as possible. Returns those that must be rebuilt from scratch; then nothing was
+    /// done.
     fn build(&self, build: &Build<'_>, update_seq: u64) -> Result<Vec<Signature>> {
         let Build { host, ddoc, rights, .. } = *build;
         self.check(build)?;
         let _urgent = self.pace.begin(build.urgency);
         let language = self.language(ddoc)?;
-        // Read after the right to build was taken, so that no index is ahead of it.
+        // Read after the right to build was acquired, so that no index is ahead of the snapshot.
         let database = host.read()?;
         let mut lagging: Vec<(&IndexDefinition, PassIndex<'_>)> = Vec::new();
         let mut unusable = Vec::new();
@@ -246,9 +248,9 @@ impl Core {
         Ok(Vec::new())
     }
 
-    /// Prepares an index for a pass: it has what an interrupted load had found, and all reduce functions of the design
-    /// document. `None` if it must start over: also one that did not see the purges up to `purges_forgotten`, which cannot
-    /// follow any more.
+    /// Prepares an index for a pass: applies the checkpoint of an interrupted load, and adds all reduce functions of
+    /// the design document. `None` if it must be rebuilt, for example because it missed purges up to
+    /// `purges_forgotten`.
     fn open<'a>(
         &self,
         (store, first_number): (&'a IndexStore, u64),
@@ -274,7 +276,7 @@ impl Core {
                 resume(index, &checkpoint, language, limits, self.settings.memory_bytes, purges_forgotten)?;
                 index = again()?;
             }
-            // What is there was never noted.
+            // The existing files belong to no checkpoint.
             None => index.directory.remove()?,
         }
         let reduces = with_reduces(&index.meta, definition);
@@ -315,7 +317,7 @@ impl Core {
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
 
-    /// Lets a thread of a build rest, if it has to, and tells why it must not go on.
+    /// Paces a thread of a build, and returns an error if the build must stop.
     fn rest(&self, build: &Build<'_>, turn: &mut pace::Turn, bytes: u64) -> Result<()> {
         let is_awaited = || build.rights.iter().any(Right::is_awaited);
         if build.urgency == Urgency::Background {
@@ -332,13 +334,13 @@ impl Core {
         match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled),
             true if control.is_paused => Err(ViewError::Paused),
-            // Another process may have taken it over.
+            // Another process may have taken over the claim.
             true if !claimed(build.rights).all(Right::is_held) => Err(ViewError::Contended),
             true => Ok(()),
         }
     }
 
-    /// Forgets what an interrupted load had found. The caller has the right to build.
+    /// Discards the checkpoint of an interrupted load. The caller must hold the right to build.
     pub(crate) fn discard(&self, store: &IndexStore) -> Result<()> {
         if let Some(mut opened) = store.open(0)?.filter(|opened| opened.checkpoint.is_some()) {
             opened.writer.forget_checkpoint()?;
@@ -363,20 +365,19 @@ impl Right<'_> {
         self.claimed.as_ref().is_some_and(Claimed::is_held)
     }
 
-    /// Whether a client waits for the index, here or at another process.
+    /// Returns true if a client waits for the index, in this or in another process.
     fn is_awaited(&self) -> bool {
         self.guard.handle().activity().1 > 0 || self.claimed.as_ref().is_some_and(Claimed::is_awaited)
     }
 }
 
-/// Those that this process has among all.
+/// Returns the rights that include a claim among processes.
 fn claimed<'r, 'a>(rights: &'r [Right<'a>]) -> impl Iterator<Item = &'r Right<'a>> {
     rights.iter().filter(|right| right.claimed.is_some())
 }
 
-/// Lagging indexes, those that go through the changes together in one pass beside each other. One that is a little ahead
-/// sees some changes again: that costs less than a pass of its own. Indexes without rows have no rows to take back, so they
-/// keep to themselves.
+/// Groups lagging indexes into passes over the changes. An index that is slightly ahead processes some changes again,
+/// which costs less than a separate pass. Indexes without rows need no removal of rows, so they form separate passes.
 fn passes<'a>(mut lagging: Vec<Lagging<'a>>, update_seq: u64) -> Vec<Vec<Lagging<'a>>> {
     lagging.sort_by_key(|(_, index)| index.meta.update_seq);
     let mut passes: Vec<Vec<Lagging<'_>>> = Vec::new();
@@ -396,10 +397,10 @@ fn passes<'a>(mut lagging: Vec<Lagging<'a>>, update_seq: u64) -> Vec<Vec<Lagging
 
 type Lagging<'a> = (&'a IndexDefinition, PassIndex<'a>);
 
-/// An index joins the pass of another that has so many times as much to do as it is ahead.
+/// An index joins the pass of another one if the work of that one is at least this multiple of its lead.
 const AHEAD_PART: u64 = 8;
 
-/// The reduce functions of an index, those that a design document asks for included.
+/// Returns the reduce functions of an index, including those that a design document requires.
 fn with_reduces(meta: &Meta, definition: &IndexDefinition) -> Vec<Arc<str>> {
     let new = definition.reduces.iter().filter(|reduce| meta.aggregate(reduce).is_none());
     meta.reduces.iter().chain(new).cloned().collect()

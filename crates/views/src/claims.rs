@@ -1,11 +1,12 @@
-//! [`Claims`]: which of the processes that serve a store builds an index. The others wait for what it commits, and go on in its place
-//! when it is gone.
+//! [`Claims`]: coordination of index builds among the processes that serve a store. One process builds an index; the
+//! others wait for its commits, and take over if it fails.
 //!
-//! Who waits says so, so that a build in the background goes on as fast as it can, whichever process has the client.
+//! Waiters announce themselves, so that a background build runs at full speed while any process has a waiting client.
 //!
-//! Commits to an index are fenced by its version, so nothing here is needed for indexes to be right: two who build the same one only
-//! end each other's work. But numbers of nodes and files are: who has read one of a number keeps it. So they begin with the epoch of
-//! the claim that they were given out under. What a builder wrote that came too late is never met again under a number of another.
+//! Commits to an index are fenced by its version, so correctness does not depend on claims: concurrent builds only
+//! waste work. Numbers of nodes and files do depend on them, because readers cache nodes by number. Therefore numbers
+//! start with the epoch of the claim under which they are allocated, so a number used by a builder that has lost its
+//! claim is never reused by another one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -15,65 +16,65 @@ use parking_lot::{Condvar, Mutex};
 use settee_storage::members::Claim;
 use settee_storage::{Engine, Result, Shard};
 
-/// Numbers that are given out under one claim.
+/// Number of bits for numbers allocated under one claim.
 const NUMBERS_BITS: u32 = 24;
 
-/// Who waits for another process looks at least so often whether that is still there: first, and later on.
+/// Initial and maximum interval at which a waiter checks that the building process is alive.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
-/// Commits may come for long without the one that is waited for.
+/// Number of commits after which a waiter announces itself again.
 const HOPES_MAX: u32 = 16;
 
-/// The right to build an index while others do not. It is given back when it is dropped.
+/// A claim on the build of an index. It is released when dropped.
 pub struct Claimed {
     engine: Arc<dyn Engine>,
     claim: Claim,
 }
 
 impl Claimed {
-    /// The right to build the index in `shard`; `None` while another process has it.
+    /// Claims the build of the index in `shard`; `None` while another process holds the claim.
     ///
     /// # Errors
-    /// When the store cannot be asked.
+    /// If the store cannot be accessed.
     pub fn try_new(engine: &Arc<dyn Engine>, shard: Shard) -> Result<Option<Self>> {
         let claim = engine.members().claim(&key(shard))?;
         Ok(claim.map(|claim| Self { engine: Arc::clone(engine), claim }))
     }
 
-    /// Whether no other process can have taken it.
+    /// Returns true if no other process can have taken over the claim.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.engine.members().holds(&self.claim)
     }
 
-    /// Whether a client waits for the index at another process.
+    /// Returns true if a client waits for the index in another process.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.engine.members().is_awaited(&self.claim)
     }
 
-    /// The least number that nothing had that was written under an earlier claim. Where there is one process, it is 0 at all times.
+    /// Returns the smallest number that was not allocated under an earlier claim. With a single process it is always 0.
     #[must_use]
     pub fn first_number(&self) -> u64 {
-        // The epochs of many years.
+        // Sufficient for the epochs of many years.
         self.claim.epoch.saturating_sub(1).min(u64::MAX >> (NUMBERS_BITS + 1)) << NUMBERS_BITS
     }
 }
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        // What is not given back ends with this process.
+        // A claim that cannot be released ends with this process.
         let _ = self.engine.members().release(&self.claim);
     }
 }
 
-/// What the right to build the index in `shard` is called.
+/// Returns the key of the claim for the index in `shard`.
 fn key(shard: Shard) -> String {
     format!("index/{}", shard.0)
 }
 
-/// Tells those who wait of the commits of other processes to indexes.
+/// Notifies waiters of commits of other processes to indexes.
 #[derive(Default)]
 pub struct Claims {
     news: OnceLock<Arc<News>>,
@@ -87,7 +88,7 @@ struct News {
 
 #[derive(Default)]
 struct Waiting {
-    /// How many wait.
+    /// Number of waiters.
     count: u64,
     commits: u64,
 }
@@ -101,20 +102,20 @@ impl News {
     }
 }
 
-/// A client waits for commits of other processes to an index.
+/// A client that waits for commits of other processes to an index.
 pub struct Watch<'a> {
     engine: &'a dyn Engine,
     news: Arc<News>,
     shard: Shard,
-    /// Those that the last wait has seen.
+    /// Number of commits that the last wait has observed.
     commits: u64,
     patience: Duration,
-    /// Waits that ended with a commit, since the process that builds was told that somebody waits.
+    /// Waits that ended with a commit, since the last announcement.
     hopes: u32,
 }
 
 impl Claims {
-    /// Notes commits to the index in `shard` from now on. There is one `engine` at all times.
+    /// Observes commits to the index in `shard` from now on. `engine` must always be the same.
     pub fn watch<'a>(&self, engine: &'a dyn Engine, shard: Shard) -> Watch<'a> {
         let news = self.news.get_or_init(|| {
             let news = Arc::<News>::default();
@@ -133,28 +134,28 @@ impl Claims {
 
 #[cfg(test)]
 impl Claims {
-    /// Whether anybody waits.
+    /// Returns true if there is a waiter.
     pub(crate) fn waits(&self) -> bool {
         self.news.get().is_some_and(|news| !news.waiting.lock().is_empty())
     }
 }
 
 impl Watch<'_> {
-    /// Waits for a commit since the last wait, or a while: that a process has ended is no commit. After a while in vain the process that builds is
-    /// told that somebody waits.
+    /// Waits for a commit since the last wait, or for a timeout, because the end of a process is not a commit. After a
+    /// timeout the wait is announced to the building process.
     pub fn wait(&mut self) {
         let mut waiting = self.news.waiting.lock();
         let commits = |waiting: &HashMap<Shard, Waiting>| waiting.get(&self.shard).map_or(0, |shard| shard.commits);
         let is_unchanged = |waiting: &mut HashMap<Shard, Waiting>| commits(waiting) == self.commits;
         let over = self.news.changed.wait_while_for(&mut waiting, is_unchanged, self.patience);
         self.commits = commits(&waiting);
-        // Commits are looked at as they come, and silence less and less often.
+        // The interval grows while there are no commits.
         self.patience = if over.timed_out() { (2 * self.patience).min(PATIENCE_MAX) } else { PATIENCE };
         drop(waiting);
         self.hopes += 1;
         if over.timed_out() || self.hopes >= HOPES_MAX {
             self.hopes = 0;
-            // Who cannot say so waits a little longer.
+            // If the announcement fails, the wait takes a little longer.
             let _ = self.engine.members().say_awaited(&key(self.shard));
         }
     }
@@ -193,7 +194,7 @@ mod tests {
             assert!(claimed.first_number() >= least);
             least = claimed.first_number() + 1000;
         }
-        // Where nobody has claimed anything, numbers are what they were before there were claims.
+        // Without earlier claims, numbers start at 0.
         let new: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
         assert_eq!(Claimed::try_new(&new, Shard(9)).unwrap().unwrap().first_number(), 0);
     }

@@ -1,25 +1,25 @@
-//! [`Clock`]: the time, as the owner of the real clock hands it down.
+//! [`Clock`]: the time, supplied by the owner of the real clock.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Tells microseconds since some moment. Never goes back.
+/// A monotonic clock in microseconds since an arbitrary moment.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks `now_us`.
+    /// Creates a clock that calls `now_us`.
     pub fn new(now_us: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(now_us))
     }
 
-    /// A clock that stands still.
+    /// Creates a clock that does not advance.
     #[must_use]
     pub fn stopped() -> Self {
         Self::new(|| 0)
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         (self.0)()

@@ -1,9 +1,8 @@
-//! [`BuildControl`]: administrators pause, resume and cancel the builds of a design document; and what is known
-//! of them.
+//! [`BuildControl`]: pausing, resuming and cancelling the builds of a design document, and their state.
 //!
-//! Pauses and cancellations are kept with the database: they count in all processes, and outlive them. A build that is paused or stopped keeps what it has done; one
-//! that is cancelled loses what is not in its index yet, and the background leaves the indexes alone until somebody asks for
-//! them or their definition changes.
+//! Pauses and cancellations are stored in the database: they apply to all processes, and survive restarts. A paused or
+//! stopped build keeps its progress; a cancelled one loses what is not in its index yet, and background builds skip the
+//! indexes until a query needs them or their definition changes.
 
 use std::sync::Arc;
 
@@ -19,25 +18,25 @@ use crate::index::Signature;
 use crate::index::identity::definitions;
 use crate::shared::Core;
 
-/// The state of the builds of a design document.
+/// State of the builds of a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildState {
-    /// In a word.
+    /// Summary of the states of the indexes.
     pub status: BuildStatus,
-    /// The update sequence that all indexes have reached.
+    /// Update sequence that all indexes have reached.
     pub update_seq: u64,
-    /// The update sequence that they reach with what an interrupted or long build has kept; absent if there is nothing.
+    /// Update sequence that they would reach with the checkpoint of an interrupted or long build; absent without one.
     pub checkpoint_seq: Option<u64>,
-    /// The number of changes that the last of them is behind.
+    /// Number of changes that the last index is behind.
     pub updates_pending: u64,
-    /// The number of queries that wait.
+    /// Number of waiting queries.
     pub waiting_clients: u64,
-    /// Of the running build: the changes that are done and those that there are, and the seconds that are left, if known.
+    /// Progress of the running build: processed changes, total changes, and remaining seconds if available.
     pub progress: Option<(u64, u64, Option<u64>)>,
 }
 
 impl BuildState {
-    /// The state of these indexes and others of the same design document.
+    /// Combines the states of indexes of the same design document.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         let checkpoint_seq = match (self.checkpoint_seq, other.checkpoint_seq) {
@@ -55,23 +54,23 @@ impl BuildState {
     }
 }
 
-/// The state of the builds of a design document, in a word. Of several the greatest is that of all.
+/// Summary of the state of builds. The state of several indexes is the greatest of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BuildStatus {
-    /// There is nothing to do.
+    /// All indexes are current.
     Current,
-    /// They lag, and the last build was cancelled or failed.
+    /// The indexes lag, and the last build was cancelled or failed.
     Resting,
-    /// The indexes lag, and nobody works on them.
+    /// The indexes lag, and no build is running.
     Lagging,
-    /// They are being brought up to date.
+    /// A build is running.
     Building,
-    /// They wait to be resumed.
+    /// Builds are paused.
     Paused,
 }
 
 impl BuildStatus {
-    /// The word.
+    /// Returns the name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -84,7 +83,7 @@ impl BuildStatus {
     }
 }
 
-/// A build that failed is not tried again in the background for so long.
+/// Time for which background builds are not retried after a failure.
 const REST_US: u64 = 60_000_000;
 
 fn paused_note(ddoc: &str) -> String {
@@ -95,12 +94,12 @@ fn cancelled_note(ddoc: &str) -> String {
     format!("cancelled/{ddoc}")
 }
 
-/// What is noted of a design document whose builds were cancelled.
+/// Stored record of the cancellations of a design document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cancelled {
-    /// How often.
+    /// Number of cancellations.
     count: u64,
-    /// What has rested since.
+    /// Signature of the indexes that background builds skip since.
     resting: Option<Signature>,
 }
 
@@ -124,7 +123,7 @@ impl Cancelled {
 }
 
 impl DatabaseIndexes {
-    /// The control of the builds of a design document, unless another process may have changed it.
+    /// Returns the cached control of the builds of a design document, unless another process may have changed it.
     fn known_control(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Option<BuildControl> {
         let elsewhere = host.changes_elsewhere();
         self.controls.lock().get(ddoc).filter(|control| control.elsewhere == elsewhere).copied()
@@ -148,7 +147,8 @@ fn read_control(host: &dyn IndexHost, indexes: &DatabaseIndexes, ddoc: &Arc<str>
 }
 
 impl Core {
-    /// The control of the builds of a design document: what is noted, also by other processes, and what only this one knows.
+    /// Returns the control of the builds of a design document: the stored part, also by other processes, and the local
+    /// part.
     pub(crate) fn control(
         &self,
         host: &dyn IndexHost,
@@ -158,7 +158,7 @@ impl Core {
         if let Some(control) = indexes.known_control(host, ddoc) {
             return Ok(control);
         }
-        // Who changes it while it is read must not be forgotten.
+        // The lock prevents that a concurrent change is overwritten.
         let _changing = indexes.changing.lock();
         read_control(host, indexes, ddoc)
     }
@@ -200,7 +200,7 @@ impl Core {
             control.cancels += 1;
             control.rest = Some((signature, u64::MAX));
         })?;
-        // Those that are being built, here or elsewhere, are cleared away by who builds them.
+        // Indexes with a running build, here or elsewhere, are cleared by that build.
         for definition in definitions {
             let handle = self.handle(host, definition.signature)?;
             if let Some(guard) = handle.try_build() {
@@ -215,12 +215,12 @@ impl Core {
         Ok(())
     }
 
-    /// Leaves the indexes of a design document alone in the background for a while, because a build has failed.
+    /// Makes background builds skip the indexes of a design document for a while, because a build has failed.
     pub(crate) fn rest_after_failure(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
         let signature = Signature::of_all(&definitions(host.layout(), ddoc));
         let until_us = self.clock().now_us().saturating_add(REST_US);
         self.change_control(host, &ddoc.id, |control| {
-            // A cancelled one rests longer.
+            // A cancellation lasts longer.
             if control.rest.is_none_or(|(resting, until)| resting != signature || until < until_us) {
                 control.rest = Some((signature, until_us));
             }
@@ -234,8 +234,8 @@ impl Core {
         }
     }
 
-    /// The number of changes that the indexes of a design document are behind, if the background should see to them:
-    /// nobody builds them, and nobody said that they be left alone.
+    /// Returns the number of changes that the indexes of a design document are behind, if a background build should
+    /// update them: no build is running, and they are not skipped.
     pub(crate) fn lag(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(host, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
@@ -280,7 +280,7 @@ impl Core {
         })
     }
 
-    /// The progress of the oldest running pass over the indexes of a design document.
+    /// Returns the progress of the oldest running pass over the indexes of a design document.
     pub(crate) fn progress(&self, host: &dyn IndexHost, ddoc: &str) -> Option<(u64, u64, Option<u64>)> {
         let kind = TaskKind::Indexer { database: host.name().to_owned(), design_document: ddoc.to_owned() };
         let task = self.tasks().list().into_iter().find(|task| task.kind == kind)?;

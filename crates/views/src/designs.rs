@@ -1,4 +1,4 @@
-//! The design documents of a database that indexes are kept for, with the modules that are attached to them.
+//! The design documents of a database, including attached modules, for which indexes are kept.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use settee_model::json::Json;
 
 use crate::error::{Result, ViewError};
 
-/// All design documents that make sense, also those that lost against a conflicting revision: they may win again. The
-/// winners come first among those of one id.
+/// Returns all valid design documents, including losing conflicting revisions, which may win again. Among those with
+/// one id the winner is first.
 ///
 /// # Errors
-/// When storage failed.
+/// If storage failed.
 pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>> {
     let view = database.read()?;
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
@@ -31,7 +31,7 @@ pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>>
             if !view.read_body(stored, &mut body)? {
                 continue;
             }
-            // One that was replicated in and makes no sense needs no index.
+            // An invalid one, for example from a replication, needs no index.
             if let Ok(mut design) = DesignDocument::parse(&id, Json::trusted(body).value()) {
                 embed_modules(&view, stored, &mut design)?;
                 designs.push(design);
@@ -41,13 +41,13 @@ pub fn design_documents(database: &Arc<Database>) -> Result<Vec<DesignDocument>>
     Ok(designs)
 }
 
-/// The longest module that is read.
+/// Maximum length of a module.
 const MODULE_BYTES_MAX: u64 = 8 << 20;
 
-/// Puts the modules that are attached to `design`, which is the revision `stored`, where its language expects them.
+/// Embeds the modules that are attached to `design`, whose revision is `stored`, where its language expects them.
 ///
 /// # Errors
-/// When storage failed.
+/// If storage failed.
 pub fn embed_modules(view: &ReadView, stored: Stored, design: &mut DesignDocument) -> Result<()> {
     if !design.has_modules() {
         return Ok(());
@@ -59,7 +59,7 @@ pub fn embed_modules(view: &ReadView, stored: Stored, design: &mut DesignDocumen
     })
 }
 
-/// One that is too long to be compiled counts as absent.
+/// A module that exceeds the limit counts as absent.
 fn read_module(view: &ReadView, attachment: &Attachment) -> Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let reader = view.content(attachment)?.reader(Form::Identity);

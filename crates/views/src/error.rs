@@ -1,25 +1,25 @@
-//! [`ViewError`]: why a view gave no answer; [`QueryError`]: why it cannot be asked so.
+//! [`ViewError`]: reason why a view query failed; [`QueryError`]: reason why its parameters are invalid.
 
 use settee_design::{CompileError, RunError};
 use settee_storage::StorageError;
 use settee_storage::codec::Corrupt;
 
-/// Why a view gave no answer. A failed build gives the same error to everybody who waited for it.
+/// Reason why a view query failed. A failed build returns the same error to all its waiters.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ViewError {
-    /// The design document has no view of this name. CouchDB: 404 `not_found`, with this text.
+    /// The design document has no view with this name. CouchDB: 404 `not_found`, with this text.
     #[error("missing_named_view")]
     MissingView,
-    /// The parameters do not fit. CouchDB: 400 `query_parse_error`.
+    /// The parameters are invalid. CouchDB: 400 `query_parse_error`.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// A function does not compile. CouchDB: `compilation_error`.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// Nothing runs this language. CouchDB: 500 `unknown_query_language`, with the name as the reason.
+    /// The language is not available. CouchDB: 500 `unknown_query_language`, with the name as the reason.
     #[error("{0}")]
     UnknownLanguage(String),
-    /// A function ended the build, or what runs it failed. Carries CouchDB's `error` and `reason` where they are known.
+    /// A function ended the build, or its machinery failed. Contains CouchDB's `error` and `reason` if available.
     #[error(transparent)]
     Run(#[from] RunError),
     /// The storage engine failed.
@@ -31,27 +31,28 @@ pub enum ViewError {
     /// The database could not be read.
     #[error("{0}")]
     Source(String),
-    /// The work was stopped because the server stops or the database goes away.
-    #[error("the index was not brought up to date: it was told to stop")]
+    /// The work was stopped because the server stops or the database is deleted.
+    #[error("the index was not updated: its build was stopped")]
     Stopped,
     /// An administrator has paused the build.
-    #[error("the index is paused; resume it, or ask with update=false for what there is")]
+    #[error("the index is paused; resume it, or query its current state with update=false")]
     Paused,
-    /// An administrator ended the build.
-    #[error("the index was not brought up to date: the build was cancelled")]
+    /// An administrator has cancelled the build.
+    #[error("the index was not updated: its build was cancelled")]
     Cancelled,
-    /// Another server builds the same index; the answer is there when it is ready.
-    #[error("the index is being changed by somebody else")]
+    /// Another server builds the same index; a retry succeeds when it is ready.
+    #[error("another process is writing to the index")]
     Contended,
     /// The client that waits for the build has disconnected. The build continues.
     #[error(transparent)]
     Disconnected(#[from] settee_design::Cancelled),
-    /// Stored bytes of an index are not what was written.
+    /// The stored bytes of an index are invalid.
     #[error("view index is corrupt: {0}")]
     Corrupt(&'static str),
 }
 
-/// Parameters that contradict each other or the kind of view. CouchDB answers 400 `query_parse_error` with these texts.
+/// Contradictory parameters, or parameters that do not match the type of view. CouchDB answers 400 `query_parse_error`
+/// with these texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// `reduce=true` on a view without reduce function.
@@ -63,13 +64,13 @@ pub enum QueryError {
     /// `include_docs` with a reduction.
     #[error("`include_docs` is invalid for reduce")]
     DocsOnReduce,
-    /// More than one of `keys` with a reduction that is not `group=true`.
+    /// Several `keys` with a reduction other than `group=true`.
     #[error("Multi-key fetches for reduce views must use `group=true`")]
     ManyKeysOnReduce,
-    /// A view that is read by partitions, and none was named.
+    /// A partitioned view was queried without a partition.
     #[error("`partition` parameter is mandatory for queries to this view.")]
     PartitionMissing,
-    /// A view of all partitions, and one was named.
+    /// A global view was queried with a partition.
     #[error("`partition` parameter is not supported in this design doc")]
     PartitionOnGlobal,
     /// `startkey` is after `endkey`.
@@ -92,5 +93,5 @@ impl From<std::io::Error> for ViewError {
     }
 }
 
-/// The result of an operation on indexes.
+/// Result of an operation on indexes.
 pub(crate) type Result<T, E = ViewError> = std::result::Result<T, E>;

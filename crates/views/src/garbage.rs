@@ -1,4 +1,4 @@
-//! Indexes that nobody needs any more, and what interrupted builds left on disk.
+//! Removal of unused indexes, and of files that interrupted builds left.
 
 use std::collections::HashSet;
 
@@ -14,8 +14,8 @@ use crate::indexer::runs::{RunDirectory, directories};
 use crate::shared::Core;
 
 impl Core {
-    /// Removes the indexes that none of `ddocs` needs, that are not shown while others are built, that nobody builds, and
-    /// that have been needed and used by nobody for `grace_us`.
+    /// Removes the indexes that none of `ddocs` requires, that do not serve queries during a swap, that no build
+    /// writes, and that were unused for `grace_us`.
     pub(crate) fn collect(&self, host: &dyn IndexHost, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         let wanted = ddocs.iter().flat_map(|ddoc| definitions(host.layout(), ddoc)).map(|index| index.signature);
         let needed: HashSet<Signature> = wanted.chain(self.shown_indexes(host, ddocs)?).collect();
@@ -51,7 +51,7 @@ impl Core {
         Ok(removed)
     }
 
-    /// Whether nobody has needed or used an index for so long.
+    /// Returns true if an index was unused for this time.
     fn is_forgotten(&self, indexes: &DatabaseIndexes, signature: Signature, grace_us: u64) -> bool {
         let now_us = self.clock().now_us();
         let since_us = *indexes.forgotten.lock().entry(signature).or_insert(now_us);
@@ -59,7 +59,7 @@ impl Core {
         now_us.saturating_sub(since_us.max(used_us)) >= grace_us
     }
 
-    /// Removes runs on disk that belong to none of the indexes `is_known` knows.
+    /// Removes runs on disk that belong to no index for which `is_known` is true.
     pub(crate) fn sweep(&self, is_known: impl Fn(settee_storage::Shard) -> bool) -> Result<usize> {
         let mut removed = 0;
         for (shard, _) in directories(&self.settings().run_directory)? {
@@ -71,7 +71,7 @@ impl Core {
         Ok(removed)
     }
 
-    /// Removes what builds of the indexes of a database left on disk.
+    /// Removes the files of builds of the indexes of a database.
     pub(crate) fn remove_runs(&self, host: &dyn IndexHost) -> Result<()> {
         for (_, shard) in host.indexes()? {
             RunDirectory::new(&self.settings().run_directory, shard).remove()?;

@@ -1,4 +1,4 @@
-//! [`DatabaseIndexes`]: the indexes of views that are in memory, each with its [`Handle`], and what is known of their builds.
+//! [`DatabaseIndexes`]: the view indexes in memory, each with its [`Handle`], and the state of their builds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,69 +12,69 @@ use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, Meta, Signature};
 use crate::turns::{self, Abandoned};
 
-/// An index of views.
+/// A view index.
 pub(crate) type Handle = turns::Handle<IndexStore, ViewError>;
-/// The right to build one.
+/// The right to build a view index.
 pub(crate) type BuildGuard = turns::BuildGuard<IndexStore, ViewError>;
-/// The answer to somebody who needs one to be built.
+/// Result of a request to build a view index.
 pub(crate) type Turn = turns::Turn<IndexStore, ViewError>;
 
-/// The indexes of a database that were used since the server began.
+/// The indexes of a database that were used since the start of the server.
 #[derive(Default)]
 pub(crate) struct DatabaseIndexes {
     /// Set when nothing more must be written.
     pub(crate) stop: AtomicBool,
     pub(crate) handles: Mutex<HashMap<Signature, Arc<Handle>>>,
-    /// By the ids of design documents.
+    /// By id of the design document.
     pub(crate) controls: Mutex<HashMap<Arc<str>, BuildControl>>,
-    /// Held by who changes one of them.
+    /// Held while one of them is changed.
     pub(crate) changing: Mutex<()>,
-    /// Which view of each design document is shown, as far as that was read.
+    /// Definitions that serve queries for each design document, as far as cached.
     pub(crate) served: Mutex<HashMap<Arc<str>, Served>>,
-    /// Since when nobody needs these indexes.
+    /// Times since which these indexes are not required.
     pub(crate) forgotten: Mutex<HashMap<Signature, u64>>,
 }
 
-/// The control of administrators over the builds of a design document.
+/// Control by administrators of the builds of a design document.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuildControl {
-    /// They are paused.
+    /// True if they are paused.
     pub is_paused: bool,
-    /// The number of times that they were cancelled.
+    /// Number of cancellations.
     pub cancels: u64,
-    /// Until when the indexes of this signature are left alone in the background, because that was so or because a build
-    /// had failed.
+    /// Signature of the indexes that background builds skip until this time, because of a cancellation or a failed
+    /// build.
     pub(crate) rest: Option<(Signature, u64)>,
-    /// See [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere), before this was read.
+    /// Value of [`IndexHost::changes_elsewhere`](crate::host::IndexHost::changes_elsewhere) before this was read.
     pub(crate) elsewhere: u64,
 }
 
-/// The views that are shown for a design document, each in a document of its own.
+/// The views that serve queries for a design document, each in a document of its own.
 #[derive(Clone)]
 pub(crate) struct Served {
     pub(crate) views: Arc<[DesignDocument]>,
-    /// As they are noted.
+    /// The stored form.
     pub(crate) noted: Option<Vec<u8>>,
-    /// As that of [`BuildControl`].
+    /// As in [`BuildControl`].
     pub(crate) elsewhere: u64,
 }
 
-/// The indexes of all databases that were used lately.
+/// Indexes of all recently used databases.
 #[derive(Default)]
 pub(crate) struct Databases {
     pub(crate) indexes: HashMap<Shard, Arc<DatabaseIndexes>>,
-    /// Idle ones are looked for when there are more than this.
+    /// Number of databases above which idle ones are evicted.
     threshold: usize,
 }
 
-/// About so many databases with indexes that nobody uses stay in memory.
+/// Approximate number of databases with idle indexes that are kept in memory.
 const IDLE_DATABASES: usize = if cfg!(test) { 2 } else { 1000 };
 
 impl Databases {
     pub(crate) fn of(&mut self, database: Shard) -> Arc<DatabaseIndexes> {
         let found = Arc::clone(self.indexes.entry(database).or_default());
         if self.indexes.len() > self.threshold.max(IDLE_DATABASES) {
-            // Who uses one holds it; all else that is known can be read again.
+            // Users hold a reference; everything else that is cached can be read again.
             self.indexes.retain(|_, indexes| Arc::strong_count(indexes) > 1 || !indexes.close_idle());
             self.threshold = self.indexes.len().saturating_mul(2);
         }
@@ -83,7 +83,7 @@ impl Databases {
 }
 
 impl DatabaseIndexes {
-    /// Forgets the indexes that nobody uses. Whether there is nothing left that only memory knows.
+    /// Drops idle indexes. Returns true if no state is left that exists only in memory.
     fn close_idle(&self) -> bool {
         let mut handles = self.handles.lock();
         let mut controls = self.controls.lock();
@@ -93,7 +93,7 @@ impl DatabaseIndexes {
         !is_known && !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends all builds, lets no other one begin, and forgets the indexes.
+    /// Stops all builds, prevents new ones, and drops the indexes.
     pub(crate) fn stop_and_wait(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let handles: Vec<Arc<Handle>> = self.handles.lock().drain().map(|(_, handle)| handle).collect();
@@ -102,7 +102,7 @@ impl DatabaseIndexes {
 }
 
 impl Handle {
-    /// The progress of the index now. One that must be built from nothing has made none.
+    /// Returns the current progress of the index. An index that must be rebuilt has none.
     pub(crate) fn meta(&self) -> Result<Meta> {
         match self.store().meta(&*self.store().snapshot()?) {
             Err(ViewError::Storage(StorageError::Dropped)) => Ok(Meta::new()),

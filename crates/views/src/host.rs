@@ -1,4 +1,4 @@
-//! [`IndexHost`]: what indexes need of the database that they belong to, and how [`Database`] gives it.
+//! [`IndexHost`]: the interface between indexes and their database, and its implementation for [`Database`].
 
 use std::sync::Arc;
 
@@ -13,57 +13,57 @@ use crate::records::{Family, IndexRecords};
 
 /// A database with indexes.
 pub(crate) trait IndexHost: Send + Sync {
-    /// Tells it from all others, also from later ones of its name.
+    /// Returns the shard, which identifies the database, also among those with the same name.
     fn shard(&self) -> Shard;
 
     fn name(&self) -> &str;
 
     fn layout(&self) -> Layout;
 
-    /// The engine that holds the indexes.
+    /// Returns the engine that stores the indexes.
     fn engine(&self) -> &Arc<dyn Engine>;
 
-    /// The documents as they are now.
+    /// Returns a snapshot of the documents.
     fn read(&self) -> Result<Box<dyn ChangeSnapshot>>;
 
-    /// The shards of its indexes.
+    /// Returns the shards of its indexes.
     fn indexes(&self) -> Result<Vec<(Signature, Shard)>>;
 
-    /// Gives an index a shard, or tells the one it has.
+    /// Assigns a shard to an index, or returns the existing one.
     fn add_index(&self, signature: Signature) -> Result<Shard>;
 
-    /// The shard of an index, if it has one.
+    /// Returns the shard of an index, if it has one.
     fn find_index(&self, signature: Signature) -> Result<Option<Shard>>;
 
-    /// Notes that are kept with the database.
+    /// Returns records that are stored with the database.
     fn noted(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// The keys of all notes that begin with `prefix`.
+    /// Returns the keys of all records with this prefix.
     fn notes(&self, prefix: &str) -> Result<Vec<String>>;
 
-    /// Keeps a note, or removes it.
+    /// Stores or removes a record.
     fn note(&self, key: &str, value: Option<Vec<u8>>) -> Result<()>;
 
-    /// Keeps a note in the place of `before`. `false` if that is not what is there.
+    /// Replaces the record `before`. Returns false if the stored record differs.
     fn replace_note(&self, key: &str, before: Option<Vec<u8>>, value: Vec<u8>) -> Result<bool>;
 
-    /// A number that stays while no other process changes notes and shards of indexes, as far as that is known.
+    /// Returns a number that is constant until another process is observed to change records or shards of indexes.
     fn changes_elsewhere(&self) -> u64;
 
-    /// Gives an index another shard in the place of `shard`, which is removed, unless another process has done so.
+    /// Assigns another shard to an index in place of `shard`, which is removed, unless another process has done so.
     fn replace_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 
-    /// Removes the shard of an index and forgets it.
+    /// Removes an index and its shard.
     fn remove_index(&self, signature: Signature, shard: Shard) -> Result<()>;
 }
 
-/// A database and the catalog that it is in.
+/// A database and its catalog.
 pub(crate) struct CatalogHost<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) database: &'a Arc<Database>,
 }
 
-/// The prefix of the keys of notes.
+/// Prefix of the keys of records.
 const NOTES: &str = "views/";
 
 fn note_key(key: &str) -> Vec<u8> {
@@ -171,7 +171,7 @@ impl ChangeSnapshot for ReadView {
     }
 
     fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>> {
-        // Before the first change there was nothing that a purge could have taken.
+        // Before the first change a purge cannot have removed anything.
         let has_purges = since > 0 && purged_since < ReadView::purge_seq(self)?;
         let gone = if has_purges { purged_documents(self, purged_since)? } else { Vec::new() };
         let expect = Expect::Rows(usize::try_from(expected).unwrap_or(usize::MAX).saturating_add(1));
@@ -187,7 +187,7 @@ impl ChangeSnapshot for ReadView {
     }
 }
 
-/// The documents of purges after `since` that are not there any more. The others have changed since.
+/// Returns the documents of purges after `since` that do not exist any more. The others have a later change.
 fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     view.purges(since, |_, purge| ids.push(purge.id))?;
@@ -202,7 +202,7 @@ fn purged_documents(view: &ReadView, since: u64) -> Result<Vec<String>> {
     Ok(gone)
 }
 
-/// The number of documents that are looked up in one go.
+/// Number of documents that are looked up together.
 const LOOKUPS: usize = 1000;
 
 struct DatabaseChanges<'a> {

@@ -1,7 +1,7 @@
-//! Rows that are stored together: [`Leaf`]. They are in the order of their keys; what a key means is not known here.
+//! [`Leaf`]: rows that are stored together, in the order of their keys, which this module does not interpret.
 //!
-//! Encoded leaf, for each row: bytes shared with the key of the row before (times two, plus one if the emitted key has the
-//! same text as there), rest of the row key, length of the sort key, emitted key unless the same, value.
+//! Encoded leaf, for each row: number of bytes shared with the previous row key (times two, plus one if the emitted key
+//! has the same text), rest of the row key, length of the sort key, emitted key unless the same, value.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,28 +16,28 @@ const LEAF: &str = "leaf";
 /// A row of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row<'a> {
-    /// The key that orders the rows, see [`keys::push_row_key`].
+    /// Key that orders the rows, see [`keys::push_row_key`].
     pub(crate) row_key: &'a [u8],
-    /// The number of bytes of it are the sort key.
+    /// Length of the sort key.
     pub(crate) sort_len: usize,
-    /// The emitted key as JSON text.
+    /// Emitted key as JSON text.
     pub(crate) key: &'a [u8],
-    /// The emitted value as JSON text.
+    /// Emitted value as JSON text.
     pub(crate) value: &'a [u8],
 }
 
 impl<'a> Row<'a> {
-    /// The id of the document that emitted the row.
+    /// Returns the id of the document that emitted the row.
     pub(crate) fn id(&self) -> Cow<'a, str> {
         keys::row_id(self.row_key, self.sort_len)
     }
 
-    /// The bytes of its id, key and value, as clients see them.
+    /// Returns the bytes of id, key and value, as clients see them.
     pub(crate) fn content_bytes(&self) -> usize {
         self.row_key.len() - self.sort_len + self.key.len() + self.value.len()
     }
 
-    /// The sort key.
+    /// Returns the sort key.
     pub(crate) fn sort_key(&self) -> &'a [u8] {
         &self.row_key[..self.sort_len]
     }
@@ -48,7 +48,7 @@ impl<'a> Row<'a> {
 pub(crate) struct Leaf {
     bytes: Vec<u8>,
     rows: Vec<Slot>,
-    /// The count of numbers behind its own that it takes, as it was read.
+    /// Number of additional node numbers that it occupied when it was read.
     pub(crate) pieces: u32,
 }
 
@@ -63,7 +63,7 @@ struct Slot {
     value_len: u32,
 }
 
-/// The bytes of a row in a leaf beyond its own.
+/// Overhead of a row in a leaf in bytes.
 const ROW_OVERHEAD_BYTES: usize = 6;
 
 pub(crate) fn narrow(len: usize) -> u32 {
@@ -75,7 +75,7 @@ pub(crate) fn range(start: u32, len: u32) -> Range<usize> {
 }
 
 impl Leaf {
-    /// The memory that it takes.
+    /// Returns its memory size.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bytes.len() + size_of_val(self.rows.as_slice())
     }
@@ -88,7 +88,7 @@ impl Leaf {
         self.rows.is_empty()
     }
 
-    /// The bytes that count when leaves are cut.
+    /// Returns the size by which leaves are split.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len() + self.rows.len() * ROW_OVERHEAD_BYTES
     }
@@ -98,7 +98,7 @@ impl Leaf {
         self.rows.clear();
     }
 
-    /// Adds a row, which must be greater than all that are there.
+    /// Adds a row, which must be greater than all others.
     pub(crate) fn push(&mut self, row: Row<'_>) {
         let row_key = narrow(self.bytes.len());
         self.bytes.extend_from_slice(row.row_key);
@@ -137,18 +137,18 @@ impl Leaf {
         (0..self.len()).map(|index| self.row(index))
     }
 
-    /// The number of rows that are less than `bound`.
+    /// Returns the number of rows that are less than `bound`.
     pub(crate) fn rank(&self, bound: &[u8]) -> usize {
         self.rows.partition_point(|slot| self.bytes[range(slot.row_key, slot.row_key_len)] < *bound)
     }
 
-    /// The bytes of ids, keys and values, as clients see them.
+    /// Returns the bytes of ids, keys and values, as clients see them.
     pub(crate) fn content_bytes(&self) -> u64 {
         let bytes = |slot: &Slot| slot.row_key_len - slot.sort_len + slot.key_len + slot.value_len;
         self.rows.iter().map(|slot| u64::from(bytes(slot))).sum()
     }
 
-    /// The same leaf, which takes so many numbers behind its own.
+    /// Sets the number of additional node numbers.
     pub(super) fn in_pieces(self, pieces: u32) -> Self {
         Self { pieces, ..self }
     }
@@ -157,7 +157,7 @@ impl Leaf {
         out.reserve(self.size_bytes());
         let mut before: Option<Row<'_>> = None;
         for row in self.rows() {
-            // The same text is there once.
+            // A repeated text is stored once.
             let same_key = before.is_some_and(|before| std::ptr::eq(before.key, row.key));
             let shared = common_len(before.map_or(&[], |before| before.row_key), row.row_key);
             encode_row(out, shared, row, same_key);
@@ -203,7 +203,7 @@ impl Leaf {
     }
 }
 
-/// Appends a row to an encoded leaf; it shares so many bytes with the key of the row before.
+/// Appends a row to an encoded leaf; it shares `shared` bytes with the previous row key.
 #[inline]
 fn encode_row(out: &mut Vec<u8>, shared: usize, row: Row<'_>, same_key: bool) {
     put_len(out, shared << 1 | usize::from(same_key));
@@ -233,15 +233,15 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A leaf that is encoded as its rows come, because nobody needs to look at more than their values.
+/// A leaf that is encoded row by row, for functions that need only values.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedLeaf {
     encoded: Vec<u8>,
-    /// Where the values of the rows are in it.
+    /// Positions of the values in it.
     values: Vec<(u32, u32)>,
     content_bytes: usize,
     size_bytes: usize,
-    /// The keys of the last row.
+    /// Keys of the last row.
     row_key: Vec<u8>,
     key: Vec<u8>,
 }
@@ -250,8 +250,8 @@ impl EncodedLeaf {
     /// As [`Leaf::push`].
     #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) {
-        // Texts differ where sort keys do, which is cheaper to see. Comparing nothing with a buffer that was never used is
-        // slow on some processors, whose masked loads stumble over its address.
+        // Texts differ where sort keys do, which is cheaper to compare. An empty comparison with an unused buffer is
+        // avoided, because masked loads from its address are slow on some processors.
         let shared = common_len(&self.row_key, row.row_key);
         let is_same = || self.key.len() == row.key.len() && (row.key.is_empty() || self.key == row.key);
         let same_key = !self.is_empty() && shared >= row.sort_len && is_same();
@@ -269,17 +269,17 @@ impl EncodedLeaf {
         self.content_bytes += row.content_bytes();
     }
 
-    /// The encoded leaf, as [`Leaf::encode`] writes it.
+    /// Returns the encoded leaf, equal to that of [`Leaf::encode`].
     pub(crate) fn encoded(&self) -> &[u8] {
         &self.encoded
     }
 
-    /// The key of the last row.
+    /// Returns the key of the last row.
     pub(crate) fn last_row_key(&self) -> &[u8] {
         &self.row_key
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.values.len()
     }
@@ -288,7 +288,7 @@ impl EncodedLeaf {
         self.values.is_empty()
     }
 
-    /// The value of the row at `index`, counted from 0.
+    /// Returns the value of the row at `index`, counted from 0.
     pub(crate) fn value(&self, index: usize) -> &[u8] {
         let (start, len) = self.values[index];
         &self.encoded[range(start, len)]
@@ -304,7 +304,7 @@ impl EncodedLeaf {
         self.content_bytes
     }
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.encoded.clear();
         self.values.clear();
@@ -314,7 +314,7 @@ impl EncodedLeaf {
     }
 }
 
-/// The number of bytes that two keys have in common at their start.
+/// Returns the length of the common prefix of two keys.
 #[inline]
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
     let len = a.len().min(b.len());
@@ -327,7 +327,7 @@ pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
         }
         at += size_of::<u64>();
     }
-    // Together with bytes that are the same, the rest is a word again, unless there was none.
+    // The last word overlaps bytes that are equal, unless there was no earlier one.
     match len.checked_sub(size_of::<u64>()).and_then(|last| Some((last, differing(last)?))) {
         Some((_, 0)) => len,
         Some((last, bits)) => last + first(bits),
@@ -335,7 +335,7 @@ pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
     }
 }
 
-/// The eight bytes from `at` on, the first one lowest.
+/// Returns the eight bytes from `at` on, little-endian.
 #[inline]
 fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
@@ -386,7 +386,7 @@ mod tests {
         let rank = |bound: &[u8]| decoded.rank(bound);
         assert_eq!([rank(b""), rank(b"ab"), rank(b"abb"), rank(b"b"), rank(b"c")], [0, 1, 2, 3, 4]);
         for len in 0..encoded.len() {
-            // Cut text either fails or gives fewer rows, never something else.
+            // Truncated text either fails or has fewer rows.
             assert!(Leaf::decode(&encoded[..len]).map_or(true, |leaf| leaf.len() < 4));
         }
     }

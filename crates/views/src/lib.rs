@@ -1,16 +1,16 @@
 //! View indexes: from a design document and a query to rows.
 //!
-//! A query walks through these layers:
+//! The layers of a query:
 //!
-//! 1. [`Views::query`] finds the view in its design document and the `index` that holds its rows. Identical map
-//!    functions share one index, whatever design document they come from.
-//! 2. If the index lags behind the database, the `indexer` brings it up to date, together with all others of the design
-//!    document: it maps documents in batches on several threads, sorts the emitted rows and loads or updates the tree.
-//! 3. The `tree` is a B+tree of engine values whose inner nodes know how many rows lie below them and what the
-//!    `reduce` functions make of these.
-//! 4. The `query` walks the tree in one snapshot and hands typed rows to a [`RowSink`].
+//! 1. [`Views::query`] finds the view in its design document and the `index` that contains its rows. Identical map
+//!    functions share one index, in whatever design documents they are.
+//! 2. If the index lags behind the database, the `indexer` updates it, together with all others of the design document:
+//!    it maps documents in batches on several threads, sorts the emitted rows and loads or updates the tree.
+//! 3. The `tree` is a B+tree of engine values whose inner nodes contain the number of rows below them and their
+//!    reductions.
+//! 4. The `query` traverses the tree in one snapshot and passes typed rows to a [`RowSink`].
 //!
-//! This crate knows no language, no HTTP and no clock, and starts no thread that outlives a call.
+//! This crate depends on no language, no HTTP and no clock, and starts no thread that outlives a call.
 
 mod build;
 mod claims;

@@ -1,5 +1,5 @@
-//! [`Pace`]: how fast builds go on. Those that a client waits for go as fast as they can; the others keep within a budget,
-//! and stand still while a client waits for another build.
+//! [`Pace`]: pacing of builds. Builds for waiting clients run at full speed; the others stay within a budget, and pause
+//! while a client waits for another build.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,29 +8,29 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::clock::Clock;
 
-/// For whom an index is brought up to date.
+/// Purpose of an index update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// For a client that waits.
+    /// The update serves a waiting client.
     Client,
-    /// For whoever may come.
+    /// The update serves future queries.
     Background,
 }
 
-/// The share of the machine that builds in the background may use.
+/// Share of the machine for background builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// The part of the time in which each of their threads works, in percent.
+    /// Percentage of time in which each of their threads works.
     pub cpu_percent: u64,
-    /// The number of bytes of documents each of their threads may read in a second.
+    /// Maximum number of document bytes that each of their threads reads per second.
     pub bytes_per_s: u64,
 }
 
 impl Budget {
-    /// No bounds.
+    /// No limits.
     pub const UNLIMITED: Self = Self { cpu_percent: 100, bytes_per_s: u64::MAX };
 
-    /// The time for which a thread rests that has worked so long and read so much.
+    /// Returns the time for which a thread must pause after this work.
     fn rest_us(self, worked_us: u64, bytes: u64) -> u64 {
         let percent = self.cpu_percent.clamp(1, 100);
         let for_time = worked_us.saturating_mul(100 - percent) / percent;
@@ -39,24 +39,24 @@ impl Budget {
     }
 }
 
-/// The state of a thread between two rests.
+/// State of a thread between two pauses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
     resumed_us: Option<u64>,
 }
 
-/// All builds of a server.
+/// Pacing of all builds of a server.
 #[derive(Debug)]
 pub struct Pace {
     clock: Clock,
     cpu_percent: AtomicU64,
     bytes_per_s: AtomicU64,
-    /// The number of builds that there are that a client asked for.
+    /// Number of builds for waiting clients.
     urgent: Mutex<u64>,
     changed: Condvar,
 }
 
-/// The time for which a thread rests before it looks again whether it still has to.
+/// Interval at which a paused thread checks whether it must continue to pause.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Pace {
@@ -83,7 +83,7 @@ impl Pace {
         }
     }
 
-    /// Counts a build as one that a client asked for, until the answer is dropped.
+    /// Registers a build for a waiting client, until the result is dropped.
     #[must_use]
     pub fn begin(&self, urgency: Urgency) -> Option<Urgent<'_>> {
         (urgency == Urgency::Client).then(|| {
@@ -92,8 +92,8 @@ impl Pace {
         })
     }
 
-    /// Lets a thread of a build in the background rest, which has read so many bytes since the last time. `is_over` tells
-    /// that it need not rest any more.
+    /// Pauses a thread of a background build that has read `bytes` since the last call. `is_over` returns true if the
+    /// pause must end.
     pub fn rest(&self, turn: &mut Turn, bytes: u64, is_over: &dyn Fn() -> bool) {
         let now_us = self.clock.now_us();
         let worked_us = now_us.saturating_sub(turn.resumed_us.unwrap_or(now_us));
@@ -112,7 +112,7 @@ impl Pace {
     }
 }
 
-/// A build that a client asked for.
+/// A build for a waiting client.
 #[derive(Debug)]
 pub struct Urgent<'a>(&'a Pace);
 
@@ -158,7 +158,7 @@ mod tests {
                 pace.rest(&mut Turn::default(), 0, &|| false);
                 has_rested.store(true, Ordering::Relaxed);
             });
-            // One whose own client came does not rest, nor does one that is to stop.
+            // A build whose own client arrived does not pause, nor does one that must stop.
             pace.rest(&mut Turn::default(), 0, &|| true);
             assert!(!has_rested.load(Ordering::Relaxed));
             drop(urgent);
@@ -171,7 +171,7 @@ mod tests {
     fn a_thread_rests_as_long_as_it_worked_with_half_of_the_time() {
         let now = Arc::new(AtomicU64::new(0));
         let ticking = Arc::clone(&now);
-        // Each look at the clock takes a tenth of a millisecond.
+        // Each read of the clock advances it by a tenth of a millisecond.
         let pace = Pace::new(Clock::new(move || ticking.fetch_add(100, Ordering::Relaxed)));
         pace.set_budget(Budget { cpu_percent: 50, ..Budget::UNLIMITED });
         let mut turn = Turn::default();

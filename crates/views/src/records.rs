@@ -1,5 +1,5 @@
-//! [`IndexRecords`]: which shard each index of a database has, views and others. Kept with the database, which takes the
-//! shards along when it goes.
+//! [`IndexRecords`]: the shard of each index of a database, for views and others. The records are stored with the
+//! database, whose deletion removes the shards.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use settee_storage::Shard;
 use crate::error::{Result, ViewError};
 use crate::index::Signature;
 
-/// As often another process may be first in giving an index its shard, and have removed it again.
+/// Maximum number of retries if other processes concurrently assign and remove shards of an index.
 const RACES_MAX: u32 = 100;
 
-/// The kinds of indexes, which know nothing of each other.
+/// Families of indexes, which are independent of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Those of views.
+    /// Indexes of views.
     Views,
-    /// Those of searches.
+    /// Indexes of searches.
     Searches,
 }
 
-/// The records of the indexes of one family.
+/// Records of the indexes of one family.
 #[derive(Clone, Copy)]
 pub struct IndexRecords<'a> {
-    /// Where shards come from.
+    /// Source of shards.
     pub catalog: &'a Catalog,
     /// The database.
     pub database: &'a Arc<Database>,
@@ -33,7 +33,7 @@ pub struct IndexRecords<'a> {
 }
 
 impl Family {
-    /// The end of the record of an index, behind its shard.
+    /// Returns the end of the record of an index, after its shard.
     const fn tail(self) -> &'static [u8] {
         match self {
             Self::Views => b"",
@@ -41,13 +41,13 @@ impl Family {
         }
     }
 
-    /// Whether this is the end of a record of the family, behind the shard.
+    /// Returns true if this is the end of a record of the family, after the shard.
     #[must_use]
     pub fn is_told_by(self, tail: &[u8]) -> bool {
         tail == self.tail()
     }
 
-    /// The shard in a record, if the index is one of the family.
+    /// Returns the shard in a record, if the index belongs to the family.
     fn decode(self, value: &[u8]) -> Result<Option<Shard>> {
         let (shard, tail) = value.split_first_chunk().ok_or(ViewError::Corrupt("shard of an index"))?;
         Ok(self.is_told_by(tail).then_some(Shard(u64::from_be_bytes(*shard))))
@@ -59,10 +59,10 @@ fn key(signature: Signature) -> Vec<u8> {
 }
 
 impl IndexRecords<'_> {
-    /// All of them.
+    /// Returns all records.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn all(&self) -> Result<Vec<(Signature, Shard)>> {
         let mut indexes = Vec::new();
         for (key, value) in self.database.read()?.attached_with_prefix(OWNED_SHARDS)? {
@@ -73,10 +73,10 @@ impl IndexRecords<'_> {
         Ok(indexes)
     }
 
-    /// The shard of an index, if it has one.
+    /// Returns the shard of an index, if it has one.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn find(&self, signature: Signature) -> Result<Option<Shard>> {
         match self.database.read()?.attached(&key(signature))? {
             Some(value) => self.family.decode(&value),
@@ -84,17 +84,17 @@ impl IndexRecords<'_> {
         }
     }
 
-    /// Gives an index a shard, or tells the one it has.
+    /// Assigns a shard to an index, or returns the existing one.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn add(&self, signature: Signature) -> Result<Shard> {
         for _ in 0..RACES_MAX {
             if let Some(shard) = self.find(signature)? {
                 return Ok(shard);
             }
             let shard = self.catalog.allocate_shard()?;
-            // If another process was first, the number stays without use.
+            // If another process was first, the number remains unused.
             if self.put(signature, None, Some(shard))? {
                 return Ok(shard);
             }
@@ -102,34 +102,34 @@ impl IndexRecords<'_> {
         Err(ViewError::Contended)
     }
 
-    /// Gives an index another shard in the place of `shard`, which is removed, unless it has another one already. A crash before
-    /// the end leaves a record of a shard that is dropped: it is replaced again.
+    /// Replaces the shard `shard` of an index, which is removed, unless the index has another one already. A crash in
+    /// between leaves a record of a dropped shard, which is replaced again.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn replace(&self, signature: Signature, shard: Shard) -> Result<()> {
         if self.find(signature)? != Some(shard) {
             return Ok(());
         }
         let new = self.catalog.replace_shard(shard)?;
-        // If another process was first, it has given up the shard as well.
+        // If another process was first, it has removed the shard as well.
         self.put(signature, Some(shard), Some(new))?;
         self.catalog.drop_shard(shard)?;
         Ok(())
     }
 
-    /// Removes the shard of an index and forgets it, unless another process has replaced it meanwhile. In this order a crash leaves
-    /// an empty index, which is built again, and not a shard that nobody knows.
+    /// Removes an index and its shard, unless another process has replaced it concurrently. In this order a crash
+    /// leaves an empty index, which is rebuilt, and not an unreferenced shard.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn remove(&self, signature: Signature, shard: Shard) -> Result<()> {
         self.catalog.drop_shard(shard)?;
         self.put(signature, Some(shard), None)?;
         Ok(())
     }
 
-    /// `false` if the index does not have the shard `before`.
+    /// Writes the record. Returns false if the index does not have the shard `before`.
     fn put(&self, signature: Signature, before: Option<Shard>, shard: Option<Shard>) -> Result<bool> {
         let record = |shard: Shard| [&shard.0.to_be_bytes()[..], self.family.tail()].concat();
         let (before, value) = (before.map(record), shard.map(record));

@@ -1,9 +1,8 @@
-//! `"options":{"swap":"online"}`: while the index of a changed view is built, the view that had the name before answers.
+//! `"options":{"swap":"online"}`: while the index of a changed view is built, its former definition serves queries.
 //!
-//! With the database is noted, for each design document, which definition of each view was last brought up to date: that is
-//! the one that is shown. A query of a view that is defined otherwise by now is answered by the noted definition, whose index
-//! is kept and brought up to date as long as that lasts. The end of the build of the new one changes the note: that is the
-//! swap.
+//! For each design document, the database stores which definition of each view was last built: that one serves queries.
+//! If the current definition differs, the stored one is used, and its index is kept and updated until the build of the
+//! new one ends and replaces the stored definition: that is the swap.
 
 use std::sync::Arc;
 
@@ -19,7 +18,8 @@ use crate::index::identity::{definitions, signature};
 use crate::query::Stale;
 use crate::shared::Core;
 
-/// Definitions that are longer together, such as large modules, are not remembered: their views wait when they change.
+/// Maximum total length of stored definitions. Longer ones, such as large modules, are not stored: their views wait
+/// after a change.
 const NOTE_BYTES_MAX: usize = 4 << 20;
 
 fn note_name(ddoc: &str) -> String {
@@ -27,7 +27,7 @@ fn note_name(ddoc: &str) -> String {
 }
 
 impl Core {
-    /// The views that are shown for a design document. Empty if none was ever built.
+    /// Returns the views that serve queries of a design document. Empty if none was ever built.
     fn served(&self, host: &dyn IndexHost, ddoc: &Arc<str>) -> Result<Served> {
         let indexes = self.indexes_of(host.shard());
         let elsewhere = host.changes_elsewhere();
@@ -41,8 +41,8 @@ impl Core {
         Ok(served)
     }
 
-    /// Notes that the views of a design document whose indexes are `built` are shown from now on, and that views which it
-    /// does not have any more are not.
+    /// Records that the views of a design document whose indexes are `built` serve queries from now on, and removes
+    /// views that it does not have any more.
     pub(crate) fn note_served(&self, host: &dyn IndexHost, ddoc: &DesignDocument, built: &[Signature]) -> Result<()> {
         if !ddoc.id.starts_with("_design/") || ddoc.swap == Swap::Never {
             return Ok(());
@@ -75,7 +75,7 @@ impl Core {
         }
     }
 
-    /// The definition that is shown for a view while its own index is not ready, if there is one.
+    /// Returns the definition that serves a view while its own index is not ready, if any.
     pub(crate) fn shown_instead(
         &self,
         host: &dyn IndexHost,
@@ -99,7 +99,7 @@ impl Core {
         Ok(Some((shown.clone(), Stale { building: wanted.to_string(), progress: progress.map(percent) })))
     }
 
-    /// The indexes that are shown for design documents although these ask for others.
+    /// Returns the indexes that serve design documents although these require others.
     pub(crate) fn shown_indexes(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<Vec<Signature>> {
         let mut shown = Vec::new();
         for ddoc in ddocs.iter().filter(|ddoc| ddoc.swap == Swap::Online) {
@@ -110,7 +110,7 @@ impl Core {
         Ok(shown)
     }
 
-    /// Forgets what is shown for design documents that are not among these.
+    /// Removes the records of design documents that are not among these.
     pub(crate) fn forget_served(&self, host: &dyn IndexHost, ddocs: &[DesignDocument]) -> Result<()> {
         for note in host.notes("served/")? {
             let ddoc = &note["served/".len()..];
@@ -123,7 +123,7 @@ impl Core {
     }
 }
 
-/// A design document with one view of another. What is built for it changes no note.
+/// Returns a design document with one view of another. Its builds change no record.
 fn alone(ddoc: &DesignDocument, view: &ViewDefinition) -> DesignDocument {
     let (views, searches) = (vec![view.clone()], Vec::new());
     DesignDocument { views, searches, swap: Swap::Never, autoupdate: true, ..ddoc.clone() }

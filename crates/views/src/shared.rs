@@ -1,4 +1,4 @@
-//! [`Core`]: what all work on indexes needs. Queries, builds and their control are added to it where they are.
+//! [`Core`]: shared state of all work on indexes. Queries, builds and their control extend it in their modules.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,26 +19,26 @@ use crate::pace::Pace;
 use crate::reduce::Aggregate;
 use crate::tree::NodeCache;
 
-/// Finds the language that a design document names.
+/// Returns the language with this name in design documents.
 pub type Languages = Arc<dyn Fn(&str) -> Option<Arc<dyn Language>> + Send + Sync>;
 
-/// Takes what map functions threw, and what map and reduce functions logged.
+/// Receiver of exceptions of map functions, and of log lines of map and reduce functions.
 pub type Log = Arc<dyn Fn(&LogLine<'_>) + Send + Sync>;
 
-/// Something that a function said.
+/// A log line about a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLine<'a> {
-    /// The database.
+    /// Name of the database.
     pub database: &'a str,
-    /// The id of the design document.
+    /// Id of the design document.
     pub design_document: &'a str,
-    /// The subject.
+    /// Subject.
     pub about: About<'a>,
     /// The exception, the line, or the reason.
     pub message: &'a str,
 }
 
-/// The subject of a line of the log.
+/// Subject of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About<'a> {
     /// A function threw an exception for this document.
@@ -49,14 +49,14 @@ pub enum About<'a> {
     Engine,
 }
 
-/// Everything but the catalog, so that tests may bring their own databases.
+/// Everything except the catalog, so that tests can supply their own databases.
 pub(crate) struct Core {
     languages: Languages,
     pub(crate) tasks: Tasks,
     pub(crate) log: Log,
     pub(crate) settings: Settings,
     tokens: Arc<Tokens>,
-    /// Of all indexes.
+    /// Node cache of all indexes.
     nodes: Arc<NodeCache>,
     pub(crate) pace: Pace,
     pub(crate) databases: Mutex<Databases>,
@@ -74,8 +74,8 @@ impl Core {
         Self { languages, tasks, log, settings, tokens, nodes, pace, databases, is_stopping, growth, claims }
     }
 
-    /// Forgets what was read of indexes that may not have been committed: the store has failed, and a process goes on that has
-    /// its numbers still to give.
+    /// Evicts cached data of indexes that may not have been committed: after a failure of the store, its numbers may be
+    /// reused.
     pub(crate) fn follow(&self, engine: &dyn Engine) {
         let nodes = Arc::clone(&self.nodes);
         engine.subscribe(Box::new(move |shard, version| {
@@ -89,7 +89,7 @@ impl Core {
         self.databases.lock().of(database)
     }
 
-    /// The limits of functions that are called from now on.
+    /// Returns the limits of functions from now on.
     pub(crate) fn limits(&self) -> Limits {
         Limits { growth: *self.growth.lock(), ..self.settings.limits }
     }
@@ -123,8 +123,8 @@ impl Core {
         Ok(handle)
     }
 
-    /// An index and its state in a snapshot, or none if it must be built from nothing. Another process may have given it another
-    /// shard.
+    /// Returns an index and its state in a snapshot, which is empty if it must be rebuilt. Another process may have
+    /// replaced its shard.
     pub(crate) fn shown(
         &self,
         host: &dyn IndexHost,
@@ -144,7 +144,7 @@ impl Core {
         }
     }
 
-    /// The index in the shard that it has now.
+    /// Returns the index in its current shard.
     pub(crate) fn find_again(
         &self,
         host: &dyn IndexHost,

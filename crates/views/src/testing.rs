@@ -1,4 +1,4 @@
-//! What the tests of several modules share.
+//! Support for the tests of several modules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,12 +25,12 @@ impl Language for NoLanguage {
     }
 }
 
-/// A language of rules instead of programs, each of which a test can follow in its head.
+/// A language of simple rules instead of programs.
 ///
-/// Map functions: `value K V` emits the members K and V of documents that have K; `each K` emits each element of the array
-/// K with its position; `none` emits nothing; `throw` throws for documents with the member `t`; `fatal` ends the build for
-/// documents with the member `f`. Reduce functions: `count`; `summary` makes an object of the number of rows, the sum of
-/// their values, and the least and the greatest of their ids.
+/// Map functions: `value K V` emits the members K and V of documents that have K; `each K` emits each element of the
+/// array K with its position; `none` emits nothing; `throw` throws for documents with the member `t`; `fatal` ends the
+/// build for documents with the member `f`. Reduce functions: `count`; `summary` returns an object with the number of
+/// rows, the sum of their values, and the least and the greatest of their ids.
 pub(crate) struct Rules;
 
 impl Rules {
@@ -39,14 +39,14 @@ impl Rules {
     }
 }
 
-/// [`Rules`] that count how many documents they map, and call somebody before each batch.
+/// [`Rules`] that count mapped documents, and call a watcher before each batch.
 #[derive(Clone, Default)]
 pub(crate) struct CountedRules {
     pub(crate) mapped: Arc<AtomicU64>,
     pub(crate) watcher: Arc<Mutex<Option<Watcher>>>,
 }
 
-/// Told how many documents were mapped before; returns an error to end the build.
+/// Receives the number of documents mapped before; returns an error to end the build.
 pub(crate) type Watcher = Box<dyn FnMut(u64) -> Result<(), RunError> + Send>;
 
 impl Language for CountedRules {
@@ -127,7 +127,7 @@ impl Program for RuleProgram {
     }
 }
 
-/// The row that a rule makes of a document.
+/// Applies a rule to a document.
 pub(crate) fn apply_rule(rule: &str, document: Value<'_>, emit: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), String> {
     let words: Vec<&str> = rule.split(' ').collect();
     let member = |name: &str| document.get(name).unwrap_or(Value::NULL);
@@ -163,7 +163,7 @@ impl Reducer for CountRule {
     }
 }
 
-/// The text that JavaScript would make of an object as its reduction.
+/// Returns the text that JavaScript would return for an object as its reduction.
 struct SummaryRule;
 
 impl SummaryRule {

@@ -1,4 +1,4 @@
-//! [`Views::try_out`]: maps some documents without an index, and tells what came of it and what it took.
+//! [`Views::try_out`]: maps some documents without an index, and returns results and costs.
 
 use std::ops::ControlFlow;
 
@@ -14,64 +14,64 @@ use crate::leaf::{Group, Leaf, Row};
 use crate::shared::Core;
 use crate::views::Views;
 
-/// The limits of a trial.
+/// Limits of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialLimits {
-    /// The limits of the functions.
+    /// Limits of the functions.
     pub functions: Limits,
-    /// After so long no further document is mapped.
+    /// Time after which no further document is mapped.
     pub time_us: u64,
-    /// The number of rows, failures and lines are answered.
+    /// Maximum number of returned rows, failures and lines.
     pub answers: usize,
-    /// After so many emitted bytes no further document is mapped: all rows are kept to be sorted and reduced.
+    /// Emitted bytes after which no further document is mapped, because all rows are kept for sorting and reducing.
     pub emitted_bytes: u64,
 }
 
-/// The outcome of a trial.
+/// Result of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
-    /// The engine of the map function, if the language has more than one.
+    /// Engine of the map function, if the language has several.
     pub engine: Option<Engine>,
-    /// On how many documents the engine bailed out, and why.
+    /// Bail-outs of the engine by reason.
     pub bail_outs: Vec<BailOuts>,
-    /// The number of documents that were mapped, and how many bytes they have.
+    /// Number of mapped documents.
     pub documents: u64,
-    /// See there.
+    /// Total size of these documents in bytes.
     pub document_bytes: u64,
-    /// The number of rows that they emitted, and how many bytes their keys and values have.
+    /// Number of emitted rows.
     pub rows: u64,
-    /// See there.
+    /// Total size of emitted keys and values in bytes.
     pub emitted_bytes: u64,
-    /// The time that the map function took, with the ways there and back.
+    /// Time of the map function, including transport.
     pub map_us: u64,
-    /// The time that the reduce function took.
+    /// Time of the reduce function.
     pub reduce_us: u64,
     /// The first rows: id, key and value, in the order of the view.
     pub shown: Vec<(String, Vec<u8>, Vec<u8>)>,
-    /// The value that the reduce function makes of all rows.
+    /// Reduction of all rows.
     pub reduction: Option<Vec<u8>>,
-    /// Documents whose function threw, and what.
+    /// Documents whose function threw, with the exceptions.
     pub failures: Vec<(String, String)>,
-    /// The lines that functions logged.
+    /// Lines that functions logged.
     pub log: Vec<String>,
-    /// Why it ended early, if it did: after the time that it may take, or because of a failure that would have ended the
-    /// build of an index, with the document if that is known.
+    /// Reason for an early end, if any: the time limit, or a failure that would have ended the build of an index, with
+    /// the document if it could be identified.
     pub ended: Option<(Option<String>, ViewError)>,
-    /// Whether the time was over.
+    /// True if the time limit was reached.
     pub timed_out: bool,
 }
 
-/// The key of a row, how much of it is the sort key, and key and value as they were emitted.
+/// Key of a row, length of its sort key, and key and value as emitted.
 type SortedRow = (Vec<u8>, usize, Vec<u8>, Vec<u8>);
 
-/// So many documents are mapped between two looks at the clock.
+/// Number of documents between two reads of the clock.
 const PORTION: usize = 50;
 
 impl Views {
-    /// Maps `documents` by the only view of `ddoc`, and reduces what it emits.
+    /// Maps `documents` by the only view of `ddoc`, and reduces the emitted rows.
     ///
     /// # Errors
-    /// When a function does not compile or nothing runs its language.
+    /// If a function does not compile or its language is not available.
     pub fn try_out(&self, ddoc: &DesignDocument, documents: &DocumentBatch, limits: TrialLimits) -> Result<Trial> {
         self.core().try_out(ddoc, documents, limits)
     }
@@ -131,7 +131,7 @@ impl Core {
         Ok(trial)
     }
 
-    /// Maps some of the documents. If that ends the program, they are mapped one by one, to find out which of them did.
+    /// Maps some of the documents. If that ends the program, they are mapped one by one, to identify the document.
     fn map_some(
         &self,
         program: &mut dyn Program,

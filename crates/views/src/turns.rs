@@ -1,4 +1,5 @@
-//! [`Handle`]: an index in memory, and who builds it. One thread builds, others wait and share the result.
+//! [`Handle`]: an index in memory, and the exclusive right to build it. One thread builds, others wait and share the
+//! result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use settee_design::CANCELLATION_INTERVAL;
 
-/// An index, which is written and read through an `S`, and may fail with an `E`.
+/// An index with the store `S` and errors of type `E`.
 pub struct Handle<S, E> {
     store: S,
-    /// When somebody last wanted something of it.
+    /// Time of the last use.
     used_us: AtomicU64,
     state: Mutex<State<E>>,
     idle: Condvar,
@@ -18,11 +19,11 @@ pub struct Handle<S, E> {
 struct State<E> {
     is_building: bool,
     waiting: u64,
-    /// The number of builds.
+    /// Number of builds.
     builds: u64,
-    /// Why the last one failed, if it did.
+    /// Error of the last build, if it failed.
     failure: Option<E>,
-    /// The shard was removed: the index is another one from now on.
+    /// The shard was removed: the handle is obsolete.
     is_retired: bool,
 }
 
@@ -32,22 +33,22 @@ impl<E> Default for State<E> {
     }
 }
 
-/// A build ended without a word about its result.
+/// A build ended without reporting its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Abandoned;
 
-/// The answer to somebody who needs an index to be built.
+/// Result of a request to build an index.
 pub enum Turn<S, E>
 where
     E: Clone + From<Abandoned>,
 {
-    /// It is the caller's turn to build.
+    /// The caller has the right to build.
     Build(BuildGuard<S, E>),
-    /// Somebody else has built or removed it meanwhile.
+    /// Another thread has built or removed it.
     Over,
 }
 
-/// The right to build an index. Without a word about the result the build counts as stopped.
+/// The right to build an index. If it is dropped without a result, the build counts as stopped.
 pub struct BuildGuard<S, E>
 where
     E: Clone + From<Abandoned>,
@@ -57,30 +58,30 @@ where
 }
 
 impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
-    /// Nobody builds it yet.
+    /// Creates a handle without a build.
     pub fn new(store: S) -> Self {
         Self { store, used_us: AtomicU64::new(0), state: Mutex::default(), idle: Condvar::new() }
     }
 
-    /// Notes that somebody wants something of the index.
+    /// Records a use of the index.
     pub fn use_at(&self, now_us: u64) {
         self.used_us.store(now_us, Ordering::Relaxed);
     }
 
-    /// When somebody last did.
+    /// Returns the time of the last use.
     pub fn last_use_us(&self) -> u64 {
         self.used_us.load(Ordering::Relaxed)
     }
 
-    /// The way to the index.
+    /// Returns the store of the index.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// Takes the right to build or waits for who has it.
+    /// Acquires the right to build, or waits for the current build.
     ///
     /// # Errors
-    /// That of the build that was waited for.
+    /// The error of the awaited build.
     pub fn take_turn(self: &Arc<Self>) -> Result<Turn<S, E>, E> {
         self.take_turn_while(&mut || Ok(()))
     }
@@ -88,7 +89,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
     /// As [`Self::take_turn`], and calls `check` while it waits.
     ///
     /// # Errors
-    /// That of the build that was waited for, or of `check`.
+    /// The error of the awaited build, or of `check`.
     pub fn take_turn_while(self: &Arc<Self>, check: &mut dyn FnMut() -> Result<(), E>) -> Result<Turn<S, E>, E> {
         if let Some(guard) = self.try_build() {
             return Ok(Turn::Build(guard));
@@ -98,10 +99,11 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         Ok(Turn::Over)
     }
 
-    /// Waits while another thread builds, and calls `check` at least every [`CANCELLATION_INTERVAL`]. `builds` is the number of builds before ([`Handle::builds`]).
+    /// Waits while another thread builds, and calls `check` at least every [`CANCELLATION_INTERVAL`]. `builds` must be
+    /// the number of builds before ([`Handle::builds`]).
     ///
     /// # Errors
-    /// That of the build, or of `check`.
+    /// The error of the build, or of `check`.
     pub fn wait_for_build(&self, builds: u64, check: &mut dyn FnMut() -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state.lock();
         state.waiting += 1;
@@ -113,18 +115,18 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         state.waiting -= 1;
         checked?;
         match &state.failure {
-            // A later build than the awaited one says nothing about it.
+            // The result of a later build than the awaited one is irrelevant.
             Some(failure) if state.builds == builds + 1 => Err(failure.clone()),
             _ => Ok(()),
         }
     }
 
-    /// The number of builds that have ended.
+    /// Returns the number of builds that have ended.
     pub fn builds(&self) -> u64 {
         self.state.lock().builds
     }
 
-    /// Takes the right to build if nobody has it and the index is still there.
+    /// Acquires the right to build if it is free and the index was not removed.
     #[must_use]
     pub fn try_build(self: &Arc<Self>) -> Option<BuildGuard<S, E>> {
         let mut state = self.state.lock();
@@ -135,7 +137,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         Some(BuildGuard { handle: Arc::clone(self), result: Err(Abandoned.into()) })
     }
 
-    /// Waits while somebody builds.
+    /// Waits for the end of the current build.
     pub fn wait_until_idle(&self) {
         let mut state = self.state.lock();
         while state.is_building {
@@ -148,7 +150,7 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
         self.state.lock().failure.clone()
     }
 
-    /// Whether somebody builds, and how many wait for it.
+    /// Returns true if a build is running, and the number of its waiters.
     pub fn activity(&self) -> (bool, u64) {
         let state = self.state.lock();
         (state.is_building, state.waiting)
@@ -156,18 +158,18 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
 }
 
 impl<S, E: Clone + From<Abandoned>> BuildGuard<S, E> {
-    /// The index.
+    /// Returns the index.
     pub fn handle(&self) -> &Arc<Handle<S, E>> {
         &self.handle
     }
 
-    /// Says that the shard was removed, and gives the right back.
+    /// Marks the shard as removed, and releases the right.
     pub fn retire(mut self) {
         self.handle.state.lock().is_retired = true;
         self.result = Ok(());
     }
 
-    /// Gives the right back and tells those who wait.
+    /// Releases the right and notifies waiters of the result.
     pub fn finish(mut self, result: Result<(), E>) {
         self.result = result;
     }

@@ -1,4 +1,4 @@
-//! [`Views`]: the one door to views. Finds the index of a view, has it brought up to date, and shows rows.
+//! [`Views`]: the interface to view indexes. Finds the index of a view, updates it, and returns rows.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -22,40 +22,41 @@ use crate::pace::{Budget, Pace, Urgency};
 use crate::query::{Plan, RowSink, Shown, Update, ViewQuery};
 use crate::shared::{About, Core, Languages, Log};
 
-/// Whether the caller of a query has something to do.
+/// Follow-up action of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Answer {
-    /// No.
+    /// No further action.
     Complete,
-    /// The client asked for an update after the answer: call [`Views::update`] on a thread that may block.
+    /// The client requested an update after the result: the caller must call [`Views::update`] on a thread that may
+    /// block.
     UpdateWanted,
 }
 
-/// The figures in `_info` about the indexes of a design document.
+/// The values in `_info` about the indexes of a design document.
 #[derive(Clone, Debug)]
 pub struct ViewInfo {
-    /// The same for all design documents with the same views.
+    /// Signature, equal for all design documents with the same views.
     pub signature: String,
-    /// The language of the views.
+    /// Language of the views.
     pub language: String,
-    /// Whether an index is being brought up to date.
+    /// True if an update is running.
     pub updater_running: bool,
-    /// The number of queries that wait for that.
+    /// Number of queries that wait for it.
     pub waiting_clients: u64,
-    /// Whether a compaction was asked for that has not ended.
+    /// True if a compaction was requested that has not ended.
     pub compact_running: bool,
-    /// The update sequence that all indexes have reached.
+    /// Update sequence that all indexes have reached.
     pub update_seq: u64,
-    /// The purge that all indexes have seen.
+    /// Purge sequence that all indexes have reached.
     pub purge_seq: u64,
-    /// The number of changes that the last of them is behind.
+    /// Number of changes that the last index is behind.
     pub updates_pending: u64,
-    /// Bytes on disk, about.
+    /// Approximate bytes on disk.
     pub file_bytes: u64,
     /// Bytes of ids, keys and values.
     pub external_bytes: u64,
-    /// The error of the last build, if it failed.
+    /// Error of the last build, if it failed.
     pub failure: Option<ViewError>,
 }
 
@@ -63,11 +64,11 @@ pub struct ViewInfo {
 pub struct Views {
     catalog: Arc<Catalog>,
     core: Core,
-    /// Design documents whose indexes are being compacted, by the shard of their database; one may be named several times.
+    /// Design documents whose indexes are being compacted, by the shard of their database; duplicates are possible.
     compacting: Mutex<Vec<(Shard, String)>>,
 }
 
-/// A compaction of the indexes of a design document, from when it was asked for until this is dropped.
+/// A compaction of the indexes of a design document, from its request until this is dropped.
 pub struct Compaction {
     views: Arc<Views>,
     database: Arc<Database>,
@@ -75,7 +76,7 @@ pub struct Compaction {
 }
 
 impl Views {
-    /// Views of the databases of `catalog`.
+    /// Creates the view indexes of the databases of `catalog`.
     #[must_use]
     pub fn new(catalog: Arc<Catalog>, languages: Languages, tasks: Tasks, log: Log, settings: Settings) -> Self {
         let core = Core::new(languages, tasks, log, settings);
@@ -83,17 +84,16 @@ impl Views {
         Self { catalog, core, compacting: Mutex::default() }
     }
 
-    /// The limits of functions while indexes are built.
+    /// Returns the limits of functions for index builds.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.core.limits()
     }
 
-    /// Answers a query of the view `view` of `ddoc`. Blocks while the index is brought up to date and while `sink` does.
+    /// Executes a query of the view `view` of `ddoc`. Blocks while the index is updated and while `sink` blocks.
     ///
     /// # Errors
-    /// Before the first call of `sink` for everything that can be known then; afterwards only when storage or a reduce
-    /// function fails.
+    /// Before the first call of `sink` for all detectable errors; after it only if storage or a reduce function fails.
     pub fn query(
         &self,
         database: &Arc<Database>,
@@ -105,127 +105,127 @@ impl Views {
         self.core.query(&self.host(database), ddoc, view, query, sink)
     }
 
-    /// Brings all indexes of a design document up to date.
+    /// Updates all indexes of a design document.
     ///
     /// # Errors
-    /// When a function or storage failed, or when it was ended early.
+    /// If a function or storage failed, or the update was stopped.
     pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
         self.core.update(&self.host(database), ddoc, urgency)
     }
 
-    /// The number of changes that the indexes of a design document are behind, if the background should see to them:
-    /// nobody builds them, and they are neither paused nor left alone after a failure.
+    /// Returns the number of changes that the indexes of a design document are behind, if a background build should
+    /// update them: no build is running, and they are neither paused nor skipped after a failure.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         self.core.lag(&self.host(database), ddoc)
     }
 
-    /// The state of the builds of a design document.
+    /// Returns the state of the builds of a design document.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
         self.core.build_state(&self.host(database), ddoc)
     }
 
-    /// Ends the builds of a design document, keeping what they have done, and lets no other begin. Queries that need one get
+    /// Stops the builds of a design document, keeping their progress, and prevents new ones. Queries that need one get
     /// [`ViewError::Paused`].
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn pause(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.pause(&self.host(database), ddoc)
     }
 
-    /// Lets the indexes of a design document be built again: the caller may call [`Self::update`].
+    /// Permits builds of the indexes of a design document again: the caller may call [`Self::update`].
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn resume(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.resume(&self.host(database), ddoc)
     }
 
-    /// Ends the builds of a design document and forgets what they have done that is in no index yet. Queries that wait get
-    /// [`ViewError::Cancelled`]; the next one that needs it starts over.
+    /// Stops the builds of a design document and discards progress that is in no index yet. Waiting queries get
+    /// [`ViewError::Cancelled`]; the next query that needs it starts from scratch.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn cancel(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         self.core.cancel(&self.host(database), ddoc)
     }
 
-    /// How administrators control the builds of a design document: all indexes that it asks for, of views or not.
+    /// Returns the control of the builds of a design document: of all indexes that it requires, of views and others.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn control(&self, database: &Arc<Database>, ddoc: &Arc<str>) -> Result<BuildControl> {
         self.core.control(&self.host(database), &self.core.indexes_of(database.shard()), ddoc)
     }
 
-    /// What all builds of indexes keep to.
+    /// Returns the pacing of all index builds.
     #[must_use]
     pub fn pace(&self) -> &Pace {
         &self.core.pace
     }
 
-    /// The catalog.
+    /// Returns the catalog.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// How indexes are built.
+    /// Returns the settings of builds.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         self.core.settings()
     }
 
-    /// The language that a design document names.
+    /// Returns the language of a design document.
     ///
     /// # Errors
-    /// When nothing runs it.
+    /// If it is not available.
     pub fn language(&self, ddoc: &DesignDocument) -> Result<Arc<dyn Language>> {
         self.core.language(ddoc)
     }
 
-    /// Sets what builds in the background may use.
+    /// Sets the budget of background builds.
     pub fn set_budget(&self, budget: Budget) {
         self.core.pace.set_budget(budget);
     }
 
-    /// The databases that have builds which were interrupted when the last process ended.
+    /// Returns the databases with builds that were interrupted when the last process ended.
     ///
     /// # Errors
-    /// When the files cannot be listed.
+    /// If the files cannot be listed.
     pub fn interrupted(&self) -> Result<BTreeSet<String>> {
         Ok(directories(&self.core.settings.run_directory)?.into_iter().filter_map(|(_, owner)| owner).collect())
     }
 
-    /// The state of the indexes of a design document, as far as known.
+    /// Returns the state of the indexes of a design document.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn info(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<ViewInfo> {
         let is_this = |(shard, id): &(Shard, String)| (*shard, id.as_str()) == (database.shard(), &*ddoc.id);
         let compact_running = self.compacting.lock().iter().any(is_this);
         Ok(ViewInfo { compact_running, ..self.core.info(&self.host(database), ddoc)? })
     }
 
-    /// Removes the indexes that none of `ddocs`, all design documents of the database, needs, and that nobody has needed
-    /// or used for `grace_us`. Those that are being built stay. Answers how many went.
+    /// Removes the indexes that none of `ddocs`, which must be all design documents of the database, requires, and that
+    /// were unused for `grace_us`. Indexes with a running build are kept. Returns the number of removed indexes.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         self.core.collect(&self.host(database), ddocs, grace_us)
     }
 
-    /// Removes what builds left on disk of indexes that are not there any more. Answers of how many.
+    /// Removes the files of builds of indexes that do not exist any more. Returns the number of these indexes.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn sweep(&self) -> Result<usize> {
         let found = directories(&self.core.settings.run_directory)?;
         if found.is_empty() {
@@ -239,31 +239,30 @@ impl Views {
                 Err(error) => return Err(error.into()),
             }
         }
-        // An index that came meanwhile has not been found before.
+        // An index that was created concurrently was not among the files before.
         self.core.sweep(|shard| known.contains(&shard) || found.iter().all(|(known, _)| *known != shard))
     }
 
-    /// Begins a compaction of the indexes of a design document: who asks for their state from now on sees it.
+    /// Starts a compaction of the indexes of a design document, which their state reports from now on.
     pub fn begin_compaction(self: &Arc<Self>, database: &Arc<Database>, ddoc: Arc<DesignDocument>) -> Compaction {
         self.compacting.lock().push((database.shard(), ddoc.id.to_string()));
         Compaction { views: Arc::clone(self), database: Arc::clone(database), ddoc }
     }
 
-    /// Ends all work on the indexes of a database and lets no other begin: to be called before the database is deleted.
-    /// Queries that wait get [`ViewError::Stopped`].
+    /// Stops all work on the indexes of a database and prevents new work: must be called before the database is
+    /// deleted. Waiting queries get [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.core.indexes_of(database.shard()).stop_and_wait();
-        // What is left then is swept away later.
+        // Remaining files are removed by a later sweep.
         let _ = self.core.remove_runs(&self.host(database));
     }
 
-    /// Sets the limit for reductions that do not shrink, from now on. Those that are in an index already stay what they
-    /// are.
+    /// Sets the treatment of reductions that do not shrink, from now on. Reductions in indexes are unchanged.
     pub fn set_growth(&self, growth: Growth) {
         *self.core.growth.lock() = growth;
     }
 
-    /// Ends all work on indexes, for the end of the server. What was not finished is done again later.
+    /// Stops all work on indexes, for the shutdown of the server. Unfinished work is repeated later.
     pub fn stop(&self) {
         self.core.stop();
     }
@@ -278,16 +277,16 @@ impl Views {
 }
 
 impl Compaction {
-    /// The design document.
+    /// Returns the design document.
     #[must_use]
     pub fn ddoc(&self) -> &DesignDocument {
         &self.ddoc
     }
 
-    /// Lets the engine give back the space of what was removed from the indexes. Blocks.
+    /// Makes the engine reclaim the space of removed parts of the indexes. Blocks.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn run(&self) -> Result<()> {
         self.views.core.compact(&self.views.host(&self.database), &self.ddoc)
     }
@@ -342,7 +341,8 @@ impl Core {
         };
         let (handle, snapshot, meta) = loop {
             let (handle, snapshot, meta) = self.shown(host, signature)?;
-            // Even an index that need not be up to date may have been built before a view with this reduce function came.
+            // Even an index that need not be updated may have been built before a view with this reduce function was
+            // added.
             if meta.is_current(reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
             }
@@ -415,7 +415,7 @@ impl Core {
         Ok(info)
     }
 
-    /// Nodes that nothing refers to go with the commit that replaces them, so what is left is up to the engine.
+    /// Unreferenced nodes are removed by the commit that replaces them, so the engine does the rest.
     pub(crate) fn compact(&self, host: &dyn IndexHost, ddoc: &DesignDocument) -> Result<()> {
         for definition in definitions(host.layout(), ddoc) {
             self.handle(host, definition.signature)?.store().reclaim()?;

@@ -1,4 +1,5 @@
-//! How fast the compiled examples map small documents: `cargo run --release -p settee-wasm --example map_throughput`.
+//! Measures how fast the compiled examples map small documents: `cargo run --release -p settee-wasm --example
+//! map_throughput`.
 
 #![expect(clippy::unwrap_used, reason = "an example")]
 
@@ -16,7 +17,7 @@ const DOCUMENTS: u64 = 10_000;
 const ROUNDS: u32 = 100;
 
 fn main() {
-    // The example compiles for itself.
+    // The example is its own compiler process.
     if std::env::args().nth(1).as_deref() == Some("compile") {
         let _ = settee_wasm::compiler_main();
         return;

@@ -1,4 +1,4 @@
-//! [`Modules`]: what was compiled lately, and what did not compile.
+//! [`Modules`]: cache of recently compiled modules, and of modules that did not compile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,20 +7,21 @@ use settee_design::CompileError;
 use sha2::{Digest as _, Sha256};
 use wasmtime::Module;
 
-/// Machine code that is kept.
+/// Maximum total size of cached machine code.
 const CODE_BYTES_MAX: usize = 96 << 20;
-/// Modules that are remembered, the bad ones included: trying one again takes as long as it took.
+/// Maximum number of cached modules, including those that did not compile, because repeating a failed compilation takes
+/// equally long.
 const MODULES_MAX: usize = 64;
 
-/// Names a module: a hash for which nobody finds another module.
+/// Identifies a module: a collision-resistant hash.
 pub(crate) type Name = [u8; 32];
 
-/// The name of the module with this text.
+/// Returns the name of the module with this text.
 pub(crate) fn name(text: &str) -> Name {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// The one used last stands first.
+/// Ordered by last use, the most recent first.
 #[derive(Default)]
 pub(crate) struct Modules {
     known: VecDeque<Known>,
@@ -34,7 +35,7 @@ struct Known {
 }
 
 impl Modules {
-    /// The module of this name, or why it does not compile.
+    /// Returns the module with this name, or the reason why it does not compile.
     pub(crate) fn find(&mut self, name: &Name) -> Option<Result<Module, CompileError>> {
         let place = self.known.iter().position(|known| known.name == *name)?;
         let known = self.known.remove(place)?;
@@ -43,10 +44,10 @@ impl Modules {
         Some(compiled)
     }
 
-    /// Remembers a module with so many bytes of machine code, or why there is none. What was used least recently is
-    /// forgotten for it.
+    /// Caches a module with `code_bytes` of machine code, or the reason why it does not compile. The least recently
+    /// used modules are evicted.
     pub(crate) fn insert(&mut self, name: Name, code_bytes: usize, compiled: Result<Module, &str>) {
-        // Two may have compiled it at the same time.
+        // Two threads may have compiled it concurrently.
         if self.find(&name).is_some() {
             return;
         }
@@ -77,7 +78,7 @@ mod tests {
             modules.insert(name_of(number), 0, Err("bad"));
         }
         assert_eq!(kept(&mut modules), MODULES_MAX);
-        // One that is too long for all others is kept alone.
+        // A module that exceeds the limit is kept alone.
         modules.insert(name_of(1000), 200 << 20, Err("bad"));
         assert_eq!((kept(&mut modules), modules.known.len(), modules.code_bytes), (0, 1, 200 << 20));
         modules.insert(name_of(1000), 200 << 20, Err("bad"));

@@ -1,9 +1,9 @@
-//! [`Compiler`]: has modules compiled by processes of their own, one for each module, with a time and a memory that they may
-//! take. A module of a few megabytes can keep a compiler busy for minutes and fill gigabytes.
+//! [`Compiler`]: compiles modules in separate processes, one per module, with limits of time and memory. A module of a
+//! few megabytes can keep a compiler busy for minutes and fill gigabytes.
 //!
-//! The process ([`compiler_main`]) reads the module from standard input and writes machine code to standard output, or the
-//! reason why there is none to standard error. It runs no code of the module. What it wrote is loaded by
-//! [`engine`](crate::engine).
+//! The process ([`compiler_main`]) reads the module from standard input and writes machine code to standard output, or
+//! the reason of a failure to standard error. It does not execute the module. [`engine`](crate::engine) loads the
+//! machine code.
 
 use std::io::{self, Read, Write};
 use std::num::NonZero;
@@ -15,38 +15,39 @@ use std::time::{Duration, Instant};
 use settee_design::CompileError;
 use wasmtime::Engine;
 
-/// The address space of a compiler, its program included.
+/// Address space of a compiler process, including its program.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// How much a compiler gives way: beside requests that have use for all processors it gets about a tenth of one.
+/// Priority of a compiler process: in competition with requests that use all processors it gets about a tenth of one.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// The longest machine code: it stays in the server's memory.
+/// Maximum size of machine code, which stays in the server's memory.
 const CODE_BYTES_MAX: usize = 64 << 20;
 
-/// The longest reason that is shown.
+/// Maximum length of a reported reason.
 const REASON_BYTES_MAX: usize = 4 << 10;
 
-/// The most modules that are compiled at a time: each takes a processor, of which half stay for requests, and memory. Others wait.
+/// Maximum number of concurrent compilations: each takes a processor, of which half must stay available for requests,
+/// and memory. Further ones wait.
 const RUNNING_MAX: usize = 2;
 
-/// Modules that wait at a time, each on a thread that others may need.
+/// Maximum number of waiting modules, each of which occupies a thread.
 const WAITING_MAX: usize = 16;
 
-/// The program that compiles modules. It must call [`compiler_main`].
+/// Command of compiler processes. The program must call [`compiler_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompilerCommand {
     /// The executable, as an absolute path.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<String>,
-    /// The time that compiling one module may take.
+    /// Timeout for compiling one module.
     pub timeout_ms: u64,
 }
 
 impl CompilerCommand {
-    /// Twenty times what ten megabytes of an ordinary module take on an idle machine.
+    /// Twenty times the duration for ten megabytes of an ordinary module on an idle machine.
     pub const TIMEOUT_MS: u64 = 20_000;
 }
 
@@ -63,10 +64,10 @@ struct Queue {
     waiting: usize,
 }
 
-/// One of those that compile.
+/// A permit to compile.
 struct Turn<'a>(&'a Compiler);
 
-/// Everything that a process wrote, to standard output and to standard error.
+/// Complete standard output and standard error of a process.
 type Written = io::Result<(Vec<u8>, Vec<u8>)>;
 
 impl Compiler {
@@ -76,7 +77,7 @@ impl Compiler {
         Self { command, running_max, queue: Mutex::default(), ended: Condvar::new() }
     }
 
-    /// The machine code of a module.
+    /// Returns the machine code of a module.
     pub(crate) fn compile(&self, module: Vec<u8>) -> Result<Vec<u8>, CompileError> {
         let unavailable = |error: io::Error| CompileError::Unavailable(format!("the WebAssembly compiler: {error}"));
         let _turn = self.take_turn()?;
@@ -135,11 +136,11 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A running compiler. It ends when this is dropped.
+/// A running compiler process. It is killed when this is dropped.
 struct Process(Child);
 
 impl Process {
-    /// Gives it the module, and everything that it writes to the answer when it has closed its output.
+    /// Sends the module; the receiver gets the complete output when the process has closed it.
     fn exchange(&mut self, module: Vec<u8>) -> io::Result<mpsc::Receiver<Written>> {
         let missing = || io::Error::other("no pipes");
         let mut stdin = self.0.stdin.take().ok_or_else(missing)?;
@@ -149,7 +150,7 @@ impl Process {
         let threads = || std::thread::Builder::new().name("wasm-compiler".to_owned());
         // Both threads end with the process.
         threads().spawn(move || {
-            // What it does not read it does not need.
+            // The process need not read all of its input.
             let _ = stdin.write_all(&module);
         })?;
         threads().spawn(move || {
@@ -162,7 +163,7 @@ impl Process {
                 stderr.take(REASON_BYTES_MAX as u64).read_to_end(&mut reason)?;
                 Ok((code, reason))
             };
-            // The receiver has gone when the time was over.
+            // The receiver is dropped after a timeout.
             let _ = sender.send(read());
         })?;
         Ok(receiver)
@@ -170,7 +171,7 @@ impl Process {
 }
 
 impl Process {
-    /// How it has ended that has closed its output; `None` when it does not end in time.
+    /// Waits for the exit status of a process that has closed its output; `None` if it does not end in time.
     fn wait_until(&mut self, deadline: Instant) -> io::Result<Option<ExitStatus>> {
         loop {
             let status = self.0.try_wait()?;
@@ -190,14 +191,14 @@ impl Drop for Process {
     }
 }
 
-/// Why a process without an answer has ended: nearly always because it may not have more memory.
+/// Returns the reason why a process ended without a result: nearly always its memory limit.
 fn died(status: ExitStatus, said: &[u8]) -> CompileError {
     let said = String::from_utf8_lossy(said);
     let is_memory = said.contains("memory allocation") || said.contains("out of memory") || said.contains("mmap");
     if is_memory || status.code().is_none() {
         return CompileError::Source(format!("compiling the module takes more than {MEMORY_BYTES} bytes of memory"));
     }
-    // A panic: what the compiler cannot do it says in this way. It would do so again.
+    // A panic: the compiler reports unsupported features in this way, so a retry would fail as well.
     if status.code() == Some(PANICKED) {
         let said = said.lines().filter(|line| !line.is_empty()).nth(1).unwrap_or_default();
         return CompileError::Source(format!("the compiler cannot compile the module: {said}"));
@@ -206,15 +207,15 @@ fn died(status: ExitStatus, said: &[u8]) -> CompileError {
     CompileError::Unavailable(format!("the WebAssembly compiler ended with {status}: {said}"))
 }
 
-/// The exit status of a program that panicked.
+/// Exit status of a program that panicked.
 const PANICKED: i32 = 101;
 
-/// The exit status for modules that do not compile.
+/// Exit status for modules that do not compile.
 const REFUSED: i32 = 3;
 
 /// Compiles the module on standard input, writes machine code to standard output, and ends.
 ///
-/// The server starts the program of its [`CompilerCommand`] and expects it to call this, first thing.
+/// The server starts the program of its [`CompilerCommand`], which must call this function first.
 #[must_use]
 pub fn compiler_main() -> ExitCode {
     match compile_input() {
@@ -230,7 +231,7 @@ pub fn compiler_main() -> ExitCode {
     }
 }
 
-/// The inner error is one of the module.
+/// The inner error is a defect of the module.
 fn compile_input() -> io::Result<Result<(), String>> {
     limit_process()?;
     let mut module = Vec::new();
@@ -249,9 +250,10 @@ fn limit_process() -> io::Result<()> {
     let limit = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     setrlimit(Resource::As, limit(MEMORY_BYTES))?;
     setrlimit(Resource::Core, limit(0))?;
-    // When memory is short, this goes before the server. Where that cannot be said, its own limit has to do.
+    // When memory is short, the kernel ends this process before the server. If that is not available, the memory limit
+    // must suffice.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    // Requests that take a millisecond do not stand behind one that takes seconds.
+    // A low priority, so that requests of a millisecond do not wait for a compilation of seconds.
     let _ = setpriority_process(None, NICENESS);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! [`Machine`]: modules that are ready to run, the memory of all that run, and the clock that ends functions.
+//! [`Machine`]: compiled modules, the memory account of all running modules, and the clock that ends functions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,17 +13,17 @@ use crate::compiler::{Compiler, CompilerCommand};
 use crate::host::{self, Host};
 use crate::source::Source;
 
-/// How exactly deadlines are kept.
+/// Resolution of deadlines.
 const TICK_MS: u64 = 10;
 
-/// Instructions that a function may run for each millisecond of its time-out, about what a slow processor does in one.
-/// A function that runs out of them is stopped on a machine of any speed.
+/// Instructions per millisecond of the timeout, about the rate of a slow processor. A function that exhausts them is
+/// stopped on machines of any speed.
 const FUEL_PER_MS: u64 = 2_000_000;
 
-/// Depth of calls, in bytes.
+/// Maximum size of the call stack in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
-/// The memory of all running modules together, which is the server's.
+/// Maximum memory of all running modules together, which is part of the server's memory.
 const GUESTS_BYTES_MAX: u64 = 512 << 20;
 
 pub(crate) struct Machine {
@@ -35,7 +35,7 @@ pub(crate) struct Machine {
     clock: Arc<Clock>,
 }
 
-/// How an engine compiles and runs modules: the same here and in the compiler's process.
+/// Configuration of the engine, which must be the same here and in the compiler process.
 pub(crate) fn config() -> Config {
     let mut config = Config::new();
     config.consume_fuel(true).epoch_interruption(true).max_wasm_stack(STACK_BYTES);
@@ -48,12 +48,12 @@ fn unavailable(error: wasmtime::Error) -> CompileError {
     CompileError::Unavailable(format!("no WebAssembly: {error:#}"))
 }
 
-/// Counts the memory of all guests.
+/// Memory account of all guests.
 #[derive(Default)]
 pub(crate) struct GuestMemory(AtomicU64);
 
 impl GuestMemory {
-    /// Takes so many bytes more, if there are as many.
+    /// Books `bytes` if they are within the limit.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let more = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= GUESTS_BYTES_MAX);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -64,7 +64,7 @@ impl GuestMemory {
     }
 }
 
-/// Counts time as long as functions run.
+/// Clock that runs while functions run.
 #[derive(Default)]
 struct Clock {
     state: Mutex<ClockState>,
@@ -77,7 +77,7 @@ struct ClockState {
     has_thread: bool,
 }
 
-/// As long as it lives, deadlines come.
+/// Keeps the clock running until it is dropped.
 pub(crate) struct Running<'a>(&'a Clock);
 
 impl Machine {
@@ -96,7 +96,7 @@ impl Machine {
         &self.linker
     }
 
-    /// The module of `source`, compiled now or lately.
+    /// Returns the module of `source`, compiled or from the cache.
     pub(crate) fn module(&self, source: &Source<'_>) -> Result<Module, CompileError> {
         let bytes = source.bytes()?;
         let name = cache::name(source.module);
@@ -117,7 +117,7 @@ impl Machine {
         }
     }
 
-    /// Takes in what the compiler wrote.
+    /// Loads machine code that the compiler process wrote.
     #[expect(unsafe_code, reason = "loads machine code")]
     fn load(&self, code: &[u8]) -> Result<Module, CompileError> {
         // SAFETY: this is what `Engine::precompile_module` made in a process of the same program. Loading it trusts the
@@ -125,19 +125,19 @@ impl Machine {
         unsafe { Module::deserialize(&self.engine, code) }.map_err(unavailable)
     }
 
-    /// The memory of all guests.
+    /// Returns the memory account of all guests.
     pub(crate) fn guests(&self) -> &Arc<GuestMemory> {
         &self.guests
     }
 
-    /// Has deadlines come until the answer is dropped.
+    /// Enables deadlines until the result is dropped.
     pub(crate) fn run(&self) -> Running<'_> {
         let mut state = lock(&self.clock.state);
         state.running += 1;
         if !state.has_thread {
             let (clock, engine) = (Arc::downgrade(&self.clock), self.engine.weak());
             let ticking = thread::Builder::new().name("wasm-clock".to_owned());
-            // Without the thread the fuel ends what runs too long.
+            // Without the thread, the instruction limit ends long-running functions.
             state.has_thread = ticking.spawn(move || tick(&clock, &engine)).is_ok();
         }
         self.clock.woken.notify_all();
@@ -157,7 +157,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The ticks of a time-out.
+/// Converts a timeout to ticks.
 pub(crate) fn ticks(limits: Limits) -> u64 {
     limits.timeout_ms.div_ceil(TICK_MS) + 1
 }
@@ -166,12 +166,12 @@ pub(crate) fn fuel(limits: Limits) -> u64 {
     limits.timeout_ms.saturating_mul(FUEL_PER_MS).max(FUEL_PER_MS)
 }
 
-/// Ticks while functions run, sleeps while none does, ends when the machine has gone.
+/// Ticks while functions run, sleeps otherwise, and ends when the machine is dropped.
 fn tick(clock: &std::sync::Weak<Clock>, engine: &EngineWeak) {
     while let (Some(clock), Some(engine)) = (clock.upgrade(), engine.upgrade()) {
         let state = lock(&clock.state);
         if state.running == 0 {
-            // Wakes now and then to see whether the machine has gone.
+            // Wakes periodically to check whether the machine was dropped.
             let asleep = Duration::from_secs(60);
             drop(clock.woken.wait_timeout(state, asleep).unwrap_or_else(PoisonError::into_inner));
             continue;
@@ -184,6 +184,6 @@ fn tick(clock: &std::sync::Weak<Clock>, engine: &EngineWeak) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that is guarded here is ever left half changed.
+    // The guarded state is never left inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

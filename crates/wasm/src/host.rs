@@ -1,6 +1,6 @@
-//! The server's side of a running module: [`Guest`] calls its functions, [`Host`] takes what they say through imports.
+//! The server side of a running module: [`Guest`] calls its functions, [`Host`] implements its imports.
 //!
-//! Everything that comes from a module is checked: bounds, JSON, counts and sizes.
+//! All values from a module are validated: bounds, JSON, counts and sizes.
 
 use std::sync::Arc;
 
@@ -13,40 +13,40 @@ use wasmtime::{
 use crate::engine::{self, GuestMemory, Machine};
 use crate::source::Source;
 
-/// The longest message that a function may give as the reason of its failure, or log.
+/// Maximum length of a message that a function gives as the reason of a failure, or logs.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
-/// Lines that one call may log.
+/// Maximum number of log lines of one call.
 const LOG_LINES_MAX: usize = 100;
-/// Elements of all tables of a module.
+/// Maximum number of elements of all tables of a module.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
 
-/// The messages of a module during a call.
+/// Output of a module during a call.
 pub(crate) struct Host {
     memory: Option<Memory>,
     limits: Limits,
-    /// The allowance that the call has left.
+    /// Remaining allowance of the call.
     allowance: Allowance,
-    /// Keys and values, one after the other, as compact JSON.
+    /// Concatenated keys and values, as compact JSON.
     pub(crate) text: Vec<u8>,
     /// Lengths of each key and value.
     pub(crate) rows: Vec<(u32, u32)>,
     pub(crate) log: Vec<String>,
     failed: Option<String>,
-    /// The limit that ends the build.
+    /// The exceeded limit that ends the build.
     excess: Option<Excess>,
     was_memory_refused: bool,
-    /// The memory that it has of what there is for all guests.
+    /// Memory account of all guests.
     guests: Arc<GuestMemory>,
     memory_bytes: u64,
-    /// Whether the result of a reduction is too long.
+    /// True if the result of a reduction is too long.
     pub(crate) is_too_long: bool,
 }
 
-/// How a call ended that did not end well.
+/// Failure of a call.
 pub(crate) enum Failure {
-    /// The function failed, as one that throws an exception: the text is the reason.
+    /// The function failed, equivalent to an exception: the text is the reason.
     Failed(String),
-    /// It broke a limit: the name and the reason of the error, without the place.
+    /// The function exceeded a limit: name and reason of the error, without the location.
     Stopped(&'static str, String),
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Guest {
     memory: Memory,
     alloc: TypedFunc<u32, u32>,
     function: TypedFunc<(u32, u32), u32>,
-    /// Where input is written, and how much fits there.
+    /// Address and size of the input buffer.
     buffer: (u32, u32),
     limits: Limits,
 }
@@ -87,7 +87,7 @@ impl Host {
         (self.failed, self.excess, self.was_memory_refused, self.is_too_long) = (None, None, false, false);
     }
 
-    /// Takes a value; an empty one is null.
+    /// Appends a value; an empty one is null.
     fn take(&mut self, what: &str, bytes: &[u8]) -> Result<u32, Error> {
         let before = self.text.len();
         let bytes = if bytes.is_empty() { b"null" } else { bytes };
@@ -133,7 +133,7 @@ impl Drop for Host {
     }
 }
 
-/// The imports that there are.
+/// Defines the available imports.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
     let mut linker = Linker::new(engine);
     linker.func_wrap("settee", "emit", emit)?;
@@ -162,7 +162,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<Host>> {
         host.failed = Some(message(piece(memory, at, len)?));
         Err(Error::msg("failed"))
     })?;
-    // What AssemblyScript calls when an assertion fails: message and file as pointers to its strings, line and column.
+    // AssemblyScript calls this when an assertion fails: message and file as pointers to strings, line and column.
     linker.func_wrap("env", "abort", |_: u32, _: u32, line: u32, column: u32| -> Result<(), Error> {
         Err(Error::msg(format!("aborted at line {line}, column {column}")))
     })?;
@@ -200,7 +200,7 @@ fn message(bytes: &[u8]) -> String {
 }
 
 impl Guest {
-    /// Makes an instance of the module of `source` and finds what it must export.
+    /// Instantiates the module of `source` and resolves its required exports.
     pub(crate) fn new(machine: &Machine, source: &Source<'_>, limits: Limits) -> Result<Self, CompileError> {
         let module = machine.module(source)?;
         let refuse = |reason: String| CompileError::Source(reason);
@@ -227,8 +227,8 @@ impl Guest {
         Ok(Self { store, memory, alloc, function, buffer: (0, 0), limits })
     }
 
-    /// Calls the function with `input` and returns what it said. After a failure a new guest is needed: nobody knows
-    /// what state this one is in.
+    /// Calls the function with `input` and returns its output. After a failure the guest must be replaced, because its
+    /// state is undefined.
     pub(crate) fn call(&mut self, input: &[u8]) -> Result<&mut Host, Failure> {
         self.store.data_mut().begin();
         self.store.set_epoch_deadline(engine::ticks(self.limits));
@@ -243,7 +243,7 @@ impl Guest {
     fn enter(&mut self, input: &[u8]) -> wasmtime::Result<u32> {
         let len = u32::try_from(input.len()).map_err(|_| Error::msg("the input is too long for a module"))?;
         if len > self.buffer.1 {
-            // Some more, so that documents that grow slowly do not ask each time.
+            // Some spare capacity, so that slowly growing documents do not need a new buffer each time.
             let size = len.saturating_add(len / 2).max(64 << 10);
             self.buffer = (self.alloc.call(&mut self.store, size)?, size);
         }
@@ -281,7 +281,7 @@ impl Guest {
 }
 
 impl Failure {
-    /// The error of a run that cannot go on; `place` tells of what.
+    /// Returns the error that ends a build; `place` names the function and document.
     pub(crate) fn fatal(name: &str, place: &str, reason: &str) -> RunError {
         RunError::Fatal { name: name.to_owned(), reason: format!("{place} {reason}") }
     }

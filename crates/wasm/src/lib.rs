@@ -1,10 +1,9 @@
 //! WebAssembly as a language of views: [`Wasm`] compiles modules and runs their map and reduce functions.
 //!
-//! A function is an export of a module; it gets JSON text in the module's own memory and answers through imports. The
-//! contract with modules is written down in `docs/webassembly.md`. Modules are compiled by a process of their own
-//! ([`compiler_main`]). Their code runs in this process, because it can reach
-//! nothing but its memory and these imports; instructions, time and memory are limited. There are no other
-//! imports: no files, no clock, no network, no WASI.
+//! A function is an export of a module; it receives JSON text in the module's own memory and returns results through
+//! imports. `docs/webassembly.md` specifies the contract with modules. Modules are compiled in a separate process
+//! ([`compiler_main`]). Their code runs in this process, because it can access only its own memory and these imports;
+//! instructions, time and memory are limited. There are no other imports: no files, no clock, no network, no WASI.
 
 mod cache;
 mod compiler;
@@ -22,20 +21,20 @@ use self::engine::Machine;
 
 pub use self::compiler::{CompilerCommand, compiler_main};
 
-/// The value of `language` in design documents.
+/// Value of `language` in design documents.
 pub const NAME: &str = "wasm";
 
-/// WebAssembly modules as `"language": "wasm"`. Nothing is started before the first module is compiled.
+/// WebAssembly modules as `"language": "wasm"`. No process or thread is started before the first module is compiled.
 #[derive(Clone)]
 pub struct Wasm {
     machine: Arc<Machine>,
 }
 
 impl Wasm {
-    /// The language, with modules that `compiler` compiles.
+    /// Creates the language; `compiler` compiles modules.
     ///
     /// # Errors
-    /// When this processor is not supported; the text says why.
+    /// If this processor is not supported; the text is the reason.
     pub fn new(compiler: CompilerCommand) -> Result<Self, CompileError> {
         Ok(Self { machine: Arc::new(Machine::new(compiler)?) })
     }

@@ -10,10 +10,10 @@ use crate::engine::Machine;
 use crate::host::{Failure, Guest};
 use crate::source::Source;
 
-/// The export that is called if the source names none.
+/// Default export.
 const EXPORT: &str = "map";
 
-/// Map functions, each with an instance of its own.
+/// Map functions, each with its own instance.
 pub(crate) struct Mapper {
     machine: Arc<Machine>,
     limits: Limits,
@@ -30,7 +30,7 @@ impl Mapper {
         Ok(Self { machine: Arc::clone(machine), limits, functions })
     }
 
-    /// Puts a new instance in the place of one that has failed.
+    /// Replaces a failed instance.
     fn renew(&mut self, function: usize) -> Result<(), RunError> {
         let (text, guest) = &mut self.functions[function];
         *guest = Guest::new(&self.machine, &Source::parse(text, EXPORT), self.limits)

@@ -9,7 +9,7 @@ use crate::engine::Machine;
 use crate::host::{Failure, Guest};
 use crate::source::Source;
 
-/// The export that is called if the source names none.
+/// Default export.
 const EXPORT: &str = "reduce";
 
 /// A reduce function.
@@ -27,7 +27,7 @@ impl FunctionReducer {
         Ok(Self { machine: Arc::clone(machine), limits, source: source.into(), guest, input: Vec::new() })
     }
 
-    /// Reduces what [`FunctionReducer::input`] holds. A function that fails makes null.
+    /// Reduces the contents of [`FunctionReducer::input`]. The result of a function that fails is null.
     fn call(&mut self) -> Result<Vec<u8>, RunError> {
         let failure = match self.guest.call(&self.input) {
             Ok(host) if host.is_too_long => {

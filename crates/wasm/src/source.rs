@@ -1,28 +1,28 @@
-//! What is in a design document for a function: `MODULE` or `MODULE#EXPORT`, where `MODULE` is a module in base64.
-//! Main type: [`Source`]. Modules that stand elsewhere were put in their place before ([`settee_design::DesignDocument::embed_modules`]).
+//! [`Source`]: a function in a design document: `MODULE` or `MODULE#EXPORT`, where `MODULE` is a module in base64.
+//! References to modules were already replaced ([`settee_design::DesignDocument::embed_modules`]).
 
 use settee_design::CompileError;
 use settee_model::base64;
 
-/// The longest module that is compiled: compiling takes about a second for ten million bytes.
+/// Maximum length of a module: compiling ten million bytes takes about a second.
 const MODULE_BYTES_MAX: usize = 8 << 20;
 
 /// A function of a module.
 pub(crate) struct Source<'a> {
     /// The module in base64.
     pub(crate) module: &'a str,
-    /// The name of the exported function.
+    /// Name of the exported function.
     pub(crate) export: &'a str,
 }
 
 impl<'a> Source<'a> {
-    /// Takes `text` apart; `default` is the export if it names none.
+    /// Parses `text`; `default` is the default export.
     pub(crate) fn parse(text: &'a str, default: &'a str) -> Self {
         let (module, export) = text.trim().split_once('#').unwrap_or((text.trim(), default));
         Self { module, export }
     }
 
-    /// The module's bytes.
+    /// Decodes the module.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, CompileError> {
         let refuse = |reason: String| Err(CompileError::Source(reason));
         if let Some(name) = self.module.strip_prefix("attachment:") {

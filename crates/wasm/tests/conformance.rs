@@ -1,5 +1,5 @@
-//! The conformance suite of languages, with the functions of `sdk/wasm/conformance`: whoever changes those compiles them
-//! anew into `tests/data`.
+//! The conformance suite of languages, with the functions of `sdk/wasm/conformance`. After changing those, compile them
+//! into `tests/data`.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! The compiled examples of `sdk/wasm/examples`: whoever changes those compiles them anew into `tests/data`,
-//! from where benchmarks take them too.
+//! The compiled examples of `sdk/wasm/examples`. After changing those, compile them into `tests/data`, which benchmarks
+//! use as well.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

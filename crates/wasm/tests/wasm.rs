@@ -1,4 +1,4 @@
-//! Modules written by hand, good and hostile ones, through the interface of languages.
+//! Hand-written modules, valid and malicious ones, through the interface of languages.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use settee_design::{CompileError, DocumentBatch, Emissions, Language, Limits, Ma
 use settee_model::base64;
 use settee_wasm::{CompilerCommand, Wasm};
 
-/// The beginning of every module here: imports, memory, an allocator that gives the second page away.
+/// Start of every module here: imports, memory, and an allocator that returns the second page.
 const PRELUDE: &str = r#"
     (import "settee" "emit" (func $emit (param i32 i32 i32 i32)))
     (import "settee" "log" (func $log (param i32 i32)))
@@ -48,7 +48,8 @@ fn language() -> Wasm {
     Wasm::new(CompilerCommand { program, args: Vec::new(), timeout_ms: 60_000 }).unwrap()
 }
 
-/// Why a module does not compile, with `script` for a compiler. It is asked twice and has to run once.
+/// Checks why a module does not compile, with `script` as the compiler. It is requested twice, and must run only once
+/// if the result is cached.
 #[track_caller]
 fn check_compiler(script: &str, expected: &CompileError) {
     let ran = tempfile();
@@ -60,7 +61,7 @@ fn check_compiler(script: &str, expected: &CompileError) {
         assert_eq!(language.program(&source, limits()).err().as_ref(), Some(expected));
     }
     let times = std::fs::read_to_string(&ran).unwrap().lines().count();
-    // What the machine is to blame for may be different the next time.
+    // Failures of the machine are not cached.
     assert_eq!(times, if matches!(expected, CompileError::Source(_)) { 1 } else { 2 });
     std::fs::remove_file(ran).unwrap();
 }
@@ -94,7 +95,7 @@ fn compilers_that_take_too_much_are_ended() {
 
 #[test]
 fn running_modules_share_a_memory() {
-    // Each takes 200 MiB of the 512 MiB that there are.
+    // Each takes 200 MiB of the available 512 MiB.
     let limits = Limits { memory_bytes: 1 << 30, ..limits() };
     let greedy = source(&format!(
         r#"(func (export "map") (param i32 i32) (result i32) {})"#,
@@ -107,7 +108,7 @@ fn running_modules_share_a_memory() {
     let map = |program: &mut Box<dyn settee_design::Program>| program.map(&documents, &mut Emissions::new());
     assert_eq!((map(&mut programs[0]), map(&mut programs[1])), (Ok(()), Ok(())));
     assert!(matches!(map(&mut programs[2]), Err(RunError::Fatal { name, .. }) if name == "limit_exceeded"));
-    // What ends gives its memory back.
+    // Dropping a program releases its memory.
     programs.swap_remove(0);
     assert_eq!(map(programs.last_mut().unwrap()), Ok(()));
 }
@@ -122,7 +123,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Rows as `document.function:key=value`, then failures as `document.function!message`, then the log.
+/// Returns rows as `document.function:key=value`, then failures as `document.function!message`, then the log.
 fn run(functions: &[String], documents: &[(&str, &str)]) -> Result<Vec<String>, RunError> {
     let source =
         MapSource { functions: functions.iter().map(|source| source.as_str().into()).collect(), library: None };
@@ -153,7 +154,7 @@ fn documents_go_in_and_rows_come_out() {
 
 #[test]
 fn a_document_longer_than_the_buffer_gets_a_larger_one() {
-    // Gives the size that was asked for as the second import's argument, by growing the memory first.
+    // Returns the requested size as the argument of the second import, after growing the memory.
     let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(9_000));
     let said = run(&[map_of(EMIT_DOCUMENT)], &[("a", "{}"), ("b", &long), ("c", "{}")]).unwrap();
     assert_eq!(said, [r#"0.0:"k"={}"#.to_owned(), format!(r#"1.0:"k"={long}"#), r#"2.0:"k"={}"#.to_owned()]);

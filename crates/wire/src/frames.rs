@@ -1,7 +1,8 @@
-//! Frames: requests that one node hands to another in one message, and the answers to them, each whole and one after the other ([`Frame`]).
+//! Frames: requests that one node forwards to another in one message, and their responses ([`Frame`]). Each frame is
+//! complete; frames follow each other without padding.
 //!
-//! A frame is a start of three texts, headers and a body, as a request or an answer of HTTP is. What the texts say is not looked at here. Numbers are four
-//! bytes, the highest first:
+//! A frame consists of three start texts, headers and a body, like an HTTP request or response. This module does not
+//! interpret them. Numbers are four bytes, big-endian:
 //!
 //! ```text
 //! bytes of the rest of the frame, of each text of the start, of the headers
@@ -13,32 +14,32 @@ use bytes::{Buf, Bytes, BytesMut};
 /// The bytes of a number.
 const NUMBER: usize = 4;
 
-/// The bytes of the numbers behind the first one.
+/// Bytes of the numbers after the first one.
 const NUMBERS: usize = 4 * NUMBER;
 
-/// Frames have room for so many headers from the start; most have no more.
+/// Initial capacity for headers; most frames have no more.
 const HEADERS: usize = 8;
 
 /// A request or an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Such as method and target.
+    /// The start texts, for example method and target.
     pub start: [Bytes; 3],
     /// Names and values.
     pub headers: Vec<(Bytes, Bytes)>,
-    /// All of it.
+    /// Body.
     pub body: Bytes,
 }
 
-/// Why there are no frames: the bytes are of something else, or a frame is longer than the reader takes.
+/// Error: the bytes are not frames, or a frame is longer than the reader accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these are no frames")]
+#[error("the text is not a sequence of frames")]
 pub struct NoFrame;
 
-/// Appends a frame but for the `body_bytes` of its body, which come next.
+/// Appends a frame without its body. The caller appends `body_bytes` bytes of body next.
 ///
 /// # Errors
-/// When the frame would have more than 4 GB; `out` is then as before.
+/// If the frame would exceed 4 GB. `out` is then unchanged.
 pub fn write_head<'a>(
     out: &mut Vec<u8>,
     start: [&[u8]; 3],
@@ -51,7 +52,7 @@ pub fn write_head<'a>(
     let of_headers = out.len();
     for (name, value) in headers {
         for text in [name, value] {
-            // What is too long makes the frame too long, which is found below.
+            // A text that is too long makes the frame too long; that is detected below.
             out.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
         }
         out.extend_from_slice(name);
@@ -69,7 +70,7 @@ pub fn write_head<'a>(
     Ok(())
 }
 
-/// Frames of bytes that come in any pieces.
+/// Incremental reader of frames; the input may be split at any byte.
 #[derive(Debug)]
 pub struct Reader {
     bytes: BytesMut,
@@ -77,21 +78,22 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes frames of at most `bytes_max` bytes.
+    /// Creates a reader for frames of at most `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes: BytesMut::new(), bytes_max }
     }
 
-    /// Takes the next bytes. Whoever brings no more than there is room for, and takes all frames each time, has at most `bytes_max` kept.
+    /// Adds input. The buffer stays within `bytes_max` if the caller never adds more than the remaining capacity and
+    /// takes all frames after each call.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next frame, if it is there as a whole.
+    /// Returns the next complete frame, or `None` if more input is needed.
     ///
     /// # Errors
-    /// When these are no frames; nothing more can be read then.
+    /// If the input is not a sequence of frames. The reader cannot be used after that.
     pub fn frame(&mut self) -> Result<Option<Frame>, NoFrame> {
         let Some(first) = self.bytes.first_chunk() else { return Ok(None) };
         let length = u32::from_be_bytes(*first) as usize;
@@ -105,7 +107,7 @@ impl Reader {
         read(self.bytes.split_to(length).freeze()).map(Some).ok_or(NoFrame)
     }
 
-    /// Whether nothing is left of what came.
+    /// Returns true if no input is left in the buffer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -188,7 +190,7 @@ mod tests {
     #[test]
     fn what_is_no_frame() {
         let whole = written(&frame(["PUT", "/db", ""], &[("a", "b")], "{}"));
-        // All numbers of it: none may reach beyond what it counts.
+        // Every length field in turn: none may exceed the part that it describes.
         for place in [4, 8, 12, 16, 26, 30] {
             let mut wrong = whole.clone();
             wrong[place + 2] = 1;
@@ -197,7 +199,7 @@ mod tests {
             assert_eq!(reader.frame(), Err(NoFrame), "at {place}");
         }
         let mut too_long = Reader::new(whole.len() - NUMBER - 1);
-        // Said before it has come.
+        // The length is rejected before the body arrives.
         too_long.feed(&whole[..NUMBER]);
         assert_eq!(too_long.frame(), Err(NoFrame));
         let mut too_short = Reader::new(1000);

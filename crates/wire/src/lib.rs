@@ -1,7 +1,7 @@
-//! Shapes of the protocol that both sides of a connection need: bodies of several parts ([`multipart`]), and messages of several requests between nodes
-//! ([`frames`]).
+//! Wire formats that both sides of a connection need: multipart bodies ([`multipart`]), and messages of several
+//! requests between nodes ([`frames`]).
 //!
-//! Nothing here reads a socket or knows what the parts mean; callers bring bytes and take events.
+//! This crate performs no I/O and does not interpret the parts: callers supply bytes and receive events.
 
 pub mod frames;
 pub mod multipart;

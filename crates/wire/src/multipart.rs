@@ -1,7 +1,7 @@
 //! Bodies of several parts (RFC 2046) in the forms that CouchDB sends and takes: [`Parser`] reads, [`Writer`] writes.
 //!
-//! The parser takes bytes as they come and gives events, so the data of a part never has to be in memory as a whole. What it
-//! keeps is bounded by [`MAX_HEAD_BYTES`] and by the largest piece that it is fed.
+//! The parser accepts input in any pieces and returns events, so a part never has to be in memory as a whole. Its
+//! buffer is bounded by [`MAX_HEAD_BYTES`] and by the largest piece of input.
 
 mod parser;
 #[cfg(test)]
@@ -11,22 +11,22 @@ mod writer;
 pub use parser::{Event, Head, Parser};
 pub use writer::{Attached, Writer};
 
-/// The longest head of a part, and the longest line in front of the first part that is looked through at once.
+/// Maximum length of the head of a part, and of a line before the first part that is searched at once.
 pub const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// The longest boundary that is accepted, as in RFC 2046.
+/// Maximum length of a boundary, as in RFC 2046.
 pub const MAX_BOUNDARY_BYTES: usize = 70;
 
-/// Why a body is not understood.
+/// Reason why a multipart body is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultipartError {
-    /// The content type names no usable boundary.
+    /// The content type has no usable boundary.
     #[error("the multipart body has no boundary")]
     NoBoundary,
     /// The head of a part is longer than [`MAX_HEAD_BYTES`].
     #[error("the head of a part is too long")]
     HeadTooLong,
-    /// The head of a part is not made of header lines.
+    /// The head of a part does not consist of header lines.
     #[error("the head of a part is malformed")]
     MalformedHead,
     /// The body ended before its last boundary.
@@ -43,7 +43,7 @@ pub struct ContentType {
 }
 
 impl ContentType {
-    /// Takes a header's value apart. Never fails: what cannot be read is left out.
+    /// Parses the value of a header. Never fails: malformed parameters are skipped.
     #[must_use]
     pub fn parse(value: &str) -> Self {
         let mut fields = split_unquoted(value);
@@ -55,13 +55,13 @@ impl ContentType {
         Self { essence, parameters: parameters.collect() }
     }
 
-    /// The value of a parameter; `name` in lower case.
+    /// Returns the value of a parameter; `name` must be in lower case.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The boundary between parts.
+    /// Returns the boundary between parts.
     ///
     /// # Errors
     /// [`MultipartError::NoBoundary`].

@@ -1,4 +1,4 @@
-//! Which logins are right, what is remembered of them, and when there were too many.
+//! Logins, the cache of verified passwords, and lockouts.
 
 use super::*;
 use crate::password::hash_password;
@@ -20,7 +20,7 @@ fn authenticator() -> Authenticator {
     authenticator
 }
 
-/// How a login went: its cost, and its result.
+/// Returns the cost of a login and its result.
 fn login(
     authenticator: &Authenticator,
     name: &str,
@@ -95,7 +95,7 @@ fn too_many_failures_lock_out_here_but_not_elsewhere() {
     assert_eq!(unknown(2), AuthError::Incorrect);
 }
 
-/// Servers that tell each other of failures have one count, and those with another secret cannot even say whom they mean.
+/// Servers that share failures have one count, and servers with another secret cannot even identify the suspect.
 #[test]
 fn failures_count_on_all_servers() {
     type Told = Arc<std::sync::Mutex<Vec<Suspect>>>;
@@ -131,7 +131,7 @@ fn failures_count_on_all_servers() {
         [refuse(2), refuse(2), refuse(2), refuse(2)].map(|error| error == AuthError::LockedOut),
         [false, false, false, true]
     );
-    // What was told is not told again, and the refusal of who is locked out is no failure.
+    // A reported failure is not reported again, and rejecting a locked-out client is not a failure.
     assert_eq!(servers.each_ref().map(|(_, told)| told.lock().unwrap().len()), [0, 1, 3]);
     let password = |server: usize, tried: &str| login(&servers[server].0, "admin", tried, 9, 0).1;
     assert_eq!(password(0, "wrong"), Err(AuthError::Incorrect));

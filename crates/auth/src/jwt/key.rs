@@ -1,5 +1,5 @@
-//! [`VerifyingKey`]: the keys that tokens are verified with, read from what `[jwt_keys]` has: base64 or PEM. `ring` verifies all
-//! signatures but those over P-521, which it does not know.
+//! [`VerifyingKey`]: keys for verifying tokens, parsed from values of `[jwt_keys]`: base64 or PEM. `ring` verifies all
+//! signatures except those over P-521, which it does not support.
 
 use p521::ecdsa::signature::Verifier as _;
 use ring::hmac;
@@ -8,7 +8,7 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use super::{Bits, JwtAlgorithm, JwtError, bad_request};
 use settee_model::base64;
 
-/// The families of keys.
+/// Families of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyType {
     /// Shared secrets.
@@ -20,7 +20,7 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// How keys of `[jwt_keys]` begin.
+    /// Returns the prefix of the names of such keys in `[jwt_keys]`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,28 +31,28 @@ impl KeyType {
     }
 }
 
-/// A text that is no key (`bad_request`, as in CouchDB: whoever asks sends a token that cannot be verified).
+/// Error: the text is not a key (`bad_request`, as in CouchDB: the token of the client cannot be verified).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It cannot be decoded.
+    /// The text cannot be decoded.
     #[error("Not a valid key")]
     Invalid,
-    /// It is another key.
+    /// The key is not an RSA key.
     #[error("not an RSA public key")]
     NotRsa,
-    /// It is another key, or of a curve that is not supported.
+    /// The key is not an elliptic-curve key, or its curve is not supported.
     #[error("not an EC public key")]
     NotEc,
 }
 
-/// A curve.
+/// An elliptic curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
-    /// NIST's with 256 bits.
+    /// NIST P-256.
     P256,
-    /// NIST's with 384 bits.
+    /// NIST P-384.
     P384,
-    /// NIST's with 521 bits.
+    /// NIST P-521.
     P521,
 }
 
@@ -68,9 +68,9 @@ pub enum VerifyingKey {
         /// Exponent.
         e: Vec<u8>,
     },
-    /// A point, uncompressed.
+    /// An uncompressed point.
     Ec {
-        /// Its curve.
+        /// Curve.
         curve: Curve,
         /// `04`, and both coordinates.
         point: Vec<u8>,
@@ -78,10 +78,10 @@ pub enum VerifyingKey {
 }
 
 impl VerifyingKey {
-    /// Reads the value of a setting of `[jwt_keys]`. Line feeds of PEM may be written as `\n`.
+    /// Parses a value of `[jwt_keys]`. Line feeds of PEM may be written as `\n`.
     ///
     /// # Errors
-    /// When it is no key of this type.
+    /// If it is not a key of this type.
     pub fn parse(key_type: KeyType, text: &str) -> Result<VerifyingKey, KeyError> {
         let key = match key_type {
             KeyType::Hmac => base64::decode_unpadded(text.trim()).filter(|key| !key.is_empty()).map(VerifyingKey::Hmac),
@@ -94,7 +94,7 @@ impl VerifyingKey {
         }
     }
 
-    /// Its type.
+    /// Returns the type of the key.
     #[must_use]
     pub fn key_type(&self) -> KeyType {
         match self {
@@ -104,7 +104,7 @@ impl VerifyingKey {
         }
     }
 
-    /// Bytes that no other key has.
+    /// Returns bytes that identify the key.
     pub(super) fn identity(&self) -> Vec<u8> {
         match self {
             VerifyingKey::Hmac(secret) => secret.clone(),
@@ -162,13 +162,13 @@ fn verify_p521(point: &[u8], signed: &[u8], signature: &[u8]) -> bool {
 }
 
 impl std::fmt::Debug for VerifyingKey {
-    /// Shows nothing of the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(self.key_type().name())
     }
 }
 
-/// The bytes of the first public key of a PEM text.
+/// Returns the bytes of the first public key of a PEM text.
 fn pem(text: &str) -> Option<Vec<u8>> {
     let text = text.replace("\\n", "\n");
     let (_, rest) = text.split_once("-----BEGIN ")?;
@@ -186,7 +186,7 @@ const CURVE_P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const CURVE_P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 const CURVE_P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
 
-/// A key as `SubjectPublicKeyInfo`, or an RSA key as `RSAPublicKey`.
+/// Parses a `SubjectPublicKeyInfo`, or an RSA key as `RSAPublicKey`.
 fn public_key(der: &[u8]) -> Option<VerifyingKey> {
     let (mut outer, rest) = Der(der).element(Tag::Sequence)?;
     if !rest.0.is_empty() {
@@ -198,7 +198,7 @@ fn public_key(der: &[u8]) -> Option<VerifyingKey> {
     let (mut algorithm, after) = outer.element(Tag::Sequence)?;
     outer = after;
     let (bits, _) = outer.element(Tag::BitString)?;
-    // The first byte counts unused bits, of which keys have none.
+    // The first byte is the number of unused bits, which is 0 for keys.
     let key = bits.0.strip_prefix(&[0])?;
     let (name, after) = algorithm.element(Tag::ObjectIdentifier)?;
     algorithm = after;
@@ -225,13 +225,13 @@ fn rsa_key(der: Der<'_>) -> Option<VerifyingKey> {
     Some(rsa_of(n.0, e.0))
 }
 
-/// An RSA key of these numbers.
+/// Creates an RSA key from its numbers.
 pub(super) fn rsa_of(n: &[u8], e: &[u8]) -> VerifyingKey {
     let trimmed = |number: &[u8]| number.iter().copied().skip_while(|byte| *byte == 0).collect();
     VerifyingKey::Rsa { n: trimmed(n), e: trimmed(e) }
 }
 
-/// A key of this point, if it is one.
+/// Creates a key from a point, if it is valid.
 pub(super) fn ec_key(curve: Curve, point: Vec<u8>) -> Option<VerifyingKey> {
     let coordinate = match curve {
         Curve::P256 => 32,
@@ -249,12 +249,12 @@ enum Tag {
     Sequence = 0x30,
 }
 
-/// The rest of bytes in the distinguished encoding rules.
+/// Unparsed bytes in the distinguished encoding rules (DER).
 #[derive(Clone, Copy)]
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The content of the first element, which must be a `tag`, and what follows it.
+    /// Returns the content of the first element, which must be a `tag`, and the rest.
     fn element(self, tag: Tag) -> Option<(Der<'a>, Der<'a>)> {
         let (first, rest) = self.0.split_first()?;
         if *first != tag as u8 {

@@ -1,11 +1,11 @@
-//! [`KeySet`]: the public keys of an identity provider, as it publishes them (RFC 7517).
+//! [`KeySet`]: the public keys that an identity provider publishes (RFC 7517).
 
 use settee_model::json::{Json, Value};
 
 use super::key::{Curve, KeyType, VerifyingKey, ec_key, rsa_of};
 use settee_model::base64;
 
-/// The most keys of a set; further ones do not count.
+/// Maximum number of keys of a set; further ones are ignored.
 const KEYS_MAX: usize = 256;
 
 /// Public keys by their ids.
@@ -15,8 +15,8 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// Reads a set. Keys that are not understood, or that are for something else than signatures, do not count, and neither do
-    /// shared secrets: what is published is none. `None` if the text is no set.
+    /// Parses a set. Unknown keys, keys for other purposes than signatures, and shared secrets (a published secret is
+    /// not secret) are ignored. `None` if the text is not a set.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<KeySet> {
         let json = Json::parse(text).ok()?;
@@ -29,7 +29,7 @@ impl KeySet {
         Some(KeySet { keys: keys.take(KEYS_MAX).collect() })
     }
 
-    /// The key of this id. Tokens may leave the id out where there is no choice.
+    /// Returns the key with this id. Tokens may omit the id if there is only one suitable key.
     #[must_use]
     pub fn find(&self, key_type: KeyType, id: Option<&str>) -> Option<&VerifyingKey> {
         let mut fitting = self.keys.iter().filter(|(_, key)| key.key_type() == key_type);

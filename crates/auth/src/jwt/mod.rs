@@ -1,5 +1,5 @@
-//! JSON web tokens: [`Token`] takes one apart, checks what it claims against a [`TokenPolicy`], and its signature against a
-//! [`VerifyingKey`]. Where keys come from is decided elsewhere. The texts of errors are those of CouchDB's `jwtf`.
+//! JSON web tokens: [`Token`] parses a token, checks its claims against a [`TokenPolicy`], and its signature against a
+//! [`VerifyingKey`]. Callers supply the keys. The texts of errors are those of CouchDB's `jwtf`.
 
 mod key;
 mod key_set;
@@ -16,19 +16,19 @@ use crate::authenticator::Authenticator;
 use crate::user::UserContext;
 use settee_model::base64;
 
-/// The longest token: requests' heads are not longer.
+/// Maximum length of a token, as of the head of a request.
 const TOKEN_MAX_BYTES: usize = 64 << 10;
 
-/// Why a token is not accepted.
+/// Reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// It makes no sense, or nobody signed it (`bad_request`).
+    /// The token is malformed or not signed (`bad_request`).
     #[error("{0}")]
     BadRequest(String),
-    /// It does not hold now, or for nobody (`unauthorized`).
+    /// The token is not valid at this time, or names no user (`unauthorized`).
     #[error("{0}")]
     Unauthorized(String),
-    /// It has no claim at the configured path of the roles (`not_found`, as in CouchDB).
+    /// The token has no claim at the configured path of the roles (`not_found`, as in CouchDB).
     #[error("{0}")]
     NotFound(String),
 }
@@ -37,7 +37,7 @@ fn bad_request(reason: impl Into<String>) -> JwtError {
     JwtError::BadRequest(reason.into())
 }
 
-/// How a token is signed.
+/// Signature algorithm of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JwtAlgorithm {
     /// HMAC with SHA-256, 384 or 512.
@@ -46,11 +46,11 @@ pub enum JwtAlgorithm {
     Rs(Bits),
     /// RSA-PSS.
     Ps(Bits),
-    /// ECDSA over the curve with as many bits; with 512 over that of 521.
+    /// ECDSA over the curve with this number of bits; 512 means the curve of 521 bits.
     Es(Bits),
 }
 
-/// The size of a hash.
+/// Size of a hash in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     /// 256
@@ -81,8 +81,8 @@ impl JwtAlgorithm {
         ALGORITHMS.into_iter().find(|(known, _)| *known == name).map(|(_, algorithm)| algorithm)
     }
 
-    /// The algorithms of a list of names, separated by commas (`[jwt_auth] allowed_algorithms`); all if it is empty. Unknown
-    /// names do not count.
+    /// Parses a comma-separated list of names (`[jwt_auth] allowed_algorithms`); all algorithms if it is empty. Unknown
+    /// names are ignored.
     #[must_use]
     pub fn list(text: &str) -> Vec<JwtAlgorithm> {
         if text.trim().is_empty() {
@@ -91,7 +91,7 @@ impl JwtAlgorithm {
         text.split(',').filter_map(|name| JwtAlgorithm::named(name.trim().trim_matches('"'))).collect()
     }
 
-    /// Which keys it needs.
+    /// Returns the type of keys of the algorithm.
     #[must_use]
     pub fn key_type(self) -> KeyType {
         match self {
@@ -102,17 +102,18 @@ impl JwtAlgorithm {
     }
 }
 
-/// A claim that tokens need.
+/// A required claim of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequiredClaim {
-    /// It has to be there, and to make sense.
+    /// The claim must be present and valid.
     Present(String),
-    /// It has to have this value.
+    /// The claim must have this value.
     Equals(String, String),
 }
 
 impl RequiredClaim {
-    /// Reads `[jwt_auth] required_claims`: names, and pairs such as `{iss, "https://example.com"}`. `None` if it is neither.
+    /// Parses `[jwt_auth] required_claims`: names, and pairs such as `{iss, "https://example.com"}`. `None` if it is
+    /// malformed.
     #[must_use]
     pub fn list(setting: &str) -> Option<Vec<RequiredClaim>> {
         let is_name =
@@ -146,17 +147,17 @@ impl RequiredClaim {
     }
 }
 
-/// The place of the roles.
+/// Location of the roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolesClaim {
-    /// In the claim of this name.
+    /// The claim with this name.
     Name(String),
-    /// Under these names, one within the other.
+    /// The value under these nested names.
     Path(Vec<String>),
 }
 
 impl RolesClaim {
-    /// Reads `[jwt_auth] roles_claim_path`: names separated by dots; `\.` is a dot within a name.
+    /// Parses `[jwt_auth] roles_claim_path`: names separated by dots; `\.` is a dot within a name.
     #[must_use]
     pub fn path(setting: &str) -> RolesClaim {
         let mut names = vec![String::new()];
@@ -202,33 +203,33 @@ fn split_roles(text: &str) -> Vec<String> {
     roles
 }
 
-/// The requirements for tokens.
+/// Requirements for tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenPolicy {
-    /// The claims that they need. `exp` and `nbf` count also where they are not required.
+    /// Required claims. `exp` and `nbf` are checked even if they are not required.
     pub required: Vec<RequiredClaim>,
-    /// How they may be signed.
+    /// Accepted algorithms.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// The place of their roles.
+    /// Location of the roles.
     pub roles: RolesClaim,
 }
 
-/// A token that claims something. Nothing is proven before [`Token::verify`].
+/// An unverified token. Its claims must not be trusted before [`Token::verify`].
 pub struct Token<'a> {
     algorithm: JwtAlgorithm,
     key_id: Option<String>,
     header: Json,
     claims: Json,
-    /// The bytes that are signed.
+    /// The signed bytes.
     signed: &'a str,
     signature: Vec<u8>,
 }
 
 impl<'a> Token<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     ///
     /// # Errors
-    /// When it is none, or signed in a way that is not allowed.
+    /// If it is malformed, or its algorithm is not accepted.
     pub fn parse(text: &'a str, policy: &TokenPolicy) -> Result<Token<'a>, JwtError> {
         let malformed = || bad_request("Malformed token");
         if text.len() > TOKEN_MAX_BYTES {
@@ -244,11 +245,11 @@ impl<'a> Token<'a> {
         let algorithm = name.as_str().and_then(|name| JwtAlgorithm::named(&name));
         let algorithm = algorithm.filter(|algorithm| policy.algorithms.contains(algorithm));
         let algorithm = algorithm.ok_or_else(|| bad_request("Invalid alg header parameter"))?;
-        // It lists what one must understand to accept the token (RFC 7515, 4.1.11), and nothing of that kind is known here.
+        // `crit` lists extensions that a recipient must support (RFC 7515, 4.1.11); none is supported here.
         if header.value().get("crit").is_some() {
             return Err(bad_request("Invalid crit header parameter"));
         }
-        // A key id of another type names no key; it does not stand for the default key.
+        // A key id of another type identifies no key; it does not select the default key.
         let key_id = match header.value().get("kid").map(Value::as_str) {
             None => None,
             Some(Some(id)) => Some(id.into_owned()),
@@ -258,13 +259,13 @@ impl<'a> Token<'a> {
         Ok(Token { algorithm, key_id, header, claims, signed, signature })
     }
 
-    /// How it is signed.
+    /// Returns the algorithm.
     #[must_use]
     pub fn algorithm(&self) -> JwtAlgorithm {
         self.algorithm
     }
 
-    /// The key that it names.
+    /// Returns the key id.
     #[must_use]
     pub fn key_id(&self) -> Option<&str> {
         self.key_id.as_deref()
@@ -273,7 +274,7 @@ impl<'a> Token<'a> {
     /// Checks the claims.
     ///
     /// # Errors
-    /// When one is missing, or does not hold.
+    /// If one is missing or invalid.
     pub fn check(&self, policy: &TokenPolicy, now_s: u64) -> Result<(), JwtError> {
         for required in &policy.required {
             match required {
@@ -297,7 +298,7 @@ impl<'a> Token<'a> {
 
     fn check_present(&self, name: &str) -> Result<(), JwtError> {
         match name {
-            // Both are checked anyway.
+            // Both are always checked.
             "alg" | "sig" => Ok(()),
             "typ" => match self.header.value().get("typ") {
                 None => Err(bad_request("Missing typ header parameter")),
@@ -316,15 +317,15 @@ impl<'a> Token<'a> {
 
     fn check_equals(&self, name: &str, expected: &str) -> Result<(), JwtError> {
         let value = self.claims.value().get(name).ok_or_else(|| bad_request(format!("Missing {name} claim")))?;
-        // An audience may be a list of them.
+        // An audience may be a list.
         let is_it = value.is_string(expected) || value.elements().any(|element| element.is_string(expected));
         if is_it { Ok(()) } else { Err(bad_request(format!("Invalid {name} claim"))) }
     }
 
-    /// Checks the signature. What was right before is remembered by `authenticator`.
+    /// Verifies the signature. `authenticator` caches valid signatures.
     ///
     /// # Errors
-    /// When `key` has not signed it.
+    /// If the signature was not made with `key`.
     pub fn verify(&self, key: &VerifyingKey, authenticator: &Authenticator) -> Result<(), JwtError> {
         let signed = self.signed.as_bytes();
         if let VerifyingKey::Hmac(_) = key {
@@ -341,7 +342,7 @@ impl<'a> Token<'a> {
         Ok(())
     }
 
-    /// The user that it speaks for.
+    /// Returns the user context of the token.
     ///
     /// # Errors
     /// If it names no user, or has no roles where the configuration requires them.
@@ -363,7 +364,7 @@ impl<'a> Token<'a> {
 }
 
 impl std::fmt::Debug for Token<'_> {
-    /// Shows nothing that could be sent again.
+    /// Omits everything that could be replayed.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Token").field("algorithm", &self.algorithm).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! Tokens of all algorithms, keys in all forms, and everything that is wrong with tokens.
+//! Tokens of all algorithms, keys in all forms, and invalid tokens.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn judge(text: &str, key: &VerifyingKey, policy: &TokenPolicy) -> Result<UserCon
         let token = Token::parse(text, policy)?;
         token.check(policy, 1000)?;
         token.verify(key, &authenticator)?;
-        // The second time it may be remembered.
+        // The second verification may use the cache.
         token.verify(key, &authenticator)?;
         token.context(policy)
     };
@@ -90,7 +90,7 @@ fn keys_in_all_forms() {
         check(KeyType::Rsa, damaged, "Not a valid key");
         check(KeyType::Ec, damaged, "Not a valid key");
     }
-    // Cut anywhere, a key is none, and nothing breaks.
+    // A truncated key is rejected without a panic.
     let whole = vector("ec");
     let body = whole.split("\\n").nth(1).unwrap();
     for end in 0..body.len() {
@@ -118,7 +118,7 @@ fn sets_of_keys() {
     }
 }
 
-/// An HMAC token of these parts.
+/// Returns an HMAC token with these parts.
 fn token(header: &str, claims: &str) -> String {
     let signed = format!("{}.{}", base64::encode_url(header.as_bytes()), base64::encode_url(claims.as_bytes()));
     let mac = crate::Algorithm::Sha256.mac(b"secret", &[signed.as_bytes()]);
@@ -183,7 +183,7 @@ fn claims() {
         (r#"{"alg":"HS256","kid":7}"#, "400 Unknown kid"),
         (r#"{"alg":"HS256","kid":null}"#, "400 Unknown kid"),
         (r#"{"alg":"HS256","kid":["k"]}"#, "400 Unknown kid"),
-        // A token of another family never meets this key.
+        // A token of another family is never verified with this key.
         (r#"{"alg":"RS256"}"#, "400 Bad signature"),
         (r#"{"alg":"ES256"}"#, "400 Bad signature"),
     ] {
@@ -198,7 +198,7 @@ fn claims() {
     }
 }
 
-/// Each branch of CouchDB's `get_roles_claim`, and of what it does before and after.
+/// Each branch of CouchDB's `get_roles_claim`, and of its callers.
 #[test]
 fn roles() {
     let hmac = VerifyingKey::parse(KeyType::Hmac, "c2VjcmV0").unwrap();

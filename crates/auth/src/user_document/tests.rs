@@ -1,4 +1,4 @@
-//! Passwords that become hashes, rules for them, and what everybody may see.
+//! Hashing of passwords, rules for them, and public members.
 
 use super::*;
 use crate::account::Account;

@@ -6,7 +6,7 @@ use settee_model::base64;
 
 const SECRET: &[u8] = b"a secret that no input has";
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     check_token(&text);
@@ -24,7 +24,7 @@ pub(crate) fn check(data: &[u8]) {
     if let Some(token) = NodeToken::parse(&text) {
         assert!(!token.matches(SECRET, &request, 1_000));
     }
-    // Whatever a node sends is covered as it is, and not with one byte more.
+    // A token covers the body exactly, and not one byte more.
     let token = NodeToken::sign(SECRET, &request, data, (1, 1), 1_000);
     let token = NodeToken::parse(&token).expect("it was made here");
     assert!(token.matches(SECRET, &request, 1_000) && token.covers(data) && !token.covers(&[data, b"x"].concat()));
@@ -42,7 +42,7 @@ fn policy(text: &str) -> TokenPolicy {
     }
 }
 
-/// No text is a token that was signed with the secret.
+/// No random text is a token that was signed with the secret.
 fn check_token(text: &str) {
     let (policy, authenticator) = (policy(text), Authenticator::new([0; 32]));
     let key = VerifyingKey::parse(KeyType::Hmac, &String::from_utf8_lossy(&base64_of(SECRET))).expect("a key");
@@ -52,7 +52,7 @@ fn check_token(text: &str) {
     }
 }
 
-/// A header and claims, a line each, that are signed: the token names a user only if it has a `sub` that is a text.
+/// A signed token with this header and these claims, one per line, names a user only if its `sub` is a string.
 fn check_claims(text: &str) {
     let Some((header, claims)) = text.split_once('\n') else { return };
     let policy = policy(text);

@@ -1,4 +1,4 @@
-//! The functions of design documents that are no views.
+//! The functions of design documents other than views.
 
 use std::ops::ControlFlow;
 
@@ -7,10 +7,10 @@ use settee_model::json::{Json, Value};
 use super::{Subject, batch, text};
 use crate::{CallError, CompileError, DesignProgram, DesignSource, ListSink, ListState, MoreRows};
 
-/// A request, as far as the functions look at it.
+/// A request with the members that the functions use.
 const REQUEST: &[u8] = br#"{"method":"POST","path":["db"],"headers":{},"query":{"kind":"x"}}"#;
 
-/// The functions of the design document; a language that has views only says so.
+/// Returns the functions of the design document; a language with views only must return an error.
 fn program(subject: &Subject<'_>) -> Option<Box<dyn DesignProgram>> {
     let json = Json::parse(subject.design.unwrap_or("{}").as_bytes());
     let json = json.unwrap_or_else(|error| panic!("the design document: {error}")).into_bytes();
@@ -63,7 +63,7 @@ pub fn other_functions_are_called(subject: &Subject<'_>) {
     }
 }
 
-/// A filter has an answer for each document, in order; a map function can be one.
+/// A filter returns a result for each document, in order; a map function can be a filter.
 pub fn filters_answer_for_each_document(subject: &Subject<'_>) {
     let Some(mut program) = program(subject) else { return };
     let documents: Vec<&str> = (0..250).map(|number| [r#"{"kind":"x"}"#, r#"{"kind":7}"#, "{}"][number % 3]).collect();
@@ -87,7 +87,7 @@ impl ListSink for Sent {
     }
 }
 
-/// A list gets its rows in parts of any size, also none.
+/// A list function receives its rows in parts of any size, including none.
 pub fn lists_take_rows(subject: &Subject<'_>) {
     let Some(mut program) = program(subject) else { return };
     let rows: [&[u8]; 3] = [br#"{"id":"a"}"#, br#"{"id":"b"}"#, br#"{"id":"c"}"#];

@@ -1,11 +1,11 @@
-//! Functions that do not compile, throw, or take too much.
+//! Functions that do not compile, throw, or exceed limits.
 
 use std::ops::ControlFlow;
 
 use super::{MapExceptions, Subject, batch, check_fatal, expected, mapped, rows, try_map};
 use crate::{CompileError, Emissions, Excess, Limits};
 
-/// Source that is no function is refused with the language's own words, whatever is beside it.
+/// An invalid source is rejected with the message of the language, independent of the other sources.
 pub fn sources_that_do_not_compile_are_refused(subject: &Subject<'_>) {
     let check = |result: Option<CompileError>, source: &str, part: &str| match result {
         Some(CompileError::Source(message)) => assert!(message.contains(part), "{source}: {message}"),
@@ -22,7 +22,8 @@ pub fn sources_that_do_not_compile_are_refused(subject: &Subject<'_>) {
     check(subject.language.reducer(source, subject.limits).err(), source, part);
 }
 
-/// A function that throws emits nothing for this document; others, and the same on other documents, go on.
+/// A function that throws emits nothing for this document; other functions, and the same one on other documents,
+/// continue.
 pub fn exceptions_cost_their_document_only(subject: &Subject<'_>) {
     let mut program = subject.program(&[subject.map.fails, subject.map.pair]);
     for _ in 0..2 {
@@ -45,9 +46,9 @@ pub fn exceptions_cost_their_document_only(subject: &Subject<'_>) {
     }
 }
 
-/// A function may emit rows up to a number and up to a number of bytes for a document, and keys and values up to a length. More rows
-/// or bytes end the build with an error that names the document. A document with a longer key or value has no rows of this function
-/// and is named; everything else continues.
+/// The number and bytes of rows per document are limited, and the length of keys and values. More rows or bytes end the
+/// build with an error that names the document. A document with a longer key or value has no rows of this function and
+/// is reported; everything else continues.
 pub fn rows_and_bytes_are_limited(subject: &Subject<'_>) {
     let few = Limits { rows_per_document: 10, bytes_per_document: 10_000, ..subject.limits };
     let check = |limits: Limits, functions: &[&str], documents: [&str; 3], excess: Excess| {
@@ -79,7 +80,7 @@ pub fn rows_and_bytes_are_limited(subject: &Subject<'_>) {
     check(short, &[pair], [&long("v", 198), &long("v", 199), "{}"], Excess::Value(200));
 }
 
-/// Rows are handed on when they have become many, after a function has seen a document.
+/// Rows are passed on when there are many, after a function has processed a document.
 pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
     let functions = [subject.map.pair, subject.map.each];
     let documents: Vec<String> = (0..60).map(|n| format!("{{\"k\":{n},\"list\":[1,2,3,{n}]}}")).collect();
@@ -97,7 +98,7 @@ pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
     mapped.unwrap_or_else(|error| panic!("documents cannot be mapped: {error}"));
     found.extend(rows(&output));
     assert!(sizes.len() > 3 && sizes.iter().all(|size| (1_000..2_000).contains(size)), "{sizes:?}");
-    // Rows of a document and a function stay together.
+    // Rows of one document and function are passed on together.
     let mut seen = Vec::new();
     for (document, function, ..) in &found {
         if seen.last() != Some(&(*document, *function)) {
@@ -122,7 +123,8 @@ pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
     );
 }
 
-/// A function that does not end is ended: the error names the document. The language goes on, and so does the program.
+/// A function that does not terminate is aborted: the error names the document. The language and the program stay
+/// usable.
 pub fn functions_that_hang_are_ended(subject: &Subject<'_>) {
     let subject = subject.short_timeout();
     let mut program = subject.program(&[subject.map.hangs]);

@@ -13,7 +13,8 @@ impl Subject<'_> {
     }
 }
 
-/// Fields come as rows, in the order in which they were indexed. A language without such functions says so.
+/// Fields are returned as rows, in the order in which they were indexed. A language without such functions returns an
+/// error.
 pub fn functions_index_fields(subject: &Subject<'_>) {
     let Some(functions) = &subject.index else {
         for kind in SearchKind::ALL {
@@ -44,7 +45,7 @@ pub fn functions_index_fields(subject: &Subject<'_>) {
     assert!(typed.failures.is_empty() && named.failures.is_empty(), "{:?} {:?}", typed.failures, named.failures);
 }
 
-/// A value that does not fit its type costs its document only.
+/// A value that does not match its type excludes only its document.
 pub fn documents_that_fail_have_no_fields(subject: &Subject<'_>) {
     let Some(functions) = &subject.index else { return };
     let documents = [r#"{"v":"a"}"#, r#"{"v":5}"#, "{}", r#"{"v":"b"}"#];

@@ -1,8 +1,8 @@
-//! What map functions emit, and in which order.
+//! The rows that map functions emit, and their order.
 
 use super::{Subject, expected, mapped, rows};
 
-/// Rows come by document, then by function, then as they were emitted. A document may emit none or many.
+/// Rows are ordered by document, then by function, then by emission. A document may emit none or many.
 pub fn rows_come_in_order(subject: &Subject<'_>) {
     let functions = [subject.map.each, subject.map.pair, subject.map.each];
     let documents = [r#"{"k":"a","list":[7,"b"]}"#, "{}", r#"{"list":[]}"#, r#"{"v":[1],"list":[null]}"#];
@@ -34,7 +34,7 @@ pub fn rows_come_in_order(subject: &Subject<'_>) {
     }
 }
 
-/// No documents make no rows, and neither do no functions.
+/// Without documents or without functions there are no rows.
 pub fn batches_may_be_empty(subject: &Subject<'_>) {
     let mut program = subject.program(&[subject.map.pair]);
     assert!(mapped(&mut *program, &[]).is_empty());
@@ -42,7 +42,7 @@ pub fn batches_may_be_empty(subject: &Subject<'_>) {
     assert!(subject.map(&[], &["{}"]).is_empty());
 }
 
-/// Lines that a function logs come with the rows of its batch, and only once.
+/// Lines that a function logs are returned once, with the rows of its batch.
 pub fn logs_come_with_the_rows(subject: &Subject<'_>) {
     let mut program = subject.program(&[subject.map.logs, subject.map.pair]);
     for _ in 0..2 {
@@ -51,7 +51,7 @@ pub fn logs_come_with_the_rows(subject: &Subject<'_>) {
     }
 }
 
-/// Map functions find the library that they were compiled with.
+/// Map functions can use the library with which they were compiled.
 pub fn libraries_can_be_required(subject: &Subject<'_>) {
     let Some(functions) = &subject.library else { return };
     let program = subject.try_program(&[functions.twice], Some(functions.library));
@@ -60,7 +60,7 @@ pub fn libraries_can_be_required(subject: &Subject<'_>) {
     assert_eq!(rows(&output), expected(&[(0, 0, "42", "null"), (1, 0, "8", "null")]));
 }
 
-/// Batches of several programs, and reductions between them, may take turns.
+/// Batches of several programs, and reductions, can be interleaved.
 pub fn programs_do_not_disturb_each_other(subject: &Subject<'_>) {
     let mut pair = subject.program(&[subject.map.pair]);
     let mut each = subject.program(&[subject.map.each, subject.map.pair]);

@@ -8,7 +8,7 @@ fn texts(results: Result<Vec<Vec<u8>>, RunError>) -> Vec<String> {
     results.iter().map(|result| text(result)).collect()
 }
 
-/// Functions get keys with ids, values, and whether they are reductions; groups come in order, empty ones too.
+/// Functions receive keys with ids, values, and the rereduce flag; groups are returned in order, including empty ones.
 pub fn groups_are_reduced(subject: &Subject<'_>) {
     let mut gather = subject.reducer(subject.reduce.gather);
     let groups = [
@@ -45,7 +45,7 @@ pub fn many_groups_are_reduced(subject: &Subject<'_>) {
     assert_eq!(texts(count.rereduce(&groups)), right);
 }
 
-/// An exception leaves the function usable.
+/// A function stays usable after an exception.
 pub fn reductions_that_fail(subject: &Subject<'_>) {
     let mut reducer = subject.reducer(subject.reduce.fails);
     let group = |value: &'static [u8]| ReduceRows { rows: vec![(b"1", "a", value)] };
@@ -57,7 +57,7 @@ pub fn reductions_that_fail(subject: &Subject<'_>) {
     assert_eq!(texts(reducer.reduce(&[group(b"1")])), ["1"]);
 }
 
-/// A function that does not end is ended, and can be used afterwards.
+/// A function that does not terminate is aborted, and stays usable.
 pub fn reductions_that_hang_are_ended(subject: &Subject<'_>) {
     let mut reducer = subject.short_timeout().reducer(subject.reduce.hangs);
     let group = |value: &'static [u8]| ReduceRows { rows: vec![(b"1", "a", value)] };

@@ -1,4 +1,4 @@
-//! What becomes of JSON values on their way into a function and back.
+//! JSON values that pass through a function.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use settee_model::testing::Random;
 
 use super::{Numbers, Subject, text};
 
-/// Numbers at the edges of what languages can hold.
+/// Numbers at the limits of the representations of languages.
 const NUMBERS: &str = "0 -0 1 -1 9007199254740991 9007199254740993 -9223372036854775808 18446744073709551615 \
     123456789012345678901234567890 1.5 -2.5 0.1 1e2 1E-2 1.0 1e21 1.5e-7 100000.0 12345678.125 5e-324 1.7976931348623157e308";
 
-/// Values whose text stays, also the order of members.
+/// Values whose text is preserved, including the order of members.
 const TEXTS: &[&str] = &[
     "null",
     "true",
@@ -26,10 +26,10 @@ const TEXTS: &[&str] = &[
     "{\"é\":1,\"😀\":2}",
 ];
 
-/// Texts with escapes that need not stay as they are.
+/// Texts with escapes that may change.
 const ESCAPED: &[&str] = &[r#""\u00e9\ud83d\ude00\/\u0041""#, r#"{"\u0061":"\u0001\u001f\b\f\r"}"#, r#""\u0000""#];
 
-/// Every kind of value comes back, as key and as value, with the precision that the language promises.
+/// Every type of value is returned, as key and as value, with the precision that the language declares.
 pub fn values_survive(subject: &Subject<'_>) {
     let long = format!("\"{}é\\n\"", "x".repeat(70_000));
     let deep = format!("{}1{}", "[".repeat(60), "]".repeat(60));
@@ -45,14 +45,14 @@ pub fn values_survive(subject: &Subject<'_>) {
     check(subject, &numbers);
 }
 
-/// So do random ones.
+/// The same for random values.
 pub fn random_values_survive(subject: &Subject<'_>) {
     let mut random = Random::new();
     let values: Vec<String> = (0..400).map(|_| random.json()).collect();
     check(subject, &values.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// Sends values as they are, and inside of others.
+/// Passes values through a function, alone and nested.
 fn check(subject: &Subject<'_>, values: &[&str]) {
     let documents: Vec<String> =
         values.iter().map(|value| format!("{{\"k\":{value},\"v\":{{\"in\":[{value}]}}}}")).collect();
@@ -81,7 +81,7 @@ fn is_same(numbers: Numbers, sent: Value<'_>, came: Value<'_>) -> bool {
             let (sent, came): (Vec<_>, Vec<_>) = (sent.elements().collect(), came.elements().collect());
             sent.len() == came.len() && sent.into_iter().zip(came).all(|(sent, came)| is_same(numbers, sent, came))
         }
-        // The engines of JavaScript move names that are numbers to the front.
+        // JavaScript engines move names that are integers to the front.
         Kind::Object => {
             let (sent, came) = (members(sent), members(came));
             sent.len() == came.len()

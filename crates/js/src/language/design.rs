@@ -1,4 +1,4 @@
-//! Functions of design documents from the server's side: [`Calls`] is the [`DesignProgram`].
+//! Functions of design documents, server side: [`Calls`] implements [`DesignProgram`].
 
 mod workers;
 
@@ -17,13 +17,14 @@ use super::{Failure, run_error, timeout};
 use crate::pool::{Answer, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 
-/// Requests are about as long as this.
+/// Approximate length of a request.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// The most bytes that functions may log in one call, with room to spare.
+/// Upper bound of the bytes that functions may log in one call.
 const LOG_BYTES: usize = 1 << 20;
 
-/// The functions of one design document. Holds a worker only during calls, so that nobody who has one waits for another.
+/// The functions of one design document. A worker is leased only during calls, so that idle programs do not occupy
+/// workers.
 pub(super) struct Calls {
     workers: Arc<DesignWorkers>,
     source: DesignSource,
@@ -35,7 +36,7 @@ pub(super) struct Calls {
     log: Vec<String>,
 }
 
-/// The answer to a request.
+/// Response to a request.
 enum Reply {
     Done(Vec<u8>),
     /// A list function waits for rows.
@@ -64,8 +65,8 @@ impl Calls {
         path.iter().for_each(|name| writer.bytes(name.as_bytes()));
     }
 
-    /// Sends the request that was written, to a worker that knows the design document. Should a worker turn out to have
-    /// died while it was idle, another one is asked.
+    /// Sends the encoded request to a worker that has loaded the design document. If the worker turns out to have died
+    /// while idle, the request is retried with another one.
     fn ask(&mut self, kind: Kind, wanted: Use, path: &[&str], sink: Sink<'_>) -> Result<Reply, CallError> {
         let mut sink = sink;
         let mut may_repeat = true;
@@ -97,7 +98,7 @@ impl Calls {
         }
     }
 
-    /// A worker that does not answer as it should is of no more use.
+    /// Discards a worker after an invalid response.
     fn garbled(&mut self, what: &'static str) -> CallError {
         self.discard();
         RunError::Machinery(WorkerError::Garbled(what).to_string()).into()
@@ -109,14 +110,14 @@ impl Calls {
         }
     }
 
-    /// Waits for the answer to a request; chunks of list functions go to `sink`.
+    /// Waits for the response to a request; chunks of list functions are passed to `sink`.
     fn receive(&mut self, sink: &mut Sink<'_>) -> Result<Reply, Problem> {
         let timeout = timeout(self.limits);
         let mut whole = Vec::new();
         let mut part = Vec::new();
         loop {
             let Some(borrowed) = self.borrowed.as_mut() else {
-                return Err(WorkerError::Garbled("an answer to nobody").into());
+                return Err(WorkerError::Garbled("an answer without a request").into());
             };
             let taught = borrowed.taught()?;
             part.clear();
@@ -159,7 +160,7 @@ impl Calls {
         }
     }
 
-    /// The outcome of a call that gave no result. The worker goes on only after an exception.
+    /// Converts the failure of a call. The worker remains usable only after an exception.
     fn error(&mut self, problem: Problem, path: &[&str]) -> CallError {
         if let Problem::Threw(text) = problem {
             return match Json::parse(&text) {
@@ -179,14 +180,14 @@ impl Calls {
                 run_error(Failure::Stopped(&text, progress), self.limits, place).into()
             }
             (Problem::Worker(error), _) => run_error(Failure::Worker(error), self.limits, place).into(),
-            (Problem::GivenUp, _) => RunError::Machinery("the function was given up".to_owned()).into(),
+            (Problem::GivenUp, _) => RunError::Machinery("the function was abandoned".to_owned()).into(),
             (Problem::Stopped(_) | Problem::Threw(_), _) => {
-                RunError::Machinery(WorkerError::Garbled("an answer of nobody").to_string()).into()
+                RunError::Machinery(WorkerError::Garbled("an answer to another kind of request").to_string()).into()
             }
         }
     }
 
-    /// Asks about documents from `first` on, about a request's worth of them.
+    /// Filters documents from `first` on, about as many as fit into a request.
     fn filter_part(
         &mut self,
         path: &[&str],
@@ -281,7 +282,7 @@ impl DesignProgram for Calls {
     }
 }
 
-/// A running list function. Dropped before its end, it takes its worker with it.
+/// A running list function. If it is dropped before its end, its worker is discarded.
 struct Rows<'a> {
     calls: &'a mut Calls,
     name: String,
@@ -303,7 +304,7 @@ impl ListSession for Rows<'_> {
                 worker.write(0, &calls.request);
                 worker.send(Kind::Rows, usize::from(more == MoreRows::No), calls.request.len())
             }),
-            None => Err(WorkerError::Garbled("rows for nobody")),
+            None => Err(WorkerError::Garbled("rows without a list function")),
         };
         match sent.map_err(Problem::from).and_then(|()| calls.receive(&mut Sink(Some(sink)))) {
             Ok(Reply::Waiting) => {}
@@ -330,14 +331,14 @@ impl Drop for Rows<'_> {
     }
 }
 
-/// Why there is no answer.
+/// Reason why there is no response.
 enum Problem {
-    /// The function threw; the text is JSON, unchecked.
+    /// The function threw this JSON text, not validated.
     Threw(Vec<u8>),
-    /// The engine gave up.
+    /// The engine aborted.
     Stopped(Vec<u8>),
     Worker(WorkerError),
-    /// Nobody wants the answer any more.
+    /// The result is no longer needed.
     GivenUp,
 }
 
@@ -347,7 +348,7 @@ impl From<WorkerError> for Problem {
     }
 }
 
-/// Where chunks go, if there may be any.
+/// Receiver of chunks, if there may be any.
 struct Sink<'a>(Option<&'a mut dyn ListSink>);
 
 impl Sink<'_> {
@@ -363,7 +364,7 @@ impl Sink<'_> {
     }
 }
 
-/// The errors that functions throw, in the forms of CouchDB's query server.
+/// Converts thrown errors in the forms of CouchDB's query server.
 fn thrown_error(thrown: Value<'_>) -> CallError {
     if thrown.kind() != JsonKind::Array {
         return CallError::thrown(thrown);

@@ -1,4 +1,4 @@
-//! Map functions from the server's side: [`Mapper`].
+//! Map functions, server side: [`Mapper`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Failure, compile, excerpt, run_error, timeout, write_limits};
 use crate::pool::{Answer, Lease, Pool, Worker, WorkerError};
 use crate::protocol::{self, Kind, Progress, Record, RecordKind, Writer};
 
-/// Requests are about as long as this: long enough to make waking two processes cheap, short enough for their caches.
+/// Approximate length of a request: long enough to amortize waking two processes, short enough for their caches.
 const REQUEST_BYTES: usize = 1 << 20;
 
 /// Compiled map functions in a worker.
@@ -19,17 +19,17 @@ pub(super) struct Mapper {
     pool: Arc<Pool>,
     source: MapSource,
     search: Option<SearchKind>,
-    /// The index of each in the source of the whole program, by which rows and messages name it.
+    /// Index of each function in the source of the whole program, which rows and messages use.
     numbers: Vec<u32>,
     limits: Limits,
-    /// None before the first request and after a failure.
+    /// `None` before the first request and after a failure.
     lease: Option<Lease>,
-    /// A private copy of what the worker wrote, and is not yet checked.
+    /// A private copy of output of the worker that is not validated yet.
     received: Vec<u8>,
     checked: Vec<u8>,
 }
 
-/// The lines that were logged about a batch.
+/// Lines that were logged for a batch.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     lines: Vec<LogLine>,
@@ -43,7 +43,7 @@ struct LogLine {
     line: String,
 }
 
-/// The most bytes that may be logged about one batch; more is dropped.
+/// Maximum bytes of log lines for one batch; further lines are dropped.
 const LOG_BYTES: usize = 1 << 20;
 
 impl Log {
@@ -59,13 +59,13 @@ impl Log {
         self.lines.len()
     }
 
-    /// Forgets the lines from the one at index `lines` on.
+    /// Removes the lines from index `lines` on.
     pub(super) fn truncate(&mut self, lines: usize) {
         let dropped: usize = self.lines.drain(lines..).map(|line| line.line.len()).sum();
         self.bytes -= dropped;
     }
 
-    /// Takes all lines, in the order of documents and functions.
+    /// Removes and returns all lines, in the order of documents and functions.
     pub(super) fn take(&mut self) -> impl Iterator<Item = String> {
         self.bytes = 0;
         self.lines.sort_by_key(|line| (line.document, line.function));
@@ -73,7 +73,7 @@ impl Log {
     }
 }
 
-/// Where rows, failures and lines go.
+/// Receivers of rows, failures and lines.
 pub(super) struct Taking<'a, 't> {
     pub(super) output: &'a mut Emissions,
     pub(super) log: &'a mut Log,
@@ -94,7 +94,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Where in a request the answer stands.
+/// Position of the response within a request.
 #[derive(Default)]
 struct Position {
     place: (u32, u16),
@@ -103,7 +103,7 @@ struct Position {
 }
 
 impl Mapper {
-    /// Functions that are compiled when they are needed.
+    /// Creates a mapper whose functions are compiled at first use.
     pub(super) fn new(
         pool: Arc<Pool>,
         source: MapSource,
@@ -115,7 +115,7 @@ impl Mapper {
         Self { pool, source, search, numbers, limits, lease: None, received, checked }
     }
 
-    /// Those of the functions of `source` whose indexes `numbers` has.
+    /// Creates a mapper of those functions of `source` whose indexes are in `numbers`.
     pub(super) fn of(
         pool: &Arc<Pool>,
         source: &MapSource,
@@ -147,7 +147,6 @@ impl Mapper {
         Ok(())
     }
 
-    /// Maps documents.
     pub(super) fn map(&mut self, batch: Selection<'_>, taking: &mut Taking<'_, '_>) -> Result<(), RunError> {
         let mut first = 0;
         while first < batch.documents.len() {
@@ -156,7 +155,7 @@ impl Mapper {
         Ok(())
     }
 
-    /// Maps documents from `first` on, about a request's worth of them; returns how many.
+    /// Maps documents from `first` on, about as many as fit into a request; returns their number.
     fn map_part(&mut self, batch: Selection<'_>, first: usize, taking: &mut Taking<'_, '_>) -> Result<usize, RunError> {
         if self.lease.is_none() {
             self.compile().map_err(|error| RunError::Machinery(error.to_string()))?;
@@ -199,7 +198,7 @@ impl Mapper {
         self.lease.as_mut().expect("compiled before anything is sent").worker()
     }
 
-    /// Sends documents, each after its length; returns how many.
+    /// Sends documents, each after its length; returns their number.
     fn send(&mut self, batch: Selection<'_>, first: usize) -> Result<usize, WorkerError> {
         let worker = self.worker();
         let mut at = 0;
@@ -221,7 +220,8 @@ impl Mapper {
         Ok(index - first)
     }
 
-    /// Takes in what comes of the documents that were sent. Answers the progress at which the worker stopped early.
+    /// Receives the results for the documents that were sent. Returns the progress at which the worker stopped early,
+    /// if it did.
     fn receive(
         &mut self,
         batch: Selection<'_>,
@@ -250,7 +250,7 @@ impl Mapper {
         }
     }
 
-    /// Checks the complete records of what was received, and keeps the rest.
+    /// Validates the complete records in the received bytes, and keeps the rest.
     fn take_records(
         &mut self,
         batch: Selection<'_>,
@@ -305,7 +305,7 @@ impl Mapper {
 }
 
 impl Position {
-    /// Checks that records come in order and within the limits. Answers whether another function or document begins.
+    /// Validates that records are in order and within the limits. Returns true if another function or document starts.
     fn advance(&mut self, record: Record, limits: Limits) -> Result<bool, WorkerError> {
         let place = (record.document, record.function);
         if place < self.place {
@@ -330,7 +330,7 @@ impl Position {
     }
 }
 
-/// More than the text of an exception, or what a function may log about a document.
+/// Upper bound of the text of an exception, and of the lines that a function may log for a document.
 const TEXT_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -347,7 +347,8 @@ mod tests {
         batch
     }
 
-    /// The result of a mapper of two functions for the bytes that a worker wrote about the last two of three documents.
+    /// Returns the result of a mapper of two functions for bytes that a worker wrote about the last two of three
+    /// documents.
     fn take(bytes: &[u8]) -> Result<(Emissions, usize), WorkerError> {
         let command = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
         let source = MapSource { functions: vec!["a".into(), "b".into()], library: None };

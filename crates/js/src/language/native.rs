@@ -1,5 +1,6 @@
-//! Programs whose functions run where they run best ([`Programs`]): those of the subset in this process, the others in a
-//! worker. Documents on which a native function bails out are mapped by a worker as well, so that nobody can tell.
+//! Programs that combine both evaluators ([`Programs`]): functions of the subset run in this process, the others in a
+//! worker. Documents on which a native function bails out are mapped by a worker as well, so the difference is
+//! transparent.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use settee_native::{Environment, Mapped, NativeFunction, Reason, Refused, RowSin
 pub(super) const NATIVE: &str = "native";
 pub(super) const QUICKJS: &str = "quickjs";
 
-/// After so many documents, a function that bailed out on more than half of them is left to the workers.
+/// Number of documents after which a function that bailed out on more than half of them is left to the workers.
 const TRIAL_DOCUMENTS: u64 = 512;
 
-/// The native forms of the functions of a source, or why they have none.
+/// Returns the native forms of the functions of a source, or the reasons why they have none.
 pub(super) fn compile(
     source: &MapSource,
     evaluator: Evaluator,
@@ -37,7 +38,7 @@ pub(super) fn compile(
     source.functions.iter().map(compile).collect()
 }
 
-/// The engine of a function, and why that is not the native evaluator.
+/// Returns the engine of a function, and the reason why it is not the native evaluator.
 pub(super) fn engine(refused: Option<&'static str>) -> Engine {
     Engine { name: if refused.is_some() { QUICKJS } else { NATIVE }, reason: refused }
 }
@@ -46,24 +47,24 @@ pub(super) fn engine(refused: Option<&'static str>) -> Engine {
 pub(super) struct Programs {
     pool: Arc<Pool>,
     source: MapSource,
-    /// The search indexes that the functions are of; absent for those of views.
+    /// Type of search index; absent for functions of views.
     search: Option<SearchKind>,
     limits: Limits,
     natives: Vec<Native>,
     workspace: Workspace,
-    /// Why functions are left to the workers, by their indexes.
+    /// Reasons why functions are left to the workers, by their indexes.
     refused: Vec<(u32, &'static str)>,
-    /// How often functions bailed out, and why.
+    /// Counts of bail-outs by reason.
     bail_outs: Vec<BailOuts>,
     /// Functions outside the subset.
     others: Option<Mapper>,
-    /// The native functions, for documents on which they bail out.
+    /// The native functions in a worker, for documents on which they bail out.
     second: Mapper,
     log: Log,
 }
 
 struct Native {
-    /// Its index in the source.
+    /// Index in the source.
     index: u32,
     function: NativeFunction,
     tried: u64,
@@ -71,7 +72,7 @@ struct Native {
 }
 
 impl Native {
-    /// Whether trying has been in vain so often that it is not worth it.
+    /// Returns true if most of the attempts so far were bail-outs.
     fn is_hopeless(&self) -> bool {
         self.tried >= TRIAL_DOCUMENTS && self.bail_outs * 2 > self.tried
     }
@@ -112,7 +113,7 @@ impl Programs {
     fn map_natively(&mut self, document: u32, batch: &DocumentBatch, output: &mut Emissions) -> bool {
         let text = batch.json(document as usize);
         let (rows, lines, failures) = (output.len(), self.log.len(), output.failures.len());
-        // What is much is for the workers: only they can hand on the rows of a function before the next one runs.
+        // Large output is left to the workers: only they can pass on the rows of a function before the next one runs.
         let most_bytes = output.size_bytes() as u64 + self.limits.bytes_per_part;
         let mut natives = &mut self.natives[..];
         while !natives.is_empty() {
@@ -185,7 +186,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Leaves functions that mostly bail out to the workers: others need not be run twice because of them.
+    /// Moves functions that mostly bail out to the workers, so that the other functions need not run twice because of
+    /// them.
     fn leave_the_hopeless(&mut self) {
         if !self.natives.iter().any(Native::is_hopeless) {
             return;
@@ -209,11 +211,11 @@ fn count(counted: &mut Vec<BailOuts>, function: u32, reason: Reason) {
     }
 }
 
-/// Takes what the functions emit for one document.
+/// Receives the rows of the functions for one document.
 struct DocumentSink<'a> {
     document: u32,
     function: u32,
-    /// The allowance of the function, and how much there may be of all.
+    /// Allowance of the function, and the maximum size of the output.
     allowance: Allowance,
     most_bytes: u64,
     output: &'a mut Emissions,
@@ -222,7 +224,7 @@ struct DocumentSink<'a> {
 
 impl RowSink for DocumentSink<'_> {
     fn row(&mut self, key: &[u8], value: &[u8]) -> bool {
-        // A worker says what is too much, in the engine's order of events.
+        // The worker reports exceeded limits, in the engine's order of events.
         if self.allowance.take(key.len(), value.len()).is_err() || self.output.size_bytes() as u64 > self.most_bytes {
             return false;
         }

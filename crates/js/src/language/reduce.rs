@@ -1,4 +1,4 @@
-//! Reduce functions from the server's side: [`FunctionReducer`].
+//! Reduce functions, server side: [`FunctionReducer`].
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{Failure, ReduceLimit, ask, compile, excerpt, run_error, write_limits
 use crate::pool::{Lease, Pool, WorkerError};
 use crate::protocol::{Kind, Reader, Writer};
 
-/// Requests are about as long as this.
+/// Approximate length of a request.
 const REQUEST_BYTES: usize = 1 << 20;
 
-/// The input of CouchDB's query server around the rows: `["reduce",["…"],[…]]`.
+/// Length of the input of CouchDB's query server around the rows: `["reduce",["…"],[…]]`.
 const REDUCE_FRAME_BYTES: u64 = 18;
 const REREDUCE_FRAME_BYTES: u64 = 20;
 
@@ -22,7 +22,7 @@ pub(super) struct FunctionReducer {
     source: Arc<str>,
     limits: Limits,
     reduce_limit: ReduceLimit,
-    /// None after a failure, until the next request.
+    /// `None` after a failure, until the next request.
     lease: Option<Lease>,
     uses_keys: bool,
     request: Vec<u8>,
@@ -37,9 +37,9 @@ struct Pending {
 
 #[derive(Clone, Copy)]
 struct PendingGroup {
-    /// Where it begins in the request.
+    /// Offset in the request.
     start: usize,
-    /// The time for which CouchDB's query server would find its input.
+    /// Length of the input of CouchDB's query server.
     input: u64,
 }
 
@@ -67,12 +67,12 @@ impl FunctionReducer {
         Ok(())
     }
 
-    /// Sends the groups that were written to `self.request` and appends their reductions to `results`.
+    /// Sends the groups in `self.request` and appends their reductions to `results`.
     fn flush(&mut self, kind: Kind, pending: &mut Pending, results: &mut Vec<Vec<u8>>) -> Result<(), RunError> {
         let groups = std::mem::take(&mut pending.groups);
         let mut left = &groups[..];
         while let [first, ..] = left {
-            // A worker stops when its answer gets long; what is left is asked again.
+            // A worker stops when its response gets long; the remaining groups are sent again.
             let done = self.exchange(kind, first.start, left, results)?;
             left = &left[done..];
         }
@@ -80,7 +80,7 @@ impl FunctionReducer {
         Ok(())
     }
 
-    /// Sends groups, which begin at `start` of the request, and appends the reductions that come; returns how many.
+    /// Sends groups, which start at `start` of the request, and appends the received reductions; returns their number.
     fn exchange(
         &mut self,
         kind: Kind,
@@ -119,7 +119,7 @@ impl FunctionReducer {
         Err(run_error(failure, self.limits, place))
     }
 
-    /// Reductions, and what was logged.
+    /// Decodes reductions and log lines.
     fn take_results(&self, bytes: &[u8], groups: &[PendingGroup]) -> Option<(Vec<Vec<u8>>, Vec<String>)> {
         let mut reader = Reader(bytes);
         let done = usize::try_from(reader.u64()?).ok().filter(|done| (1..=groups.len()).contains(done))?;
@@ -145,7 +145,7 @@ impl FunctionReducer {
         reader.0.is_empty().then_some((reductions, log))
     }
 
-    /// The message about a reduction that did not shrink.
+    /// Returns the message for a reduction that did not shrink.
     fn overflow(&self, output_bytes: u64, input_bytes: u64) -> Option<Vec<u8>> {
         let ReduceLimit::On { threshold_bytes, ratio } = self.reduce_limit else {
             return None;
@@ -230,7 +230,7 @@ impl Reducer for FunctionReducer {
     }
 }
 
-/// Ends an array whose brackets opened with its first element.
+/// Ends an array whose opening brackets were written with its first element.
 fn close(array: &mut Vec<u8>, empty: bool) {
     array.extend_from_slice(if empty { b"[]" } else { b"]" });
 }

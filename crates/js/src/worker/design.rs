@@ -1,8 +1,8 @@
-//! The functions of one design document in an engine of their own: [`DesignFunctions`].
+//! The functions of one design document in an engine of its own: [`DesignFunctions`].
 //!
-//! All of them share one global environment and one cache of modules. They are compiled when they are first called and kept.
-//! What they throw goes to the server as JSON, except where the engine itself gave up. The forms of results are made in
-//! `design.js`.
+//! All of them share one global environment and one module cache. Each is compiled at its first call and kept. Thrown
+//! values are sent to the server as JSON, except when the engine itself aborted. `design.js` creates the forms of
+//! results.
 #![expect(unsafe_code, reason = "gives native functions to scripts")]
 
 use std::ffi::c_int;
@@ -22,7 +22,7 @@ use crate::protocol::{Frame, Kind, Progress, Reader, Stop, Writer};
 
 const SCRIPT: &str = include_str!("design.js");
 
-/// The longest text of what a function threw.
+/// Maximum length of the text of a thrown value.
 const THROWN_BYTES: u64 = 64 << 10;
 
 /// The functions of a design document.
@@ -33,15 +33,15 @@ pub(super) struct DesignFunctions {
     list: Value,
     explain: Value,
     link: Rc<Link>,
-    // Last, so that everything made by the engine is dropped before it.
+    // Last field, so that all objects of the engine are dropped before it.
     engine: Engine,
 }
 
-/// The outcome of a request: an answer, or the end of these functions.
+/// Result of a request: a response, or the end of these functions.
 type Served = io::Result<Result<(), Halt>>;
 
 impl DesignFunctions {
-    /// Takes the design document `document`, a JSON text. Its functions are not compiled yet.
+    /// Loads the design document `document`, a JSON text. Its functions are not compiled yet.
     pub(super) fn new(id: &str, document: &str, limits: Limits, link: Rc<Link>) -> Result<Self, String> {
         let failed = || format!("{id} cannot be loaded: out of memory");
         let mut engine = Engine::new(limits).ok_or_else(failed)?;
@@ -58,7 +58,7 @@ impl DesignFunctions {
         Ok(Self { context, call, filter, list, explain, link, engine })
     }
 
-    /// Does what a request asks for and answers it.
+    /// Processes a request and responds.
     pub(super) fn serve(&mut self, frame: Frame) -> Served {
         let request = self.link.input(frame)?.to_vec();
         self.engine.enter();
@@ -157,7 +157,7 @@ impl DesignFunctions {
         self.context.parse_json(&mut json.to_vec())
     }
 
-    /// Sends the server what the waiting exception is.
+    /// Sends the pending exception to the server.
     fn threw(&self) -> Served {
         let (host, context) = (self.engine.host(), self.context);
         let exception = context.take_exception();
@@ -206,7 +206,7 @@ fn read_path<'a>(input: &mut Reader<'a>) -> Option<Vec<&'a str>> {
     (0..count).map(|_| input.text()).collect()
 }
 
-/// Adds what functions of design documents find in their global environment; returns what calls them.
+/// Adds the functions of the global environment for design documents; returns the dispatcher.
 fn initialise(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, Thrown> {
     let native = context.object()?;
     let add = |name, function, parameters| {
@@ -230,7 +230,7 @@ fn initialise(host: &Host, context: Context, prelude: Ref<'_>) -> Result<Value, 
     Ok(made)
 }
 
-/// The function that scripts call as `native.compileFunction(source)`.
+/// `native.compileFunction(source)` for scripts.
 unsafe extern "C" fn compile_function(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -250,7 +250,7 @@ unsafe extern "C" fn compile_function(
     compile().map_or(c::JS_EXCEPTION, Value::into_raw)
 }
 
-/// The function that scripts call as `native.respond(response)`.
+/// `native.respond(response)` for scripts.
 unsafe extern "C" fn respond(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -268,7 +268,7 @@ unsafe extern "C" fn respond(
     responded.map_or(c::JS_EXCEPTION, |()| c::JS_UNDEFINED)
 }
 
-/// The function that scripts call as `native.send(text)`.
+/// `native.send(text)` for scripts.
 unsafe extern "C" fn send(
     raw: *mut c::JSContext,
     _this: c::JSValue,
@@ -289,7 +289,7 @@ unsafe extern "C" fn send(
     }
 }
 
-/// The function that scripts call as `native.nextRow()`.
+/// `native.nextRow()` for scripts.
 unsafe extern "C" fn next_row(
     raw: *mut c::JSContext,
     _this: c::JSValue,

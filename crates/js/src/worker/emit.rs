@@ -1,9 +1,9 @@
-//! `emit`: values of scripts become JSON text, as `JSON.stringify` would write it, and rows of the answer.
+//! `emit`: converts values of scripts to JSON text, equal to that of `JSON.stringify`, and writes rows of the response.
 //!
-//! Rows are collected as values and written when the function has returned, because CouchDB's query server does so:
-//! a function that changes an object after emitting it emits the changed object. The text is made natively;
-//! documents are copied from their text without being touched. Objects of uncommon classes are left to the engine.
-//! Decisions about exceptions are made by [`super::map`].
+//! Rows are collected as values and written when the function has returned, as in CouchDB's query server: a function
+//! that changes an object after emitting it emits the changed object. The conversion is native; documents are copied
+//! from their text without being parsed. Objects of uncommon classes are left to the engine. [`super::map`] handles
+//! exceptions.
 
 use std::cell::{Cell, RefCell};
 
@@ -16,13 +16,14 @@ use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::{Record, RecordKind};
 use settee_native::text;
 
-/// Rows that wait for the end of their function; more are written at once, to bound the memory.
+/// Maximum number of rows that wait for the end of their function; further ones are written at once, to bound the
+/// memory.
 const WAITING_ROWS: usize = 4096;
 
-/// Bytes of log lines that one call of a function may write; more are dropped.
+/// Maximum bytes of log lines of one call of a function; further lines are dropped.
 const LOG_BYTES: usize = 64 << 10;
 
-/// The rows and lines of the running function.
+/// Rows and lines of the running function.
 #[derive(Default)]
 pub(super) struct Emitter {
     waiting: RefCell<Vec<(Value, Value)>>,
@@ -30,21 +31,21 @@ pub(super) struct Emitter {
     out: RefCell<Vec<u8>>,
     log: RefCell<Vec<String>>,
     log_bytes: Cell<usize>,
-    /// The number of rows that the running call has emitted, also those that wait.
+    /// Number of rows that the running call has emitted, including waiting ones.
     rows: Cell<u64>,
-    /// The allowance that it has left.
+    /// Remaining allowance of the call.
     allowance: Cell<Option<Allowance>>,
     document: Cell<u32>,
     function: Cell<u16>,
-    /// The limit that was exceeded; the function's own handling of exceptions does not matter then.
+    /// The limit that was exceeded; exception handlers of the function cannot clear it.
     excess: Cell<Option<Excess>>,
 }
 
-/// Why a value has no JSON text.
+/// Reason why a value has no JSON text.
 pub(super) enum WriteError {
-    /// An exception waits in the context.
+    /// An exception is pending in the context.
     Thrown,
-    /// It is longer than allowed.
+    /// The text is longer than permitted.
     TooLong,
 }
 
@@ -55,7 +56,7 @@ impl From<Thrown> for WriteError {
 }
 
 impl Emitter {
-    /// Begins a call of a function; returns the mark to which [`Emitter::drop_rows`] goes back.
+    /// Starts a call of a function; returns the mark for [`Emitter::drop_rows`].
     pub(super) fn begin_function(&self, document: u32, function: u16, limits: Limits) -> usize {
         self.document.set(document);
         self.function.set(function);
@@ -66,17 +67,17 @@ impl Emitter {
         self.out.borrow().len()
     }
 
-    /// The limit that the call has exceeded.
+    /// Returns the limit that the call has exceeded, if any.
     pub(super) fn excess(&self) -> Option<Excess> {
         self.excess.take()
     }
 
-    /// Takes the answer written so far.
+    /// Removes and returns the output so far.
     pub(super) fn take_output(&self) -> Vec<u8> {
         self.out.take()
     }
 
-    /// Gives the buffer back, to be used again.
+    /// Returns the buffer for reuse.
     pub(super) fn reuse_output(&self, mut buffer: Vec<u8>) {
         buffer.clear();
         self.out.replace(buffer);
@@ -86,7 +87,7 @@ impl Emitter {
         self.out.borrow().len()
     }
 
-    /// Forgets the rows of the current call.
+    /// Drops the rows of the current call.
     pub(super) fn drop_rows(&self, mark: usize) {
         self.waiting.take();
         self.out.borrow_mut().truncate(mark);
@@ -116,12 +117,12 @@ impl Emitter {
         }
     }
 
-    /// Takes the lines that the function has logged.
+    /// Removes and returns the lines that the function has logged.
     pub(super) fn take_log(&self) -> Vec<String> {
         self.log.take()
     }
 
-    /// Writes the rows that wait. Conversions to JSON may run scripts, which may emit again.
+    /// Writes the waiting rows. Conversions to JSON may run scripts, which may emit again.
     pub(super) fn write_rows(&self, host: &Host, context: Context) -> Result<(), Thrown> {
         let mut out = self.out.take();
         self.writing.set(true);
@@ -161,7 +162,7 @@ impl Emitter {
             out.truncate(head);
             return Err(Thrown);
         }
-        // Of what is too long, a bit more than what is allowed was written.
+        // For a text that is too long, slightly more than the permitted length was written.
         let middle = middle.unwrap_or(out.len());
         let taken = allowance.take(middle - start, out.len() - middle);
         if let Err(excess) = taken {
@@ -181,7 +182,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// The function that scripts call as `emit(key, value)`.
+    /// Implements `emit(key, value)`.
     pub(super) fn emit(&self, host: &Host, context: Context, key: Ref<'_>, value: Ref<'_>) -> Result<(), Thrown> {
         self.rows.set(self.rows.get() + 1);
         if self.rows.get() > u64::from(host.limits.rows_per_document) {
@@ -196,7 +197,7 @@ impl Emitter {
         if full && !self.writing.get() { self.write_rows(host, context) } else { Ok(()) }
     }
 
-    /// The function that scripts call as `log(message)`.
+    /// Implements `log(message)`.
     pub(super) fn log(&self, context: Context, message: Ref<'_>) -> Result<(), Thrown> {
         let line = if message.is_string() {
             context.text(message)?.to_text()
@@ -213,7 +214,7 @@ impl Emitter {
     }
 }
 
-/// Appends the JSON text of `value`, `null` for what has none; stops when it gets longer than `room` bytes.
+/// Appends the JSON text of `value`, `null` for values without one; stops when it exceeds `room` bytes.
 pub(super) fn write_json(
     host: &Host,
     context: Context,
@@ -221,7 +222,7 @@ pub(super) fn write_json(
     out: &mut Vec<u8>,
     room: u64,
 ) -> Result<(), WriteError> {
-    // Most keys and values need no state.
+    // Fast path: most keys and values need no state.
     match value.tag() {
         c::JS_TAG_INT => text::write_integer(out, i64::from(value.int())),
         c::JS_TAG_NULL | c::JS_TAG_UNDEFINED => out.extend_from_slice(b"null"),
@@ -237,7 +238,7 @@ pub(super) fn write_json(
     Ok(())
 }
 
-/// Under which name a value is found, for `toJSON(key)`.
+/// Name of a value in its container, for `toJSON(key)`.
 #[derive(Clone, Copy)]
 enum Key {
     Top,
@@ -249,14 +250,14 @@ struct Serializer<'a> {
     host: &'a Host,
     context: Context,
     out: &'a mut Vec<u8>,
-    /// The longest that `out` may become.
+    /// Maximum length of `out`.
     end: usize,
-    /// The objects around the current value, to notice cycles.
+    /// The objects around the current value, for detecting cycles.
     path: Vec<usize>,
 }
 
 impl Serializer<'_> {
-    /// Appends a value; returns whether it has a JSON text.
+    /// Appends a value; returns true if it has a JSON text.
     fn value(&mut self, value: Ref<'_>, key: Key) -> Result<bool, WriteError> {
         match value.tag() {
             c::JS_TAG_INT => text::write_integer(self.out, i64::from(value.int())),
@@ -296,7 +297,7 @@ impl Serializer<'_> {
         self.plain_object(value)
     }
 
-    /// Appends an object whose `toJSON` was called already, if it has one.
+    /// Appends an object after its `toJSON`, if any, was called.
     fn plain_object(&mut self, value: Ref<'_>) -> Result<bool, WriteError> {
         let depth = self.path.len();
         if let Some(text) = self.host.documents.text_of(value) {
@@ -373,7 +374,7 @@ impl Serializer<'_> {
         Ok(())
     }
 
-    /// CouchDB's query server makes `{"error":name,"message":message}` of errors.
+    /// CouchDB's query server converts errors to `{"error":name,"message":message}`.
     fn error(&mut self, value: Ref<'_>) -> Result<(), WriteError> {
         for (head, name) in [("{\"error\":", c"name"), (",\"message\":", c"message")] {
             let part = self.context.get_named(value, name)?;

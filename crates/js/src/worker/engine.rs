@@ -1,9 +1,10 @@
-//! One engine with its limits: [`Engine`] compiles functions and gives each a global environment of its own, [`Host`] is
-//! what native callbacks find.
+//! An engine with limits: [`Engine`] compiles functions and creates a global environment for each; [`Host`] is the
+//! state for native callbacks.
 //!
-//! The compiler lives in a context that user code never sees: sources become bytecode there and run in contexts without
-//! `eval` and `Function`. Each function has its own context, because each has its own index: what one does to `Array.prototype`
-//! must not change another's rows. What it does to its own it lives with until the program ends.
+//! The compiler runs in a context that user code cannot access: sources are compiled to bytecode there and run in
+//! contexts without `eval` and `Function`. Each function has its own context, because each has its own index: a change
+//! of `Array.prototype` by one function must not affect the rows of another. Changes to its own environment last until
+//! the program ends.
 #![expect(unsafe_code, reason = "sets up the JavaScript engine")]
 
 use std::cell::Cell;
@@ -19,20 +20,20 @@ use super::lazy::Documents;
 use super::qjs::{Context, Ref, Thrown, Value};
 use super::session::Session;
 
-/// Stack for scripts. The process has 8 MiB by default; native callbacks need some of it.
+/// Stack for scripts. The process has 8 MiB by default; native callbacks need a part of it.
 const STACK_BYTES: usize = 2 << 20;
 
-/// The longest text of an exception that is passed on.
+/// Maximum length of the text of an exception that is passed on.
 const MESSAGE_BYTES: usize = 4096;
 
 const PRELUDE: &str = include_str!("prelude.js");
 const INDEX: &str = include_str!("index.js");
 
-/// The state that native callbacks reach through the runtime.
+/// State that native callbacks access through the runtime.
 pub(super) struct Host {
     pub(super) limits: Limits,
     pub(super) documents: Documents,
-    /// The class of `{}`.
+    /// Class of `{}`.
     pub(super) plain_class: c::JSClassID,
     pub(super) emitter: Emitter,
     pub(super) session: Session,
@@ -40,7 +41,7 @@ pub(super) struct Host {
     compiler: Context,
 }
 
-/// Ends calls that take too long. The time is read only when the engine asks, so that fast calls never read it.
+/// Enforces the time limit of calls. The clock is read only when the engine polls, so that fast calls never read it.
 #[derive(Default)]
 struct Clock {
     turn: Cell<u64>,
@@ -49,7 +50,7 @@ struct Clock {
 }
 
 impl Host {
-    /// The host of a context.
+    /// Returns the host of a context.
     ///
     /// # Safety
     /// The context must belong to an [`Engine`].
@@ -58,7 +59,7 @@ impl Host {
         unsafe { Host::of_runtime(c::JS_GetRuntime(context)).expect("an engine sets its host first") }
     }
 
-    /// The host of a runtime, unless it is being freed.
+    /// Returns the host of a runtime, unless it is being freed.
     ///
     /// # Safety
     /// The runtime must belong to an [`Engine`].
@@ -67,12 +68,12 @@ impl Host {
         unsafe { c::JS_GetRuntimeOpaque(runtime).cast::<Host>().as_ref() }
     }
 
-    /// Compiles a script of this program's own, in a context that user code never sees.
+    /// Compiles an internal script, in a context that user code cannot access.
     pub(super) fn compile(&self, source: &str, name: &CStr) -> Result<Vec<u8>, Thrown> {
         self.compiler.compile(source, name)
     }
 
-    /// Compiles the source of a function for `context`; the error is the text that CouchDB gives.
+    /// Compiles the source of a function for `context`; the error is CouchDB's text.
     pub(super) fn function(&self, context: Context, source: &str) -> Result<Value, String> {
         let refuse = |context: Context| Err(format!("{} ({source})", describe(context, &context.take_exception())));
         let script = match compile_function(self.compiler, source) {
@@ -96,8 +97,8 @@ impl Host {
         }
     }
 
-    /// The value of a source that declares a function and then names it: `function map(doc) { … }; map`. After a comma, as
-    /// expressions are compiled, the name means nothing.
+    /// Returns the value of a source that declares a function and then names it: `function map(doc) { … }; map`. In the
+    /// usual form, as an expression after a comma, the name would be undefined.
     fn run_as_statements(&self, context: Context, source: &str) -> Option<Value> {
         let Ok(script) = self.compiler.compile(source, c"function") else {
             drop(self.compiler.take_exception());
@@ -115,13 +116,13 @@ impl Host {
         self.clock.turn.set(self.clock.turn.get() + 1);
     }
 
-    /// Does not count a time in which the call waited for somebody else.
+    /// Excludes a time during which the call waited for the server.
     pub(super) fn stop_clock_for(&self, waited: Duration) {
         let (turn, since) = self.clock.seen.get();
         self.clock.seen.set((turn, since.map(|since| since + waited)));
     }
 
-    /// Whether a call has been ended because its time was over.
+    /// Returns true if a call was ended because of its time limit.
     pub(super) fn expired(&self) -> bool {
         self.clock.expired.get()
     }
@@ -135,7 +136,7 @@ pub(super) struct Engine {
     prelude: Vec<u8>,
     /// See [`Engine::settle`].
     ballast: Vec<*mut c_void>,
-    // Boxed, because the runtime knows its address; dropped after it.
+    // Boxed, because the runtime stores its address; dropped after the runtime.
     heap: Box<Heap>,
 }
 
@@ -146,7 +147,7 @@ pub(super) struct Function {
 }
 
 impl Engine {
-    /// A new engine with nothing in it; `None` if there is no memory.
+    /// Creates an empty engine; `None` if memory is exhausted.
     pub(super) fn new(limits: Limits) -> Option<Self> {
         // SAFETY: a fresh runtime, configured before anything runs in it; the host is boxed, so its address is stable,
         // and dropped after the runtime.
@@ -182,15 +183,15 @@ impl Engine {
         &self.heap
     }
 
-    /// Tells the engine where the stack begins, for it to notice deep recursion.
+    /// Sets the start of the stack, with which the engine detects deep recursion.
     pub(super) fn enter(&self) {
         // SAFETY: the runtime is alive.
         unsafe { c::JS_UpdateStackTop(self.runtime) }
     }
 
-    /// Runs the jobs of promises that functions left behind, lest they pile up.
+    /// Runs the pending jobs of promises, so that they do not accumulate.
     pub(super) fn run_jobs(&self) {
-        // SAFETY: the runtime is alive; jobs run in contexts of this engine, and exceptions of theirs are of no interest.
+        // SAFETY: the runtime is alive; jobs run in contexts of this engine, and their exceptions are ignored.
         unsafe {
             while c::JS_IsJobPending(self.runtime) {
                 let mut context = std::ptr::null_mut();
@@ -202,11 +203,11 @@ impl Engine {
         }
     }
 
-    /// Prepares for many calls, once everything is compiled.
+    /// Optimizes for many calls, once everything is compiled.
     ///
-    /// The engine carves small blocks from pages of one size each, and frees a page with its last block. Where what a
-    /// program keeps happens to fill its pages, every call would allocate and free a page; so one block is kept in a page
-    /// that is otherwise empty, for each size.
+    /// The engine allocates small blocks from pages of one block size each, and frees a page with its last block. If
+    /// the objects of a program exactly fill its pages, every call would allocate and free a page. Therefore one block
+    /// of each size is kept in an otherwise empty page.
     pub(super) fn settle(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for size in (16..=512).step_by(8) {
@@ -225,8 +226,8 @@ impl Engine {
         }
     }
 
-    /// Compiles the source of a map function, or of a function of search indexes of this number; the error is the text
-    /// that CouchDB gives.
+    /// Compiles the source of a map function, or of a function for search indexes of the type with this number; the
+    /// error is CouchDB's text.
     pub(super) fn function(&mut self, source: &str, search: u32, library: Option<&str>) -> Result<Function, String> {
         let root = library.map(|library| format!("{{\"views\":{{\"lib\":{library}}}}}"));
         let (context, _) = self.user_context(root.as_deref()).ok_or("InternalError: out of memory")?;
@@ -238,7 +239,7 @@ impl Engine {
         Ok(Function { context, value })
     }
 
-    /// Puts `index` in the place of `emit`.
+    /// Replaces `emit` by `index`.
     fn give_index(&self, context: Context, search: u32) -> Result<(), Thrown> {
         let global = context.global();
         let global = global.borrow();
@@ -273,8 +274,8 @@ impl Engine {
         }
     }
 
-    /// A global environment for user code, and what the prelude made for it. `root` is the text of the object that
-    /// `require` looks into.
+    /// Creates a global environment for user code; also returns the object that the prelude created. `root` is the text
+    /// of the object that `require` searches.
     pub(super) fn user_context(&mut self, root: Option<&str>) -> Option<(Context, Value)> {
         let context = self.bare_context()?;
         self.host().documents.prepare(context);
@@ -321,10 +322,10 @@ impl Drop for Engine {
     }
 }
 
-/// Compiles a source so that the script's value is the function.
+/// Compiles a source so that the value of the script is the function.
 ///
-/// Sources are function expressions, but with trailing semicolons and comments, and some put helper functions before an
-/// anonymous `function` statement: old engines took all that, and CouchDB still does.
+/// Sources are function expressions, possibly with trailing semicolons and comments, and some have helper functions
+/// before an anonymous `function` statement: old engines accepted all of these, and CouchDB still does.
 fn compile_function(compiler: Context, source: &str) -> Result<Vec<u8>, Thrown> {
     // After a comma the source is an expression, whatever follows the function.
     let first = compiler.compile(&format!("0,{source}"), c"function");
@@ -342,13 +343,13 @@ fn compile_function(compiler: Context, source: &str) -> Result<Vec<u8>, Thrown> 
     Err(compiler.throw(expression_error))
 }
 
-/// Where the nameless function statement begins that a syntax error is about.
+/// Returns the position of the nameless function statement to which a syntax error refers.
 fn anonymous_function(context: Context, error: &Value, source: &str) -> Option<usize> {
     let member = |name| Some(context.text(context.get_named(error.borrow(), name).ok()?.borrow()).ok()?.to_text());
     if member(c"message")? != "function name expected" {
         return None;
     }
-    // The stack begins with `    at function:LINE:COLUMN`.
+    // The stack starts with `    at function:LINE:COLUMN`.
     let stack = member(c"stack")?;
     let mut place = stack.lines().next()?.trim_end_matches(')').rsplit(':');
     let column: usize = place.next()?.parse().ok()?;
@@ -359,7 +360,7 @@ fn anonymous_function(context: Context, error: &Value, source: &str) -> Option<u
     source[..start + inside].rfind("function")
 }
 
-/// An exception as text.
+/// Converts an exception to text.
 pub(super) fn describe(context: Context, exception: &Value) -> String {
     let text = match context.text(exception.borrow()) {
         Ok(text) => text.to_text(),
@@ -371,7 +372,7 @@ pub(super) fn describe(context: Context, exception: &Value) -> String {
     cut(text)
 }
 
-/// At most [`MESSAGE_BYTES`] of a text.
+/// Truncates a text to [`MESSAGE_BYTES`].
 pub(super) fn cut(mut text: String) -> String {
     if text.len() > MESSAGE_BYTES {
         let end = (0..=MESSAGE_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
@@ -381,7 +382,7 @@ pub(super) fn cut(mut text: String) -> String {
     text
 }
 
-/// Asked by the engine every ten thousand steps; other than zero ends the running call.
+/// Callback that the engine polls every ten thousand steps; a non-zero result ends the running call.
 unsafe extern "C" fn interrupt(_runtime: *mut c::JSRuntime, opaque: *mut c_void) -> c_int {
     // SAFETY: the host outlives the runtime.
     let host = unsafe { &*opaque.cast::<Host>() };
@@ -398,7 +399,7 @@ unsafe extern "C" fn interrupt(_runtime: *mut c::JSRuntime, opaque: *mut c_void)
     c_int::from(clock.expired.get())
 }
 
-/// The arguments of a native function, missing ones undefined.
+/// Returns the arguments of a native function, missing ones as undefined.
 pub(super) unsafe fn arguments<'a, const N: usize>(count: c_int, values: *mut c::JSValue) -> [Ref<'a>; N] {
     let given = usize::try_from(count).unwrap_or_default();
     std::array::from_fn(|at| {
@@ -437,7 +438,7 @@ unsafe extern "C" fn log(
     to_raw(host.emitter.log(context, message))
 }
 
-/// The sum of an array of numbers; undefined if it is anything else.
+/// Returns the sum of an array of numbers; undefined for other values.
 unsafe extern "C" fn native_sum(
     raw: *mut c::JSContext,
     _this: c::JSValue,

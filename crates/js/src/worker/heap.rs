@@ -1,7 +1,7 @@
-//! The engine's memory: a limit, and the knowledge that it was reached ([`Heap`]).
+//! The memory of the engine: a limit, and a flag that it was reached ([`Heap`]).
 //!
-//! The engine's own limit leaves no room for the error object, so that scripts would get `null` thrown at them, which
-//! nobody can tell from a script's own `throw null`. Here a reserve remains for it.
+//! The engine's own limit leaves no memory for the error object, so that scripts would receive `null` as the exception,
+//! which is indistinguishable from a script's own `throw null`. This heap keeps a reserve for the error object.
 #![expect(unsafe_code, reason = "allocates memory for the JavaScript engine")]
 
 use std::cell::Cell;
@@ -9,14 +9,14 @@ use std::ffi::c_void;
 
 use rquickjs::qjs as c;
 
-/// Before each block is its size.
+/// Size of the header before each block, which contains the block size.
 const HEAD_BYTES: usize = 16;
 
-/// The bytes that may be allocated beyond the limit, in blocks no larger than a page of the engine's.
+/// Bytes that may be allocated beyond the limit, in blocks no larger than a page of the engine.
 const RESERVE_BYTES: usize = 256 << 10;
 const RESERVE_BLOCK_BYTES: usize = 8 << 10;
 
-/// The account of an engine.
+/// Memory account of an engine.
 pub(super) struct Heap {
     limit: usize,
     used: Cell<usize>,
@@ -29,7 +29,7 @@ impl Heap {
         Self { limit, used: Cell::new(0), exhausted: Cell::new(false) }
     }
 
-    /// The allocator of a runtime, given the address of a heap that outlives it.
+    /// Returns the allocator of a runtime, which takes the address of a heap that must outlive it.
     pub(super) fn functions() -> c::JSMallocFunctions {
         c::JSMallocFunctions {
             js_calloc: Some(calloc),
@@ -40,12 +40,12 @@ impl Heap {
         }
     }
 
-    /// Whether the limit was reached since this was last asked.
+    /// Returns true if the limit was reached since the last call.
     pub(super) fn take_exhausted(&self) -> bool {
         self.exhausted.replace(false)
     }
 
-    /// Books `new` bytes for `old` ones, if that is allowed.
+    /// Books `new` bytes instead of `old` ones, if the limit permits it.
     fn change(&self, old: usize, new: usize) -> bool {
         let used = self.used.get() - old;
         let Some(total) = used.checked_add(new) else {
@@ -62,10 +62,10 @@ impl Heap {
     }
 }
 
-/// The heap of a callback.
+/// Returns the heap of a callback.
 ///
 /// # Safety
-/// `opaque` must be what the runtime was made with.
+/// `opaque` must be the value with which the runtime was created.
 unsafe fn heap<'a>(opaque: *mut c_void) -> &'a Heap {
     // SAFETY: the runtime was made with the address of a heap that outlives it.
     unsafe { &*opaque.cast::<Heap>() }

@@ -1,11 +1,11 @@
-//! Documents as scripts see them: objects over JSON text whose members come into being when they are touched.
+//! Documents for scripts: objects over JSON text whose members are parsed on first access.
 //!
-//! [`Documents`] registers the object class with the engine and makes the objects. An object scans its text member by member
-//! and no further than what was asked for; what it found stays found. Objects and arrays are frozen, as CouchDB's
-//! are: assignments do nothing in sloppy functions and throw in strict ones. Arrays are real ones, made whole when touched.
-//! A document that a function keeps beyond its call gets a copy of its text ([`Documents::release`]).
+//! [`Documents`] registers the object class with the engine and creates the objects. An object scans its text member by
+//! member and no further than requested, and caches the result. Objects and arrays are frozen, as in CouchDB:
+//! assignments are ignored in sloppy functions and throw in strict ones. Arrays are ordinary arrays, created completely
+//! on first access. A document that a function keeps beyond its call gets a copy of its text ([`Documents::release`]).
 //!
-//! This module converts nothing back to JSON; see [`super::emit`].
+//! This module does not convert values to JSON; see [`super::emit`].
 #![expect(unsafe_code, reason = "implements an object class of the JavaScript engine")]
 
 use std::cell::{Cell, RefCell};
@@ -22,10 +22,10 @@ use super::names::{Name, NameCache, hash};
 use super::qjs::{Context, Ref, Thrown, Value};
 use settee_native::text;
 
-/// Objects with more members than this find them by hash.
+/// Objects with more members than this use a hash table.
 const FEW_MEMBERS: usize = 16;
 
-/// The number of scanners that are kept for reuse.
+/// Number of scanners that are kept for reuse.
 const SPARE_OBJECTS: usize = 64;
 
 static EXOTIC: c::JSClassExoticMethods = c::JSClassExoticMethods {
@@ -38,20 +38,20 @@ static EXOTIC: c::JSClassExoticMethods = c::JSClassExoticMethods {
     set_property: None,
 };
 
-/// The state that all documents of an engine share.
+/// State shared by all documents of an engine.
 pub(super) struct Documents {
     class: c::JSClassID,
     names: RefCell<NameCache>,
     #[expect(clippy::vec_box, reason = "the engine holds the boxes' addresses")]
     spare: RefCell<Vec<Box<Lazy>>>,
-    /// Bytes of the documents that functions kept beyond their calls.
+    /// Size of the documents that functions kept beyond their calls.
     kept_bytes: Rc<Cell<u64>>,
 }
 
 /// The text of one document, shared by its objects.
 pub(super) struct Source {
     text: Cell<*const [u8]>,
-    /// The copy, once the text is no longer the batch's.
+    /// The copy, once the text no longer belongs to the batch.
     kept: Cell<Option<Box<[u8]>>>,
     kept_bytes: Rc<Cell<u64>>,
 }
@@ -75,22 +75,22 @@ impl Drop for Source {
 /// One object of a document.
 struct Lazy {
     source: Option<Rc<Source>>,
-    /// Where its brace opens.
+    /// Position of its opening brace.
     start: u32,
     whole: bool,
     members: Vec<Member>,
-    /// Once all members are known and many: a hash table of member indexes plus one.
+    /// A hash table of member indexes plus one, once all members are parsed and there are many.
     table: Vec<u32>,
 }
 
 struct Member {
-    /// The name between its quotes.
+    /// Range of the name between its quotes.
     name: (u32, u32),
     name_escaped: bool,
     value: u32,
     /// The index after the value; 0 while unknown.
     end: u32,
-    /// The value, once touched.
+    /// The value, once accessed.
     cached: c::JSValue,
 }
 
@@ -128,23 +128,23 @@ impl Documents {
         }
     }
 
-    /// Lets go of everything that belongs to the runtime, before it is freed.
+    /// Releases everything that belongs to the runtime, before it is freed.
     pub(super) fn forget_names(&self, runtime: *mut c::JSRuntime) {
         self.names.borrow_mut().clear(runtime);
     }
 
-    /// Bytes of the documents that functions keep.
+    /// Returns the size of the documents that functions keep.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.kept_bytes.get()
     }
 
-    /// A place for the text of the next document.
+    /// Creates the owner of the text of the next document.
     pub(super) fn source(&self) -> Rc<Source> {
         let empty: &'static [u8] = &[];
         Rc::new(Source { text: Cell::new(empty), kept: Cell::new(None), kept_bytes: Rc::clone(&self.kept_bytes) })
     }
 
-    /// The document with the text `text`, which must begin with a brace.
+    /// Creates the document with the text `text`, which must start with a brace.
     ///
     /// # Safety
     /// `text` must stay valid until [`Documents::release`].
@@ -158,8 +158,8 @@ impl Documents {
         self.object(context, source, 0)
     }
 
-    /// Ends the call for which a document was made: when objects of it live on, they get a copy of the text, and `source`
-    /// is replaced.
+    /// Ends the call for which a document was created: if objects of it are still alive, they get a copy of the text,
+    /// and `source` is replaced.
     pub(super) fn release(&self, source: &mut Rc<Source>) {
         if Rc::strong_count(source) == 1 {
             return;
@@ -171,7 +171,7 @@ impl Documents {
         *source = self.source();
     }
 
-    /// The text of the object that `value` is, from its opening brace on.
+    /// Returns the text of the object `value`, from its opening brace on.
     pub(super) fn text_of<'a>(&self, value: Ref<'a>) -> Option<&'a [u8]> {
         // SAFETY: the class makes sure that the opaque pointer is a `Lazy` of ours, which lives as long as the value.
         let lazy = unsafe { c::JS_GetOpaque(value.raw(), self.class).cast::<Lazy>().as_ref()? };
@@ -195,7 +195,7 @@ impl Documents {
         Ok(value)
     }
 
-    /// Makes the value that begins at `at`; also tells where it ends, if that was found out on the way.
+    /// Creates the value at `at`; also returns its end, if it was computed.
     fn value(&self, context: Context, source: &Rc<Source>, at: usize) -> Result<(Value, Option<usize>), Thrown> {
         let text = source.text();
         let plain = |raw: c::JSValue, end: usize| {
@@ -272,7 +272,7 @@ impl Default for Lazy {
 }
 
 impl Lazy {
-    /// The index of the member with this name.
+    /// Returns the index of the member with this name.
     fn find(&mut self, text: &[u8], name: &Name) -> Option<usize> {
         if !self.table.is_empty() {
             return self.find_hashed(text, name);
@@ -315,7 +315,7 @@ impl Lazy {
         }
     }
 
-    /// Finds one more member; returns whether there was one.
+    /// Parses one more member; returns true if there was one.
     fn scan(&mut self, text: &[u8]) -> bool {
         if self.whole {
             return false;
@@ -350,7 +350,7 @@ impl Lazy {
         true
     }
 
-    /// The value of a member; the reference stays with the object.
+    /// Returns the value of a member; the reference stays with the object.
     fn member_value(&mut self, host: &Host, context: Context, index: usize) -> Result<c::JSValue, Thrown> {
         let member = &self.members[index];
         let source = self.source.as_ref().ok_or(Thrown)?;
@@ -390,7 +390,7 @@ impl Member {
     }
 }
 
-/// The object behind a value that the engine hands to the class's callbacks.
+/// Returns the object behind a value that the engine passes to the callbacks of the class.
 ///
 /// # Safety
 /// `value` must be alive, and no other reference to its [`Lazy`] may be: the callbacks below never call into scripts.
@@ -491,7 +491,7 @@ unsafe extern "C" fn get_own_property_names(
     0
 }
 
-/// Members cannot be deleted; what is no member counts as deleted.
+/// Members cannot be deleted; deleting an absent member succeeds.
 unsafe extern "C" fn delete_property(raw: *mut c::JSContext, object: c::JSValue, atom: c::JSAtom) -> c_int {
     // SAFETY: called by the engine, with the same promises.
     match unsafe { get_own_property(raw, ptr::null_mut(), object, atom) } {
@@ -508,7 +508,7 @@ unsafe extern "C" fn finalize(runtime: *mut c::JSRuntime, object: c::JSValue) {
     if opaque.is_null() {
         return;
     }
-    // SAFETY: takes back the box that `Documents::object` gave; nobody uses the object any more.
+    // SAFETY: takes back the box that `Documents::object` gave; the object is no longer used.
     let mut lazy = unsafe { Box::from_raw(opaque.cast::<Lazy>()) };
     for member in lazy.members.drain(..) {
         // SAFETY: the object owned a reference to each value it had made.

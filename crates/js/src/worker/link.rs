@@ -1,4 +1,4 @@
-//! The worker's end of the connection to the server: [`Link`]. What messages mean is its users' business.
+//! The worker's end of the connection to the server: [`Link`]. It does not interpret messages.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::protocol::{Frame, Kind, Progress};
 use crate::shared_memory::{INPUT, OUTPUT, SharedMemory};
 
-/// Answers longer than this are sent in parts.
+/// Maximum length of a part of a response; longer responses are sent in parts.
 pub(super) const PART_BYTES: usize = OUTPUT.end - OUTPUT.start;
 
 /// The control socket and the shared memory.
@@ -28,7 +28,7 @@ impl Link {
         Self { socket, memory: RefCell::new(memory), turn: Cell::new(0) }
     }
 
-    /// Waits for a request; `None` when the server is gone.
+    /// Waits for a request; `None` if the server has disconnected.
     pub(super) fn receive(&self) -> io::Result<Option<Frame>> {
         let Some(frame) = Frame::read_from(&self.socket)? else {
             return Ok(None);
@@ -40,18 +40,19 @@ impl Link {
         Ok(Some(frame))
     }
 
-    /// The bytes of the request. They stay as they are until the next one; nothing can be sent while they are borrowed.
+    /// Returns the bytes of the request. They are stable until the next one; nothing can be sent while they are
+    /// borrowed.
     pub(super) fn input(&self, frame: Frame) -> io::Result<Ref<'_, [u8]>> {
         let len = usize::try_from(frame.len).map_err(|_| broken("a request too large"))?;
         Ok(Ref::map(self.memory.borrow(), |memory| memory.bytes(INPUT..INPUT + len)))
     }
 
-    /// Tells the server where the work stands.
+    /// Reports the progress to the server.
     pub(super) fn report(&self, progress: Progress) {
         self.memory.borrow().counter().store(progress.pack(self.turn.get()), Ordering::Relaxed);
     }
 
-    /// Sends an answer, in parts if it is long.
+    /// Sends a response, in parts if it is long.
     pub(super) fn answer(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while rest.len() > PART_BYTES {
@@ -62,7 +63,7 @@ impl Link {
         self.send(kind, rest, 0)
     }
 
-    /// Sends a part of an answer that goes on, and waits until the server has taken it.
+    /// Sends a part of a response, and waits until the server requests the next one.
     pub(super) fn send_part(&self, kind: Kind, part: &[u8]) -> io::Result<()> {
         self.send(kind, part, 1)?;
         match Frame::read_from(&self.socket)? {

@@ -1,7 +1,7 @@
 //! Mapping: every function of a program on every document of a request.
 //!
-//! Exceptions make a document emit nothing; some end the request, with the texts of CouchDB's query server
-//! ([`Halt`]).
+//! After an exception a document emits nothing; some exceptions end the request, with the texts of CouchDB's query
+//! server ([`Halt`]).
 #![expect(unsafe_code, reason = "hands documents in shared memory to the engine")]
 
 use std::rc::Rc;
@@ -17,11 +17,11 @@ use crate::protocol::{Progress, RecordKind, Stop};
 pub(super) struct MapProgram {
     functions: Vec<Function>,
     source: Rc<Source>,
-    // Last, so that everything made by the engine is dropped before it.
+    // Last field, so that all objects of the engine are dropped before it.
     engine: Engine,
 }
 
-/// Why a request ends early.
+/// Reason why a request ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Halt {
     pub(super) stop: Stop,
@@ -30,8 +30,8 @@ pub(super) struct Halt {
 }
 
 impl MapProgram {
-    /// Compiles `functions`; the error is the text that CouchDB gives. `search` is the number of the search indexes that
-    /// they are of.
+    /// Compiles `functions`; the error is CouchDB's text. `search` is the number of the type of search index for which
+    /// they are compiled.
     pub(super) fn compile(
         functions: &[&str],
         search: u32,
@@ -46,12 +46,12 @@ impl MapProgram {
         Ok(Self { functions, source, engine })
     }
 
-    /// The number of functions.
+    /// Returns the number of functions.
     pub(super) fn functions(&self) -> u16 {
         u16::try_from(self.functions.len()).unwrap_or(u16::MAX)
     }
 
-    /// Runs the function at `index` on a document. `progress` is told that it is about to run.
+    /// Runs the function at `index` on a document, after reporting that to `progress`.
     pub(super) fn map(
         &mut self,
         document: u32,
@@ -74,7 +74,8 @@ impl MapProgram {
             host.emitter.drop_rows(mark);
             let exception = called.is_err().then(|| function.context.take_exception());
             let message = match (excess, exception) {
-                // Who has caught the exception and went on until the time was over is ended for that.
+                // A function that caught the exception and continued until the time limit is ended for exceeding the
+                // time.
                 (_, Some(exception)) if excess.is_none() || host.expired() => {
                     classify(&self.engine, function.context, &exception)?
                 }
@@ -107,7 +108,7 @@ fn call(host: &Host, function: &Function, source: &Rc<Source>, text: &[u8]) -> R
     host.emitter.write_rows(host, context)
 }
 
-/// Decides what an exception means: the message of a failure, or the end of the request.
+/// Classifies an exception: the message of a failure, or the end of the request.
 pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> Result<String, Halt> {
     let host = engine.host();
     let halt = |stop, name: &str, reason: String| Err(Halt { stop, name: name.to_owned(), reason });
@@ -134,7 +135,7 @@ pub(super) fn classify(engine: &Engine, context: Context, exception: &Value) -> 
     }
     let text = engine::describe(context, exception);
     if thrown.is_error() {
-        // What CouchDB's engines report as InternalError, which ends its query server.
+        // CouchDB's engines report it as InternalError, which ends the query server.
         if let Some(reason) = text.strip_prefix("InternalError: ") {
             return halt(Stop::Engine, "", reason.to_owned());
         }

@@ -1,8 +1,8 @@
-//! The worker process: [`worker_main`] waits for requests of the server and runs user code, one request at a time.
+//! The worker process: [`worker_main`] receives requests of the server and runs user code, one request at a time.
 //!
-//! Standard input is the control socket and standard output the shared memory. The process ends when the server does, and is
-//! killed by the server when a function takes too long where the engine cannot be interrupted. It keeps nothing from one
-//! program to the next; the functions of design documents stay compiled until their places are given to others.
+//! Standard input is the control socket and standard output the shared memory. The process ends with the server, and is
+//! killed by the server when a function exceeds its time where the engine cannot be interrupted. No state is kept
+//! between programs; the functions of design documents stay compiled until their slots are reused.
 
 mod design;
 mod emit;
@@ -32,10 +32,10 @@ use self::map::{Halt, MapProgram};
 use self::reduce::ReduceProgram;
 use crate::protocol::{Frame, Kind, Progress, Reader, Writer};
 
-/// Runs a worker process until the server that started it is gone.
+/// Runs a worker process until the server disconnects.
 ///
-/// The server starts the program of its [`crate::WorkerCommand`] and expects it to call this, first thing, with the
-/// descriptors as they are. Called otherwise it fails and says so.
+/// The server starts the program of its [`crate::WorkerCommand`], which must call this function first, with the
+/// descriptors unchanged. Otherwise it fails with a message.
 pub fn worker_main() -> ExitCode {
     let (socket, memory) = match process::adopt() {
         Ok(parts) => parts,
@@ -59,7 +59,7 @@ pub fn worker_main() -> ExitCode {
 struct Worker {
     link: Rc<Link>,
     program: Program,
-    /// By the places that the server gave them.
+    /// By the slots that the server assigned.
     designs: HashMap<u64, DesignFunctions>,
 }
 
@@ -172,7 +172,7 @@ impl Worker {
         DesignFunctions::new(id, document, limits, Rc::clone(&self.link))
     }
 
-    /// Maps the documents of a request. The answer goes out in parts as it gets long; the last part is returned.
+    /// Maps the documents of a request. The response is sent in parts when it gets long; the last part is returned.
     fn map(&mut self, frame: Frame) -> io::Result<Result<Vec<u8>, Halt>> {
         let Program::Map(mut program) = std::mem::replace(&mut self.program, Program::None) else {
             return Err(broken("documents without a program"));
@@ -198,7 +198,7 @@ impl Worker {
                 if let Err(halt) = mapped {
                     return Ok(Err(halt));
                 }
-                // After each function: those of a long program may emit a lot together.
+                // After each function, because the functions of a long program may emit much in total.
                 self.send_parts(&program.engine().host().emitter)?;
             }
         }
@@ -208,7 +208,7 @@ impl Worker {
         Ok(Ok(output))
     }
 
-    /// Sends what functions have emitted, if that is much.
+    /// Sends the emitted rows, if there are many.
     fn send_parts(&self, emitter: &Emitter) -> io::Result<()> {
         if emitter.output_len() < PART_BYTES {
             return Ok(());
@@ -231,7 +231,7 @@ impl Worker {
         };
         program.engine().enter();
         let rereduce = frame.kind == Kind::Rereduce;
-        // First, how many groups were reduced: not all if the reductions got long.
+        // First the number of reduced groups, which is lower than requested if the reductions got long.
         let mut out = vec![0; size_of::<u64>()];
         let mut reduced: u64 = 0;
         let request = self.link.input(frame)?;
@@ -252,7 +252,7 @@ impl Worker {
         out[..size_of::<u64>()].copy_from_slice(&reduced.to_le_bytes());
         program.engine().run_jobs();
         drop(request);
-        // What was logged follows the reductions.
+        // Log lines follow the reductions.
         for line in program.take_log() {
             Writer(&mut out).bytes(line.as_bytes());
         }
@@ -284,7 +284,7 @@ fn read_limits(input: &mut Reader<'_>) -> Option<Limits> {
         value_bytes: input.u64()?,
         reduction_bytes: input.u64()?,
         bytes_per_part: input.u64()?,
-        // How reductions grow is looked at by the server.
+        // The server checks the growth of reductions.
         ..Limits::default()
     })
 }

@@ -1,4 +1,4 @@
-//! The text of property names ([`NameCache`]): the engine knows names by numbers, documents by their text.
+//! The text of property names ([`NameCache`]): the engine identifies names by numbers, documents contain their text.
 #![expect(unsafe_code, reason = "counts references to the engine's names")]
 
 use std::rc::Rc;
@@ -7,10 +7,10 @@ use rquickjs::qjs as c;
 
 use super::qjs::{Context, Thrown};
 
-/// Slots of the cache.
+/// Number of slots of the cache.
 const NAME_SLOTS: usize = 1024;
 
-/// The text of a property name, as long as the engine knows the name by this number.
+/// Cache of the text of property names, by the engine's numbers.
 #[derive(Default)]
 pub(super) struct NameCache {
     entries: Vec<Option<Rc<Name>>>,
@@ -18,16 +18,16 @@ pub(super) struct NameCache {
 
 /// A property name.
 pub(super) struct Name {
-    /// A reference to it is held, so that the number is not given to another name.
+    /// A held reference, so that the number is not reused for another name.
     atom: c::JSAtom,
-    /// Symbols are no names of members.
+    /// True for symbols, which never name members of documents.
     pub(super) is_symbol: bool,
     pub(super) text: Box<[u8]>,
     pub(super) hash: usize,
 }
 
 impl NameCache {
-    /// Lets go of all names, before the runtime is freed.
+    /// Releases all names, before the runtime is freed.
     pub(super) fn clear(&mut self, runtime: *mut c::JSRuntime) {
         for name in self.entries.drain(..).flatten() {
             // SAFETY: the cache owned a reference to the atom, in this runtime.
@@ -58,7 +58,7 @@ impl NameCache {
     }
 }
 
-/// Spreads names over tables.
+/// Returns a hash of a name.
 pub(super) fn hash(name: &[u8]) -> usize {
     let mut state = name.len() as u64;
     for chunk in name.chunks(8) {

@@ -1,4 +1,4 @@
-//! Taking over the descriptors that the server gave to its child: [`adopt`].
+//! Adoption of the descriptors that the server passed to its child: [`adopt`].
 #![expect(unsafe_code, reason = "takes over descriptors by number and ties the process to its parent")]
 
 use std::io;
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::shared_memory::{INITIAL_BYTES, SharedMemory};
 
-/// The control socket and the shared memory.
+/// Returns the control socket and the shared memory.
 pub(super) fn adopt() -> io::Result<(UnixStream, SharedMemory)> {
     end_with_parent()?;
     end_before_parent();
@@ -35,7 +35,7 @@ pub(super) fn adopt() -> io::Result<(UnixStream, SharedMemory)> {
     Ok((socket, SharedMemory::open(memory, INITIAL_BYTES)?))
 }
 
-/// Has the kernel kill this process when the server dies, whatever runs then.
+/// Makes the kernel kill this process when the server dies, whatever it is executing.
 #[cfg(target_os = "linux")]
 fn end_with_parent() -> io::Result<()> {
     // SAFETY: prctl with integer arguments.
@@ -50,14 +50,14 @@ fn end_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// When memory is short, the kernel shall end this process rather than the server. Where that cannot be said, the limits
-/// of this process have to do.
+/// Makes the kernel prefer this process over the server when memory is short. If that is not available, the limits of
+/// this process must suffice.
 fn end_before_parent() {
     #[cfg(target_os = "linux")]
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
-/// Closes what the server may have let slip through; best effort, as old kernels lack the call.
+/// Closes other descriptors that the server may have leaked; best effort, because old kernels lack the call.
 #[cfg(target_os = "linux")]
 fn close_others() {
     // SAFETY: closes descriptors from 3 on, none of which this fresh process uses.

@@ -1,7 +1,7 @@
 //! The engine's C interface with ownership and exceptions expressed in types: [`Context`], [`Value`], [`Ref`].
 //!
-//! A [`Value`] owns a reference and drops it; a [`Ref`] borrows one; an [`Err`] of [`Thrown`] means that an exception waits
-//! in the context. This module adds no behaviour of its own.
+//! A [`Value`] owns a reference and drops it; a [`Ref`] borrows one; an [`Err`] of [`Thrown`] means that an exception
+//! is pending in the context. This module adds no behaviour.
 #![expect(unsafe_code, reason = "calls the JavaScript engine")]
 
 use std::ffi::{CStr, c_char, c_int};
@@ -10,14 +10,14 @@ use std::ptr;
 
 use rquickjs::qjs as c;
 
-/// A function of Rust that scripts can call.
+/// A Rust function that scripts can call.
 pub(super) type Native = unsafe extern "C" fn(*mut c::JSContext, c::JSValue, c_int, *mut c::JSValue) -> c::JSValue;
 
-/// An exception waits in the context.
+/// An exception is pending in the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thrown;
 
-/// A global environment of its own: intrinsic objects and global variables.
+/// A global environment: intrinsic objects and global variables.
 #[derive(Clone, Copy)]
 pub(super) struct Context(*mut c::JSContext);
 
@@ -44,7 +44,7 @@ impl Value {
         Ref(self.raw, PhantomData)
     }
 
-    /// Gives the reference away, to the engine.
+    /// Transfers the reference to the engine.
     pub(super) fn into_raw(self) -> c::JSValue {
         let raw = self.raw;
         std::mem::forget(self);
@@ -55,15 +55,15 @@ impl Value {
 impl Ref<'_> {
     pub(super) const UNDEFINED: Ref<'static> = Ref(c::JS_UNDEFINED, PhantomData);
 
-    /// A value without references: a boolean.
+    /// Returns a boolean, which needs no reference.
     pub(super) fn boolean(value: bool) -> Ref<'static> {
         Ref(if value { c::JS_TRUE } else { c::JS_FALSE }, PhantomData)
     }
 
-    /// Borrows what the engine passed to a callback.
+    /// Borrows a value that the engine passed to a callback.
     ///
     /// # Safety
-    /// The value must stay alive for the lifetime that the caller chooses.
+    /// The value must stay alive for the lifetime chosen by the caller.
     pub(super) unsafe fn from_raw(raw: c::JSValue) -> Self {
         Self(raw, PhantomData)
     }
@@ -72,21 +72,21 @@ impl Ref<'_> {
         self.0
     }
 
-    /// The engine's tag; numbers other than small integers are all `JS_TAG_FLOAT64`.
+    /// Returns the engine's tag; numbers other than small integers are all `JS_TAG_FLOAT64`.
     #[inline]
     pub(super) fn tag(self) -> i32 {
         // SAFETY: reads a field of a plain structure.
         unsafe { c::JS_VALUE_GET_NORM_TAG(self.0) }
     }
 
-    /// The value of an integer or a boolean, by its tag.
+    /// Returns the value of an integer or a boolean, according to its tag.
     #[inline]
     pub(super) fn int(self) -> i32 {
         // SAFETY: reads a field of a plain structure.
         unsafe { c::JS_VALUE_GET_INT(self.0) }
     }
 
-    /// The value of a number with the tag `JS_TAG_FLOAT64`.
+    /// Returns the value of a number with the tag `JS_TAG_FLOAT64`.
     #[inline]
     pub(super) fn float(self) -> f64 {
         // SAFETY: reads a field of a plain structure.
@@ -109,29 +109,29 @@ impl Ref<'_> {
         self.tag() == c::JS_TAG_UNDEFINED
     }
 
-    /// The number that tells this object from others.
+    /// Returns a number that identifies this object.
     pub(super) fn identity(self) -> usize {
         // SAFETY: reads a field of a plain structure.
         unsafe { c::JS_VALUE_GET_PTR(self.0) as usize }
     }
 
     pub(super) fn is_array(self) -> bool {
-        // SAFETY: looks at the class of a live value.
+        // SAFETY: reads the class of a live value.
         unsafe { c::JS_IsArray(self.0) }
     }
 
     pub(super) fn is_error(self) -> bool {
-        // SAFETY: looks at the class of a live value.
+        // SAFETY: reads the class of a live value.
         unsafe { c::JS_IsError(self.0) }
     }
 
     pub(super) fn class(self) -> c::JSClassID {
-        // SAFETY: looks at the class of a live value.
+        // SAFETY: reads the class of a live value.
         unsafe { c::JS_GetClassID(self.0) }
     }
 }
 
-/// The text of a string value in UTF-8, except for lone surrogates.
+/// Text of a string value in UTF-8, except for lone surrogates.
 pub(super) struct Text {
     start: *const c_char,
     len: usize,
@@ -159,7 +159,7 @@ impl Drop for Text {
     }
 }
 
-/// The names of an object's own enumerable members, in order.
+/// Names of an object's own enumerable members, in order.
 pub(super) struct Names {
     table: *mut c::JSPropertyEnum,
     len: u32,
@@ -193,10 +193,10 @@ impl Context {
         self.0
     }
 
-    /// Takes over a value that the engine returned.
+    /// Takes ownership of a value that the engine returned.
     ///
     /// # Safety
-    /// `raw` must carry a reference that nobody else drops.
+    /// `raw` must carry a reference without another owner.
     pub(super) unsafe fn own(self, raw: c::JSValue) -> Result<Value, Thrown> {
         // SAFETY: reads the tag.
         if unsafe { c::JS_IsException(raw) } { Err(Thrown) } else { Ok(Value { raw, context: self }) }
@@ -225,7 +225,7 @@ impl Context {
         unsafe { self.own(c::JS_NewObject(self.0)) }
     }
 
-    /// An array of `values`.
+    /// Creates an array of `values`.
     pub(super) fn array(self, values: Vec<Value>) -> Result<Value, Thrown> {
         let raw: Vec<c::JSValue> = values.into_iter().map(Value::into_raw).collect();
         let Ok(count) = c_int::try_from(raw.len()) else {
@@ -235,7 +235,7 @@ impl Context {
         unsafe { self.own(c::JS_NewArrayFrom(self.0, count, raw.as_ptr())) }
     }
 
-    /// A function that runs `native`.
+    /// Creates a function that calls `native`.
     pub(super) fn function(self, native: Native, name: &CStr, parameters: c_int) -> Result<Value, Thrown> {
         let generic = c::JSCFunctionEnum_JS_CFUNC_generic;
         // SAFETY: the name is terminated and copied; the callback has the signature that `generic` calls.
@@ -270,7 +270,7 @@ impl Context {
 
     pub(super) fn length(self, object: Ref<'_>) -> Result<i64, Thrown> {
         let mut length = 0;
-        // SAFETY: the object is alive and the result has a place.
+        // SAFETY: the object is alive and the result is valid for writes.
         let failed = unsafe { c::JS_GetLength(self.0, object.0, &raw mut length) };
         if failed == 0 { Ok(length) } else { Err(Thrown) }
     }
@@ -278,13 +278,13 @@ impl Context {
     pub(super) fn own_names(self, object: Ref<'_>) -> Result<Names, Thrown> {
         let (mut table, mut len) = (ptr::null_mut(), 0);
         let flags = (c::JS_GPN_STRING_MASK | c::JS_GPN_ENUM_ONLY).cast_signed();
-        // SAFETY: the object is alive and the results have their places.
+        // SAFETY: the object is alive and the results are valid for writes.
         let failed = unsafe { c::JS_GetOwnPropertyNames(self.0, &raw mut table, &raw mut len, object.0, flags) };
         if failed == 0 { Ok(Names { table, len, context: self }) } else { Err(Thrown) }
     }
 
     pub(super) fn is_function(self, value: Ref<'_>) -> bool {
-        // SAFETY: looks at a live value.
+        // SAFETY: reads a live value.
         unsafe { c::JS_IsFunction(self.0, value.0) }
     }
 
@@ -295,10 +295,10 @@ impl Context {
         unsafe { self.own(c::JS_Call(self.0, function.0, this.0, count, first.cast_mut())) }
     }
 
-    /// The text of a value, converted as `String(value)` does.
+    /// Returns the text of a value, converted as by `String(value)`.
     pub(super) fn text(self, value: Ref<'_>) -> Result<Text, Thrown> {
         let mut len = 0;
-        // SAFETY: the value is alive and the length has a place; a null result is an exception.
+        // SAFETY: the value is alive and the length is valid for writes; a null result is an exception.
         let start = unsafe { c::JS_ToCStringLen2(self.0, &raw mut len, value.0, false) };
         let len = len as usize;
         if start.is_null() { Err(Thrown) } else { Ok(Text { start, len, context: self }) }
@@ -311,7 +311,7 @@ impl Context {
 
     pub(super) fn atom_text(self, atom: c::JSAtom) -> Result<Text, Thrown> {
         let mut len = 0;
-        // SAFETY: the atom is alive and the length has a place; a null result is an exception.
+        // SAFETY: the atom is alive and the length is valid for writes; a null result is an exception.
         let start = unsafe { c::JS_AtomToCStringLen(self.0, &raw mut len, atom) };
         let len = len as usize;
         if start.is_null() { Err(Thrown) } else { Ok(Text { start, len, context: self }) }
@@ -325,13 +325,13 @@ impl Context {
         unsafe { self.own(c::JS_ParseJSON(self.0, text.as_ptr().cast(), len as _, c"json".as_ptr())) }
     }
 
-    /// The result of `JSON.stringify(value)`: a string or undefined.
+    /// Returns the result of `JSON.stringify(value)`: a string or undefined.
     pub(super) fn stringify(self, value: Ref<'_>) -> Result<Value, Thrown> {
         // SAFETY: the value is alive.
         unsafe { self.own(c::JS_JSONStringify(self.0, value.0, c::JS_UNDEFINED, c::JS_UNDEFINED)) }
     }
 
-    /// Takes the waiting exception.
+    /// Removes and returns the pending exception.
     pub(super) fn take_exception(self) -> Value {
         // SAFETY: the context is alive; the reference is owned.
         Value { raw: unsafe { c::JS_GetException(self.0) }, context: self }
@@ -366,7 +366,7 @@ impl Context {
             self.own(c::JS_Eval(self.0, terminated.as_ptr().cast(), source.len() as _, name.as_ptr(), flags))?
         };
         let mut len = 0;
-        // SAFETY: the script is alive and the length has a place; the result is checked, copied and freed once.
+        // SAFETY: the script is alive and the length is valid for writes; the result is checked, copied and freed once.
         unsafe {
             let bytes = c::JS_WriteObject(self.0, &raw mut len, script.raw, c::JS_WRITE_OBJ_BYTECODE.cast_signed());
             if bytes.is_null() {
@@ -378,7 +378,7 @@ impl Context {
         }
     }
 
-    /// Runs a script that [`Context::compile`] made in this process, and returns its last expression.
+    /// Runs a script that [`Context::compile`] compiled in this process, and returns its last expression.
     pub(super) fn run(self, bytecode: &[u8]) -> Result<Value, Thrown> {
         let flags = c::JS_READ_OBJ_BYTECODE.cast_signed();
         // SAFETY: the bytes are alive and were written by this engine in this process, so they are well-formed;

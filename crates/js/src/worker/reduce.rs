@@ -1,7 +1,7 @@
 //! Reducing: one function on many groups of rows.
 //!
-//! Values are parsed by the engine into ordinary objects. Keys are sent and parsed only for functions that may look at them
-//! ([`uses_keys`]), because most never do.
+//! The engine parses values into ordinary objects. Keys are sent and parsed only for functions that may use them
+//! ([`uses_keys`]), because most do not.
 
 use settee_design::Limits;
 
@@ -12,22 +12,22 @@ use super::qjs::{Context, Ref, Thrown, Value};
 use crate::protocol::Writer;
 use settee_native::text;
 
-/// Bytes of lines that are kept of one request, whose groups may be many; more are dropped.
+/// Maximum bytes of log lines of one request; further lines are dropped.
 const LOG_BYTES: usize = 256 << 10;
 
 /// A compiled reduce function.
 pub(super) struct ReduceProgram {
     function: Function,
     scratch: Vec<u8>,
-    /// The lines that were logged during a request.
+    /// Lines that were logged during a request.
     log: Vec<String>,
     log_bytes: usize,
-    // Last, so that everything made by the engine is dropped before it.
+    // Last field, so that all objects of the engine are dropped before it.
     engine: Engine,
 }
 
 impl ReduceProgram {
-    /// Compiles a function; the error is the text that CouchDB gives.
+    /// Compiles a function; the error is CouchDB's text.
     pub(super) fn compile(source: &str, limits: Limits) -> Result<Self, String> {
         let mut engine = Engine::new(limits).ok_or("InternalError: out of memory")?;
         let function = engine.function(source, 0, None)?;
@@ -39,7 +39,7 @@ impl ReduceProgram {
         &self.engine
     }
 
-    /// Takes what was logged during a request.
+    /// Removes and returns the lines that were logged during a request.
     pub(super) fn take_log(&mut self) -> Vec<String> {
         self.log_bytes = 0;
         std::mem::take(&mut self.log)
@@ -54,8 +54,8 @@ impl ReduceProgram {
         }
     }
 
-    /// Reduces one group and appends the length and the text of the result, which is empty if it is too long. `keys` is the JSON text of the keys, or `null`
-    /// for reductions of reductions; `values` that of an array.
+    /// Reduces one group and appends the length and the text of the result, which is empty if it is too long. `keys` is
+    /// the JSON text of the keys, or `null` for a rereduce; `values` is that of an array.
     pub(super) fn reduce(&mut self, keys: &[u8], values: &[u8], rereduce: bool, out: &mut Vec<u8>) -> Result<(), Halt> {
         let host = self.engine.host();
         let context = self.function.context;
@@ -74,7 +74,7 @@ impl ReduceProgram {
         self.keep_log();
         match written {
             Ok(()) => {}
-            // No text: the server says what is in its place.
+            // No text: the server inserts the replacement.
             Err(WriteError::TooLong) => out.truncate(body),
             Err(WriteError::Thrown) => {
                 classify(&self.engine, context, &context.take_exception())?;
@@ -122,8 +122,8 @@ impl ReduceProgram {
     }
 }
 
-/// Whether a function may look at its first parameter. Errs on the side of yes: it says no only if neither the name of
-/// the parameter nor `arguments` nor an escape that could spell them occurs anywhere in the source again.
+/// Returns true if a function may use its first parameter. Conservative: false only if neither the name of the
+/// parameter nor `arguments` nor an escape that could spell them occurs anywhere else in the source.
 pub(super) fn uses_keys(source: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80;
     let mut words = source.split(|character: char| !u8::try_from(character).map_or(true, is_part));

@@ -1,14 +1,16 @@
-//! What a worker process gives up before it runs user code: [`enter`].
+//! The sandbox that a worker process enters before it runs user code: [`enter`].
 //!
-//! Limits of the process everywhere; on Linux also the file system and the network (landlock) and all system calls but a
-//! few (seccomp). Where the kernel refuses a layer, the others still hold and [`enter`] says what is missing: containers often
-//! forbid one of them. Time and memory are not this module's business.
+//! It consists of limits of the process, and on Linux also denies the file system and the network (landlock) and almost
+//! all system calls (seccomp). If the kernel rejects a layer, the others are still active and [`enter`] reports the
+//! missing one: containers often forbid one of them. Limits of time and memory are implemented elsewhere.
 #![expect(unsafe_code, reason = "system calls")]
 
-/// Enters the sandbox for good. Answers one line for each layer that could not be had.
+/// Enters the sandbox irrevocably. Returns one line for each layer that is not available.
 pub(super) fn enter() -> Vec<String> {
     let mut missing = Vec::new();
-    // Each layer needs what the next one takes away: rules need a descriptor, limits a system call.
+    // The order matters, because each layer needs rights that the next one removes: rules need a descriptor, limits a
+    // system
+    // call.
     #[cfg(target_os = "linux")]
     linux::deny_files(&mut missing);
     limit_process(&mut missing);
@@ -20,7 +22,7 @@ pub(super) fn enter() -> Vec<String> {
 }
 
 fn limit_process(missing: &mut Vec<String>) {
-    // Files that are open stay open; none can be added or written to.
+    // Open files stay open; none can be opened or written to.
     for (resource, name) in [
         (libc::RLIMIT_NOFILE, "files"),
         (libc::RLIMIT_FSIZE, "file sizes"),
@@ -35,7 +37,7 @@ fn limit_process(missing: &mut Vec<String>) {
     }
 }
 
-/// Attempts at what the sandbox must forbid, each with the error that came of it, `None` where it succeeded.
+/// Attempts operations that the sandbox must forbid. Returns each with its error, `None` if it succeeded.
 pub(super) fn self_test() -> Vec<(&'static str, Option<i32>)> {
     #[cfg(target_os = "linux")]
     return linux::self_test();
@@ -80,7 +82,7 @@ mod linux {
     }
 
     fn landlock() -> Result<RulesetStatus, landlock::RulesetError> {
-        // No rule is added: everything that is handled is denied.
+        // No rule is added, so all handled operations are denied.
         let status = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(ABI::V6))?
@@ -128,13 +130,13 @@ mod linux {
             let rule = |fd: &u64| SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, *fd)?]);
             rules.insert(call, descriptors.iter().map(rule).collect::<Result<_, _>>()?);
         }
-        // Memory yes, but never code.
+        // Memory must never be executable.
         let executable = libc::PROT_EXEC.cast_unsigned().into();
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             let data_only = argument(2, SeccompCmpOp::MaskedEq(executable), 0)?;
             rules.insert(call, vec![SeccompRule::new(vec![data_only])?]);
         }
-        // abort() signals the own process.
+        // abort() signals its own process.
         let own = u64::from(std::process::id());
         rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![argument(0, SeccompCmpOp::Eq, own)?])?]);
 

@@ -1,7 +1,7 @@
-//! The rows that a list function reads and the chunks that it sends ([`Session`]), while it runs.
+//! The rows that a running list function reads and the chunks that it sends ([`Session`]).
 //!
-//! Rows come in batches: only when one is used up the function waits for the server, which then gets everything that the
-//! function has sent. A server that is gone ends the process, wherever the function stands.
+//! Rows arrive in batches: only when one is used up the function waits for the server, which then receives everything
+//! that the function has sent. If the server disconnects, the process ends at once.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,33 +12,33 @@ use super::link::Link;
 use super::qjs::{Context, Thrown, Value};
 use crate::protocol::{Kind, Progress, Reader, Writer};
 
-/// Sent chunks wait for the next row up to this size.
+/// Maximum size of chunks that wait for the next row.
 const WAITING_BYTES: usize = 256 << 10;
 
-/// The longest text of a response that a function may start.
+/// Maximum length of the text of a response that a function may start.
 const RESPONSE_BYTES: usize = 128 << 10;
 
-/// The connection of a running list function with the server.
+/// Connection of a running list function to the server.
 #[derive(Default)]
 pub(super) struct Session {
     link: RefCell<Option<Rc<Link>>>,
-    /// The batch of rows, and where the next one begins.
+    /// Batch of rows, and the offset of the next one.
     rows: RefCell<(Vec<u8>, usize)>,
     last: Cell<bool>,
     taken: Cell<u32>,
-    /// A response that the server has not got yet.
+    /// A response that was not sent to the server yet.
     response: RefCell<Vec<u8>>,
     chunks: RefCell<Vec<u8>>,
     sent: Cell<bool>,
-    /// How much was sent since the last row.
+    /// Bytes sent since the last row.
     since_row: Cell<u64>,
 }
 
-/// A function sends as much without reading a row as it may have in memory.
+/// Error: a function has sent more bytes without reading a row than its memory limit.
 pub(super) struct TooMuch;
 
 impl Session {
-    /// Begins a call of a list function.
+    /// Starts a call of a list function.
     pub(super) fn begin(&self, link: Rc<Link>) {
         self.link.replace(Some(link));
         self.rows.take();
@@ -50,7 +50,7 @@ impl Session {
         self.since_row.set(0);
     }
 
-    /// Ends the call; the server gets what is left.
+    /// Ends the call; the server receives the rest.
     pub(super) fn end(&self) {
         if let Some(link) = self.link.take() {
             self.flush(&link, Part::More);
@@ -62,7 +62,7 @@ impl Session {
         self.link.take();
     }
 
-    /// The response that the function starts; it counts only before the first chunk.
+    /// Sets the response that the function starts; it applies only before the first chunk.
     pub(super) fn respond(&self, context: Context, response: Vec<u8>) -> Result<(), Thrown> {
         if response.len() > RESPONSE_BYTES {
             return Err(context.throw_range_error("response headers too long"));
@@ -73,7 +73,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a chunk. The time that the client takes to read is not the function's.
+    /// Sends a chunk. Time spent waiting for the client does not count as time of the function.
     pub(super) fn send(&self, host: &Host, chunk: &[u8]) -> Result<(), TooMuch> {
         if chunk.is_empty() {
             return Ok(());
@@ -95,7 +95,7 @@ impl Session {
         Ok(())
     }
 
-    /// The next row as a value; undefined when there is none.
+    /// Returns the next row as a value; undefined at the end.
     pub(super) fn next_row(&self, host: &Host, context: Context) -> Result<Value, Thrown> {
         let Some(link) = self.link.borrow().clone() else {
             return Ok(context.undefined());
@@ -128,7 +128,7 @@ impl Session {
     fn await_rows(&self, link: &Link) {
         let frame = match link.receive() {
             Ok(Some(frame)) if frame.kind == Kind::Rows => frame,
-            // Nobody wants the answer any more.
+            // The response is no longer needed.
             _ => std::process::exit(1),
         };
         let rows = match link.input(frame) {
@@ -139,7 +139,7 @@ impl Session {
         self.last.set(frame.count != 0);
     }
 
-    /// Sends what waits.
+    /// Sends waiting chunks.
     fn flush(&self, link: &Link, part: Part) {
         let response = self.response.take();
         let chunks = self.chunks.take();
@@ -169,7 +169,7 @@ impl Session {
     }
 }
 
-/// Whether the worker goes on after a message, or waits for rows.
+/// Continuation after a message: the worker continues, or waits for rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     More,

@@ -1,4 +1,4 @@
-//! Functions of design documents: what they get, what they give, what they throw, and lists.
+//! Functions of design documents: arguments, results, exceptions, and lists.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
@@ -17,7 +17,7 @@ fn program_of(rev: &str, json: &str, limits: Limits) -> Box<dyn DesignProgram> {
     language().design_program(&source, limits).unwrap()
 }
 
-/// A design document with one function; `more` are further members.
+/// Returns a design document with one function; `more` contains further members.
 fn program(kind: &str, function: &str, more: &str) -> Box<dyn DesignProgram> {
     let mut text = Vec::new();
     settee_model::json::write_string(&mut text, function);
@@ -27,7 +27,7 @@ fn program(kind: &str, function: &str, more: &str) -> Box<dyn DesignProgram> {
         _ => format!("\"{kind}\":{{\"f\":{function}}}"),
     };
     let json = format!("{{\"_id\":\"_design/d\",\"_rev\":\"1-a\",{member}{more}}}");
-    // The revision stands for the text.
+    // The revision is derived from the text.
     program_of(&json, &json, Limits::default())
 }
 
@@ -89,7 +89,7 @@ fn shows_render_documents() {
             r#"["resp",{"body":"true,3,{\"a\":1}"}]"#,
         ),
         ("function(doc) { doc.n = 2; return {json: doc}; }", r#"["resp",{"json":{"_id":"a","n":2}}]"#),
-        // What begins a response names its headers, which count if something was sent, and more than those of the result.
+        // Headers of `start` apply if something was sent, and have priority over those of the result.
         (
             "function() { start({'X-A': 'b', 'X-N': 1}); send('x'); return 'y'; }",
             r#"["resp",{"body":"xy","headers":{"X-A":"b","X-N":"1"}}]"#,
@@ -178,7 +178,7 @@ fn updates_answer_documents_and_responses() {
     check_throws("updates", "function() { return [null]; }", &["null", REQUEST], &nothing);
 }
 
-/// The reason of a refusal that is no text.
+/// Returns the reason of a rejection that is not a string.
 fn thrown(json: &str) -> Reason {
     Value::trusted(json.as_bytes()).into()
 }
@@ -337,7 +337,7 @@ fn lists_may_send_much() {
 fn an_endless_list_is_ended_when_nobody_reads_it_and_when_it_has_sent_too_much() {
     let limits = Limits { timeout_ms: 60_000, memory_bytes: 16 << 20, ..Limits::default() };
     let json = r#"{"_id":"_design/d","lists":{"f":"function() { for (;;) { send('x'.repeat(100)); send(''); } }"}}"#;
-    // What it sends does not wait for a row that it never asks for: neither end of it needs the memory or the time.
+    // Its output does not wait for a row that it never requests, so neither side exceeds its memory or time.
     for (enough, expected) in [(Some(3), None), (None, Some("render_error"))] {
         let mut endless = program_of("endless", json, limits);
         let mut taken = Taken { enough, ..Taken::default() };
@@ -362,8 +362,8 @@ fn lists_that_fail_or_are_given_up_leave_nothing_behind() {
     let mut taken = Taken { enough: Some(1), ..Taken::default() };
     let mut endless = program("lists", "function() { for (;;) { send('x'.repeat(1000)); getRow(); } }", "");
     let mut session = endless.list("f", b"{}", REQUEST.as_bytes(), &mut taken).map_err(|_| ()).err();
-    assert_eq!(session.take(), Some(()), "nobody reads it");
-    // A session that is dropped in the middle, and one that nobody reads any more.
+    assert_eq!(session.take(), Some(()), "it is not read");
+    // A session that is dropped in the middle, and one whose reader was dropped.
     let mut taken = Taken::default();
     let mut waiting = program("lists", "function() { send('a'); getRow(); getRow(); }", "");
     drop(waiting.list("f", b"{}", REQUEST.as_bytes(), &mut taken).unwrap());
@@ -425,7 +425,7 @@ fn what_was_compiled_is_used_again_and_only_for_its_revision() {
     let many: Vec<_> = (0..16).map(|n| source(&format!("{n}-x"), "many")).collect();
     many.iter().for_each(|source| assert_eq!(call(source), r#"["resp",{"body":"many1"}]"#));
     assert_eq!(call(&one), r#"["resp",{"body":"one1"}]"#, "it had to give way");
-    // One process did all that.
+    // One process served all calls.
     assert_eq!(super::processes::processes_with("design-reuse").len(), 1);
     for process in super::processes::processes_with("design-reuse") {
         super::processes::kill(process);
@@ -467,11 +467,12 @@ fn those_who_hold_a_worker_do_not_wait_for_another() {
         });
     }
     for _ in 0..8 {
-        over.recv_timeout(Duration::from_secs(120)).expect("nobody waits for ever, and nobody fails");
+        over.recv_timeout(Duration::from_secs(120)).expect("no session waits forever or fails");
     }
 }
 
-/// Functions of a client that has disconnected are ended at once, also a list that waits for rows; the language serves others.
+/// Functions of a disconnected client end at once, including a list that waits for rows; the language continues to
+/// serve others.
 #[test]
 fn functions_end_with_their_client() {
     let json = r#"{"_id":"_design/d","shows":{"loop":"function() { for (;;); }","fine":"function() { return 'fine'; }"},

@@ -1,4 +1,4 @@
-//! What map functions see of documents.
+//! Documents as map functions see them.
 
 use settee_design::Limits;
 
@@ -111,7 +111,7 @@ fn documents_with_many_members_find_them() {
         &document,
         "[[true,null]]",
     );
-    // More names than the cache of names has places.
+    // More names than slots of the cache of names.
     let members: Vec<_> = (0..5000).map(|number| format!("\"k{number}\":{number}")).collect();
     let document = format!("{{{}}}", members.join(","));
     check(
@@ -121,7 +121,7 @@ fn documents_with_many_members_find_them() {
     );
 }
 
-/// A random JSON value with everything that is written differently from how it is read.
+/// Writes a random JSON value with all constructs that are written differently from how they are read.
 fn random_value(next: &mut impl FnMut(usize) -> usize, depth: usize, out: &mut String) {
     const NUMBERS: [&str; 12] = [
         "0",

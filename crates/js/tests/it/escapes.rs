@@ -1,11 +1,11 @@
-//! What a function can reach, and what it leaves behind: names of the global object as a table, ways out that are none, and changes
-//! of built-in objects that nobody else sees.
+//! Isolation of functions: reachable global names as a table, attempts to escape, and changes of built-in objects that
+//! must not be visible to others.
 
 use settee_design::Limits;
 
 use super::{check, run};
 
-/// The rows of one function on an empty document, as `key value`.
+/// Returns the rows of one function on an empty document, as `key value`.
 fn rows(source: &str) -> Vec<String> {
     let output = run(&[source], &["{}"], Limits { timeout_ms: 60_000, ..Limits::default() }).unwrap();
     assert!(output.failures.is_empty(), "{source}: {:?}", output.failures);
@@ -13,7 +13,7 @@ fn rows(source: &str) -> Vec<String> {
     output.rows().map(|row| format!("{} {}", text(row.key), text(row.value))).collect()
 }
 
-/// All that a function can reach from the global object, so that nothing new comes in with a newer engine unseen.
+/// Lists all reachable objects from the global object, so that additions by a newer engine are detected.
 #[test]
 fn everything_that_can_be_reached() {
     let source = "function(doc) {
@@ -42,7 +42,7 @@ fn everything_that_can_be_reached() {
     );
 }
 
-/// Expressions that give something outside of the engine where there is a way out, and what they are here.
+/// Expressions that would reach outside of the engine in an unprotected environment, with their results here.
 #[test]
 fn ways_out_that_are_none() {
     let ways = [
@@ -99,7 +99,7 @@ fn ways_out_that_are_none() {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"), "ways_out.txt", &table);
 }
 
-/// Modules are what a design document has; nothing is loaded from elsewhere.
+/// Modules come from the design document only; nothing is loaded from elsewhere.
 #[test]
 fn nothing_is_imported() {
     for import in ["import('std')", "import('os')", "import('/etc/passwd')", "import('./x.js')", "import(doc.x)"] {
@@ -120,7 +120,7 @@ fn nothing_is_imported() {
     }
 }
 
-/// What functions of one program do to built-in objects, functions of another do not see.
+/// Changes of built-in objects by functions of one program are not visible to those of another.
 #[test]
 fn what_is_spoiled_is_spoiled_for_nobody_else() {
     let spoils = [
@@ -177,7 +177,7 @@ fn what_is_spoiled_is_spoiled_for_nobody_else() {
     check(probe, "{}", expected);
     for spoil in spoils {
         let source = format!("function(doc) {{ try {{ {spoil}; }} catch (error) {{}} }}");
-        // It may spoil itself, and that may even end it.
+        // The function may break itself, which may even end it.
         let _ = super::program(&[&source], None, Limits::default()).map(|mut program| {
             let mut output = settee_design::Emissions::new();
             let _ = program.map(&super::batch(&["{}", "{}"]), &mut output);
@@ -186,7 +186,7 @@ fn what_is_spoiled_is_spoiled_for_nobody_else() {
     }
 }
 
-/// Within one program, too, what a function does to its document or to a row stays there.
+/// Within one program, too, changes of a document or a row are not visible to other functions.
 #[test]
 fn documents_are_no_way_from_one_to_the_next() {
     let keeps = [
@@ -198,7 +198,7 @@ fn documents_are_no_way_from_one_to_the_next() {
         let source = format!("function(doc) {{ try {{ {keep}; }} catch (error) {{ emit('threw', 1); }} }}");
         let output = run(&[&source], &["{}", "{}"], Limits { timeout_ms: 60_000, ..Limits::default() }).unwrap();
         assert_eq!(output.rows().count(), 2, "{keep}");
-        // Whatever it keeps is its own: another function of the same name finds nothing.
+        // State of a function is private: another function of the same name does not see it.
         let other = "function(doc) { emit([typeof globalThis.count, typeof globalThis.kept, typeof emit.count], 1); }";
         check(other, "{}", "[[[\"undefined\",\"undefined\",\"undefined\"],1]]");
     }

@@ -1,4 +1,4 @@
-//! Functions of search indexes: what `index` takes and refuses, in workers and natively.
+//! Functions of search indexes: valid and invalid arguments of `index`, in workers and natively.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn run(language: &JavaScript, kind: SearchKind, function: &str, document: &str) 
     output
 }
 
-/// Checks the rows of a function, whose body is given, and that both engines come to the same.
+/// Checks the rows of a function with this body, and that both engines return the same.
 #[track_caller]
 fn check(kind: SearchKind, body: &str, expected: &str) {
     let document = r#"{"t":"a text","n":1.5,"o":{"store":true},"l":[1,2],"b":false}"#;

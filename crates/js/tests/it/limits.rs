@@ -1,4 +1,4 @@
-//! Functions that take too much: time, memory, rows. The worker is replaced, the language goes on.
+//! Functions that exceed limits of time, memory or rows. The worker is replaced, the language stays usable.
 
 use settee_design::{Limits, RunError};
 
@@ -10,7 +10,7 @@ fn short() -> Limits {
     Limits { timeout_ms: SHORT, ..Limits::default() }
 }
 
-/// Runs a body that is bad for the third document, in the second function.
+/// Runs a body that exceeds a limit on the third document, in the second function.
 #[track_caller]
 fn check_stops(body: &str, limits: Limits, name: &str, parts: &[&str]) {
     let bad = format!("function(doc) {{ if (doc.bad) {{ {body} }} emit(1, 1); }}");
@@ -128,7 +128,7 @@ fn rows_and_bytes_are_limited() {
     );
     let fine = run(&["function(doc) { for (var i = 0; i < 10; i++) emit(i, 'x'.repeat(90)); }"], &["{}", "{}"], limits);
     assert_eq!(fine.unwrap().len(), 20);
-    // Who catches the exception and goes on has the time that any function has.
+    // A function that catches the exception and continues is subject to the time limit.
     let caught = "for (;;) try { emit(1, 1) } catch (e) {}";
     check_stops(caught, Limits { timeout_ms: SHORT, ..limits }, "os_process_error", &[BLAME]);
 }

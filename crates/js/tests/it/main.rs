@@ -1,4 +1,4 @@
-//! The language as the server uses it, with real worker processes.
+//! The language with real worker processes, as in the server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod attacks;
@@ -19,13 +19,13 @@ use std::sync::{Arc, OnceLock};
 use settee_design::{CompileError, DocumentBatch, Emissions, Language as _, Limits, MapSource, Program, RunError};
 use settee_js::{Evaluator, JavaScript, PoolSettings, WorkerCommand};
 
-/// Tests share workers as the programs of a server do. All functions run there.
+/// Returns the language without native evaluator; tests share its workers as the programs of a server do.
 fn language() -> &'static JavaScript {
     static LANGUAGE: OnceLock<JavaScript> = OnceLock::new();
     LANGUAGE.get_or_init(|| JavaScript::new(command(), PoolSettings::default()).with_evaluator(Evaluator::Workers))
 }
 
-/// The same with the native evaluator, as servers have it.
+/// Returns the language with the native evaluator, as in servers.
 fn native_language() -> &'static JavaScript {
     static LANGUAGE: OnceLock<JavaScript> = OnceLock::new();
     LANGUAGE.get_or_init(|| language().clone().with_evaluator(Evaluator::Native))
@@ -52,7 +52,7 @@ fn batch(documents: &[&str]) -> DocumentBatch {
     batch
 }
 
-/// Runs functions in workers, and once more as far as possible natively: both must come to the same.
+/// Runs functions in workers, and again natively as far as possible: the results must be equal.
 fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissions, RunError> {
     let source = MapSource { functions: functions.iter().map(|source| Arc::from(*source)).collect(), library: None };
     let run = |language: &JavaScript| {
@@ -67,7 +67,8 @@ fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissio
             assert_eq!((&native.failures, &native.log), (&engine.failures, &engine.log), "{functions:?}");
         }
         (Err(RunError::Fatal { name, .. }), Err(RunError::Fatal { name: native, .. })) => {
-            // On a busy machine the time may be over before the memory is full, once and not the other time.
+            // On a loaded machine the time limit may be reached before the memory limit in one run and not in the
+            // other.
             assert!(native == name || [name, native].iter().any(|name| *name == "os_process_error"), "{native} {name}");
         }
         (engine, native) => assert_eq!(engine.is_ok(), native.is_ok(), "{functions:?}: {engine:?}, {native:?}"),
@@ -75,7 +76,7 @@ fn run(functions: &[&str], documents: &[&str], limits: Limits) -> Result<Emissio
     native
 }
 
-/// Rows as `[[document,function,key,value],…]`.
+/// Shows rows as `[[document,function,key,value],…]`.
 fn show(output: &Emissions) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let rows =
@@ -83,10 +84,10 @@ fn show(output: &Emissions) -> String {
     format!("[{}]", rows.collect::<Vec<_>>().join(","))
 }
 
-/// Checks the rows `[[key,value],…]` that one function makes of one document.
+/// Checks the rows `[[key,value],…]` that one function emits for one document.
 #[track_caller]
 fn check(source: &str, document: &str, expected: &str) {
-    // Time enough for a machine that has other things to do.
+    // The time limit suffices on a loaded machine.
     let output = run(&[source], &[document], Limits { timeout_ms: 60_000, ..Limits::default() }).unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let rows = output.rows().map(|row| format!("[{},{}]", text(row.key), text(row.value)));

@@ -1,4 +1,4 @@
-//! What map functions can do: `emit`, `log`, `require`, exceptions, sources.
+//! Features of map functions: `emit`, `log`, `require`, exceptions, sources.
 
 use settee_design::{CompileError, Limits};
 

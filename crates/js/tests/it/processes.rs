@@ -1,4 +1,4 @@
-//! Worker processes: the sandbox, deaths on either side, reuse.
+//! Worker processes: the sandbox, failures on either side, reuse.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ fn source(function: &str) -> MapSource {
     MapSource { functions: vec![function.into()], library: None }
 }
 
-/// Processes that were started with this argument.
+/// Returns the processes that were started with this argument.
 pub(crate) fn processes_with(mark: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -36,7 +36,7 @@ pub(crate) fn signal(process: u32, number: u32) {
     assert!(Command::new("kill").args(arguments).status().unwrap().success());
 }
 
-/// Waits until a process has got so many more hundredths of a second of processor time, as only a busy one does.
+/// Waits until a process has used this many more hundredths of a second of processor time, as only a busy one does.
 pub(crate) fn wait_until_busy(process: u32, more_ticks: u64) {
     let ticks = || {
         let line = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
@@ -143,7 +143,7 @@ fn a_worker_ends_with_its_server() {
     }
     server.kill().unwrap();
     server.wait().unwrap();
-    // The worker inherited this pipe: it ends when both are gone.
+    // The worker inherited this pipe: it ends when both processes have ended.
     lines.read_to_end(&mut Vec::new()).unwrap();
 }
 

@@ -71,7 +71,7 @@ fn what_reduce_functions_log_can_be_asked_for() {
 
 #[test]
 fn reductions_must_shrink() {
-    // The example of the protocol's description, whose line also names the view.
+    // The example of the protocol description, whose line also names the view.
     let rows: [Row<'_>; 2] = [(b"\"x\"", "a", b"\"aaaaaaaaaa\""), (b"\"x\"", "b", b"\"bbbbbbbbbb\"")];
     let group = || ReduceRows { rows: rows.to_vec() };
     let source = "function(k,v){return v.concat(v).concat(v)}";

@@ -1,7 +1,7 @@
-//! [`Batch`]: documents that are read together and offered one after the other.
+//! [`Batch`]: documents that are read together and tested in order.
 //!
-//! Reading a document costs two lookups, its revisions and its body; many together cost far less than one by one. A
-//! batch is no larger than the answer may become, and grows while the documents do not match.
+//! Reading a document costs two lookups, its revisions and its body; batches cost far less per document. A batch is at
+//! most as large as the remaining limit, and grows while documents do not match.
 
 use std::ops::ControlFlow;
 
@@ -10,27 +10,27 @@ use settee_database::{Head, ReadView, Stored};
 use super::collector::Collector;
 use crate::error::Result;
 
-/// The most documents that are read together.
+/// Maximum number of documents that are read together.
 const MAX_ROWS: usize = if cfg!(test) { 4 } else { 128 };
 
 /// Rows whose documents are to be read.
 pub(super) struct Batch {
     rows: Vec<Row>,
-    /// So many rows are gathered before they are read.
+    /// Number of rows that are collected before they are read.
     size: usize,
 }
 
 struct Row {
     id: String,
-    /// The key of the row of an index that led to the document.
+    /// Key of the row of an index that led to the document.
     key: Vec<u8>,
 }
 
-/// The outcome of a batch.
+/// Result of a batch.
 pub(super) struct Offered {
-    /// The number of rows that were looked at.
+    /// Number of processed rows.
     pub(super) rows: u64,
-    /// `Break` when no further document is wanted.
+    /// `Break` if no further document is needed.
     pub(super) flow: ControlFlow<()>,
 }
 
@@ -44,12 +44,12 @@ impl Batch {
         self.rows.push(Row { id: id.to_owned(), key: key.to_vec() });
     }
 
-    /// Whether the rows should be offered before others are added.
+    /// Returns true if the rows should be processed before others are added.
     pub(super) fn is_full(&self) -> bool {
         self.rows.len() >= self.size
     }
 
-    /// Offers the documents of all rows in their order. Those that are deleted or gone are left out.
+    /// Processes the documents of all rows in order. Deleted and missing ones are skipped.
     pub(super) fn offer(&mut self, view: &ReadView, collector: &mut Collector<'_>) -> Result<Offered> {
         let rows = std::mem::take(&mut self.rows);
         self.size = (self.size * 2).min(MAX_ROWS);
@@ -80,7 +80,7 @@ impl Batch {
     }
 }
 
-/// Offers the documents `ids` in their order.
+/// Processes the documents `ids` in order.
 pub(super) fn offer_all<'a>(
     view: &ReadView,
     ids: impl Iterator<Item = &'a str>,

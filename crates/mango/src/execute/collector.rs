@@ -1,4 +1,4 @@
-//! [`Collector`]: tests documents, leaves out the first ones, counts, cuts, and remembers where it is.
+//! [`Collector`]: tests documents, applies `skip` and `limit`, counts, projects, and records the position.
 
 use std::ops::ControlFlow;
 
@@ -11,14 +11,14 @@ use crate::error::Result;
 use crate::options::FindOptions;
 use crate::planner::access::Access;
 
-/// The common part of all ways of reading.
+/// The common part of all access paths.
 pub(super) struct Collector<'a> {
     pub(super) options: &'a FindOptions,
     pub(super) stats: Stats,
     sink: &'a mut dyn DocumentSink,
     skip: u64,
     limit: u64,
-    /// The last document that matched, if there was one.
+    /// The last document that matched, if any.
     last: Option<Last>,
     document: Vec<u8>,
     shown: Vec<u8>,
@@ -37,7 +37,7 @@ impl<'a> Collector<'a> {
         Self { options, stats, sink, skip, limit, last: None, document: Vec::new(), shown: Vec::new() }
     }
 
-    /// Reads a document and offers it. `key` is that of the row of an index that led to it.
+    /// Reads a document and processes it. `key` is that of the row of an index that led to it.
     pub(super) fn read(&mut self, view: &ReadView, id: &str, head: &Head, key: &[u8]) -> Result<ControlFlow<()>> {
         match view.revision(head.stored)? {
             Some(revision) => self.offer_revision(view, (id, head), &revision, key),
@@ -45,7 +45,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Offers a document whose winner was read.
+    /// Processes a document whose winner was read.
     pub(super) fn offer_revision(
         &mut self,
         view: &ReadView,
@@ -63,12 +63,12 @@ impl<'a> Collector<'a> {
         Ok(flow)
     }
 
-    /// The number of matching documents that are wanted yet.
+    /// Returns the number of matching documents that are still needed.
     pub(super) fn wanted(&self) -> u64 {
         self.skip.saturating_add(self.limit)
     }
 
-    /// Counts documents that were tested.
+    /// Counts tested documents.
     pub(super) fn count(&mut self, documents: u64) {
         let counter = match self.options.quorum {
             1 => &mut self.stats.docs_examined,
@@ -77,8 +77,8 @@ impl<'a> Collector<'a> {
         *counter += documents;
     }
 
-    /// Offers a document. `Break` when there are enough. CouchDB learns of that from the one behind the last, so who wants
-    /// its counts has that looked at as well.
+    /// Processes a document. `Break` if the limit is reached. CouchDB detects that at the document after the last one,
+    /// so for equal statistics that one is counted as well.
     pub(super) fn offer(&mut self, document: Value<'_>, id: &str, key: &[u8]) -> ControlFlow<()> {
         if !self.options.selector.matches(document) {
             return ControlFlow::Continue(());
@@ -103,12 +103,13 @@ impl<'a> Collector<'a> {
         if self.limit == 0 && !self.options.execution_stats { ControlFlow::Break(()) } else { flow }
     }
 
-    /// The id of the last document that was taken.
+    /// Returns the id of the last matching document.
     pub(super) fn last_id(&self) -> Option<&str> {
         self.last.as_ref().map(|last| last.id.as_str())
     }
 
-    /// Where the next page begins; `None` if nothing matched. `place` is what only the index knows of it.
+    /// Returns the position of the next page; `None` if nothing matched. `place` is the part that only the index
+    /// provides.
     pub(super) fn bookmark(&self, access: &Access<'_>, place: Option<String>) -> Option<Bookmark> {
         let last = self.last.as_ref()?;
         let id = last.id.clone();
@@ -129,7 +130,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// `_conflicts` behind a comma; nothing if there are none.
+/// Returns `_conflicts` after a comma; empty without conflicts.
 fn conflicts(view: &ReadView, id: &str, head: &Head) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     if head.has_conflicts

@@ -1,4 +1,4 @@
-//! Running a plan: [`find`] hands documents to a [`DocumentSink`], [`explain`] only tells the plan.
+//! Execution of a plan: [`find`] passes documents to a [`DocumentSink`], [`explain`] only describes the plan.
 
 mod batch;
 mod collector;
@@ -27,71 +27,71 @@ use collector::Collector;
 /// CouchDB's warning for a query that reads all documents.
 const NO_INDEX: &str = "No matching index found, create an index to optimize query time.";
 
-/// CouchDB's warning for a query that reads much and finds little.
+/// CouchDB's warning for a query that examines many documents and returns few.
 const MANY_EXAMINED: &str = "The number of documents examined is high in proportion to the number of results returned. \
                              Consider adding a more specific index to improve this.";
 
-/// So many documents examined for each result are worth a warning: CouchDB's `index_scan_warning_threshold`.
+/// Number of examined documents per result that causes a warning: CouchDB's `index_scan_warning_threshold`.
 const EXAMINED_PER_RESULT: u64 = 10;
 
-/// Takes the documents that were found, one after the other. It may block.
+/// Receiver of the documents found, in order. It may block.
 pub trait DocumentSink {
-    /// A document as JSON text, cut to what was asked for. `Break` ends the query: it is the receiver's wish and no error.
+    /// Receives a document as JSON text, projected to the requested fields. `Break` ends the query without an error.
     fn document(&mut self, json: &[u8]) -> ControlFlow<()>;
 }
 
-/// The cost of a query.
+/// Statistics of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Rows of indexes.
+    /// Number of index rows.
     pub keys_examined: u64,
-    /// Documents that were read and tested.
+    /// Number of documents that were read and tested.
     pub docs_examined: u64,
-    /// The same, where the query asked for several copies of each: there is one.
+    /// The same, for queries that request several copies of each; only one exists here.
     pub quorum_docs_examined: u64,
-    /// Documents that were found.
+    /// Number of returned documents.
     pub results_returned: u64,
 }
 
-/// The members that follow the documents of an answer.
+/// Members that follow the documents in a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where the next page begins.
+    /// Position of the next page.
     pub bookmark: String,
-    /// The cost.
+    /// Statistics.
     pub stats: Stats,
-    /// Advice.
+    /// Warnings for the client.
     pub warning: Option<String>,
 }
 
-/// How a query ended.
+/// Result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The conditions exclude each other. CouchDB's answer then has no bookmark.
+    /// The conditions exclude each other. CouchDB's response then has no bookmark.
     Nothing,
-    /// All documents of the page were handed over.
+    /// All documents of the page were passed to the sink.
     Found(Found),
 }
 
-/// What queries read indexes by.
+/// Access to indexes for queries.
 #[derive(Clone, Copy)]
 pub struct Readers<'a> {
-    /// JSON indexes.
+    /// Access to JSON indexes.
     pub views: &'a Views,
-    /// Text indexes.
+    /// Access to text indexes.
     pub searches: &'a Arc<Searches>,
-    /// The limits of searches in them.
+    /// Limits of searches in text indexes.
     pub limits: &'a SearchLimits,
-    /// The client that documents are read for.
+    /// Client for which documents are read.
     pub client: &'a ReadClient,
-    /// The types of those that are served.
+    /// Enabled types of text indexes.
     pub search: TextSearch,
 }
 
-/// Finds documents.
+/// Executes a query.
 ///
 /// # Errors
-/// Before the first call of `sink` for everything that can be known then; afterwards only when storage fails.
+/// Before the first call of `sink` for all detectable errors; after it only if storage fails.
 pub fn find(
     readers: Readers<'_>,
     database: &Arc<Database>,
@@ -118,7 +118,7 @@ pub fn find(
     Ok(Outcome::Found(Found { bookmark, stats: collector.stats, warning }))
 }
 
-/// Reads documents. Returns the place of the last one that was taken, if only the index knows it.
+/// Reads documents. Returns the position of the last processed one, if only the index provides it.
 fn run(
     readers: Readers<'_>,
     database: &Arc<Database>,
@@ -138,10 +138,10 @@ fn run(
     Ok(None)
 }
 
-/// Tells how a query would be answered, as JSON text.
+/// Returns the plan of a query as JSON text.
 ///
 /// # Errors
-/// When the query makes no sense or the design documents could not be read.
+/// If the query is invalid or the design documents could not be read.
 pub fn explain(database: &Arc<Database>, search: TextSearch, options: &FindOptions) -> Result<Vec<u8>> {
     let indexes = index::all(database)?;
     let (plan, trace) = planner::plan(options, &indexes, search)?;
@@ -160,7 +160,7 @@ fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<Strin
             }
         });
     }
-    // Whatever is really read: an index would be better.
+    // Independent of the actual access path: an index would be better.
     if matches!(plan.source, Source::Primary) {
         warnings.push(NO_INDEX.to_owned());
     }

@@ -9,12 +9,12 @@ use crate::options::FindOptions;
 use crate::planner::access::DESIGN;
 use crate::sort::Order;
 
-/// Offers the documents of `ranges`, which are ascending.
+/// Processes the documents of `ranges`, which must be ascending.
 pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
     run_until(view, ranges, |_| false, collector).map(|_| ())
 }
 
-/// The same, until `is_enough` after a document; returns its id then.
+/// As [`run`], until `is_enough` after a document; then returns its id.
 pub(super) fn run_until(
     view: &ReadView,
     ranges: &[IdRange],
@@ -27,14 +27,14 @@ pub(super) fn run_until(
         Direction::Forward => ranges.iter().collect(),
         Direction::Backward => ranges.iter().rev().collect(),
     };
-    // The names of conflicting revisions come with them.
+    // The names of conflicting revisions are read with the leaves.
     let bodies = if collector.options.conflicts { Bodies::Leaves } else { Bodies::Winners };
-    // No more than the answer may have at first, and more while documents do not match.
+    // Initially at most the limit; larger while documents do not match.
     let mut size = usize::try_from(collector.wanted()).unwrap_or(DOCUMENTS_TOGETHER).clamp(1, DOCUMENTS_TOGETHER);
     let mut is_first = true;
     for range in ordered {
         let Some(range) = rest(range, after, direction) else { continue };
-        // Design documents lie between the ranges of a scan. CouchDB reads them, too, and counts them.
+        // Design documents are between the ranges of a scan. CouchDB reads and counts them as well.
         if !std::mem::take(&mut is_first) && collector.options.execution_stats {
             let design = view.rank_of_id(DESIGN.1)?.saturating_sub(view.rank_of_id(DESIGN.0)?);
             collector.stats.keys_examined += design;
@@ -61,7 +61,7 @@ pub(super) fn run_until(
     Ok(None)
 }
 
-/// The order of ids that a query asks for.
+/// Returns the order of ids of a query.
 pub(super) fn direction(options: &FindOptions) -> Direction {
     match options.sort.order {
         Order::Ascending => Direction::Forward,
@@ -69,7 +69,7 @@ pub(super) fn direction(options: &FindOptions) -> Direction {
     }
 }
 
-/// The id at which the page before ended.
+/// Returns the last id of the previous page.
 pub(super) fn last_id(options: &FindOptions) -> Option<&str> {
     match &options.bookmark {
         Some(Bookmark::Primary { id }) => Some(id),
@@ -77,7 +77,7 @@ pub(super) fn last_id(options: &FindOptions) -> Option<&str> {
     }
 }
 
-/// The ids behind `after`, if there are any.
+/// Returns the ids after `after`, if any.
 fn rest(range: &IdRange, after: Option<&str>, direction: Direction) -> Option<IdRange> {
     let mut range = range.clone();
     if let Some(after) = after {

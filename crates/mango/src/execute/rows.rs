@@ -1,4 +1,4 @@
-//! Documents through the rows of an index.
+//! Access to documents through the rows of an index.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::planner::access::KeyRange;
 use crate::projection::write_object;
 use crate::sort::Order;
 
-/// Offers the documents of `ranges`, which are ascending. With `covering` they are made of the rows.
+/// Processes the documents of `ranges`, which must be ascending. With `covering` they are built from the rows.
 pub(super) fn run(
     (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
@@ -44,16 +44,16 @@ pub(super) fn run(
     if rows.done { Ok(()) } else { rows.read().map(|_| ()) }
 }
 
-/// Something that takes rows and may have had enough.
+/// A receiver of rows with a limit.
 pub(super) trait Walk: RowSink {
-    /// Whether no further row is wanted.
+    /// Returns true if no further row is needed.
     fn is_done(&self) -> bool;
 
-    /// The place from which rows are wanted.
+    /// Returns the position from which rows are needed.
     fn after(&self) -> Option<Position<'_>>;
 }
 
-/// Shows the rows of `ranges` to `rows`, by as few queries as possible.
+/// Passes the rows of `ranges` to `rows`, with as few queries as possible.
 pub(super) fn walk(
     (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
@@ -69,19 +69,19 @@ pub(super) fn walk(
         let partition = options.partition.clone();
         let order = view_order(order);
         let query = ViewQuery { keys, order, reduce: Reduce::Off, update, partition, ..ViewQuery::default() };
-        // Nobody asked for an update afterwards.
+        // No update after the query was requested.
         let _ = views.query(database, &index.design, index.name(), &query, &mut Forward(rows, &client.cancellation))?;
         client.cancellation.check().map_err(DatabaseError::from)?;
         if rows.is_done() {
             break;
         }
-        // The first query brought the index up to date.
+        // The first query has updated the index.
         update = Update::False;
     }
     Ok(())
 }
 
-/// Hands rows on.
+/// Passes rows on.
 struct Forward<'a>(&'a mut dyn Walk, &'a Cancellation);
 
 impl RowSink for Forward<'_> {
@@ -102,9 +102,9 @@ impl RowSink for Forward<'_> {
     }
 }
 
-/// Where the documents of rows come from.
+/// Source of the documents of rows.
 enum Documents {
-    /// The database, which is opened with the first row: it is then at least as new as the index.
+    /// The database, opened at the first row, so that it is at least as recent as the index.
     Unread,
     /// The database, and rows whose documents were not read yet.
     Read(Box<(ReadView, Batch)>),
@@ -166,7 +166,7 @@ impl RowSink for Rows<'_, '_> {
 }
 
 impl Rows<'_, '_> {
-    /// Whether the page before ended with this row.
+    /// Returns true if the previous page ended with this row.
     fn is_known(&self, row: MapRow<'_>) -> bool {
         self.after.as_ref().is_some_and(|after| {
             row.id == after.id && compare(Value::trusted(row.key), after.key.value(), Collation::Unicode).is_eq()
@@ -190,7 +190,7 @@ impl Rows<'_, '_> {
         }
     }
 
-    /// Reads the documents of the rows that were gathered, and offers them.
+    /// Reads the documents of the collected rows and processes them.
     fn read(&mut self) -> Result<ControlFlow<()>> {
         let Documents::Read(read) = &mut self.documents else {
             return Ok(ControlFlow::Continue(()));
@@ -208,7 +208,7 @@ impl Rows<'_, '_> {
     }
 }
 
-/// Makes documents of the keys of an index: they have its fields and the id.
+/// Builds documents from the keys of an index, with its fields and the id.
 struct RowDocument {
     columns: Vec<FieldPath>,
     id_path: FieldPath,

@@ -1,9 +1,9 @@
-//! All documents, when no index helps.
+//! Full scan, when no index is suitable.
 //!
-//! Bodies are in the order of updates, so reading all documents by their ids is a random read for each, while reading
-//! them in the order of updates is two sequential scans. The answer begins in the order of ids, because it may be full
-//! soon. If it is not, the rest is scanned in the order of updates on several threads. They keep the ids of the first
-//! documents that match; these are then read in order.
+//! Bodies are stored in the order of updates, so reading all documents by id is a random read for each, while reading
+//! them in the order of updates is two sequential scans. The query starts in the order of ids, because it may reach its
+//! limit soon. If not, several threads scan the rest in the order of updates. They keep the first ids that match; these
+//! documents are then read in order.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -19,34 +19,34 @@ use super::primary::{self, direction, last_id};
 use crate::error::{MangoError, Result};
 use crate::selector::Selector;
 
-/// So many documents are read by their ids before it is decided how to go on.
+/// Number of documents that are read by id before the access path is decided.
 const SAMPLE: u64 = if cfg!(test) { 5 } else { 2_000 };
 
-/// Reading a document by its id costs about as much as so many of a scan.
+/// Cost of reading a document by id, in documents of a scan.
 const READ_COST: u64 = 16;
 
-/// The most ids that a thread keeps.
+/// Maximum number of ids that a thread keeps.
 const MAX_WANTED: u64 = 10_000;
 
-/// A thread takes so many sequences at a time.
+/// Number of sequences that a thread takes at once.
 const STRETCH: u64 = if cfg!(test) { 7 } else { 20_000 };
 
-/// More threads than this do not read faster.
+/// Maximum number of threads; more do not read faster.
 const MAX_THREADS: usize = 4;
 
-/// Whether the query can be answered in this way: it wants few documents, and nothing that only other revisions tell.
+/// Returns true if a scan can answer the query: its limit is small, and it needs nothing of other revisions.
 pub(super) fn is_possible(collector: &Collector<'_>) -> bool {
     collector.wanted() <= MAX_WANTED && !collector.options.conflicts && !collector.options.execution_stats
 }
 
-/// Offers all documents of `ranges`, which leave out nothing but design documents.
+/// Processes all documents of `ranges`, which must exclude nothing but design documents.
 pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector<'_>) -> Result<()> {
     let (documents, _) = view.counts()?;
     let wanted = collector.wanted();
     let is_scan_better = |collector: &Collector<'_>| {
         let examined = collector.stats.keys_examined;
         let matched = wanted - collector.wanted();
-        // As many as it takes if the rest is like what was seen.
+        // The expected number of documents, extrapolated from those examined so far.
         let rest = examined.saturating_mul(collector.wanted()).checked_div(matched).unwrap_or(u64::MAX);
         examined.is_multiple_of(SAMPLE) && rest > documents / READ_COST
     };
@@ -70,25 +70,25 @@ pub(super) fn run(view: &ReadView, ranges: &[IdRange], collector: &mut Collector
     };
     let (ids, examined) = stretches.scan()?;
     collector.stats.keys_examined += examined;
-    // Those that are read again were counted already.
+    // Those that are read again were already counted.
     collector.count(examined - ids.len() as u64);
     batch::offer_all(view, ids.iter().map(String::as_str), collector)
 }
 
-/// The work of the threads, and what they all need.
+/// Shared state of the threads.
 struct Stretches<'a> {
     view: &'a ReadView,
     selector: &'a Selector,
     direction: Direction,
-    /// Ids up to here were offered.
+    /// Ids up to this one were processed.
     after: &'a str,
     wanted: usize,
     update_seq: u64,
-    /// Where the next stretch begins.
+    /// Start of the next stretch.
     next: AtomicU64,
 }
 
-/// The result of a thread: ids in the order wanted, and how many documents it tested.
+/// Result of a thread: ids in the requested order, and the number of tested documents.
 #[derive(Default)]
 struct Found {
     ids: BTreeSet<String>,
@@ -96,7 +96,7 @@ struct Found {
 }
 
 impl Stretches<'_> {
-    /// The first ids that match, in the order wanted.
+    /// Returns the first ids that match, in the requested order.
     fn scan(&self) -> Result<(Vec<String>, u64)> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
         let results: Vec<Result<Found>> = thread::scope(|scope| {
@@ -158,7 +158,7 @@ impl Stretches<'_> {
         Ok(())
     }
 
-    /// Whether an id was not offered yet and is better than the worst of those that were found, if they are enough.
+    /// Returns true if an id was not processed yet and is before the last one found, or fewer than needed were found.
     fn is_wanted(&self, id: &str, ids: &BTreeSet<String>) -> bool {
         let is_full = ids.len() >= self.wanted;
         match self.direction {

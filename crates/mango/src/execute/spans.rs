@@ -1,6 +1,6 @@
-//! [`queries`]: ranges of an index as queries of its view.
+//! [`queries`]: converts ranges of an index to queries of its view.
 //!
-//! Neighbouring single keys become one query, so that `$in` with thousands of values costs one walk.
+//! Adjacent single keys become one query, so that `$in` with thousands of values costs one traversal.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use crate::bounds::{Cut, Key};
 use crate::planner::access::KeyRange;
 use crate::sort::Order;
 
-/// Sorts behind every value that a document has in earnest: a member name of characters that sort last.
+/// Sorts after every practical value: a member name of characters that sort last.
 const MAX: &[u8] = "{\"\u{ffff}\u{ffff}\u{ffff}\u{ffff}\":{}}".as_bytes();
 
 /// A part of an index between two keys.
@@ -20,21 +20,21 @@ const MAX: &[u8] = "{\"\u{ffff}\u{ffff}\u{ffff}\u{ffff}\":{}}".as_bytes();
 struct Span {
     low: Json,
     high: Json,
-    /// Whether the high key itself belongs to it.
+    /// Inclusion of the high key.
     inclusion: Inclusion,
-    /// The only key.
+    /// The single key, if the range has only one.
     point: Option<Json>,
-    /// Rows of the first key begin here, in the order of the query.
+    /// First document id within the first key, in the order of the query.
     first_id: Option<String>,
 }
 
-/// The place of the last row that was read.
+/// Position of the last row that was read.
 pub(super) struct Position<'a> {
     pub(super) key: &'a Json,
     pub(super) id: &'a str,
 }
 
-/// The order of a view for a sort.
+/// Converts the order of a sort.
 pub(super) fn view_order(order: Order) -> ViewOrder {
     match order {
         Order::Ascending => ViewOrder::Ascending,
@@ -42,7 +42,8 @@ pub(super) fn view_order(order: Order) -> ViewOrder {
     }
 }
 
-/// The queries that read `ranges` of an index with so many columns, from `after` on. The row at `after` may come again.
+/// Returns the queries that read `ranges` of an index with this number of columns, from `after` on. The row at `after`
+/// may be returned again.
 pub(super) fn queries(ranges: &[KeyRange], columns: usize, order: Order, after: Option<&Position<'_>>) -> Vec<Keys> {
     let mut spans: Vec<Span> = ranges.iter().map(|range| span(range, columns)).collect();
     if order == Order::Descending {
@@ -69,7 +70,7 @@ pub(super) fn queries(ranges: &[KeyRange], columns: usize, order: Order, after: 
 
 fn flush(points: &mut Vec<Json>, order: Order, queries: &mut Vec<Keys>) {
     let mut keys = std::mem::take(points);
-    // A view turns the list around itself.
+    // A view reverses the list itself.
     if order == Order::Descending {
         keys.reverse();
     }
@@ -96,7 +97,7 @@ fn span(range: &KeyRange, columns: usize) -> Span {
     let low = match &range.low {
         Cut::Start | Cut::End => list(None, false),
         Cut::Before(key) => list(Some(key), false),
-        // Behind all rows of the key.
+        // After all rows of the key.
         Cut::After(key) => list(Some(key), true),
     };
     let (high, inclusion) = match &range.high {
@@ -108,7 +109,7 @@ fn span(range: &KeyRange, columns: usize) -> Span {
     Span { low, high, inclusion, point: is_point.then(|| list(None, false)), first_id: None }
 }
 
-/// The part of a span behind a position; `None` if there is none.
+/// Returns the part of a span after a position; `None` if it is empty.
 fn rest(mut span: Span, order: Order, after: &Position<'_>) -> Option<Span> {
     let to = |key: &Json| compare(after.key.value(), key.value(), Collation::Unicode);
     let (to_low, to_high) = match &span.point {
@@ -138,7 +139,7 @@ fn between(span: Span, order: Order) -> Keys {
     let Span { low, high, inclusion, first_id, .. } = span;
     let (start, end, inclusion) = match order {
         Order::Ascending => (low, high, inclusion),
-        // The end of the range is now its low side, which always belongs to it.
+        // The end of the range is now its low side, which is always included.
         Order::Descending => (high, low, Inclusion::Inclusive),
     };
     Keys::Range {

@@ -1,4 +1,4 @@
-//! Documents that a text index finds, in its order.
+//! Access to documents through a text index, in its order.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::planner::access::TextAccess;
 use crate::sort::Order;
 use crate::text::search::Translator;
 
-/// The fewest and the most hits that are asked for together. Each page costs a search, each hit some memory.
+/// Minimum and maximum number of hits per search. Each page costs a search, each hit some memory.
 const PAGE: (usize, usize) = if cfg!(test) { (2, 5) } else { (32, 4_096) };
 
-/// Offers the documents that are found. Returns where the last one that was taken stands, if one was.
+/// Processes the documents found. Returns the position of the last processed one, if any.
 pub(super) fn run(
     searches: &Arc<Searches>,
     limits: &SearchLimits,
@@ -26,7 +26,7 @@ pub(super) fn run(
     access: &TextAccess<'_>,
     collector: &mut Collector<'_>,
 ) -> Result<Option<String>> {
-    // CouchDB does not even ask then.
+    // CouchDB does not query the index in this case.
     if access.clause.is_empty() {
         return Ok(None);
     }
@@ -50,18 +50,18 @@ pub(super) fn run(
     request.limit = usize::try_from(collector.wanted()).unwrap_or(PAGE.1).clamp(PAGE.0, PAGE.1);
     let mut place = None;
     loop {
-        // The memory of a page is returned with it.
+        // The memory of a page is released with it.
         let answer = index.search(&request, &limits.scope()).map_err(refused)?;
         if answer.hits.is_empty() {
             return Ok(place);
         }
-        // Opened behind the search, so that it shows at least what the index shows.
+        // Opened after the search, so that it is at least as recent as the index.
         let view = database.read()?;
         let mut batch = Batch::new(collector);
         answer.hits.iter().for_each(|hit| batch.add(&hit.id, b""));
         let offered = batch.offer(&view, collector)?;
         if kind == SearchKind::Clouseau {
-            // Hits of the other kind are no keys to CouchDB.
+            // For CouchDB, hits of the other type are not keys.
             collector.stats.keys_examined += offered.rows;
         }
         if let Some(last) = collector.last_id()
@@ -84,7 +84,7 @@ fn refuse(error: SearchError) -> MangoError {
     }
 }
 
-/// What is wrong with a query is the client's fault, as in CouchDB.
+/// Converts errors: a defect of the query is reported to the client, as in CouchDB.
 fn refused(error: settee_search::Error) -> MangoError {
     use settee_search::Error as Cause;
     match error {

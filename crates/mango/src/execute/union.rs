@@ -1,6 +1,6 @@
-//! Documents through several indexes: their ids are gathered, then read in order.
+//! Access to documents through several indexes: their ids are collected, then read in order.
 //!
-//! The order is that of the ids, as if all documents had been read, and the cost follows the rows of the indexes.
+//! Documents are ordered by id, as in a full scan, and the cost depends on the rows of the indexes.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
@@ -18,10 +18,10 @@ use crate::error::Result;
 use crate::planner::access::{self, Access};
 use crate::sort::Order;
 
-/// With more ids than this, reading all documents is no worse.
+/// Number of ids from which a full scan is as fast.
 const MAX_IDS: usize = 200_000;
 
-/// Offers the documents of all `parts`, each once.
+/// Processes the documents of all `parts`, each once.
 pub(super) fn run(
     (views, client): (&Views, &ReadClient),
     database: &Arc<Database>,
@@ -39,7 +39,7 @@ pub(super) fn run(
             Access::Union(_) | Access::Text(_) => {}
         }
     }
-    // Opened last, so that it shows at least what the indexes show.
+    // Opened last, so that it is at least as recent as the indexes.
     let view = database.read()?.for_client(client);
     if ids.is_done() {
         let Access::Primary(ranges) = access::primary(options) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! [`Definition`]: the fields of an index and which documents it holds.
+//! [`Definition`]: the fields of an index and its filter.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::field::FieldPath;
 use crate::selector::Selector;
 use crate::sort::{Order, Sort};
 
-/// The fields that are indexed.
+/// The indexed fields.
 #[derive(Debug)]
 pub struct Definition {
-    /// The names of the fields with their paths.
+    /// Names of the fields with their paths.
     pub(crate) columns: Vec<(String, FieldPath)>,
     order: Order,
-    /// `partial_filter_selector`; absent if the index holds all documents.
+    /// `partial_filter_selector`; absent if the index contains all documents.
     pub(crate) filter: Option<Selector>,
-    /// As the filter is written in the design document.
+    /// The filter as written in the design document.
     filter_text: Option<Json>,
 }
 
@@ -37,7 +37,7 @@ impl Definition {
         Self::new(sort.fields, sort.order, filter)
     }
 
-    /// Reads the `map` of a view; `None` if it is no definition.
+    /// Parses the `map` of a view; `None` if it is not a definition.
     pub(crate) fn of_view(map: Value<'_>) -> Option<Self> {
         let mut order = Order::Ascending;
         let fields = map.get("fields").filter(|fields| fields.is_object())?;
@@ -55,7 +55,7 @@ impl Definition {
     fn new(names: Vec<String>, order: Order, filter: Option<Selector>) -> Result<Self, Refusal> {
         let mut columns: Vec<(String, FieldPath)> = Vec::with_capacity(names.len());
         for name in names {
-            // Members of an object: the same name twice is the same member.
+            // Repeated names are the same member of an object.
             if columns.iter().all(|(known, _)| *known != name) {
                 let path = FieldPath::parse(&name)?;
                 columns.push((name, path));
@@ -66,7 +66,7 @@ impl Definition {
         Ok(Self { columns, order, filter, filter_text })
     }
 
-    /// The names of the fields.
+    /// Returns the names of the fields.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
@@ -78,7 +78,7 @@ impl Definition {
         }
     }
 
-    /// Appends the `map` of the view that stands for the index.
+    /// Appends the `map` of the view that implements the index.
     pub(crate) fn write_map(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"fields\":{");
         for (index, name) in self.names().enumerate() {

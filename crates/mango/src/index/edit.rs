@@ -1,4 +1,4 @@
-//! Creating and deleting indexes: edits of the design documents that hold them.
+//! Creation and deletion of indexes: updates of their design documents.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::options::{Members, positive};
 use crate::planner::usable::Source;
 use crate::text::definition::{TextDefinition, type_name};
 
-/// The outcome of the creation of an index.
+/// Result of creating an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
-    /// The id of its design document.
+    /// Id of the design document.
     pub id: String,
-    /// Its name.
+    /// Name of the index.
     pub name: String,
-    /// Whether it was there before, exactly as asked for.
+    /// True if an identical index existed.
     pub existed: bool,
 }
 
-/// A request for an index.
+/// A request to create an index.
 #[derive(Debug)]
 pub struct NewIndex {
-    /// The member of the design document that it goes to.
+    /// Member of the design document for the index.
     place: &'static str,
-    /// What stands there for it.
+    /// Definition in that member.
     member: Json,
     id: String,
     name: String,
@@ -39,10 +39,10 @@ pub struct NewIndex {
 }
 
 impl NewIndex {
-    /// Parses the body of `POST _index`, an object.
+    /// Parses the body of `POST _index`, which must be an object.
     ///
     /// # Errors
-    /// When it makes no sense, or asks for a type of index that is not here.
+    /// If it is invalid, or requests an unsupported type of index.
     pub fn parse(body: Value<'_>, search: TextSearch) -> Result<Self> {
         let mut members = Members::new(body);
         let given = members.take("index").ok_or(Refusal::MissingKey("index"))?;
@@ -71,10 +71,10 @@ impl NewIndex {
     }
 }
 
-/// The member of a design document with its JSON indexes.
+/// Member of a design document with its JSON indexes.
 const VIEWS: &str = "views";
 
-/// The view that stands for a JSON index.
+/// Returns the view that implements a JSON index.
 fn view(definition: &Definition, given: Value<'_>) -> Json {
     let mut out = b"{\"map\":".to_vec();
     definition.write_map(&mut out);
@@ -84,7 +84,7 @@ fn view(definition: &Definition, given: Value<'_>) -> Json {
     Json::trusted(out)
 }
 
-/// The inputs of a generated name.
+/// Inputs of a generated name.
 struct NameParts<'a> {
     given: Value<'a>,
     kind: &'a str,
@@ -115,7 +115,7 @@ impl NameParts<'_> {
     }
 }
 
-/// The id of a design document that may be named without its prefix.
+/// Returns the id of a design document whose prefix may be missing.
 fn design_id(name: &str) -> String {
     if name.starts_with("_design/") { name.to_owned() } else { format!("_design/{name}") }
 }
@@ -124,7 +124,7 @@ fn string(value: Value<'_>) -> Result<String, Refusal> {
     value.as_str().map(Cow::into_owned).ok_or_else(|| Refusal::InvalidString(crate::shown(value)))
 }
 
-/// A text that is a name.
+/// Parses a non-empty name.
 fn named(value: Value<'_>) -> Result<String, Refusal> {
     let text = string(value)?;
     if text.is_empty() { Err(Refusal::EmptyName) } else { Ok(text) }
@@ -134,10 +134,10 @@ fn boolean(value: Value<'_>) -> Result<bool, Refusal> {
     value.as_bool().ok_or_else(|| Refusal::InvalidBoolean(crate::shown(value)))
 }
 
-/// Creates an index, unless it is there.
+/// Creates an index, unless it exists.
 ///
 /// # Errors
-/// When its design document is of another language, or was not saved.
+/// If its design document has another language, or could not be saved.
 pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
     if index.partitioned == Some(true) && database.layout() == Layout::Whole {
         return Err(Refusal::PartitionedIndex.into());
@@ -162,10 +162,10 @@ pub fn create(database: &Arc<Database>, index: &NewIndex) -> Result<Created> {
     Ok(Created { id: index.id.clone(), name: index.name.clone(), existed })
 }
 
-/// Deletes one index; its design document goes with the last one. `design` may lack its prefix.
+/// Deletes an index, and its design document with the last one. The prefix of `design` may be missing.
 ///
 /// # Errors
-/// When there is no such index, or the design document was not saved.
+/// If there is no such index, or the design document could not be saved.
 pub fn delete(database: &Arc<Database>, search: TextSearch, design: &str, kind: &str, name: &str) -> Result<()> {
     let id = design_id(design);
     let indexes = super::all(database)?;
@@ -183,7 +183,7 @@ pub fn delete(database: &Arc<Database>, search: TextSearch, design: &str, kind: 
     }
 }
 
-/// All indexes: the member of the design document that they are in, its id, their names.
+/// Returns all indexes: member of the design document, its id, name of the index.
 fn places(indexes: &Indexes, search: TextSearch) -> Vec<(&'static str, (&str, &str))> {
     let json = indexes.json.iter().map(|index| (VIEWS, (index.design_id(), index.name())));
     let text = indexes.text(search);
@@ -191,10 +191,10 @@ fn places(indexes: &Indexes, search: TextSearch) -> Vec<(&'static str, (&str, &s
     json.chain(text).collect()
 }
 
-/// The body of `_index/_bulk_delete`: ids of design documents, which may lack their prefix.
+/// Parses the body of `_index/_bulk_delete`: ids of design documents, whose prefix may be missing.
 ///
 /// # Errors
-/// When it makes no sense.
+/// If it is invalid.
 pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
     let mut members = Members::new(body);
     let ids = members.take("docids").ok_or(Refusal::MissingKey("docids"))?;
@@ -211,7 +211,7 @@ pub fn parse_bulk_delete(body: Value<'_>) -> Result<Vec<String>> {
 /// Deletes all indexes of a design document.
 ///
 /// # Errors
-/// When there are none, or the design document was not saved.
+/// If there are none, or the design document could not be saved.
 pub fn delete_all_of(database: &Arc<Database>, search: TextSearch, id: &str) -> Result<()> {
     let indexes = super::all(database)?;
     let places = places(&indexes, search).into_iter();
@@ -222,24 +222,24 @@ pub fn delete_all_of(database: &Arc<Database>, search: TextSearch, id: &str) -> 
     remove(database, id, &own)
 }
 
-/// An index as `GET _index` shows it.
+/// Range of the list of `GET _index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// How many to leave out.
+    /// Number of indexes to skip.
     pub skip: usize,
-    /// How many to show at most.
+    /// Maximum number of indexes.
     pub limit: Option<usize>,
 }
 
 /// Appends the list of all indexes of a database.
 ///
 /// # Errors
-/// When the database could not be read.
+/// If the database could not be read.
 pub fn write_list(database: &Arc<Database>, search: TextSearch, page: Page, out: &mut Vec<u8>) -> Result<()> {
     let indexes = super::all(database)?;
     let mut all: Vec<Source<'_>> = indexes.json.iter().map(Source::Json).collect();
     all.extend(indexes.text(search).map(Source::Text));
-    // Those of one design document stay together, JSON indexes first.
+    // Indexes of one design document are adjacent, JSON indexes first.
     all.sort_by(|a, b| a.place().0.cmp(b.place().0));
     all.insert(0, Source::Primary);
     out.extend_from_slice(format!("{{\"total_rows\":{},\"indexes\":", all.len()).as_bytes());
@@ -250,7 +250,7 @@ pub fn write_list(database: &Arc<Database>, search: TextSearch, page: Page, out:
     Ok(())
 }
 
-/// The revision and body of a design document; that of an empty one if there is none.
+/// Returns revision and body of a design document; an empty one if it does not exist.
 fn load(database: &Arc<Database>, id: &str) -> Result<(Option<Rev>, Json)> {
     let view = database.read()?;
     let new = || Ok((None, Json::trusted(format!("{{\"language\":\"{LANGUAGE}\"}}").into_bytes())));
@@ -270,7 +270,7 @@ fn load(database: &Arc<Database>, id: &str) -> Result<(Option<Rev>, Json)> {
     Ok((Some(head.rev), body))
 }
 
-/// Removes indexes, of which the member and the name are given.
+/// Removes indexes, given by member and name.
 fn remove(database: &Arc<Database>, id: &str, indexes: &[(&str, &str)]) -> Result<()> {
     let (rev, mut body) = load(database, id)?;
     for &(place, name) in indexes {
@@ -305,7 +305,7 @@ fn with_index(body: Value<'_>, place: &str, name: &str, member: &Json) -> Json {
     with_member(body, place, &indexes)
 }
 
-/// An object with a member replaced where it stands, or added at the end.
+/// Returns an object with a member replaced in its position, or added at the end.
 fn with_member(object: Value<'_>, name: &str, value: &Json) -> Json {
     let mut out = b"{".to_vec();
     let mut write = |key: &[u8], value: &[u8]| {
@@ -345,7 +345,7 @@ fn without(object: Value<'_>, names: &[&str]) -> Json {
     Json::trusted(out)
 }
 
-/// Parses the `limit` and `skip` of a list, which are texts.
+/// Parses the parameters `limit` and `skip` of a list.
 #[must_use]
 pub fn page(limit: Option<&str>, skip: Option<&str>) -> Option<Page> {
     let limit = match limit.map(number) {
@@ -356,7 +356,8 @@ pub fn page(limit: Option<&str>, skip: Option<&str>) -> Option<Page> {
     Some(Page { skip: skip.map_or(Some(0), number)?, limit })
 }
 
-/// A number as Erlang reads it, perhaps with a sign. One beyond the machine's words is larger than any list.
+/// Parses a number in Erlang's syntax, with an optional sign. A number that exceeds the machine word is larger than any
+/// list.
 fn number(text: &str) -> Option<usize> {
     let (digits, is_negative) = match text.strip_prefix('-') {
         Some(digits) => (digits, true),

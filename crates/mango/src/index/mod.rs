@@ -1,9 +1,9 @@
-//! Indexes of Mango: what a JSON index is ([`Index`]) and a text index ([`TextIndex`]), and finding those of a database
+//! Indexes of Mango: JSON indexes ([`Index`]), text indexes ([`TextIndex`]), and the list of those of a database
 //! ([`all`]).
 //!
-//! A JSON index is a view of a design document in the language `query`; its map is a [`Definition`] instead of a function.
-//! A text index is a search index of one. Building and reading them is the work of `views` and of those who search, creating
-//! and deleting them that of [`edit`].
+//! A JSON index is a view of a design document in the language `query`; its map is a [`Definition`] instead of a
+//! function. A text index is a search index of such a document. The crates `views` and `search` build and read them;
+//! [`edit`] creates and deletes them.
 
 mod definition;
 pub mod edit;
@@ -19,18 +19,18 @@ use crate::error::Result;
 use crate::text::definition::{TextDefinition, type_name};
 pub(crate) use definition::Definition;
 
-/// The language of design documents that hold indexes.
+/// Language of design documents that contain indexes.
 pub const LANGUAGE: &str = "query";
 
-/// An index that is defined by a `D`: of fields as they are, unless it is a [`TextIndex`].
+/// An index with a definition of type `D`: a JSON index, unless it is a [`TextIndex`].
 #[derive(Clone, Debug)]
 pub struct Index<D = Definition> {
-    /// The design document, as views and searches need it.
+    /// The design document in the form that views and searches need.
     pub(crate) design: Arc<DesignDocument>,
-    /// The name of the view or of the search index.
+    /// Name of the view or of the search index.
     pub(crate) name: String,
     pub(crate) definition: Arc<D>,
-    /// Whether it is read by partitions.
+    /// True if it is queried per partition.
     pub(crate) is_partitioned: bool,
 }
 
@@ -38,13 +38,13 @@ pub struct Index<D = Definition> {
 pub type TextIndex = Index<TextDefinition>;
 
 impl<D> Index<D> {
-    /// The id of its design document.
+    /// Returns the id of its design document.
     #[must_use]
     pub fn design_id(&self) -> &str {
         &self.design.id
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -52,7 +52,7 @@ impl<D> Index<D> {
 }
 
 impl Index {
-    /// Appends the index as `_index` lists it.
+    /// Appends the index in the format of `_index`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_named(&self.design.id, &self.name, "json", self.is_partitioned, out);
         self.definition.write_listed(out);
@@ -61,7 +61,7 @@ impl Index {
 }
 
 impl TextIndex {
-    /// Appends the index as `_index` lists it.
+    /// Appends the index in the format of `_index`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_named(&self.design.id, &self.name, type_name(self.definition.kind), self.is_partitioned, out);
         self.definition.write_listed(out);
@@ -77,7 +77,7 @@ fn write_named(design: &str, name: &str, kind: &str, is_partitioned: bool, out: 
     out.extend_from_slice(format!(",\"type\":\"{kind}\",\"partitioned\":{is_partitioned},\"def\":").as_bytes());
 }
 
-/// Which types of text indexes are served. Those of the others count for nothing.
+/// Enabled types of text indexes. Indexes of other types are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextSearch {
     /// `text`
@@ -87,7 +87,7 @@ pub struct TextSearch {
 }
 
 impl TextSearch {
-    /// Whether indexes of a form are served.
+    /// Returns true if indexes of this type are enabled.
     pub(crate) fn has(self, kind: SearchKind) -> bool {
         match kind {
             SearchKind::Clouseau => self.text,
@@ -96,7 +96,7 @@ impl TextSearch {
     }
 }
 
-/// The indexes of a database, by design document and name.
+/// The indexes of a database, ordered by design document and name.
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
     pub(crate) json: Vec<Index>,
@@ -104,26 +104,26 @@ pub(crate) struct Indexes {
 }
 
 impl Indexes {
-    /// The text indexes that are served.
+    /// Returns the text indexes of enabled types.
     pub(crate) fn text(&self, search: TextSearch) -> impl Iterator<Item = &TextIndex> {
         self.text.iter().filter(move |index| search.has(index.definition.kind))
     }
 }
 
-/// Appends the primary index, which every database has, as `_index` lists it.
+/// Appends the primary index, which every database has, in the format of `_index`.
 pub fn write_primary(out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"ddoc":null,"name":"_all_docs","type":"special","def":{"fields":[{"_id":"asc"}]}}"#);
 }
 
-/// All indexes of a database but the primary one.
+/// Returns all indexes of a database except the primary one.
 ///
 /// # Errors
-/// When the database could not be read.
+/// If the database could not be read.
 pub(crate) fn all(database: &Arc<Database>) -> Result<Arc<Indexes>> {
     database.of_designs("", read)
 }
 
-/// The indexes, and about how many bytes they have.
+/// Reads the indexes; also returns their approximate size in bytes.
 fn read(view: &ReadView) -> Result<(Indexes, usize)> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
@@ -145,7 +145,7 @@ fn read(view: &ReadView) -> Result<(Indexes, usize)> {
     }
 }
 
-/// Adds the indexes of a design document, by name. One that was brought in and makes no sense has none.
+/// Adds the indexes of a design document, by name. An invalid one, for example from a replication, has none.
 fn of_design_document(id: &str, body: &Json, layout: Layout, indexes: &mut Indexes) {
     let body = body.value();
     if !body.get("language").is_some_and(|language| language.is_string(LANGUAGE)) {
@@ -154,7 +154,7 @@ fn of_design_document(id: &str, body: &Json, layout: Layout, indexes: &mut Index
     let Ok(design) = DesignDocument::parse(id, body).map(Arc::new) else {
         return;
     };
-    // In a partitioned database, indexes are unless they say otherwise.
+    // In a partitioned database, indexes are partitioned by default.
     let is_partitioned = layout == Layout::Partitioned && design.partitioned.unwrap_or(true);
     let views = body.get("views").into_iter().flat_map(Value::members);
     let mut json: Vec<Index> = views

@@ -1,4 +1,5 @@
-//! `$all`: an array has all of these elements, or is the one array that the list holds. An empty list matches nothing.
+//! `$all`: an array contains all of these elements, or equals the single array in the list. An empty list matches
+//! nothing.
 
 use std::collections::HashSet;
 
@@ -8,9 +9,9 @@ use super::exact::exact_key;
 use super::{Negation, Operator, Test, Wrong, of_kind};
 
 struct All {
-    /// The distinct elements wanted.
+    /// The distinct required elements.
     wanted: Vec<Vec<u8>>,
-    /// The array that the list holds, if it holds nothing else.
+    /// The single array in the list, if the list contains nothing else.
     itself: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! `$beginsWith`: a string begins with another, by its characters and not by the collation.
+//! `$beginsWith`: a string has a prefix, compared by characters and not by the collation.
 
 use settee_model::json::{Json, Kind, Value, write_string};
 
@@ -13,7 +13,7 @@ impl Test for BeginsWith {
     }
 }
 
-/// The prefix followed by a character that sorts behind all others.
+/// Returns the prefix followed by a character that sorts after all others.
 pub(crate) fn last_with(prefix: Value<'_>) -> Json {
     let mut text = prefix.as_str().unwrap_or_default().into_owned();
     text.push('\u{ffff}');

@@ -1,9 +1,9 @@
-//! [`exact_key`]: bytes that are equal when Erlang's exact comparison, which CouchDB uses for `$all`, says so: `1` is not
-//! `1.0`, strings are equal by their bytes, the members of objects have an order.
+//! [`exact_key`]: bytes that are equal if and only if values are equal by Erlang's exact comparison, which CouchDB uses
+//! for `$all`: `1` differs from `1.0`, strings are compared by bytes, and members of objects are ordered.
 
 use settee_model::json::{Kind, Value};
 
-/// The bytes of a value.
+/// Returns the bytes of a value.
 pub(super) fn exact_key(value: Value<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write(value, &mut out);
@@ -19,7 +19,7 @@ fn write(value: Value<'_>, out: &mut Vec<u8>) {
         }
         Kind::Number => {
             out.push(b'd');
-            // Adding zero makes 0.0 of -0.0.
+            // Adding zero converts -0.0 to 0.0.
             out.extend_from_slice(&(value.as_f64().unwrap_or_default() + 0.0).to_bits().to_be_bytes());
         }
         Kind::String => write_string(value, out),

@@ -1,4 +1,4 @@
-//! `$exists`: a field is there, or is not. Where it is not, the selector answers before this test is asked.
+//! `$exists`: a field is present, or absent. The selector handles absent fields without this test.
 
 use settee_model::json::Value;
 
@@ -16,7 +16,7 @@ impl Test for Exists {
 pub(super) static EXISTS: Operator = Operator {
     name: "$exists",
     negation: Negation::Argument,
-    // No range follows from it, but an index on the field suits the query better, as in CouchDB.
+    // It implies no range, but an index on the field is more suitable, as in CouchDB.
     indexable: true,
     compile: |argument, _| match argument.as_bool() {
         Some(wanted) => Ok(Box::new(Exists(wanted))),

@@ -1,7 +1,7 @@
-//! `$in`, `$nin`: a value, or an element of an array, is one of a list.
+//! `$in`, `$nin`: a value, or an element of an array, is in a list.
 //!
-//! The list is kept as sorted encodings, so that a test costs the logarithm of its length. Of an array only the elements
-//! count, never the array as a whole, as in CouchDB.
+//! The list is stored as sorted encodings, so that a test costs the logarithm of its length. For an array only its
+//! elements are tested, never the array as a whole, as in CouchDB.
 
 use settee_model::collate::{self, Collation};
 use settee_model::json::{Kind, Value};
@@ -57,7 +57,7 @@ pub(super) static IN: Operator = Operator {
     bounds: |argument, collation| {
         let scalars = argument.elements().filter(|member| member.kind() != Kind::Array);
         let points = Intervals::points(scalars.map(|member| Key::new(member, collation)));
-        // Any array may have one of the members.
+        // Any array may contain one of the members.
         if argument.elements().next().is_some() { points.or(of_kind(Kind::Array, collation)) } else { points }
     },
 };

@@ -1,7 +1,7 @@
-//! Operators that test one value, one file for each kind, and the list of them all ([`OPERATORS`]).
+//! Operators that test one value, one file per type, and the list of all ([`OPERATORS`]).
 //!
-//! To add one: write its file (argument, test, what it says to an index) and list it here. What combines conditions
-//! (`$and`, `$not`, `$elemMatch` …) is not here but in the selector.
+//! To add one: write its file (argument, test, index bounds) and list it here. Combinations of conditions (`$and`,
+//! `$not`, `$elemMatch` …) are implemented in the selector.
 
 mod all;
 mod begins_with;
@@ -41,26 +41,26 @@ pub(crate) static OPERATORS: &[&Operator] = &[
     &size::SIZE,
 ];
 
-/// The operator that a bare value stands for.
+/// The operator that a bare value implies.
 pub(crate) static EQ: &Operator = &comparison::EQ;
 
-/// A condition on one value, ready to be tested.
+/// A compiled condition on one value.
 pub(crate) trait Test: Send + Sync {
-    /// Whether the value meets it.
+    /// Returns true if the value matches.
     fn matches(&self, value: Value<'_>) -> bool;
 }
 
 /// An operator.
 pub(crate) struct Operator {
-    /// Its name, with the dollar sign.
+    /// Name, including the dollar sign.
     pub(crate) name: &'static str,
-    /// The negation, as `$not` makes it.
+    /// Negation by `$not`.
     pub(crate) negation: Negation,
-    /// Whether CouchDB counts it as help from an index on its field.
+    /// True if CouchDB considers an index on its field useful.
     pub(crate) indexable: bool,
-    /// Checks the argument and prepares the test. The collation is that of the field: ids compare by their bytes.
+    /// Validates the argument and compiles the test. The collation is that of the field: ids are compared by bytes.
     pub(crate) compile: fn(Value<'_>, Collation) -> Result<Box<dyn Test>, Wrong>,
-    /// Which values can match, for an argument that compiled.
+    /// Returns the values that can match, for a valid argument.
     pub(crate) bounds: fn(Value<'_>, Collation) -> Intervals,
 }
 
@@ -70,35 +70,35 @@ impl std::fmt::Debug for Operator {
     }
 }
 
-/// The negation of an operator.
+/// Negation of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Negation {
-    /// `$not` stays in front of it.
+    /// `$not` is kept.
     Wrapped,
     /// Another operator with the same argument.
     Operator(&'static str),
-    /// The same operator with the opposite argument.
+    /// The same operator with the inverted argument.
     Argument,
 }
 
-/// The fault of an argument.
+/// Defect of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It is of the wrong type.
+    /// Wrong type.
     Type,
-    /// It is of the wrong type, and CouchDB says then that there is no such operator.
+    /// Wrong type, for which CouchDB reports an unknown operator.
     Operator,
-    /// Something that needs words.
+    /// A defect with a description.
     Because(String),
 }
 
-/// Finds an operator by its name.
+/// Finds an operator by name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     OPERATORS.iter().find(|operator| operator.name == name).copied()
 }
 
 impl Operator {
-    /// Prepares the test for an argument.
+    /// Compiles the test for an argument.
     pub(crate) fn test(&'static self, argument: Value<'_>, collation: Collation) -> Result<Box<dyn Test>, Refusal> {
         (self.compile)(argument, collation).map_err(|wrong| match wrong {
             Wrong::Operator => Refusal::InvalidOperator(self.name.to_owned()),
@@ -110,10 +110,10 @@ impl Operator {
     }
 }
 
-/// The values of a type. Used by operators that match values of one type only.
+/// Returns the values of a type, for operators that match one type only.
 pub(crate) fn of_kind(kind: Kind, collation: Collation) -> Intervals {
     let key = |text: &str| Key::new(Value::trusted(text.as_bytes()), collation);
-    // The least values of types that have one; the order of types depends on the collation.
+    // Smallest values of types that have one; the order of types depends on the collation.
     let (string, array, object) = (key("\"\""), key("[]"), key("{}"));
     let between = |low, high| Intervals::between(Cut::Before(low), Cut::Before(high));
     match (kind, collation) {
@@ -130,7 +130,7 @@ pub(crate) fn of_kind(kind: Kind, collation: Collation) -> Intervals {
     }
 }
 
-/// The same argument again, for operators that keep it.
+/// Copies the argument, for operators that keep it.
 fn owned(value: Value<'_>) -> Json {
     Json::trusted(value.raw().to_vec())
 }

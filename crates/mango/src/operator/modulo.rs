@@ -1,5 +1,5 @@
-//! `$mod`: an integer leaves a remainder. The remainder has the sign of the value. A divisor of 0 matches nothing, where
-//! CouchDB's query fails as soon as it meets an integer.
+//! `$mod`: an integer has a remainder, with the sign of the value. A divisor of 0 matches nothing; in CouchDB the query
+//! fails at the first integer.
 
 use settee_model::json::{Kind, Value};
 
@@ -16,7 +16,7 @@ impl Test for Modulo {
     }
 }
 
-/// The remainder of an integer of any length, digit by digit.
+/// Returns the remainder of an integer of any length, computed digit by digit.
 fn remainder(digits: &[u8], divisor: i64) -> i128 {
     let divisor = i128::from(divisor.unsigned_abs());
     let (is_negative, digits) = match digits {

@@ -1,15 +1,15 @@
 //! `$regex`: a string matches a regular expression anywhere.
 //!
-//! CouchDB runs expressions in Perl's syntax over the bytes of the UTF-8 text; here the same syntax is matched in linear
-//! time, so an expression cannot take the server's time. What cannot be matched so (look-around, references back,
-//! classes with characters outside ASCII) is refused when the query is read.
+//! CouchDB matches expressions in Perl's syntax on the bytes of the UTF-8 text; here the same syntax is matched in
+//! linear time, which bounds the time of an expression. Features that cannot be matched in linear time (look-around,
+//! backreferences, classes with characters outside ASCII) are rejected when the query is parsed.
 
 use regex::bytes::{Regex, RegexBuilder};
 use settee_model::json::{Kind, Value};
 
 use super::{Negation, Operator, Test, Wrong, of_kind};
 
-/// The most memory that a compiled expression may take.
+/// Maximum memory of a compiled expression.
 const SIZE_LIMIT_BYTES: usize = 1 << 20;
 
 struct Matches(Regex);
@@ -27,7 +27,7 @@ fn compile(expression: &str) -> Result<Regex, Wrong> {
         .dfa_size_limit(SIZE_LIMIT_BYTES)
         .nest_limit(100)
         .build();
-    // The crate draws where the mistake is, over several lines; the last one says what it is.
+    // The message of the crate marks the position over several lines; its last line describes the defect.
     built.map_err(|error| {
         let text = error.to_string();
         let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

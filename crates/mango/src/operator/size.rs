@@ -1,4 +1,4 @@
-//! `$size`: an array has so many elements.
+//! `$size`: an array has this number of elements.
 
 use settee_model::json::{Kind, Value};
 

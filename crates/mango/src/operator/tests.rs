@@ -1,4 +1,4 @@
-//! What each operator says to a value, as CouchDB 3.5.2 was recorded or documented to answer.
+//! Results of each operator, as recorded from or documented for CouchDB 3.5.2.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_model::json::Json;
@@ -9,7 +9,7 @@ fn json(text: &str) -> Json {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// The values that an operator accepts, among others that it does not.
+/// Checks the values that an operator matches and those that it does not.
 fn check(operator: &str, argument: &str, matching: &[&str], others: &[&str]) {
     let argument = json(argument);
     let operator = find(operator).unwrap();
@@ -37,7 +37,7 @@ fn comparisons_cross_types() {
     check("$gt", "null", &["false", "0", "\"\"", "[]", "{}"], &["null"]);
     check("$eq", r#"{"a":1}"#, &[r#"{"a":1}"#, r#"{"a":1.0}"#], &["{}", r#"{"a":1,"b":2}"#]);
     check("$lt", "[]", &["1", "\"z\""], &["[]", "[1]", "{}"]);
-    // Strings compare by the collation.
+    // Strings are compared by the collation.
     check("$lt", r#""b""#, &[r#""a""#, r#""A""#, r#""á""#], &[r#""B""#, r#""c""#]);
 }
 

@@ -1,4 +1,4 @@
-//! `$type`: a value is of a type. A type that does not exist matches nothing, as in CouchDB.
+//! `$type`: a value has a type. An unknown type matches nothing, as in CouchDB.
 
 use settee_model::json::{Kind, Value};
 

@@ -1,6 +1,6 @@
-//! [`Access`]: which parts of which indexes are read.
+//! [`Access`]: the ranges of indexes that are read.
 //!
-//! The parts hold every document that matches, and others: each is tested afterwards.
+//! The ranges contain every document that matches, and possibly others: each document is tested.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::text::clause::Clause;
 use crate::text::sort::{self, SortKey};
 use crate::text::translate::clause;
 
-/// The most ranges that combinations of values of several columns are divided into.
+/// Maximum number of ranges for combinations of values of several columns.
 const MAX_COMBINATIONS: usize = 10_000;
 
-/// The least and the first id behind those of design documents.
+/// The range of ids of design documents: start and exclusive end.
 pub(crate) const DESIGN: (&[u8], &[u8]) = (b"_design/", b"_design0");
 
 /// The index or list that is read.
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
-    /// Documents by their ids.
+    /// Documents by id.
     Primary(Vec<IdRange>),
     /// Ranges of one index, in its order.
     Index(&'a Index, Vec<KeyRange>),
-    /// Several indexes, one for each alternative; the documents come in the order of their ids.
+    /// Several indexes, one per alternative; the documents are ordered by id.
     Union(Vec<Access<'a>>),
-    /// What a text index finds, in its order.
+    /// Hits of a text index, in its order.
     Text(TextAccess<'a>),
 }
 
@@ -45,12 +45,12 @@ pub(crate) enum Access<'a> {
 pub(crate) struct TextAccess<'a> {
     pub(crate) index: &'a TextIndex,
     pub(crate) clause: Clause,
-    /// What hits are sorted by; by how well they match if there is nothing.
+    /// Sort fields; empty to sort by relevance.
     pub(crate) sort: Vec<SortKey>,
 }
 
 impl Access<'_> {
-    /// Whether every document is read.
+    /// Returns true if every document is read.
     pub(crate) fn is_scan(&self) -> bool {
         let behind_design = |range: &IdRange| range.start.as_deref() == Some(DESIGN.1) && range.end.is_none();
         matches!(self, Self::Primary(ranges) if ranges.len() == 2 && ranges.iter().any(behind_design)
@@ -58,7 +58,7 @@ impl Access<'_> {
     }
 }
 
-/// Rows of an index: those that begin with `prefix` and have the next column between two cuts.
+/// Rows of an index: those with `prefix` and a value of the next column between two cuts.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRange {
     pub(crate) prefix: Vec<Arc<Key>>,
@@ -66,10 +66,10 @@ pub(crate) struct KeyRange {
     pub(crate) high: Cut,
 }
 
-/// Decides what to read of the index that was chosen.
+/// Determines the ranges of the chosen index.
 ///
 /// # Errors
-/// When a text index cannot sort so.
+/// If a text index does not support the sort.
 pub(crate) fn choose<'a>(
     options: &'a FindOptions,
     indexes: &'a [Index],
@@ -89,12 +89,12 @@ pub(crate) fn choose<'a>(
     })
 }
 
-/// Documents by their ids, whatever other indexes there are.
+/// Returns access by id, independent of other indexes.
 pub(crate) fn primary(options: &FindOptions) -> Access<'static> {
     Access::Primary(id_ranges(&within(values(options.selector.node(), "_id", Collation::Raw), options)))
 }
 
-/// Those of the ids that are in the partition of a query.
+/// Restricts ids to the partition of a query.
 fn within(ids: Intervals, options: &FindOptions) -> Intervals {
     let Some(partition) = &options.partition else { return ids };
     let id = |separator: &str| {
@@ -102,11 +102,11 @@ fn within(ids: Intervals, options: &FindOptions) -> Intervals {
         write_string(&mut json, &format!("{partition}{separator}"));
         Cut::Before(Key::new(Value::trusted(&json), Collation::Raw))
     };
-    // The character behind the colon is the semicolon.
+    // The character after the colon is the semicolon.
     ids.and(&Intervals::between(id(":"), id(";")))
 }
 
-/// An index for each alternative of a `$or` that must hold.
+/// Returns an index for each alternative of a `$or` that must hold.
 fn union<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a>> {
     let conjuncts = options.selector.node().conjuncts();
     conjuncts.iter().find_map(|conjunct| {
@@ -122,13 +122,13 @@ fn union<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a
     })
 }
 
-/// A partial index that has all documents which can match, because the query says what its filter says. CouchDB takes such
-/// an index only if `use_index` names it.
+/// Returns a partial index that contains all documents which can match, because the query implies its filter. CouchDB
+/// uses such an index only if `use_index` names it.
 fn partial<'a>(options: &'a FindOptions, indexes: &'a [Index]) -> Option<Access<'a>> {
     Some(Access::Union(vec![alternative(options, options.selector.node(), indexes)?]))
 }
 
-/// The best way to the documents of one alternative; `None` if that is to read them all.
+/// Returns the best access path for one alternative; `None` if it is a full scan.
 fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]) -> Option<Access<'a>> {
     let ids = values(branch, "_id", Collation::Raw);
     if !ids.is_all() {
@@ -146,12 +146,12 @@ fn alternative<'a>(options: &FindOptions, branch: &'a Node, indexes: &'a [Index]
     best.source.index().map(|index| Access::Index(index, key_ranges(branch, index)))
 }
 
-/// The values of a field with which a document can match.
+/// Returns the values of a field with which a document can match.
 fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
     match node {
         Node::And(nodes) => {
             let mut parts: Vec<_> = nodes.iter().map(|node| values(node, field, collation)).collect();
-            // Many ranges are then cut by few, and not by each of many again.
+            // The smallest set first, so that intersections stay small.
             parts.sort_by_key(|part| part.as_slice().len());
             parts.into_iter().filter(|part| !part.is_all()).fold(Intervals::all(), |common, part| common.and(&part))
         }
@@ -175,8 +175,8 @@ fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
     }
 }
 
-/// The same for a column of an index, which is ordered by the collation. Ids are tested by their bytes, so only single
-/// ids can be found there.
+/// Returns the same for a column of an index, which is ordered by the collation. Ids are compared by bytes, so only
+/// single ids can be used there.
 fn column_values(node: &Node, column: &str) -> Intervals {
     let values = values(node, column, Collation::Unicode);
     if column == "_id" && values.as_slice().iter().any(|interval| interval.point().is_none()) {
@@ -185,7 +185,7 @@ fn column_values(node: &Node, column: &str) -> Intervals {
     values
 }
 
-/// The ranges of an index, in its order.
+/// Returns the ranges of an index, in its order.
 fn key_ranges(node: &Node, index: &Index) -> Vec<KeyRange> {
     let mut columns: Vec<Intervals> = Vec::new();
     let mut combinations = 1_usize;
@@ -223,12 +223,12 @@ fn combine(columns: &[Intervals], prefix: Vec<Arc<Key>>, out: &mut Vec<KeyRange>
     }
 }
 
-/// Ranges of ids without those of design documents, which Mango does not see.
+/// Returns ranges of ids without design documents, which Mango excludes.
 fn id_ranges(values: &Intervals) -> Vec<IdRange> {
     values.as_slice().iter().filter_map(id_range).flat_map(|(start, end)| around_design(start, end)).collect()
 }
 
-/// The ids between two cuts; what is no string is before all ids.
+/// Returns the ids between two cuts; values other than strings sort before all ids.
 fn id_range(interval: &Interval) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let text = |key: &Key| key.json.value().string_bytes().map(Cow::into_owned);
     let after = |mut id: Vec<u8>| {

@@ -1,6 +1,6 @@
-//! [`explain`]: a plan as CouchDB's `_explain` shows it.
+//! [`explain`]: a plan in the format of CouchDB's `_explain`.
 //!
-//! Beyond CouchDB's members there is `access`, which tells what is really read.
+//! The member `access`, which CouchDB does not have, describes the actual access path.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -22,10 +22,10 @@ use crate::text::definition::type_name;
 use crate::text::sort;
 use crate::text::translate::clause;
 
-/// The text that CouchDB shows for the end of everything.
+/// The text that CouchDB shows for the upper end of a range.
 const MAX: &[u8] = b"\"<MAX>\"";
 
-/// Writes the whole answer.
+/// Writes the whole response.
 pub(crate) fn explain(
     database: &Database,
     options: &FindOptions,
@@ -68,7 +68,7 @@ pub(crate) fn explain(
     Ok(out)
 }
 
-/// The query that CouchDB would send to its search server.
+/// Returns the query that CouchDB would send to its search server.
 fn write_query(options: &FindOptions, text: &TextAccess<'_>, out: &mut Vec<u8>) {
     let mut query = String::new();
     text.clause.write(&mut query);
@@ -88,7 +88,7 @@ fn write_query(options: &FindOptions, text: &TextAccess<'_>, out: &mut Vec<u8>) 
     }
 }
 
-/// Every index that was not used, in CouchDB's order: that of the design documents from behind, whatever their ranking.
+/// Appends every unused index, in CouchDB's order: design documents in reverse order, independent of their rank.
 fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trace<'_>, out: &mut Vec<u8>) {
     let is = |a: Source<'_>, b: Source<'_>| a.place() == b.place();
     let among = |sources: &[Source<'_>], source: Source<'_>| sources.iter().any(|other| is(*other, source));
@@ -145,7 +145,7 @@ fn write_hints(options: &FindOptions, search: TextSearch, out: &mut Vec<u8>) -> 
         let mut fields = Vec::new();
         match clause(node) {
             Ok(clause) => clause.fields(&mut fields),
-            // A name that is no path is a field of no text index.
+            // An invalid field name is a field of no text index.
             Err(Refusal::InvalidFieldName(_)) => {}
             Err(refusal) => return Err(refusal),
         }
@@ -168,7 +168,7 @@ fn write_hint(kind: &str, node: &Node, indexable: &BTreeSet<&str>, out: &mut Vec
     out.push(b'}');
 }
 
-/// The arguments of the view query that CouchDB would make.
+/// Appends the arguments of the view query that CouchDB would make.
 fn write_arguments(options: &FindOptions, plan: &Plan<'_>, out: &mut Vec<u8>) {
     let (start, end) = keys(plan);
     let (start, end, direction) = match options.sort.order {

@@ -1,11 +1,11 @@
-//! From a query and the indexes of a database to a [`Plan`].
+//! Planner: from a query and the indexes of a database to a [`Plan`].
 //!
-//! 1. [`usable`] sorts out the indexes that cannot answer, with CouchDB's rules and reasons.
-//! 2. [`choose`](ranges::choose) takes the one that CouchDB 3.5 would take.
-//! 3. [`access`] decides what is read of it, which may be less than CouchDB reads: several ranges for `$in` and `$or`,
-//!    several indexes where CouchDB would read all documents, nothing at all for conditions that exclude each other.
+//! 1. [`usable`] excludes unsuitable indexes, with CouchDB's rules and reasons.
+//! 2. [`choose`](ranges::choose) selects the index that CouchDB 3.5 would use.
+//! 3. [`access`] determines the ranges to read, which may be smaller than CouchDB's: several ranges for `$in` and
+//!    `$or`, several indexes where CouchDB would read all documents, none for conditions that exclude each other.
 //!
-//! Nothing here reads documents or indexes.
+//! The planner reads no documents and no index rows.
 
 pub(crate) mod access;
 pub(crate) mod explain;
@@ -22,33 +22,34 @@ use ranges::{FieldRanges, Ranked};
 use settee_design::SearchKind;
 use usable::{Reason, Source};
 
-/// How a query is answered.
+/// Plan of a query.
 pub(crate) struct Plan<'a> {
     /// The index that CouchDB would use.
     pub(crate) source: Source<'a>,
-    /// The ranges of its first fields as CouchDB sees them.
+    /// Ranges of its first fields as computed by CouchDB.
     pub(crate) prefix: Vec<Option<crate::bounds::Interval>>,
-    /// CouchDB does not even begin: its answer has documents and nothing else.
+    /// True if CouchDB executes nothing: its response contains documents only.
     pub(crate) is_noop: bool,
     pub(crate) access: Access<'a>,
-    /// The answer can be made from the index alone.
+    /// True if the response can be built from the index alone.
     pub(crate) covering: bool,
 }
 
-/// The candidates on the way to a plan, for `_explain`.
+/// Intermediate results of the planner, for `_explain`.
 pub(crate) struct Trace<'a> {
-    /// Every index with what speaks against it by itself.
+    /// Every index with the reason why it is unsuitable, if any.
     pub(crate) classified: Vec<(Source<'a>, Option<Reason>)>,
-    /// Those that `use_index` left.
+    /// Indexes that `use_index` permits.
     pub(crate) filtered: Vec<Source<'a>>,
-    /// Those of the preferred type, best first.
+    /// Indexes of the preferred type, best first.
     pub(crate) ranked: Vec<Ranked<'a>>,
 }
 
-/// Chooses how to answer. `None` if no index fits, which only a sort can cause.
+/// Plans a query. `None` if no index is suitable, which only a sort can cause.
 ///
 /// # Errors
-/// When `use_index` must be obeyed and cannot, when `$text` has no index, or several, or one that cannot sort so.
+/// If the index in `use_index` is mandatory and unsuitable; if `$text` has no index, or several, or one that does not
+/// support the sort.
 pub(crate) fn plan<'a>(
     options: &'a FindOptions,
     indexes: &'a Indexes,
@@ -59,7 +60,7 @@ pub(crate) fn plan<'a>(
     let usable: Vec<Source<'a>> =
         classified.iter().filter(|(_, reason)| reason.is_none()).map(|(source, _)| *source).collect();
     let named: Vec<Source<'a>> = usable.iter().filter(|source| source.is_named_by(options)).copied().collect();
-    // CouchDB takes the only index that is left for the one to fall back on, whichever it is.
+    // CouchDB treats the only remaining index as the fallback, whichever it is.
     let falls_back = if options.use_index.is_some() { named.is_empty() } else { usable.len() < 2 };
     if falls_back && !options.allow_fallback {
         return Err(unsuitable(options));
@@ -84,7 +85,7 @@ pub(crate) fn plan<'a>(
     Ok((plan.transpose()?, Trace { classified, filtered, ranked }))
 }
 
-/// The indexes of the type that CouchDB prefers: JSON, then text, the older first, then the primary one.
+/// Returns the indexes of the type that CouchDB prefers: JSON, then text (the older type first), then the primary one.
 fn preferred<'a>(sources: &[Source<'a>]) -> Vec<Source<'a>> {
     let kinds: [&dyn Fn(Source<'a>) -> bool; 4] = [
         &|source| source.index().is_some(),
@@ -98,10 +99,10 @@ fn preferred<'a>(sources: &[Source<'a>]) -> Vec<Source<'a>> {
     kinds.into_iter().map(of).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Makes a plan go on where the page before ended, even if another index would be chosen by now.
+/// Makes a plan continue at the end of the previous page, even if another index would be chosen now.
 ///
 /// # Errors
-/// When the bookmark is that of another query.
+/// If the bookmark belongs to another query.
 pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOptions) -> Result<Plan<'a>, Refusal> {
     let Some(bookmark) = &options.bookmark else { return Ok(plan) };
     let invalid = || Refusal::InvalidBookmark(format!("\"{}\"", options.bookmark_text.as_deref().unwrap_or_default()));
@@ -149,12 +150,13 @@ fn unsuitable(options: &FindOptions) -> Refusal {
     }
 }
 
-/// A combination of nothing at the top finds nothing in CouchDB, although within a selector it is no condition.
+/// Returns true for a top-level combination of no conditions, which finds nothing in CouchDB, although within a
+/// selector it is no condition.
 fn is_empty_list(node: &Node) -> bool {
     matches!(node, Node::And(nodes) | Node::Or(nodes) if nodes.is_empty())
 }
 
-/// Whether everything that is asked for and tested is in the index.
+/// Returns true if the index contains all requested and tested fields.
 pub(crate) fn covers(options: &FindOptions, source: Source<'_>) -> bool {
     let (Some(index), Some(names)) = (source.index(), options.fields.names()) else {
         return false;
@@ -165,7 +167,7 @@ pub(crate) fn covers(options: &FindOptions, source: Source<'_>) -> bool {
     names.into_iter().all(has) && tested.into_iter().all(has)
 }
 
-/// The fields that a selector tests, each as often as it does.
+/// Returns the fields that a selector tests, with repetitions.
 pub(crate) fn names_in<'n>(node: &'n Node, out: &mut Vec<&'n str>) {
     match node {
         Node::And(nodes) | Node::Or(nodes) | Node::Nor(nodes) => nodes.iter().for_each(|node| names_in(node, out)),

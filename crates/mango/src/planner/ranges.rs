@@ -1,6 +1,6 @@
-//! [`choose`]: CouchDB's choice among usable indexes, by the ranges of fields that it sees.
+//! [`choose`]: CouchDB's choice among usable indexes, based on ranges of fields.
 //!
-//! CouchDB looks only at comparisons that must all hold, and derives one range for each field from them.
+//! CouchDB uses only comparisons that must all hold, and derives one range per field from them.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ use super::usable::{Reason, Source, comparisons};
 use crate::bounds::{Interval, Intervals};
 use crate::selector::Node;
 
-/// A range for each field that has one, by the names of the fields.
+/// A range for each field that has one, by field name.
 pub(crate) struct FieldRanges<'n>(Vec<(&'n str, Option<Interval>)>);
 
 impl<'n> FieldRanges<'n> {
-    /// The ranges of a selector. If one is empty, that is all there is to know.
+    /// Returns the ranges of a selector. If one is empty, the others are irrelevant.
     pub(crate) fn of(node: &'n Node) -> Self {
         let mut fields: BTreeMap<&str, Intervals> = BTreeMap::new();
         for (field, operator, argument) in comparisons(node) {
-            // CouchDB compares ids by the collation here and by their bytes later; only the latter finds what matches.
+            // CouchDB compares ids by the collation here and by bytes later; only the latter finds all matches.
             let collation = if field == "_id" { Collation::Raw } else { Collation::Unicode };
             let bounds = (operator.bounds)(argument.value(), collation);
             fields.entry(field).and_modify(|common| *common = common.and(&bounds)).or_insert(bounds);
@@ -32,23 +32,22 @@ impl<'n> FieldRanges<'n> {
         }
     }
 
-    /// The ranges of the first columns, up to one that has none.
+    /// Returns the ranges of the first columns, up to one without a range.
     fn prefix(&self, columns: &[&str]) -> Vec<Option<Interval>> {
         let of = |column: &&str| self.0.iter().find(|(field, _)| field == column).map(|(_, range)| range.clone());
         columns.iter().map_while(of).collect()
     }
 }
 
-/// An index with what makes it better or worse than others.
+/// An index with its rank.
 pub(crate) struct Ranked<'a> {
     pub(crate) source: Source<'a>,
     pub(crate) prefix: Vec<Option<Interval>>,
-    /// The number of fields that with ranges it does not help with.
+    /// Number of fields with ranges that the index does not contain.
     distance: usize,
 }
 
-/// Sorts indexes of one type, the best first: the one that helps with the most fields, then the one with the fewest
-/// fields, then the first by name.
+/// Sorts indexes of one type, best first: most fields with ranges, then fewest fields, then name.
 pub(crate) fn choose<'a>(sources: Vec<Source<'a>>, fields: &FieldRanges<'_>) -> Vec<Ranked<'a>> {
     let rank = |source: Source<'a>| {
         let prefix = fields.prefix(&source.columns());
@@ -61,7 +60,7 @@ pub(crate) fn choose<'a>(sources: Vec<Source<'a>>, fields: &FieldRanges<'_>) -> 
 }
 
 impl Ranked<'_> {
-    /// Why another index was better.
+    /// Returns the reason why another index was better.
     pub(crate) fn reason(&self, best: &Self) -> Reason {
         if self.distance > 0 {
             Reason::LessOverlap

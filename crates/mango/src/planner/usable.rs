@@ -1,4 +1,4 @@
-//! [`classify`]: which indexes can answer a query, and why the others cannot.
+//! [`classify`]: the indexes that can answer a query, and reasons why the others cannot.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::options::FindOptions;
 use crate::selector::{Node, Selector};
 use crate::text::translate::clause;
 
-/// Something that can answer a query.
+/// An index that can answer a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
-    /// The documents by their ids.
+    /// Documents by id.
     Primary,
     /// A JSON index.
     Json(&'a Index),
@@ -22,7 +22,7 @@ pub(crate) enum Source<'a> {
     Text(&'a TextIndex),
 }
 
-/// Why an index was not used. The names are CouchDB's.
+/// Reason why an index was not used. The names are CouchDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     IsPartial,
@@ -57,7 +57,7 @@ impl Reason {
 }
 
 impl<'a> Source<'a> {
-    /// The JSON index that it is.
+    /// Returns the JSON index, if it is one.
     pub(crate) fn index(self) -> Option<&'a Index> {
         match self {
             Self::Primary | Self::Text(_) => None,
@@ -65,7 +65,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The text index that it is.
+    /// Returns the text index, if it is one.
     pub(crate) fn text(self) -> Option<&'a TextIndex> {
         match self {
             Self::Primary | Self::Json(_) => None,
@@ -73,7 +73,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The fields that it is ordered by.
+    /// Returns the fields by which it is ordered.
     pub(crate) fn columns(self) -> Vec<&'a str> {
         match self {
             Self::Primary => vec!["_id"],
@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Appends it as `_index` lists it.
+    /// Appends it in the format of `_index`.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Primary => write_primary(out),
@@ -91,7 +91,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The order in which equals are taken.
+    /// Returns the sort key among equally good indexes.
     pub(crate) fn place(self) -> (&'a str, &'a str) {
         match self {
             Self::Primary => ("", "_all_docs"),
@@ -100,7 +100,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether `use_index` names it.
+    /// Returns true if `use_index` names it.
     pub(crate) fn is_named_by(self, options: &FindOptions) -> bool {
         let Some(wanted) = &options.use_index else { return false };
         let (design, name) = self.place();
@@ -108,7 +108,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// All indexes with what speaks against them.
+/// Returns all indexes with the reasons why they are unsuitable, if any.
 pub(crate) fn classify<'a>(
     options: &FindOptions,
     indexes: &'a Indexes,
@@ -126,7 +126,8 @@ fn against(options: &FindOptions, source: Source<'_>) -> Result<Option<Reason>, 
     Ok(against_ordered(options, source))
 }
 
-/// A text index sorts by whatever it has, so that only the fields of the selector matter.
+/// Returns the reason why a text index is unsuitable. It can sort by all its fields, so only the fields of the selector
+/// matter.
 fn against_text(options: &FindOptions, source: Source<'_>, index: &TextIndex) -> Result<Option<Reason>, Refusal> {
     if index.definition.filter.is_some() && !source.is_named_by(options) {
         return Ok(Some(Reason::IsPartial));
@@ -154,7 +155,7 @@ fn against_ordered(options: &FindOptions, source: Source<'_>) -> Option<Reason> 
         Source::Primary => (*sort != ["_id"]).then_some(Reason::SortOrderMismatch),
         Source::Text(_) => None,
         Source::Json(index) => {
-            // A client that names a partial index knows what it holds.
+            // A client that names a partial index accepts its filter.
             if index.definition.filter.is_some() && !source.is_named_by(options) {
                 return Some(Reason::IsPartial);
             }
@@ -173,17 +174,17 @@ fn against_ordered(options: &FindOptions, source: Source<'_>) -> Option<Reason> 
     }
 }
 
-/// Whether CouchDB would look for an index on this field.
+/// Returns true if CouchDB would use an index on this field.
 pub(crate) fn is_indexable(node: &Node, field: &str) -> bool {
     indexable_fields(node).contains(field)
 }
 
-/// The fields with a comparison that must hold.
+/// Returns the fields with a comparison that must hold.
 pub(crate) fn indexable_fields(node: &Node) -> BTreeSet<&str> {
     comparisons(node).map(|(field, ..)| field).collect()
 }
 
-/// The comparisons that must hold: field, operator, argument.
+/// Returns the comparisons that must hold: field, operator, argument.
 pub(crate) fn comparisons(node: &Node) -> impl Iterator<Item = (&str, &'static Operator, &Json)> {
     node.conjuncts().into_iter().filter_map(|node| match node {
         Node::Field(name, condition) => match &**condition {
@@ -194,13 +195,13 @@ pub(crate) fn comparisons(node: &Node) -> impl Iterator<Item = (&str, &'static O
     })
 }
 
-/// Whether every document that matches has all these fields. Each has `_id` and `_rev`.
+/// Returns true if every matching document has all these fields. Every document has `_id` and `_rev`.
 pub(crate) fn requires<'n>(node: &Node, fields: impl Iterator<Item = &'n str>) -> bool {
     let wanted: BTreeSet<&str> = fields.filter(|name| !["_id", "_rev"].contains(name)).collect();
     missing(node, wanted).is_empty()
 }
 
-/// Those of the fields that a matching document may lack.
+/// Returns the fields that a matching document may lack.
 fn missing<'n>(node: &Node, mut wanted: BTreeSet<&'n str>) -> BTreeSet<&'n str> {
     if wanted.is_empty() {
         return wanted;
@@ -228,7 +229,7 @@ fn missing<'n>(node: &Node, mut wanted: BTreeSet<&'n str>) -> BTreeSet<&'n str> 
     }
 }
 
-/// Whether the rows come in the order asked for. Fields before those of the sort must be constant.
+/// Returns true if the rows are in the requested order. Fields before those of the sort must be constant.
 fn can_sort(columns: &[&str], sort: &[String], node: &Node) -> bool {
     let Some(first) = sort.first() else { return true };
     let constant = columns.iter().take_while(|column| *column != first && is_constant(node, column)).count();
@@ -245,8 +246,8 @@ fn is_constant(node: &Node, field: &str) -> bool {
     })
 }
 
-/// Whether each document that matches the query passes the filter of a partial index: the query says everything that
-/// the filter says, or requires a field that the filter only wants to exist.
+/// Returns true if each document that matches the query passes the filter of a partial index: the query contains all
+/// conditions of the filter, or requires a field that the filter only requires to exist.
 pub(crate) fn implies(node: &Node, filter: &Selector) -> bool {
     let text = |node: &Node| {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! [`Matcher`]: a selector ready to be held against documents.
+//! [`Matcher`]: a compiled selector.
 
 use settee_model::collate::Collation;
 use settee_model::json::{Kind, Value};
@@ -17,7 +17,7 @@ pub(super) enum Matcher {
     Field {
         path: FieldPath,
         condition: Box<Matcher>,
-        /// The verdict for a field that is not there. True only for `{"$exists": false}` directly on the field.
+        /// Result for an absent field. True only for `{"$exists": false}` directly on the field.
         absent: bool,
     },
     SomeElement(Box<Matcher>),
@@ -27,12 +27,13 @@ pub(super) enum Matcher {
 }
 
 impl Matcher {
-    /// Compiles a selector. The first field name that is no path goes to `wrong_name`, so that errors of operators are found first.
+    /// Compiles a selector. The first field name that is not a path is stored in `wrong_name`, so that errors of
+    /// operators have priority.
     pub(super) fn compile(node: &Node, wrong_name: &mut Option<Refusal>) -> Result<Self, Refusal> {
         compile(node, Collation::Unicode, wrong_name)
     }
 
-    /// Matches nothing.
+    /// Returns a matcher that matches nothing.
     pub(super) fn never() -> Self {
         Self::Not(Box::new(Self::Always))
     }
@@ -41,7 +42,7 @@ impl Matcher {
         match self {
             Self::Always => true,
             Self::All(matchers) => matchers.iter().all(|matcher| matcher.matches(value)),
-            // CouchDB takes an empty list for no condition.
+            // In CouchDB an empty list is no condition.
             Self::Any(matchers) => matchers.is_empty() || matchers.iter().any(|matcher| matcher.matches(value)),
             Self::Not(matcher) => !matcher.matches(value),
             Self::Field { path, condition, absent } => match path.find(value) {
@@ -65,7 +66,7 @@ fn compile(node: &Node, collation: Collation, wrong_name: &mut Option<Refusal>) 
     let mut each =
         |nodes: &[Node]| nodes.iter().map(|node| compile(node, collation, wrong_name)).collect::<Result<Vec<_>, _>>();
     Ok(match node {
-        // Only a text index can tell; what it found is believed. Without one, the planner refuses the query.
+        // Only a text index can decide; its hits are trusted. Without one, the planner rejects the query.
         Node::Everything | Node::Text(_) => Matcher::Always,
         Node::And(nodes) => Matcher::All(each(nodes)?),
         Node::Or(nodes) => Matcher::Any(each(nodes)?),
@@ -73,11 +74,11 @@ fn compile(node: &Node, collation: Collation, wrong_name: &mut Option<Refusal>) 
             let none = each(nodes)?.into_iter().map(|matcher| Matcher::Not(Box::new(matcher)));
             Matcher::All(none.collect())
         }
-        // What a search left out is left out.
+        // The search has already excluded these documents.
         Node::Not(node) if matches!(**node, Node::Text(_)) => Matcher::Always,
         Node::Not(node) => Matcher::Not(Box::new(compile(node, collation, wrong_name)?)),
         Node::Field(name, node) => {
-            // CouchDB compares ids by their bytes.
+            // CouchDB compares ids by bytes.
             let collation = if name == "_id" { Collation::Raw } else { collation };
             let absent = matches!(&**node, Node::Leaf(operator, argument)
                 if operator.name == "$exists" && argument.value().as_bool() == Some(false));

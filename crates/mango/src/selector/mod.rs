@@ -1,10 +1,10 @@
-//! [`Selector`]: a condition on documents, parsed, normalised as CouchDB does, and compiled once.
+//! [`Selector`]: a condition on documents, parsed, normalised as in CouchDB, and compiled once.
 //!
-//! 1. [`normal`] turns the text into a tree of [`Node`]s in CouchDB's normal form: bare values become `$eq`, several
+//! 1. [`normal`] converts the text into a tree of [`Node`]s in CouchDB's normal form: bare values become `$eq`, several
 //!    members `$and`, nested names dotted ones, and negations move down to the operators.
-//! 2. [`matcher`] compiles the tree; matching looks only at the members that conditions name.
+//! 2. [`matcher`] compiles the tree; matching reads only the members that conditions name.
 //!
-//! Choosing an index from the normal form is the planner's work.
+//! The planner chooses an index based on the normal form.
 
 mod matcher;
 mod normal;
@@ -17,24 +17,24 @@ use crate::error::Refusal;
 use matcher::Matcher;
 pub(crate) use normal::Node;
 
-/// The deepest nesting of conditions. Documents may be nested deeper; people do not write such selectors.
+/// Maximum nesting of conditions. It exceeds practical selectors; documents may be nested more deeply.
 pub const MAX_DEPTH: usize = 200;
 
-/// The most conditions in a selector. The members of `$in` and its kin do not count: they cost little.
+/// Maximum number of conditions of a selector. Members of `$in` and similar operators are not counted, because they are
+/// cheap.
 pub const MAX_CONDITIONS: usize = 20_000;
 
-/// The most regular expressions in a selector: each may take a megabyte when it is compiled.
+/// Maximum number of regular expressions of a selector: each may take a megabyte when compiled.
 pub const MAX_EXPRESSIONS: usize = 200;
 
-/// The most bytes that the names of fields may have together. Where names are nested, each condition counts the whole
-/// path to it.
+/// Maximum total bytes of the names of fields. For nested names, each condition counts its whole path.
 pub const MAX_NAME_BYTES: usize = 2 << 20;
 
 /// A condition on documents.
 pub struct Selector {
     node: Node,
     matcher: Matcher,
-    /// The first field name that is no path. Such a selector matches nothing.
+    /// Rejection of the first field name that is not a path. Such a selector matches nothing.
     wrong_name: Option<Refusal>,
 }
 
@@ -48,15 +48,16 @@ impl Selector {
     /// Parses a selector.
     ///
     /// # Errors
-    /// When it is none, with CouchDB's name and text.
+    /// If it is invalid, with CouchDB's name and text.
     pub fn parse(value: Value<'_>) -> Result<Self, Refusal> {
         let parsed = Self::parse_unchecked(value)?;
         parsed.check_names()?;
         Ok(parsed)
     }
 
-    /// Parses a selector whose field names are not checked yet: CouchDB finds a wrong one when it compares a document. Until
-    /// [`Self::check_names`] the selector of a query can be explained; the filter of a partial index matches nothing.
+    /// Parses a selector without validating field names, because CouchDB detects a wrong one when it tests a document.
+    /// Before [`Self::check_names`] the selector of a query can only be explained; the filter of a partial index
+    /// matches nothing.
     ///
     /// # Errors
     /// As [`Selector::parse`], except for names.
@@ -71,18 +72,18 @@ impl Selector {
         Ok(Self { node, matcher, wrong_name })
     }
 
-    /// Refuses the first field name that is no path.
+    /// Rejects the first field name that is not a path.
     pub(crate) fn check_names(&self) -> Result<(), Refusal> {
         self.wrong_name.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether a document matches. It has its members `_id`, `_rev` and so on.
+    /// Returns true if a document matches. It must contain its members `_id`, `_rev` and so on.
     #[must_use]
     pub fn matches(&self, document: Value<'_>) -> bool {
         self.matcher.matches(document)
     }
 
-    /// The normal form as JSON text, as CouchDB's `_explain` shows it.
+    /// Returns the normal form as JSON text, in the format of CouchDB's `_explain`.
     #[must_use]
     pub fn to_json(&self) -> Json {
         let mut out = Vec::new();
@@ -90,7 +91,7 @@ impl Selector {
         Json::trusted(out)
     }
 
-    /// The normal form.
+    /// Returns the normal form.
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }

@@ -1,6 +1,6 @@
-//! [`Node`]: a selector in CouchDB's normal form, and the three steps that lead there.
+//! [`Node`]: a selector in CouchDB's normal form, and the three steps of the conversion.
 //!
-//! The steps are those of CouchDB 3.5, because what they do to negations and empty lists shows in the answers:
+//! The steps are those of CouchDB 3.5, because their effect on negations and empty lists is visible in responses:
 //! `{"$not": {"a": 1}}` becomes `{"a": {"$ne": 1}}`, which does not match a document without `a`.
 
 use settee_model::json::{Json, Kind, Value, write_array, write_string};
@@ -12,17 +12,17 @@ use crate::operator::{self, EQ, Negation, Operator};
 /// A selector or a part of one.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// `{}`: everything matches.
+    /// `{}`: matches everything.
     Everything,
     /// `$and`. An empty list matches everything.
     And(Vec<Node>),
     /// `$or`. An empty list matches everything as well.
     Or(Vec<Node>),
-    /// `$nor`; left only within `$elemMatch` and its kin.
+    /// `$nor`; remains only within `$elemMatch` and similar operators.
     Nor(Vec<Node>),
     /// `$not`
     Not(Box<Node>),
-    /// A condition on a field. In the normal form the name is the whole path; an empty one means the value itself.
+    /// A condition on a field. In the normal form the name is the whole path; an empty one is the value itself.
     Field(String, Box<Node>),
     /// `$elemMatch`
     ElemMatch(Box<Node>),
@@ -36,10 +36,10 @@ pub(crate) enum Node {
     Leaf(&'static Operator, Json),
 }
 
-/// Operators of MongoDB that CouchDB names when it refuses them.
+/// Operators of MongoDB that CouchDB names when it rejects them.
 const NOT_SUPPORTED: &[&str] = &["$where", "$geoWithin", "$geoIntersects", "$near", "$nearSphere"];
 
-/// Brings a selector, which is an object, into its normal form.
+/// Converts a selector, which must be an object, into its normal form.
 pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
     if selector.members().next().is_none() {
         return Ok(Node::Everything);
@@ -53,7 +53,7 @@ pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
     }
 }
 
-/// Reads the text, up to the limits.
+/// Parser with limits.
 #[derive(Default)]
 pub(super) struct Reader {
     pub(super) conditions: usize,
@@ -61,7 +61,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads a condition: an object with operators or names, or a bare value.
+    /// Parses a condition: an object with operators or names, or a bare value.
     pub(super) fn condition(&mut self, value: Value<'_>, depth: usize) -> Result<Node, Refusal> {
         if depth > MAX_DEPTH {
             return Err(Refusal::TooDeep);
@@ -95,7 +95,7 @@ impl Reader {
                 Kind::String | Kind::Number | Kind::Bool => Ok(Node::Text(owned(argument))),
                 Kind::Null | Kind::Array | Kind::Object => Err(bad_argument("$text", argument)),
             },
-            // CouchDB's own name for what `$text` searches.
+            // CouchDB's internal name for the field that `$text` searches.
             "$default" => Err(Refusal::BadField(crate::shown(argument))),
             name if NOT_SUPPORTED.contains(&name) => Err(Refusal::NotSupported(name.to_owned())),
             name if name.starts_with('$') => match operator::find(name) {
@@ -135,8 +135,8 @@ fn owned(value: Value<'_>) -> Json {
     Json::trusted(value.raw().to_vec())
 }
 
-/// Moves names down to the operators: `{"a": {"b": {"$gt": 1}}}` becomes `{"a.b": {"$gt": 1}}`. A long name would be
-/// copied to each of many conditions, so the copies are counted.
+/// Moves names down to the operators: `{"a": {"b": {"$gt": 1}}}` becomes `{"a.b": {"$gt": 1}}`. A long name is copied
+/// to each of its conditions, so the copied bytes are limited.
 #[derive(Default)]
 struct Names {
     bytes: usize,
@@ -149,7 +149,7 @@ impl Names {
             Node::Or(nodes) => Node::Or(self.push_each(nodes, path)?),
             Node::Nor(nodes) => Node::Nor(self.push_each(nodes, path)?),
             Node::Not(node) => Node::Not(self.push_own(*node, path)?),
-            // The names within belong to the elements.
+            // The names inside belong to the elements.
             Node::ElemMatch(node) => {
                 let node = Node::ElemMatch(self.push_own(*node, "")?);
                 self.named(node, path)?
@@ -192,7 +192,7 @@ impl Names {
     }
 }
 
-/// Moves negations down to the operators. Those within `$elemMatch` and its kin stay where they are, as in CouchDB.
+/// Moves negations down to the operators. Those within `$elemMatch` and similar operators are not moved, as in CouchDB.
 fn push_negations(node: Node) -> Node {
     match node {
         Node::Not(node) => negate(*node),
@@ -232,7 +232,7 @@ fn negate_leaf(operator: &'static Operator, argument: Json) -> Node {
         Negation::Argument => match argument.value().as_bool() {
             Some(true) => Node::Leaf(operator, Json::trusted(b"false".to_vec())),
             Some(false) => Node::Leaf(operator, Json::trusted(b"true".to_vec())),
-            // Not an argument that it may have; compiling says so.
+            // An invalid argument; compiling reports it.
             None => Node::Leaf(operator, argument),
         },
         Negation::Wrapped => Node::Not(Box::new(Node::Leaf(operator, argument))),
@@ -240,7 +240,7 @@ fn negate_leaf(operator: &'static Operator, argument: Json) -> Node {
 }
 
 impl Node {
-    /// The parts that all must hold: those of `$and`, however nested, or the node itself.
+    /// Returns the parts that all must hold: those of `$and`, however nested, or the node itself.
     pub(crate) fn conjuncts(&self) -> Vec<&Node> {
         match self {
             Self::And(nodes) => nodes.iter().flat_map(Self::conjuncts).collect(),
@@ -249,7 +249,7 @@ impl Node {
         }
     }
 
-    /// Whether `$text` stands anywhere in it.
+    /// Returns true if it contains `$text`.
     pub(crate) fn has_text(&self) -> bool {
         match self {
             Self::Text(_) => true,

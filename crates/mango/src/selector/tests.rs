@@ -1,4 +1,4 @@
-//! Normal forms, refusals, and what matches.
+//! Normal forms, rejections, and matching.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -75,7 +75,7 @@ fn nesting_has_a_limit_of_its_own() {
         let depth = levels * open.matches(':').count() + 1;
         assert_eq!(selector.as_ref().err(), (depth > MAX_DEPTH).then_some(&Refusal::TooDeep), "{levels} of {open}");
         if let Ok(selector) = selector {
-            // Says no more than that it ends.
+            // Checks only that it terminates.
             let _ = selector.matches(Json::parse(br#"{"a":[[[1]]]}"#).unwrap().value());
         }
     };
@@ -96,7 +96,7 @@ fn nesting_has_a_limit_of_its_own() {
 
 #[test]
 fn deep_element_matches_look_at_each_element_once() {
-    // 150 arrays within each other, and a condition for each.
+    // 150 nested arrays, with a condition for each.
     let selector = format!("{}{{\"$gt\":0}}{}", r#"{"$elemMatch":"#.repeat(150), "}".repeat(150));
     let selector = parse(&format!("{{\"l\":{selector}}}")).unwrap();
     let nested = |inner: &str| format!("{{\"l\":{}{inner}{}}}", "[".repeat(150), "]".repeat(150));
@@ -127,7 +127,7 @@ fn conditions_and_names_are_counted() {
 
 #[test]
 fn long_lists_and_expressions_are_bounded() {
-    // The members of a list are no conditions.
+    // Members of a list are not conditions.
     let members: Vec<String> = (0..100_000).map(|number| format!("\"key {number}\"")).collect();
     let selector = parse(&format!("{{\"a\":{{\"$in\":[{}]}}}}", members.join(","))).unwrap();
     let matches = |text: &str| selector.matches(Json::parse(text.as_bytes()).unwrap().value());
@@ -185,7 +185,7 @@ fn documents_match_or_do_not() {
         &[r#"{"o":{"a":1,"b":2}}"#],
         &[r#"{"o":{"a":"b"}}"#, r#"{"o":["b"]}"#],
     );
-    // Ids compare by their bytes, other strings by the collation.
+    // Ids are compared by bytes, other strings by the collation.
     check(r#"{"_id":{"$lt":"b"}}"#, &[r#"{"_id":"B"}"#, r#"{"_id":"a"}"#], &[r#"{"_id":"c"}"#]);
     check(r#"{"s":{"$lt":"b"}}"#, &[r#"{"s":"a"}"#], &[r#"{"s":"B"}"#, r#"{"s":"c"}"#]);
     check(r#"{"_deleted":true}"#, &[r#"{"_id":"a","_deleted":true}"#], &[r#"{"_id":"a"}"#]);

@@ -1,6 +1,6 @@
-//! A second matcher: it works on a tree of plain values and carries negations along instead of moving them.
+//! A second matcher: it works on a tree of plain values and passes negations down instead of moving them.
 //!
-//! It only knows what the random tests make: strings of small letters, small numbers, some operators.
+//! It supports only the output of the random tests: strings of small letters, small numbers, some operators.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use settee_model::json::{Kind, Value};
 pub(super) enum Tree {
     Null,
     Bool(bool),
-    /// Whether it was written as an integer is part of it.
+    /// The flag is true for integers.
     Number(f64, bool),
     Text(String),
     List(Vec<Tree>),
@@ -76,7 +76,7 @@ impl Tree {
     }
 }
 
-/// Whether a document meets a condition, or does not if that is what is asked.
+/// Returns true if a document matches a condition, or, if `negated`, if it does not.
 pub(super) fn holds(condition: &Tree, path: &str, document: &Tree, negated: bool) -> bool {
     let Tree::Object(members) = condition else {
         return test("$eq", condition, path, document, negated);
@@ -117,7 +117,7 @@ fn any(parts: &[Tree], path: &str, document: &Tree, negated: bool) -> bool {
 fn test(operator: &str, argument: &Tree, path: &str, document: &Tree, negated: bool) -> bool {
     let value = match document.get(path) {
         Ok(value) => value,
-        // Only a field that is missed directly counts as not there.
+        // Only a field that is absent in its direct parent counts as not existing.
         Err(is_missing) => return operator == "$exists" && is_missing && (*argument == Tree::Bool(true)) == negated,
     };
     let order = value.compare(argument);
@@ -159,7 +159,7 @@ fn test(operator: &str, argument: &Tree, path: &str, document: &Tree, negated: b
             }
             _ => false,
         },
-        // The expressions of the tests are those that need no engine.
+        // The expressions of the tests need no engine.
         "$regex" => match (value, argument) {
             (Tree::Text(text), Tree::Text(expression)) => match expression.strip_prefix('^') {
                 Some(start) => text.starts_with(start),
@@ -183,7 +183,7 @@ fn test(operator: &str, argument: &Tree, path: &str, document: &Tree, negated: b
     answer != negated
 }
 
-/// Whether an element by itself meets a condition.
+/// Returns true if an element by itself matches a condition.
 fn within(condition: &Tree, element: &Tree) -> bool {
     holds(condition, "v", &Tree::Object(vec![("v".to_owned(), element.clone())]), false)
 }

@@ -1,4 +1,4 @@
-//! Which index is used, which ranges of it, and what `_explain` and the warnings say.
+//! The chosen index, its ranges, and the output of `_explain` and warnings.
 
 use super::{Place, SEARCH, json};
 use crate::{MangoError, Refusal};
@@ -12,7 +12,7 @@ fn place(indexes: &[(&str, &str)]) -> Place {
     place
 }
 
-/// A member of the answer of `_explain`, by its path.
+/// Returns a member of the response of `_explain`, by its path.
 fn explained(place: &Place, query: &str, path: &[&str]) -> String {
     let answer = place.explain(query);
     let value = path.iter().fold(answer.value(), |value, name| value.get(name).unwrap());
@@ -39,11 +39,12 @@ fn the_choice_is_couchdbs() {
     check(r#"{"selector":{"n":1},"use_index":["dns","ns"]}"#, r#""n""#);
     check(r#"{"selector":{"n":1,"s":{"$exists":true}},"use_index":["dns","ns"]}"#, r#""ns""#);
     check(r#"{"selector":{"n":1},"use_index":"nosuch"}"#, r#""n""#);
-    // The filter is part of the query, and the name of the index comes last.
+    // The query implies the filter, although the index is the last one by name.
     check(r#"{"selector":{"n":1,"t":true}}"#, r#""n""#);
 }
 
-/// CouchDB, which takes it for a query that names it only, is asked to explain; what is read is another thing.
+/// `_explain` shows the choice of CouchDB, which uses a partial index only if the query names it; the actual access
+/// path differs.
 #[test]
 fn a_partial_index_is_read_when_the_query_says_what_its_filter_says() {
     let place = place(&[("p", r#"{"fields":["n"],"partial_filter_selector":{"t":true,"s":{"$exists":true}}}"#)]);
@@ -320,7 +321,7 @@ fn long_lists_read_what_they_find_and_no_more() {
     let list = |count: usize| (5..5 + count).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
     let page = place.find(&format!(r#"{{"selector":{{"a":{{"$in":[{}]}}}}}}"#, list(100_000))).unwrap();
     assert_eq!((page.documents.len(), page.found.unwrap().stats.keys_examined), (15, 15));
-    // Each of many conditions on other fields costs nothing for each member of the list.
+    // Conditions on other fields add no cost per member of the list.
     let others: Vec<String> = (0..5_000).map(|number| format!(r#"{{"x{number}":{{"$exists":false}}}}"#)).collect();
     let selector = format!(r#"{{"$and":[{{"a":{{"$in":[{}]}}}},{}]}}"#, list(20_000), others.join(","));
     let page = place.find(&format!(r#"{{"selector":{selector}}}"#)).unwrap();

@@ -1,4 +1,4 @@
-//! Random documents, selectors, sorts and indexes: what an index finds is what a full scan finds.
+//! Random documents, selectors, sorts and indexes: the results with an index equal those of a full scan.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -127,7 +127,7 @@ fn condition(random: &mut Random, depth: usize) -> String {
     }
 }
 
-/// The documents that a full scan finds, in order.
+/// Returns the documents that a full scan finds, in order.
 fn expected(documents: &[Json], selector: &Json, sort: &Json) -> Vec<Tree> {
     let selector = Tree::of(selector.value());
     let fields: Vec<(String, bool)> = sort
@@ -172,7 +172,7 @@ fn parsed(documents: &[String]) -> Vec<Tree> {
     documents.iter().map(|text| Tree::of(json(text).value())).collect()
 }
 
-/// All pages of a query, which must end.
+/// Returns all pages of a query, which must end.
 fn pages(place: &Place, query: &str, limit: usize) -> Vec<String> {
     let mut all = Vec::new();
     let mut bookmark = String::new();
@@ -202,7 +202,7 @@ fn check_query(place: &Place, documents: &[Json], selector: &str, sort: &str, li
     let explained = place.explain(&format!(r#"{{{query}}}"#));
     let context = format!("{query}\n{}", String::from_utf8_lossy(explained.as_bytes()));
     assert_eq!(sorted(ids(&got)), sorted(ids(&expected)), "{context}");
-    // Equal keys may come in any order of their documents, so the order is that of the keys.
+    // The order among equal keys is unspecified, so only keys are compared.
     for field in json(sort).value().elements() {
         let name = field
             .as_str()
@@ -217,7 +217,7 @@ fn check_query(place: &Place, documents: &[Json], selector: &str, sort: &str, li
     true
 }
 
-/// The same query for fields that an index may have.
+/// Checks the same query for fields that an index may contain.
 fn check_covering(place: &Place, query: &str, expected: &[Tree]) {
     let found = place.find(&format!(r#"{{{query},"limit":1000,"fields":["_id","a"]}}"#)).unwrap();
     let mut got = parsed(&found.documents);
@@ -329,7 +329,7 @@ fn skipping_is_cutting_off_the_beginning() {
     }
 }
 
-/// A condition that a text index answers like a scan: ranges would find values of one type only.
+/// Returns a condition that a text index answers like a scan: ranges would find values of one type only.
 fn typeless(random: &mut Random, depth: usize) -> String {
     let list = |random: &mut Random| {
         let count = 1 + random.below(3_usize);

@@ -1,5 +1,4 @@
-//! Requests that nobody would make by hand: whatever is asked is answered or refused, and what is shown of documents is
-//! what was asked for.
+//! Random and invalid requests: each is answered or rejected, and projections contain exactly the requested fields.
 
 use settee_model::json::{Json, Kind, Value};
 use settee_model::testing::Random;
@@ -90,7 +89,7 @@ const OPTIONS: &[&str] = &[
     "nosuch",
 ];
 
-/// JSON that looks like a selector here and there.
+/// Returns JSON that resembles a selector in parts.
 fn nonsense(random: &mut Random, depth: usize) -> String {
     let count = random.below(3);
     match random.below(if depth == 0 { 1 } else { 5 }) {
@@ -198,14 +197,14 @@ fn options_of_every_type_are_taken_or_refused_by_name() {
                 assert_ne!(*option, "nosuch", "{body}");
             }
         }
-        // Several at once: the first that is wrong decides, and nothing panics.
+        // Several defects at once: the first one determines the error, and nothing panics.
         let other = random.pick(&OPTIONS[1..]);
         let body = format!(r#"{{"selector":{{}},"{option}x":1,"{other}":{}}}"#, random.pick(SCALARS));
         assert!(FindOptions::parse(json(&body).value()).is_err(), "{body}");
     }
 }
 
-/// The paths of all values that are no objects with members.
+/// Returns the paths of all values that are not objects with members.
 fn leaves(tree: &Tree, path: &str, out: &mut Vec<String>) {
     match tree {
         Tree::Object(members) if !members.is_empty() => {

@@ -1,20 +1,20 @@
-//! The scripts in `scripts`: commands with the answers that CouchDB gives to them.
+//! The scripts in `scripts`: commands with the responses of CouchDB.
 //!
 //! | line | means |
 //! |---|---|
-//! | `== TEXT` | a new database, and what it shows |
-//! | `set NAME` | what follows is not done until it is used |
-//! | `use NAME` | does what stands in the set |
-//! | `each NAME` | the whole part is done without the set and with it |
+//! | `== TEXT` | a new database, and the purpose of the part |
+//! | `set NAME` | the following commands are stored until they are used |
+//! | `use NAME` | executes the stored commands |
+//! | `each NAME` | the whole part is executed without the stored commands and with them |
 //! | `doc JSON`, `remove ID` | writes or deletes a document |
 //! | `index BODY`, `drop DDOC TYPE NAME`, `drop-all BODY`, `list` | requests for indexes |
 //! | `find BODY`, `explain BODY` | a query |
-//! | `ids SELECTOR`, `values MEMBER BODY` | a query, of which only a member of each document is of interest |
+//! | `ids SELECTOR`, `values MEMBER BODY` | a query, of which only one member of each document is compared |
 //! | `pages MEMBER LIMIT BODY` | the same, page by page |
 //!
-//! The answer follows: `= ` with what was found (`nothing` where CouchDB ends without a bookmark), or `! ` with error and
-//! reason. A `*` stands for anything; an explanation may have more members than are asked for. What else is to hold
-//! follows behind `~ `.
+//! The expected response follows: `= ` with the results (`nothing` where CouchDB ends without a bookmark), or `! ` with
+//! error and reason. A `*` matches anything; an explanation may have more members than listed. Further expectations
+//! follow after `~ `.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ use super::{Place, SEARCH, json};
 use crate::index::edit::{self, NewIndex};
 use crate::{FindOptions, Found, MangoError, explain};
 
-/// The outcome of a command.
+/// Result of a command.
 struct Answer {
     shown: String,
     found: Option<Found>,
@@ -44,7 +44,7 @@ impl Answer {
     }
 }
 
-/// A command and the lines behind it that begin with `=`, `!` or `~`.
+/// A command and the following lines that start with `=`, `!` or `~`.
 struct Command<'s> {
     line: usize,
     text: &'s str,
@@ -179,7 +179,7 @@ fn found(place: &Place, body: &str, show: impl Fn(&[String]) -> String) -> Answe
     }
 }
 
-/// All pages of a query.
+/// Returns all pages of a query.
 fn pages(place: &Place, body: &str, limit: usize, show: impl Fn(&[String]) -> String) -> Answer {
     let body = body.strip_suffix('}').unwrap();
     let (mut all, mut bookmark) = (Vec::new(), String::new());
@@ -197,7 +197,7 @@ fn pages(place: &Place, body: &str, limit: usize, show: impl Fn(&[String]) -> St
     panic!("the pages of {body} do not end")
 }
 
-/// A member of each document as JSON text.
+/// Returns a member of each document as JSON text.
 fn members(documents: &[String], name: &str) -> String {
     let member = |text: &String| {
         let document = json(text);
@@ -248,7 +248,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Whether a text fits to one in which a star stands for anything.
+/// Returns true if a text matches a pattern in which a star matches anything.
 fn is_like(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -262,7 +262,7 @@ fn is_like(pattern: &str, text: &str) -> bool {
     rest.is_empty() || last.is_some_and(|last| last.is_empty() || rest.ends_with(last))
 }
 
-/// Whether two values are the same, whatever the order of members.
+/// Returns true if two values are equal, ignoring the order of members.
 fn is_same(expected: Value<'_>, actual: Value<'_>, may_have_more: bool) -> bool {
     match (expected.kind(), actual.kind()) {
         (Kind::String, _) if expected.is_string("*") => true,

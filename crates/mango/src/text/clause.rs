@@ -1,25 +1,25 @@
-//! [`Clause`]: a selector as a text index sees it.
+//! [`Clause`]: a selector as a query of a text index.
 //!
-//! A clause finds every document that matches its selector, as far as the index knows its fields, and may find others: each
-//! document is tested afterwards. [`Clause::write`] shows it as the query that CouchDB would send to Lucene, with which
-//! [`search`](super::search) has nothing to do.
+//! A clause finds every document that matches its selector, as far as the index contains its fields, and may find
+//! others: each document is tested afterwards. [`Clause::write`] shows it as the query that CouchDB would send to
+//! Lucene, which is independent of [`search`](super::search).
 
 use std::ops::Bound;
 
 use super::fields::MAX_STRING_BYTES;
 use super::path::Path;
 
-/// A value that is indexed.
+/// An indexed value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
-    /// With its JSON text.
+    /// A number with its JSON text.
     Number(f64, String),
     Boolean(bool),
     String(String),
 }
 
 impl Scalar {
-    /// The type in the names of fields.
+    /// Returns the type in the names of fields.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Number(..) => NUMBER,
@@ -29,15 +29,15 @@ impl Scalar {
     }
 }
 
-/// The types in the names of fields.
+/// Types in the names of fields.
 pub(crate) const STRING: &str = "string";
 /// See [`STRING`].
 pub(crate) const NUMBER: &str = "number";
 /// See [`STRING`].
 pub(crate) const BOOLEAN: &str = "boolean";
-/// See [`STRING`]. Of this type is what is `null`; the value is `true`.
+/// See [`STRING`]. The type of `null`, whose value is `true`.
 pub(crate) const NULL: &str = "null";
-/// See [`STRING`]. Of this type is the number of elements of an array.
+/// See [`STRING`]. The type of the number of elements of an array.
 pub(crate) const LENGTH: &str = "length";
 
 /// A condition on the fields of an index.
@@ -45,46 +45,47 @@ pub(crate) const LENGTH: &str = "length";
 pub(crate) enum Clause {
     And(Vec<Clause>),
     Or(Vec<Clause>),
-    /// There is a value, and not one of these.
+    /// The field has a value other than these.
     Except(Path, Box<Clause>),
-    /// There is no value.
+    /// The field has no value.
     Missing(Path),
-    /// There is a value of whatever type.
+    /// The field has a value of any type.
     Exists(Path),
-    /// There is a number.
+    /// The field has a number.
     HasNumber(Path),
-    /// There is a string.
+    /// The field has a string.
     HasString(Path),
-    /// There is this value.
+    /// The field has this value.
     Is(Path, Scalar),
-    /// There is `null`.
+    /// The field is `null`.
     IsNull(Path),
-    /// There is an array of so many elements; the path is that of the elements.
+    /// The field is an array with this number of elements; the path is that of the elements.
     Length(Path, String),
-    /// There is a value of the same type between two.
+    /// The field has a value of the same type between two bounds.
     Between(Path, Bound<Scalar>, Bound<Scalar>),
-    /// There is a string that begins so.
+    /// The field has a string with this prefix.
     Begins(Path, String),
-    /// A string of the document has these words, one after the other.
+    /// A string of the document contains these consecutive words.
     Words(String),
-    /// What finds more than it should, so that it must not be turned around.
+    /// A condition that may find too much, so it must not be negated.
     Loose(Box<Clause>),
 }
 
 impl Clause {
-    /// The same, if what it finds is only looked at further.
+    /// Marks the condition as one that may find too much.
     pub(crate) fn loose(self) -> Self {
         Self::Loose(Box::new(self))
     }
 
-    /// Whether it finds nothing that does not match, in an index that has strings as they are or does not.
+    /// Returns true if it finds only documents that match, in an index whose strings are indexed unchanged
+    /// (`is_keyword`) or analyzed.
     pub(crate) fn is_exact(&self, is_keyword: bool) -> bool {
         match self {
             Self::And(clauses) | Self::Or(clauses) => clauses.iter().all(|clause| clause.is_exact(is_keyword)),
             Self::Except(_, clause) => clause.is_exact(is_keyword),
-            // Of longer ones, only the beginning is indexed.
+            // Of longer strings only a prefix is indexed.
             Self::Is(_, Scalar::String(text)) => is_keyword && text.len() < MAX_STRING_BYTES,
-            // Beyond it, different integers are the same number in the index.
+            // Beyond this, different integers are the same number in the index.
             Self::Is(_, Scalar::Number(number, _)) => number.abs() < 9_007_199_254_740_992.0,
             Self::Is(..) | Self::IsNull(_) | Self::Missing(_) | Self::Exists(_) | Self::Words(_) => true,
             Self::HasNumber(_)
@@ -96,7 +97,7 @@ impl Clause {
         }
     }
 
-    /// Whether CouchDB would have nothing to ask Lucene for.
+    /// Returns true if CouchDB would have no query for Lucene.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::And(clauses) | Self::Or(clauses) => clauses.iter().all(Self::is_empty),
@@ -105,8 +106,8 @@ impl Clause {
         }
     }
 
-    /// Appends the names of the fields that an index must have, as clients write them, with their types. Whether a field
-    /// exists, is null and how long an array is, every index knows.
+    /// Appends the names of the fields that an index must contain, as written by clients, with their types. Existence,
+    /// null and lengths of arrays are in every index.
     pub(crate) fn fields(&self, out: &mut Vec<(String, &'static str)>) {
         let mut add = |path: &Path, kind| {
             let field = (path.shown(), kind);
@@ -115,7 +116,7 @@ impl Clause {
             }
         };
         match self {
-            // Of a field and the elements of the same, an index is expected to have the first.
+            // For a field and its elements, an index is expected to contain the former.
             Self::Or(clauses) => match &clauses[..] {
                 [first, second] if second.is_of_elements() && first.has_field() => first.fields(out),
                 clauses => clauses.iter().for_each(|clause| clause.fields(out)),
@@ -141,7 +142,7 @@ impl Clause {
         }
     }
 
-    /// Whether it is about one field with a value.
+    /// Returns true if it tests a value of one field.
     fn has_field(&self) -> bool {
         self.field_path().is_some()
     }
@@ -158,7 +159,7 @@ impl Clause {
         }
     }
 
-    /// Appends the query that CouchDB would make of it.
+    /// Appends the query that CouchDB would generate.
     pub(crate) fn write(&self, out: &mut String) {
         match self {
             Self::And(clauses) => write_list(clauses, " AND ", out),
@@ -218,7 +219,7 @@ fn write_range(path: &Path, low: &Bound<Scalar>, high: &Bound<Scalar>, out: &mut
         }
         (Bound::Unbounded, Bound::Unbounded) => return write_exists(path, out),
     };
-    // CouchDB's words for the least and the greatest string.
+    // CouchDB's words for the smallest and the greatest string.
     let (least, greatest) = match value {
         Scalar::Number(..) => ("*", "*"),
         Scalar::Boolean(_) | Scalar::String(_) => ("\"\"", "\\u0x10FFFF"),
@@ -244,14 +245,15 @@ fn shown(value: &Scalar) -> String {
     }
 }
 
-/// A text in quotation marks. In one with a number CouchDB escapes nothing; here at least what would end it.
+/// Returns a text in quotation marks. If it contains a number CouchDB escapes nothing; here at least the terminator is
+/// escaped.
 fn quoted(text: &str) -> String {
     let has_number = text.chars().any(char::is_numeric) || text.contains("NaN") || text.contains("Infinity");
     let inner = if has_number { text.replace('\\', "\\\\").replace('"', "\\\"") } else { escaped(text) };
     format!("\"{inner}\"")
 }
 
-/// A text with backslashes before everything that means something to Lucene.
+/// Returns a text with backslashes before all characters that are special in Lucene.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! [`TextDefinition`]: which fields of documents a text index has, and how their texts are taken apart.
+//! [`TextDefinition`]: the fields of a text index, and their analyzers.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,27 +12,27 @@ use crate::error::Refusal;
 use crate::options::Members;
 use crate::selector::Selector;
 
-/// The member `lucene_version` of new indexes of type `nouveau`. It says which rules their analyzers follow.
+/// Member `lucene_version` of new indexes of type `nouveau`, which determines the rules of analyzers.
 const LUCENE_VERSION: u8 = 10;
 
-/// A definition as it stands in design documents and requests.
+/// The definition in a design document or request.
 #[derive(Debug)]
 pub struct TextDefinition {
     pub(crate) kind: SearchKind,
     default_analyzer: Json,
     default_field: Json,
     partial_filter: Json,
-    /// The older name of the filter.
+    /// Former name of the filter.
     selector: Json,
-    /// The fields with their types; absent: all fields.
+    /// Fields with their types; absent for all fields.
     fields: Option<Vec<(String, String)>>,
-    /// Whether the lengths of arrays are indexed.
+    /// True if the lengths of arrays are indexed.
     pub(crate) has_lengths: bool,
-    /// Which documents are indexed; absent: all.
+    /// Filter of documents; absent for all.
     pub(crate) filter: Option<Selector>,
 }
 
-/// The type that CouchDB has for indexes of a form.
+/// Returns CouchDB's type name for indexes of a type.
 pub(crate) const fn type_name(kind: SearchKind) -> &'static str {
     match kind {
         SearchKind::Nouveau => "nouveau",
@@ -70,18 +70,19 @@ impl TextDefinition {
         Ok(Self { kind, default_analyzer, default_field, partial_filter, selector, fields, has_lengths, filter })
     }
 
-    /// Whether the strings of documents are also searched as one text, `$default`.
+    /// Returns true if the strings of documents are also indexed as one text, `$default`.
     pub(crate) fn has_default_field(&self) -> bool {
         let value = self.default_field.value();
         value.as_bool().or_else(|| value.get("enabled").and_then(Value::as_bool)).unwrap_or(true)
     }
 
-    /// Whether strings are indexed as they are.
+    /// Returns true if strings are indexed unchanged.
     pub(crate) fn is_keyword(&self) -> bool {
         self.default_analyzer.value().is_string("keyword") || !self.has_default_field()
     }
 
-    /// The names of the fields with their types; `None` if every field is indexed. The path is as [`Path::shown`] has it.
+    /// Returns the names of the fields with their types; `None` if every field is indexed. The path is in the format of
+    /// [`Path::shown`].
     pub(crate) fn columns(&self) -> Option<BTreeSet<(String, &str)>> {
         let fields = self.fields.as_ref()?;
         let mut columns: BTreeSet<(String, &str)> = BTreeSet::new();
@@ -89,7 +90,7 @@ impl TextDefinition {
             columns.insert(("$default".to_owned(), ""));
         }
         for (name, kind) in fields {
-            // A name that is no path has no values.
+            // A name that is not a path has no values.
             if let Ok(path) = Path::parse(name) {
                 columns.insert((path.shown(), kind));
             }
@@ -97,13 +98,13 @@ impl TextDefinition {
         Some(columns)
     }
 
-    /// The names that the fields have in the index; `None` if every field is indexed.
+    /// Returns the names of the fields in the index; `None` if every field is indexed.
     pub(crate) fn field_names(&self) -> Option<BTreeSet<String>> {
         let fields = self.fields.as_ref()?.iter();
         Some(fields.filter_map(|(name, kind)| Some(Path::parse(name).ok()?.field(kind))).collect())
     }
 
-    /// The analyzers, as the design document says them: one for `$default`, one for all other strings.
+    /// Returns the analyzers in the format of design documents: one for `$default`, one for all other strings.
     fn analyzer(&self) -> Json {
         if !self.has_default_field() {
             return Json::trusted(b"\"keyword\"".to_vec());
@@ -120,7 +121,7 @@ impl TextDefinition {
         Json::trusted(parts.concat())
     }
 
-    /// What stands for the index in a design document.
+    /// Returns the representation of the index in a design document.
     pub(crate) fn member(&self) -> Json {
         let mut out = b"{\"index\":".to_vec();
         self.write_stored(&mut out);
@@ -190,7 +191,7 @@ fn is_empty(selector: &Json) -> bool {
     selector.as_bytes() == b"{}"
 }
 
-/// Checks the filter of a partial index.
+/// Validates the filter of a partial index.
 fn filter(text: &Json) -> Result<Selector, Refusal> {
     let filter = Selector::parse_unchecked(text.value())?;
     if filter.node().has_text() { Err(Refusal::NoTextIndex) } else { Ok(filter) }
@@ -208,7 +209,7 @@ fn fields(value: Value<'_>) -> Result<Option<Vec<(String, String)>>, Refusal> {
     let one = |field: Value<'_>| {
         let name = field.get("name")?.as_str().filter(|name| !name.is_empty()).map(Cow::into_owned)?;
         let kind = field.get("type")?.as_str().map(Cow::into_owned)?;
-        // `text` is what CouchDB has for `nouveau` besides; there it is a string as well.
+        // `text` is an additional type of CouchDB's `nouveau`, where it is a string as well.
         let is_known = [STRING, NUMBER, BOOLEAN, "text"].contains(&kind.as_str());
         (is_known && field.members().count() == 2).then_some((name, kind))
     };

@@ -1,9 +1,9 @@
-//! [`Mapper`]: the fields that a text index has of a document.
+//! [`Mapper`]: the fields of a document in a text index.
 //!
-//! As in CouchDB, every value makes a field that is named by its path and type, `a.b:string`; the strings together are the
-//! text `$default`, and the names of fields are strings of `$fieldnames`, so that what exists can be looked for. Unlike
-//! CouchDB's, an index over some fields knows of the others whether they exist, are null, and how long arrays are, and every
-//! index knows of empty objects and arrays: CouchDB asks such an index for them all the same, and finds nothing.
+//! As in CouchDB, every value is a field that is named by its path and type, `a.b:string`; all strings together are the
+//! text `$default`, and the names of fields are strings of `$fieldnames`, so that existence can be queried. Unlike in
+//! CouchDB, an index of some fields also contains existence, null and lengths of arrays of the others, and every index
+//! contains empty objects and arrays: CouchDB queries such an index for them all the same, and finds nothing.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,17 @@ use super::clause::{BOOLEAN, LENGTH, NULL, NUMBER, STRING};
 use super::definition::TextDefinition;
 use super::path::{close, escape};
 
-/// The longest string that is indexed as a whole. Of a longer one this much is, which is enough to find it by.
+/// Maximum length of a string that is indexed as a whole. Of a longer one a prefix of this length is indexed, which
+/// suffices to find it.
 pub(crate) const MAX_STRING_BYTES: usize = 2_048;
 
-/// The name of the field with the names of all fields of a document.
+/// Name of the field with the names of all fields of a document.
 pub(crate) const FIELD_NAMES: &str = "$fieldnames";
 
-/// The name of the field with all texts of a document.
+/// Name of the field with all texts of a document.
 pub(crate) const DEFAULT: &str = "$default";
 
-/// A string, cut to what is indexed.
+/// Truncates a string to the indexed length.
 pub(crate) fn cut(text: &str) -> &str {
     let mut end = text.len().min(MAX_STRING_BYTES);
     while !text.is_char_boundary(end) {
@@ -31,25 +32,26 @@ pub(crate) fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// Takes a field: its key and its value as [`Language::index_program`](settee_design::Language::index_program) has them.
+/// Receiver of a field: key and value in the format of
+/// [`Language::index_program`](settee_design::Language::index_program).
 pub(crate) type Take<'t> = dyn FnMut(&[u8], &[u8]) + 't;
 
-/// What makes fields of documents.
+/// Generates the fields of documents.
 #[derive(Debug)]
 pub(crate) struct Mapper {
-    /// The names of the fields wanted; absent: all.
+    /// Names of the indexed fields; absent for all.
     wanted: Option<BTreeSet<String>>,
     has_lengths: bool,
     has_default: bool,
     is_keyword: bool,
 }
 
-/// The way of a field to its taker.
+/// Form of a field.
 #[derive(Clone, Copy)]
 enum Form {
-    /// A string as it is.
+    /// An unchanged string.
     Whole,
-    /// A string that is taken apart.
+    /// An analyzed string.
     Text,
     /// A number.
     Number,
@@ -65,7 +67,7 @@ impl Mapper {
         }
     }
 
-    /// Hands over the fields of a document.
+    /// Passes the fields of a document to `take`.
     pub(crate) fn map(&self, document: Value<'_>, take: &mut Take<'_>) {
         let mut walk = Walk { mapper: self, names: BTreeSet::new(), path: String::new(), key: Vec::new(), take };
         for (name, value) in document.members() {
@@ -82,7 +84,7 @@ impl Mapper {
     }
 }
 
-/// Writes the key of a field in the form of Nouveau, which tells the types of strings apart.
+/// Writes the key of a field in Nouveau's format, which distinguishes types of strings.
 fn write_key(name: &str, form: Form, key: &mut Vec<u8>) {
     key.clear();
     key.extend_from_slice(match form {
@@ -96,9 +98,9 @@ fn write_key(name: &str, form: Form, key: &mut Vec<u8>) {
 
 struct Walk<'m, 't> {
     mapper: &'m Mapper,
-    /// Those of all fields seen so far.
+    /// Names of all fields so far.
     names: BTreeSet<String>,
-    /// The names on the way, escaped.
+    /// Escaped names of the current path.
     path: String,
     key: Vec<u8>,
     take: &'t mut Take<'t>,
@@ -128,7 +130,7 @@ impl Walk<'_, '_> {
             Kind::Array => self.array(value),
             Kind::String => self.string(value),
             Kind::Number => {
-                // What is too large to be a number is found by its type.
+                // A value that exceeds the range of numbers is found by its type.
                 let is_finite = value.as_f64().is_some_and(f64::is_finite);
                 if self.is_wanted(NUMBER) && is_finite {
                     self.emit(NUMBER, Form::Number, value.raw());
@@ -180,7 +182,7 @@ impl Walk<'_, '_> {
         self.name(STRING);
     }
 
-    /// Whether the value here is to be indexed.
+    /// Returns true if the current value is indexed.
     fn is_wanted(&self, kind: &str) -> bool {
         self.mapper.wanted.as_ref().is_none_or(|wanted| wanted.contains(&self.field(kind)))
     }

@@ -1,64 +1,64 @@
-//! [`Path`]: the place of a value in a document, as the names of fields of a text index say it.
+//! [`Path`]: the position of a value in a document, in the notation of the fields of a text index.
 
 use crate::error::Refusal;
 use crate::field::FieldPath;
 
-/// What stands for any element of an array.
+/// Denotes any element of an array.
 pub(crate) const ELEMENT: &str = "[]";
 
-/// Names of members on the way to a value, with [`ELEMENT`] for elements of arrays.
+/// Names of members that lead to a value, with [`ELEMENT`] for elements of arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Path(Vec<String>);
 
 impl Path {
-    /// Parses the name of a field as clients write it. The empty name is the value itself.
+    /// Parses the name of a field as written by clients. The empty name is the value itself.
     pub(crate) fn parse(name: &str) -> Result<Self, Refusal> {
         Ok(Self(FieldPath::parse(name)?.parts().to_vec()))
     }
 
-    /// The path of a member of the value.
+    /// Returns the path of a member of the value.
     pub(crate) fn member(&self, name: &str) -> Self {
         Self(self.0.iter().map(String::as_str).chain([name]).map(str::to_owned).collect())
     }
 
-    /// The path of the elements of the value.
+    /// Returns the path of the elements of the value.
     pub(crate) fn elements(&self) -> Self {
         self.member(ELEMENT)
     }
 
-    /// The path that goes on with another.
+    /// Returns the path continued by another one.
     pub(crate) fn join(&self, other: &Self) -> Self {
         Self(self.0.iter().chain(&other.0).cloned().collect())
     }
 
-    /// The same path with positions in arrays replaced by [`ELEMENT`]; `None` if there are none.
+    /// Returns the path with positions in arrays replaced by [`ELEMENT`]; `None` if there are none.
     pub(crate) fn of_elements(&self) -> Option<Self> {
         let is_position = |part: &String| part.parse::<i64>().is_ok();
         let parts = || self.0.iter().map(|part| if is_position(part) { ELEMENT.to_owned() } else { part.clone() });
         self.0.iter().any(is_position).then(|| Self(parts().collect()))
     }
 
-    /// The number of names in it.
+    /// Returns the number of names.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it leads to the document itself.
+    /// Returns true for the document itself.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it leads through elements of arrays.
+    /// Returns true if it leads through elements of arrays.
     pub(crate) fn has_elements(&self) -> bool {
         self.0.iter().any(|part| part == ELEMENT)
     }
 
-    /// As clients write it.
+    /// Returns the path as written by clients.
     pub(crate) fn shown(&self) -> String {
         self.0.iter().map(|part| part.replace('.', "\\.")).collect::<Vec<_>>().join(".")
     }
 
-    /// Its part of a field's name in the index.
+    /// Returns the path in the encoding of field names in the index.
     pub(crate) fn escaped(&self) -> String {
         let mut out = String::new();
         for (position, part) in self.0.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Path {
         out
     }
 
-    /// The name of the field in the index that has the values of a type here.
+    /// Returns the name of the field in the index for values of a type at this path.
     pub(crate) fn field(&self, kind: &str) -> String {
         let mut name = self.escaped();
         close(&mut name, kind);
@@ -78,7 +78,7 @@ impl Path {
     }
 }
 
-/// Appends a part of a name as CouchDB writes it in text indexes: what is neither letter nor digit as its bytes.
+/// Appends a part of a name in CouchDB's encoding for text indexes: bytes other than letters and digits are escaped.
 pub(crate) fn escape(part: &[u8], out: &mut String) {
     for &byte in part {
         if byte.is_ascii_alphanumeric() {

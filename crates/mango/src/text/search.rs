@@ -1,4 +1,4 @@
-//! [`Translator`]: a [`Clause`] as a query of the search engine.
+//! [`Translator`]: converts a [`Clause`] to a query of the search engine.
 
 use std::ops::Bound;
 
@@ -9,11 +9,11 @@ use super::definition::TextDefinition;
 use super::fields::{DEFAULT, FIELD_NAMES, MAX_STRING_BYTES, cut};
 use super::path::Path;
 
-/// What makes queries for an index.
+/// Generates queries for an index.
 pub(crate) struct Translator<'i> {
     index: &'i Index,
     limits: &'i SearchLimits,
-    /// Whether strings are indexed as they are.
+    /// True if strings are indexed unchanged.
     is_keyword: bool,
     has_lengths: bool,
 }
@@ -25,7 +25,7 @@ impl<'i> Translator<'i> {
         Self { index, limits, is_keyword: definition.is_keyword(), has_lengths: definition.has_lengths }
     }
 
-    /// The query for a clause.
+    /// Returns the query for a clause.
     pub(crate) fn query(&self, clause: &Clause) -> Result<Query> {
         Ok(match clause {
             Clause::And(clauses) => self.all(clauses)?,
@@ -42,7 +42,7 @@ impl<'i> Translator<'i> {
             Clause::HasString(path) => Query::term(FIELD_NAMES, path.field(STRING)),
             Clause::IsNull(path) => Query::term(FIELD_NAMES, path.field(NULL)),
             Clause::Is(path, value) => self.equal(path, value)?,
-            // CouchDB finds nothing either, if the lengths of arrays are not indexed.
+            // CouchDB finds nothing either if the lengths of arrays are not indexed.
             Clause::Length(path, length) => {
                 number(path.field(super::clause::LENGTH), length.parse().unwrap_or(f64::NAN))
             }
@@ -63,7 +63,7 @@ impl<'i> Translator<'i> {
         Ok(if must.is_empty() { Query::All } else { Query::Boolean(Boolean { must, ..Boolean::default() }) })
     }
 
-    /// Whether what the clause finds can be left out: what it finds too much must not be, nor what is another element.
+    /// Returns true if hits of the clause can be excluded: it must not find too much, nor other elements.
     fn may_exclude(&self, path: &Path, clause: &Clause) -> bool {
         clause.is_exact(self.is_keyword) && !path.has_elements()
     }
@@ -75,14 +75,14 @@ impl<'i> Translator<'i> {
             Scalar::Boolean(value) => Query::term(field, value.to_string()),
             Scalar::String(text) if self.is_keyword => Query::term(field, cut(text)),
             Scalar::String(text) => match self.words(&field, text)? {
-                // A text of which an analyzer leaves nothing.
+                // A text of which the analyzer keeps no term.
                 Query::None | Query::All => Query::term(FIELD_NAMES, field),
                 words => words,
             },
         })
     }
 
-    /// The words of a text, one after the other.
+    /// Returns the query for the consecutive words of a text.
     fn words(&self, field: &str, text: &str) -> Result<Query> {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         self.index.parse_classic(&format!("{field}:\"{quoted}\""), self.limits)
@@ -122,7 +122,7 @@ fn number(field: String, value: f64) -> Query {
     Query::Number { field, value }
 }
 
-/// Different integers may be the same number, so that the bound itself is tested as well.
+/// Returns an inclusive bound, because different integers may be the same number in the index.
 fn number_bound(bound: &Bound<Scalar>) -> Bound<f64> {
     match bound {
         Bound::Included(Scalar::Number(value, _)) | Bound::Excluded(Scalar::Number(value, _)) => {
@@ -132,7 +132,7 @@ fn number_bound(bound: &Bound<Scalar>) -> Bound<f64> {
     }
 }
 
-/// The same for strings, of which only the beginning is indexed.
+/// The same for strings, of which only a prefix is indexed.
 fn text_bound(bound: &Bound<Scalar>) -> Bound<String> {
     let text = |value: &Scalar| match value {
         Scalar::String(text) => text.clone(),

@@ -1,5 +1,5 @@
-//! [`keys`]: the fields of a text index that a sort means. The type of a field is said by its name, or guessed from the
-//! values that the selector compares it with.
+//! [`keys`]: the fields of a text index for a sort. The type of a field is part of its name, or implied by the values
+//! that the selector compares it with.
 
 use settee_model::json::{Kind, Value};
 
@@ -10,15 +10,15 @@ use crate::options::FindOptions;
 use crate::selector::Node;
 use crate::sort::Order;
 
-/// A field to sort by.
+/// A sort field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SortKey {
-    /// Its name in the index.
+    /// Name in the index.
     pub(crate) field: String,
     pub(crate) is_number: bool,
 }
 
-/// The fields to sort by; none if the best come first.
+/// Returns the sort fields; empty to sort by relevance.
 pub(crate) fn keys(options: &FindOptions) -> Result<Vec<SortKey>, Refusal> {
     options.sort.fields.iter().map(|name| key(name, options.selector.node())).collect()
 }
@@ -35,7 +35,7 @@ fn key(name: &str, node: &Node) -> Result<SortKey, Refusal> {
     Ok(SortKey { field: Path::parse(name)?.field(kind), is_number: kind == NUMBER })
 }
 
-/// The only type of values that the field is compared with.
+/// Returns the only type of values that the field is compared with.
 fn guess(name: &str, node: &Node) -> Option<&'static str> {
     let mut kinds = Vec::new();
     compared(name, node, &mut kinds);
@@ -76,7 +76,7 @@ fn kind(value: Value<'_>) -> Option<&'static str> {
     }
 }
 
-/// The sort as CouchDB's `_explain` shows it.
+/// Returns the sort in the format of CouchDB's `_explain`.
 pub(crate) fn shown(keys: &[SortKey], order: Order) -> Vec<String> {
     let sign = match order {
         Order::Ascending => "",

@@ -1,8 +1,8 @@
-//! [`clause`]: what to ask a text index for, given a selector.
+//! [`clause`]: translates a selector to a query of a text index.
 //!
-//! It follows CouchDB, so that the same documents are found: a comparison finds values of the type of its argument only,
-//! where a JSON index knows all types. Where CouchDB asks for less than matches (negations of what is tested later) or fails
-//! (`$keyMapMatch`, lists and objects within lists), more is asked for.
+//! The translation follows CouchDB, so that the same documents are found: a comparison finds values of the type of its
+//! argument only, whereas a JSON index compares all types. Where CouchDB's query finds less than matches (negations of
+//! conditions that are tested later) or fails (`$keyMapMatch`, lists and objects within lists), this query finds more.
 
 use std::ops::Bound;
 
@@ -13,16 +13,17 @@ use super::path::Path;
 use crate::error::Refusal;
 use crate::selector::Node;
 
-/// The most members of a list that are looked for. With more, every value is tested.
+/// Maximum number of members of a list in a query. With more, every value is tested.
 const MAX_MEMBERS: usize = 1_024;
 
-/// The most conditions of a clause, which the largest `$in` that is looked for has twice. What is beyond them is only tested.
+/// Maximum number of conditions of a clause; the largest permitted `$in` occurs twice. Conditions beyond it are only
+/// tested.
 const MAX_CLAUSES: usize = 4 * MAX_MEMBERS;
 
-/// The longest path that is looked for. Longer ones come from values, which may be nested deeper than queries.
+/// Maximum length of a path in a query. Longer ones come from values, which may be nested more deeply than queries.
 const MAX_PATH: usize = 100;
 
-/// The most names that the paths of a clause may have together. Each condition has the whole path to its value.
+/// Maximum number of names in all paths of a clause. Each condition contains the whole path to its value.
 const MAX_NAMES: usize = 64 << 10;
 
 /// Translates a selector.
@@ -30,8 +31,8 @@ pub(crate) fn clause(node: &Node) -> Result<Clause, Refusal> {
     Translation { clauses: 0, names: 0 }.translate(node, &Path::default())
 }
 
-/// Counts what a translation has made so far. Positions in arrays double the conditions below them, so these are not bounded by
-/// those of the selector.
+/// Counts the output of a translation. Positions in arrays double the conditions below them, so the size of the
+/// selector does not bound it.
 struct Translation {
     clauses: usize,
     names: usize,
@@ -55,7 +56,7 @@ impl Translation {
             // An empty list is no condition.
             Node::Or(nodes) if nodes.is_empty() => Clause::And(Vec::new()),
             Node::Or(nodes) => Clause::Or(self.each(nodes, path)?),
-            // Left only within arrays, whose other elements may match.
+            // Remains only within arrays, whose other elements may match.
             Node::Nor(_) => Clause::Exists(path.clone()).loose(),
             Node::Not(node) => Clause::Except(path.clone(), Box::new(self.translate(node, path)?)),
             Node::Field(name, node) => self.below(node, &path.join(&Path::parse(name)?))?,
@@ -73,13 +74,13 @@ impl Translation {
         nodes.iter().map(|node| self.translate(node, path)).collect()
     }
 
-    /// A condition on a field. A position in an array may as well be the name of a member.
+    /// Translates a condition on a field. A position in an array may also be the name of a member.
     fn below(&mut self, node: &Node, path: &Path) -> Result<Clause, Refusal> {
         Ok(match path.of_elements() {
             None => self.translate(node, path)?,
             Some(elements) => {
                 let (named, counted) = (self.translate(node, path)?, self.translate(node, &elements)?);
-                // Where an array is too short there is no value, and another element is no proof of one.
+                // If an array is too short the value is absent, and other elements prove nothing.
                 if let Clause::Missing(_) = named {
                     return Ok(anything());
                 }
@@ -112,12 +113,12 @@ impl Translation {
             ("$beginsWith", Some(Scalar::String(prefix))) => Clause::Begins(path.clone(), prefix),
             ("$size", _) => Clause::Length(path.elements(), String::from_utf8_lossy(value.raw()).into_owned()),
             ("$all", _) => self.all(value, path).loose(),
-            // A comparison with what has no order in an index, a type.
+            // A comparison with a value that has no order in an index, a type.
             _ => Clause::Exists(path.clone()).loose(),
         }
     }
 
-    /// The value itself, by its parts if it has any.
+    /// Translates equality with a value, by its parts if it has any.
     fn equal(&mut self, value: Value<'_>, path: &Path) -> Clause {
         if !self.admits(path) {
             return anything();
@@ -143,11 +144,11 @@ impl Translation {
         }
     }
 
-    /// The value itself, or an array with it.
+    /// Translates equality with a value, or an array that contains it.
     fn member_of(&mut self, member: Value<'_>, path: &Path) -> Clause {
         let elements = path.elements();
         match member.kind() {
-            // Of an object, CouchDB asks for any part.
+            // For an object, CouchDB requires any part.
             Kind::Object => Clause::Or(vec![self.equal(member, path), self.equal(member, &elements)]),
             Kind::Array => self.equal(member, &elements),
             _ => Clause::Or(vec![self.equal(member, path), self.equal(member, &elements)]),
@@ -165,7 +166,7 @@ impl Translation {
     }
 }
 
-/// A query that finds every document, which is then tested.
+/// Returns a query that finds every document, which is then tested.
 fn anything() -> Clause {
     Clause::Exists(Path::default()).loose()
 }

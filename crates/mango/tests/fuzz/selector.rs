@@ -1,4 +1,4 @@
-//! Selectors: what is accepted has a normal form that is accepted as well, and can be held against documents.
+//! Selectors: the normal form of an accepted selector is accepted as well, and can be applied to documents.
 
 use settee_mango::{FindOptions, Selector};
 use settee_model::json::Json;
@@ -9,7 +9,7 @@ const DOCUMENTS: [&str; 3] = [
     "{}",
 ];
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let Ok(json) = Json::parse(data) else { return };
     let _ = FindOptions::parse(json.value());

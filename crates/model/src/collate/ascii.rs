@@ -1,7 +1,8 @@
-//! Sort keys and comparison of pure ASCII strings without the library, but with its result: [`append_key`], [`compare`].
+//! Sort keys and comparison of pure ASCII strings without the library, with identical results: [`append_key`],
+//! [`compare`].
 //!
-//! In CLDR's root order every ASCII character either is ignored altogether or has one collation element whose secondary
-//! weight is the common one, and no two of them combine into anything. What the library does reduces to this:
+//! In CLDR's root order every ASCII character either is ignored or has one collation element with the common secondary
+//! weight, and no two of them combine. The algorithm of the library then reduces to this:
 //!
 //! 1. *Primary level.* The primary weight of each character, one to four bytes. For some lead bytes (compressible ones,
 //!    among them that of the Latin letters) the lead byte is written only when it changes; leaving such a run is marked
@@ -11,8 +12,8 @@
 //!    low end if something lower follows (here: only the end of the string) and down from the high end otherwise; for
 //!    each other character (capital letters) its weight.
 //!
-//! The weights are learnt from the library when they are first needed, and a few probes of its framing are compared: with
-//! a library that behaves differently, the short way is closed, and every string takes the long one.
+//! The weights are read from the library at first use, and a few samples of its framing are compared: if the library
+//! behaves differently, this fast path is disabled and every string uses the library.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
@@ -23,8 +24,8 @@ const SEPARATOR: u8 = 1;
 const LEAVE_DOWNWARDS: u8 = 3;
 const LEAVE_UPWARDS: u8 = 0xff;
 
-/// How counts of common weights are written on one level: `low + n` or `high - n` for the last 1 to `chunk` of them
-/// (`n` counts from 0), `middle` for each whole chunk before.
+/// Encoding of counts of common weights on one level: `low + n` or `high - n` for the last 1 to `chunk` of them (`n`
+/// counts from 0), `middle` for each whole chunk before.
 struct Counts {
     low: u8,
     middle: u8,
@@ -35,7 +36,7 @@ struct Counts {
 const SECONDARY: Counts = Counts { low: 0x05, middle: 0x25, high: 0x45, chunk: 0x21 };
 const TERTIARY: Counts = Counts { low: 0x05, middle: 0x65, high: 0xc5, chunk: 0x61 };
 
-/// The bytes behind a run of common weights.
+/// The bytes after a run of common weights.
 enum Next {
     Lower,
     Higher,
@@ -45,7 +46,7 @@ enum Next {
 enum Class {
     /// Has weights on all levels.
     Weighted,
-    /// Leaves no trace in a sort key.
+    /// Has no weight in a sort key.
     Ignored,
     /// Not ASCII.
     Unknown,
@@ -55,12 +56,11 @@ enum Class {
 struct Weights {
     /// The primary weight, its first byte lowest, and zeros.
     primary: u32,
-    /// The number of bytes of it come after the first.
+    /// Number of bytes of the weight after the first.
     tail_len: u8,
-    /// What to remember as the lead byte that the next character need not repeat: the first byte of the primary weight if it
-    /// is compressible, else 0.
+    /// Lead byte that the next character may omit: the first byte of the primary weight if it is compressible, else 0.
     remembered: u8,
-    /// The byte that stands for the tertiary weight, or 0 for the common weight.
+    /// The byte of the tertiary weight, or 0 for the common weight.
     tertiary: u8,
     class: Class,
 }
@@ -71,7 +71,7 @@ impl Weights {
 
 struct Table([Weights; 256]);
 
-/// `None` if the library is not as described.
+/// `None` if the library behaves differently.
 static TABLE: LazyLock<Option<Table>> = LazyLock::new(Table::learn);
 
 /// Appends the sort key of `text` and returns `true`, or returns `false` and appends nothing if `text` is not plain ASCII.
@@ -79,14 +79,14 @@ pub(super) fn append_key(text: &[u8], out: &mut Vec<u8>) -> bool {
     TABLE.as_ref().is_some_and(|table| table.append_key::<false>(text, out))
 }
 
-/// As [`append_key`], for the inside of a string literal: with escapes in it, it is no plain text.
+/// As [`append_key`], for the inside of a string literal, which must not contain escapes.
 pub(super) fn append_key_of_literal(inside: &[u8], out: &mut Vec<u8>) -> bool {
     TABLE.as_ref().is_some_and(|table| table.append_key::<true>(inside, out))
 }
 
-/// Compares two strings as the library would, if both are plain ASCII.
+/// Compares two strings as the library does, if both are plain ASCII.
 pub(super) fn compare(a: &[u8], b: &[u8]) -> Option<Ordering> {
-    // All of both texts, because what follows a letter may combine with it.
+    // Both texts must be ASCII as a whole, because a later character may combine with a letter.
     if a.is_ascii() && b.is_ascii() { Some(TABLE.as_ref()?.compare(a, b)) } else { None }
 }
 
@@ -94,7 +94,7 @@ impl Table {
     fn append_key<const LITERAL: bool>(&self, text: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         // Per character at most a mark, four primary, one secondary and two tertiary bytes; two separators and two last
-        // counts; and room to copy four bytes where fewer count.
+        // counts; and capacity to copy four bytes where fewer are used.
         out.resize(start + 8 * text.len() + 8, 0);
         let buffer = &mut out[start..];
         let mut at = 0;
@@ -152,10 +152,10 @@ impl Table {
         true
     }
 
-    /// With one element for each character, comparing level by level is comparing character by character. Secondary
-    /// weights are all the same, and as many as primary ones.
+    /// With one element per character, comparing level by level is equivalent to comparing character by character.
+    /// Secondary weights are all equal, and there are as many as primary ones.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        // The common beginning has the same weights.
+        // The common prefix has equal weights.
         let common = a.iter().zip(b).take_while(|(left, right)| left == right).count();
         let (mut lefts, mut rights) = (self.weighted(&a[common..]), self.weighted(&b[common..]));
         let mut by_tertiary = Ordering::Equal;
@@ -188,7 +188,7 @@ impl Table {
         table.agrees_with_library().then_some(table)
     }
 
-    /// Strings that use everything this module assumes about how the library frames weights.
+    /// Compares strings that cover all assumptions of this module about the framing of weights.
     fn agrees_with_library(&self) -> bool {
         let ascending: String = ('\0'..='\x7f').collect();
         let descending: String = ascending.chars().rev().collect();

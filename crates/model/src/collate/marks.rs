@@ -1,8 +1,8 @@
-//! Combining marks in the order in which they stand: [`keep_order`].
+//! Preserves the order of combining marks: [`keep_order`].
 //!
-//! CouchDB tells ICU not to normalize, so ICU takes marks as they come; the library always brings them into canonical
-//! order first. A character that has no weight and combines with nothing, put between two marks, keeps the library from
-//! exchanging them. Spellings that are composed and decomposed stay equal, as they are in CouchDB.
+//! CouchDB disables normalization in ICU, so ICU takes marks in textual order; the library always reorders them
+//! canonically. A character without weight that combines with nothing, inserted between two marks, prevents the
+//! reordering. Composed and decomposed spellings remain equal, as in CouchDB.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,13 @@ static DECOMPOSITIONS: CanonicalDecompositionBorrowed<'static> = CanonicalDecomp
 /// Combining grapheme joiner: completely ignorable, of combining class 0.
 const JOINER: char = '\u{34f}';
 
-/// First character that is a mark or begins with one.
+/// First character that is a mark or starts with one.
 const FIRST_MARK: char = '\u{300}';
 
 /// First character that has a decomposition.
 const FIRST_COMPOSED: char = '\u{c0}';
 
-/// The text, with a joiner wherever normalization would exchange two marks.
+/// Returns the text with a joiner wherever normalization would exchange two marks.
 pub(super) fn keep_order(text: &str) -> Cow<'_, str> {
     let mut kept = String::new();
     let mut copied = 0;
@@ -43,7 +43,7 @@ pub(super) fn keep_order(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// Whether `character` begins with a mark that normalization moves before the end of `before`.
+/// Returns true if `character` starts with a mark that normalization moves before the end of `before`.
 fn is_before(character: char, before: char) -> bool {
     let first = CLASSES.get_u8(first_of(character));
     first != 0 && before >= FIRST_COMPOSED && first < CLASSES.get_u8(last_of(before))

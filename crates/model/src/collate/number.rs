@@ -1,14 +1,13 @@
 //! Numbers: exact comparison and an encoding in which equal values have equal bytes.
 //!
-//! Numbers are what they are in CouchDB: one without fraction and exponent is an integer of any size, any other the
-//! nearest double. An integer and a double are compared exactly, by value, and `1` equals `1.0`.
+//! Numbers have the values that they have in CouchDB: one without fraction and exponent is an integer of any size, any
+//! other the nearest double. An integer and a double are compared exactly, by value, and `1` equals `1.0`.
 //!
-//! The encoding continues the idea behind the order of IEEE doubles, whose bits, read as an integer, ascend with the value:
-//! the 11 bits of the exponent, then the bits of the fraction, which for integers beyond 2^53 are as many as the value
-//! has (up to 1,023). Seven bits go into each byte, from the top, and the lowest bit of the byte tells whether more bits
-//! follow that are not all zero. So `1` takes two bytes and its tag, a year three, `0.1` nine. The bytes of negative
-//! numbers are inverted. Integers of 2^1024 and beyond have tags of their own, the count of their digits (8 bytes) and
-//! the digits.
+//! The encoding extends the order of IEEE doubles, whose bits, read as an integer, ascend with the value: the 11 bits
+//! of the exponent, then the bits of the fraction, of which integers beyond 2^53 have as many as needed (up to 1,023).
+//! Each byte contains seven bits, highest first; its lowest bit is 1 if more bits follow that are not all zero. So `1`
+//! takes two bytes and its tag, a year three, `0.1` nine. The bytes of negative numbers are inverted. Integers of
+//! 2^1024 and beyond have tags of their own, the count of their digits (8 bytes) and the digits.
 
 use std::cmp::Ordering;
 
@@ -36,7 +35,7 @@ enum Text<'a> {
 }
 
 impl Text<'_> {
-    /// The number as a double, if nothing is lost; integers of more than 15 digits are not tried.
+    /// Returns the number as a double if the conversion is exact; integers of more than 15 digits are not tried.
     fn as_exact_double(&self) -> Option<f64> {
         match *self {
             Text::Double(value) => Some(value),
@@ -74,7 +73,7 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
         }
         (a_read, b_read) => match (a_read.as_exact_double(), b_read.as_exact_double()) {
             (Some(a), Some(b)) => a.partial_cmp(&b).expect("JSON has no NaN"),
-            // A large integer and a double, or large integers of different signs: too rare to have code of their own.
+            // A large integer and a double, or large integers of different signs: too rare for a special case.
             _ => {
                 let mut keys = [Vec::new(), Vec::new()];
                 encode(a, &mut keys[0]);
@@ -87,7 +86,7 @@ pub(super) fn compare(a: &[u8], b: &[u8]) -> Ordering {
 
 /// Appends tag and content of the number in a JSON text.
 pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
-    // Most numbers are whole, small and not negative.
+    // Most numbers are small non-negative integers.
     if let Some(value) = short(text) {
         return encode_double(false, f64::from(value), out);
     }
@@ -102,7 +101,7 @@ pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Length of the content of a number, or of a value that has none, by its tag.
+/// Returns the length of the content for this tag; 0 for values without content.
 pub(super) fn content_len(first: u8, rest: &[u8]) -> usize {
     let flag = match first {
         tag::POSITIVE => 0,
@@ -119,7 +118,7 @@ pub(super) fn content_len(first: u8, rest: &[u8]) -> usize {
     rest.iter().position(|byte| byte & 1 == flag).map_or(rest.len(), |last| last + 1)
 }
 
-/// The integer, if these are at most nine digits and nothing else.
+/// Returns the integer if the text consists of at most nine digits.
 fn short(text: &[u8]) -> Option<u32> {
     if text.len() > 9 {
         return None;
@@ -127,7 +126,7 @@ fn short(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0, |value, byte| byte.is_ascii_digit().then(|| value * 10 + u32::from(byte - b'0')))
 }
 
-/// The integer, if it has at most 19 digits, which always fit.
+/// Returns the integer if it has at most 19 digits, which always fit.
 fn small(digits: &[u8]) -> Option<u64> {
     (digits.len() <= 19).then(|| digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
 }
@@ -136,7 +135,7 @@ fn is_huge(digits: &[u8]) -> bool {
     digits.len().cmp(&FIRST_HUGE.len()).then_with(|| digits.cmp(FIRST_HUGE)).is_ge()
 }
 
-/// The integer that is not huge in binary, the highest bits first, no zeros in front.
+/// Returns the binary form of an integer below 2^1024, highest limb first, without leading zeros.
 fn limbs(digits: &[u8]) -> SmallVec<[u64; LIMBS]> {
     let mut limbs = SmallVec::<[u64; LIMBS]>::new();
     for chunk in digits.chunks(19) {
@@ -155,14 +154,14 @@ fn limbs(digits: &[u8]) -> SmallVec<[u64; LIMBS]> {
     limbs
 }
 
-/// Values with at most 53 significant bits.
+/// Encodes values with at most 53 significant bits.
 fn encode_double(negative: bool, magnitude: f64, out: &mut Vec<u8>) {
-    // Zero has no sign here.
+    // Negative zero equals zero.
     let mut bits = Bits::start(negative && magnitude != 0.0, out);
     bits.finish(magnitude.to_bits() << 1);
 }
 
-/// An integer of more than 53 bits, its highest limb first.
+/// Encodes an integer of more than 53 bits, highest limb first.
 fn encode_integer(negative: bool, limbs: &[u64], out: &mut Vec<u8>) {
     let (first, rest) = limbs.split_first().expect("an integer that is not small has limbs");
     let rest = &rest[..rest.iter().rposition(|&limb| limb != 0).map_or(0, |last| last + 1)];
@@ -197,12 +196,12 @@ fn encode_huge(negative: bool, digits: &[u8], out: &mut Vec<u8>) {
     out.extend(count.iter().chain(digits).map(|byte| byte ^ mask));
 }
 
-/// Writes bits, seven to a byte, the lowest bit of the byte telling that bits follow that are not all zero.
+/// Writer of bits, seven per byte; the lowest bit of each byte is 1 if more non-zero bits follow.
 struct Bits<'a> {
     out: &'a mut Vec<u8>,
-    /// Changes every bit of a negative number.
+    /// XOR mask: inverts the bits of negative numbers.
     mask: u8,
-    /// Bits that do not fill a byte yet, and how many.
+    /// Bits that do not fill a byte yet, and their number.
     partial: u8,
     partial_len: u32,
 }
@@ -210,13 +209,13 @@ struct Bits<'a> {
 impl<'a> Bits<'a> {
     fn start(negative: bool, out: &'a mut Vec<u8>) -> Bits<'a> {
         let (tag, mask) = if negative { (tag::NEGATIVE, 0xff) } else { (tag::POSITIVE, 0) };
-        // Tag and content of a double; what integers beyond 2^53 need more, they ask for.
+        // Tag and content of a double. Integers beyond 2^53 reserve the rest themselves.
         out.reserve(11);
         out.push(tag);
         Bits { out, mask, partial: 0, partial_len: 0 }
     }
 
-    /// Appends the highest `len` of `bits`. A bit that is one must follow later.
+    /// Appends the highest `len` of `bits`. A bit that is 1 must follow later.
     fn append(&mut self, mut bits: u64, mut len: u32) {
         while len > 0 {
             let taken = len.min(7 - self.partial_len);
@@ -232,7 +231,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Appends `bits` up to the last that is one, and ends the number.
+    /// Appends `bits` up to the last 1, and ends the number.
     fn finish(&mut self, mut bits: u64) {
         // 64 bits, seven to a byte.
         let mut bytes = [0; 10];
@@ -242,7 +241,7 @@ impl<'a> Bits<'a> {
             bits <<= taken;
             *byte = (seven << 1 | u8::from(bits != 0)) ^ self.mask;
             if bits == 0 {
-                // Copying all of them is a matter of two instructions, copying some of them is a call.
+                // Copying all bytes is two instructions; copying some of them is a function call.
                 let before = self.out.len();
                 self.out.extend_from_slice(&bytes);
                 return self.out.truncate(before + written);

@@ -1,7 +1,7 @@
 //! Strings under raw collation: the order of their UTF-8 bytes.
 //!
-//! An encoded string must not hold the byte 0, which ends it: 0 is written as 1 1 and 1 as 1 2, which keeps the order.
-//! Nothing else needs an escape.
+//! An encoded string must not contain the byte 0, which ends it: 0 is written as 1 1 and 1 as 1 2, which preserves the
+//! order. No other byte needs an escape.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

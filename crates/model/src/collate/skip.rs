@@ -1,14 +1,14 @@
-//! Finding the end of an encoded value without decoding it: [`encoded_len`] and [`group_prefix`].
+//! Length of an encoded value without decoding it: [`encoded_len`] and [`group_prefix`].
 //!
-//! Nothing here checks its input: bytes that [`encode`](super::encode) did not write give a meaningless length, though
-//! never one beyond the bytes.
+//! The input is not checked: for bytes that [`encode`](super::encode) did not write, the length is meaningless, but
+//! never exceeds the input.
 
 use crate::collate::{END, number, tag};
 
 /// Length in bytes of the first encoded value in `encoded`, of either collation.
 pub fn encoded_len(encoded: &[u8]) -> usize {
-    // A loop with a counter instead of recursion: the tags and ends of containers are on their own in the bytes, so it
-    // does not matter which of them belong together.
+    // A counter suffices instead of recursion: tags and ends of containers are separate bytes, so their pairing is
+    // irrelevant.
     let mut depth = 0usize;
     let mut at = 0;
     while let Some(&first) = encoded.get(at) {
@@ -30,11 +30,11 @@ pub fn encoded_len(encoded: &[u8]) -> usize {
     at
 }
 
-/// The key by which a reduced view groups rows with `group_level`: the encoding of the first `elements` elements of an
-/// encoded array, without the array's end mark, so that it begins every array in the group.
+/// Returns the key by which a reduced view groups rows with `group_level`: the encoding of the first `elements`
+/// elements of an encoded array, without the end mark, so that it is a prefix of every array in the group.
 ///
-/// The whole encoding if it is not that of an array or the array has fewer elements. Groups then are apart as well,
-/// because an end mark is never the beginning of a further element.
+/// Returns the whole encoding if it is not an array or the array has fewer elements. Groups remain distinct, because an
+/// end mark is never the start of a further element.
 pub fn group_prefix(encoded: &[u8], elements: usize) -> &[u8] {
     if !encoded.first().is_some_and(|&first| is_array(first)) {
         return encoded;

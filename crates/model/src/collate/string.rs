@@ -1,9 +1,9 @@
 //! Strings under Unicode collation: CLDR's root order as `icu_collator` implements it.
 //!
-//! Sort keys are those that the library writes, byte for byte, so the byte 0 never occurs in them. Two things are added.
-//! Pure ASCII takes a short way to the same bytes ([`ascii`]). Han characters are exchanged for others before the library
-//! sees them ([`han`]), because its data orders them by code point and CouchDB's by radical and stroke. Combining marks
-//! are kept in the order in which they stand ([`marks`]), because CouchDB asks ICU not to normalize.
+//! Sort keys are byte for byte those of the library, so the byte 0 never occurs in them. Two things are added. Pure
+//! ASCII has a fast path to the same bytes ([`ascii`]). Han characters are replaced before the library sees them
+//! ([`han`]), because its data orders them by code point and CouchDB by radical and stroke. The order of combining
+//! marks is preserved ([`marks`]), because CouchDB disables normalization in ICU.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -14,10 +14,10 @@ use icu_collator::options::CollatorOptions;
 use crate::collate::{ascii, han, marks};
 use crate::json::Value;
 
-/// Root locale, default options: three levels, nothing ignorable that the data does not say is.
+/// Root locale, default options: three levels; only characters that the data marks as ignorable are ignored.
 pub(super) static COLLATOR: CollatorBorrowed<'static> = CollatorBorrowed::new_root(CollatorOptions::default());
 
-/// The inside of a string literal, if it has no escapes, so that it is the string itself.
+/// Returns the inside of a string literal if it has no escapes, which is then the string itself.
 pub(super) fn literal(value: Value<'_>) -> Option<&[u8]> {
     match value.raw() {
         [b'"', inner @ .., b'"'] if memchr::memchr(b'\\', inner).is_none() => Some(inner),
@@ -50,12 +50,12 @@ pub(super) fn append_key(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the sort key as the library writes it.
+/// Appends the sort key of the library.
 pub(super) fn append_library_key(text: &str, out: &mut Vec<u8>) {
     let Ok(()) = COLLATOR.write_sort_key_to(text, out);
 }
 
-/// The text to give to the library so that it does what ICU does in CouchDB.
+/// Returns the text for which the library has the result of ICU in CouchDB.
 fn for_library(text: &str) -> Cow<'_, str> {
     match han::exchange(text) {
         Cow::Borrowed(text) => marks::keep_order(text),

@@ -1,4 +1,5 @@
-//! Tests of the whole: CouchDB's recorded orders, random values, skipping. Numbers and strings have files of their own.
+//! Collation as a whole: orders recorded from CouchDB, random values, skipping. Numbers and strings have their own
+//! files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod numbers;
@@ -16,7 +17,8 @@ fn encoded(json: &str, collation: Collation) -> Vec<u8> {
     out
 }
 
-/// `compare`, after checking that the encodings say the same and that neither begins the other.
+/// Returns the result of `compare` after checking that the encodings have the same order and that neither is a prefix
+/// of the other.
 fn check_pair(a: &str, b: &str, collation: Collation) -> Ordering {
     let order = compare(Value::trusted(a.as_bytes()), Value::trusted(b.as_bytes()), collation);
     let (key_a, key_b) = (encoded(a, collation), encoded(b, collation));
@@ -26,7 +28,7 @@ fn check_pair(a: &str, b: &str, collation: Collation) -> Ordering {
     order
 }
 
-/// The values are given in strictly ascending order.
+/// `values` must be in strictly ascending order.
 fn check_ascending(values: &[&str], collation: Collation) {
     for (i, a) in values.iter().enumerate() {
         for (j, b) in values.iter().enumerate() {
@@ -168,7 +170,7 @@ fn raw_order_is_the_recorded_one() {
         ],
         Collation::Raw,
     );
-    // Bytes that are escaped in encodings.
+    // Bytes that encodings escape.
     check_ascending(
         &[
             r#""""#,
@@ -218,7 +220,7 @@ fn encodings_are_skipped_without_decoding() {
                 let len = bytes.len();
                 bytes.extend(encoded(&next, collation));
                 assert_eq!(encoded_len(&bytes), len, "{value} before {next} in {collation:?}");
-                // Bytes that were cut off do not lead out of them.
+                // Truncated input does not lead out of the input.
                 for cut in 0..len {
                     assert!(encoded_len(&bytes[..cut]) <= cut, "{value} cut at {cut}");
                 }

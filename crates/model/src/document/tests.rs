@@ -1,4 +1,4 @@
-//! Documents taken apart and put together again; CouchDB's error texts.
+//! Parsing and writing of documents; CouchDB's error texts.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,10 +1,10 @@
-//! [`compact`]: the gate through which all JSON enters.
+//! [`compact`]: validation of all JSON that enters the system.
 //!
-//! One pass over the text with an explicit stack of open containers. Output is copied in runs, so compact input is copied
-//! with a single `memcpy`. UTF-8 is checked for the whole text beforehand, which is faster than checking each string.
+//! One pass over the text with an explicit stack of open containers. Output is copied in runs, so compact input is
+//! copied with a single `memcpy`. UTF-8 is validated for the whole text beforehand, which is faster than per string.
 //!
-//! Member names are compared by cheap hashes. An object with a repeated name is repaired when it closes, by moving the
-//! members that stay together in the output; objects without repetitions, that is nearly all, pay only for the hashes.
+//! Member names are compared by cheap hashes. An object with a repeated name is repaired when it is closed, by moving
+//! the remaining members in the output; all other objects pay only for the hashes.
 
 use std::borrow::Cow;
 
@@ -14,13 +14,14 @@ use crate::json::value::{hex4, unescape};
 use crate::json::{JsonError, MAX_DEPTH, scan};
 use crate::limits::MAX_NUMBER_LEN;
 
-/// Objects up to this size compare all pairs of names; larger ones sort.
+/// Objects up to this size compare all pairs of names; larger objects sort them.
 const FEW_MEMBERS: usize = 16;
 
-/// Validates `text` as one JSON value and appends it to `out` without insignificant whitespace, otherwise byte for byte as
-/// it was sent, except for repeated member names: see [the module](super) for what is accepted and which member stays.
+/// Validates `text` as one JSON value and appends it to `out` without insignificant whitespace, otherwise byte for byte
+/// unchanged, except for repeated member names: see [the module](super) for the accepted text and the member that is
+/// kept.
 ///
-/// After an error `out` is as it was.
+/// After an error `out` is unchanged.
 pub fn compact(text: &[u8], out: &mut Vec<u8>) -> Result<(), JsonError> {
     compact_to_depth(text, out, MAX_DEPTH)
 }
@@ -54,7 +55,7 @@ struct Compactor<'t, 'o> {
 #[derive(Clone, Copy)]
 enum Container {
     Array,
-    /// The object's names begin at this index.
+    /// Index of the first name of the object.
     Object(usize),
 }
 
@@ -64,7 +65,7 @@ struct Name {
     /// The literal in the input, without quotation marks.
     start: usize,
     end: usize,
-    /// Where the member begins in the output.
+    /// Position of the member in the output.
     out: usize,
     escaped: bool,
 }
@@ -76,7 +77,7 @@ impl Compactor<'_, '_> {
             if self.open_or_scalar()? {
                 continue;
             }
-            // A value has ended: close what closes here.
+            // A value has ended: close the containers that end here.
             loop {
                 let byte = self.peek();
                 match self.open.last() {
@@ -110,7 +111,7 @@ impl Compactor<'_, '_> {
         }
     }
 
-    /// Takes a scalar or an empty container, or opens one: then a value must follow and the answer is `true`.
+    /// Reads a scalar or an empty container, or opens a container. Returns true if a value must follow.
     #[inline]
     fn open_or_scalar(&mut self) -> Result<bool, JsonError> {
         match self.peek() {
@@ -145,7 +146,7 @@ impl Compactor<'_, '_> {
         Err(JsonError::Invalid { offset: self.at })
     }
 
-    /// The next byte that is no whitespace; 0, which is nowhere valid, at the end.
+    /// Returns the next byte that is not whitespace; 0, which is invalid everywhere, at the end.
     #[inline(always)]
     fn peek(&mut self) -> u8 {
         match self.text.get(self.at) {
@@ -199,7 +200,7 @@ impl Compactor<'_, '_> {
         Ok(())
     }
 
-    /// Takes a string literal; whether it has escapes.
+    /// Reads a string literal. Returns true if it contains escapes.
     #[inline]
     fn string(&mut self) -> Result<bool, JsonError> {
         self.at = scan::string_special(self.text, self.at + 1);
@@ -274,7 +275,7 @@ impl Compactor<'_, '_> {
             exponent = self.digits()?;
         }
         let number = &self.text[start..self.at];
-        // Nothing with so few digits before the point and in the exponent comes near the largest double, 1.8e308.
+        // A number with so few digits before the point and in the exponent cannot reach the largest double, 1.8e308.
         let surely_finite = whole <= 200 && exponent <= 2;
         let finite = surely_finite || {
             let number = std::str::from_utf8(number).expect("digits and signs are ASCII");
@@ -283,7 +284,7 @@ impl Compactor<'_, '_> {
         if finite && number.len() <= MAX_NUMBER_LEN { Ok(()) } else { Err(JsonError::NumberRange { offset: start }) }
     }
 
-    /// Takes one or more digits; how many.
+    /// Reads one or more digits. Returns their number.
     #[inline]
     fn digits(&mut self) -> Result<usize, JsonError> {
         let start = self.at;
@@ -293,7 +294,7 @@ impl Compactor<'_, '_> {
         if self.at == start { self.invalid() } else { Ok(self.at - start) }
     }
 
-    /// Takes the name of a member and the colon.
+    /// Reads the name of a member and the colon.
     #[inline]
     fn name(&mut self) -> Result<(), JsonError> {
         if self.peek() != b'"' {
@@ -313,7 +314,7 @@ impl Compactor<'_, '_> {
         Ok(())
     }
 
-    /// Drops repeated members of the object whose names begin at `names`. The cursor is at its closing brace.
+    /// Drops repeated members of the object whose names start at `names`. The position must be at its closing brace.
     #[inline]
     fn close_object(&mut self, names: usize) {
         if maybe_repeated(&self.names[names..]) {
@@ -327,7 +328,7 @@ impl Compactor<'_, '_> {
         self.flush(self.at);
         let members = &self.names[names..];
         let literal = |name: &Name| unescaped(&self.text[name.start..name.end], name.escaped);
-        // Sorting by hash first and name second takes n log n steps even if somebody makes all hashes equal.
+        // Sorting by hash first and name second takes n log n steps even if an attacker makes all hashes equal.
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|&a, &b| {
             let (a, b) = (&members[a], &members[b]);
@@ -344,7 +345,7 @@ impl Compactor<'_, '_> {
             return;
         };
         let mut target = members[first].out;
-        // Each member is moved with the comma before it, except the very first of the object.
+        // Each member is moved with the comma before it, except the first of the object.
         for index in first + 1..members.len() {
             if !stays[index] {
                 continue;
@@ -372,7 +373,7 @@ fn unescaped(literal: &[u8], escaped: bool) -> Cow<'_, [u8]> {
     Cow::Owned(name)
 }
 
-/// Whether two names have the same hash. The last name of an object never stays unseen: every pair is compared.
+/// Returns true if two names have the same hash.
 #[inline]
 fn maybe_repeated(names: &[Name]) -> bool {
     if names.len() > FEW_MEMBERS {
@@ -383,8 +384,8 @@ fn maybe_repeated(names: &[Name]) -> bool {
     names.iter().enumerate().any(|(index, name)| names[..index].iter().any(|other| other.hash == name.hash))
 }
 
-/// Length, the first 32 and the last eight bytes; longer names that differ between these only cost the closer look of
-/// `drop_repeated`.
+/// Hashes the length, the first 32 and the last eight bytes. Longer names that differ only between these cost the full
+/// comparison in `drop_repeated`.
 #[inline]
 fn hash_name(name: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,7 +1,7 @@
-//! Finding the next interesting byte of JSON text, eight bytes at a time.
+//! Search for the next significant byte of JSON text, eight bytes at a time.
 //!
-//! Most strings are short (member names, words), where the call of a vectorised search costs more than it finds; so the
-//! first bytes are searched inside a register, and only long strings go on with `memchr`.
+//! Most strings are short (member names, words), where calling a vectorised search costs more than it saves. Therefore
+//! the first bytes are searched in a register, and only long strings use `memchr`.
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -13,8 +13,8 @@ const fn repeat(byte: u8) -> u64 {
     ONES * byte as u64
 }
 
-/// The high bit of each byte of `word` that equals `byte`. Only the lowest such bit is exact: a borrow may mark bytes
-/// above it, which is enough for finding the first.
+/// Returns the high bit of each byte of `word` that equals `byte`. Only the lowest such bit is exact: a borrow may mark
+/// bytes above it, which is sufficient to find the first.
 #[inline(always)]
 const fn equal(word: u64, byte: u8) -> u64 {
     let difference = word ^ repeat(byte);
@@ -38,7 +38,8 @@ fn first(mask: u64) -> usize {
     (mask.trailing_zeros() / 8) as usize
 }
 
-/// Index of the first quotation mark, backslash or control character from `at` on, or the length of the text.
+/// Returns the index of the first quotation mark, backslash or control character from `at` on, or the length of the
+/// text.
 #[inline]
 pub(crate) fn string_special(text: &[u8], mut at: usize) -> usize {
     while let Some(word) = word(text, at) {
@@ -57,7 +58,7 @@ pub(crate) fn string_special(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Index of the first quotation mark or backslash from `at` on, or the length of the text.
+/// Returns the index of the first quotation mark or backslash from `at` on, or the length of the text.
 #[inline]
 fn quote_or_escape(text: &[u8], mut at: usize) -> usize {
     let short_end = at + SHORT;
@@ -80,13 +81,13 @@ fn quote_or_escape(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// `at` is the opening quotation mark of a valid string; the index after the closing one.
+/// Returns the index after the closing quotation mark. `at` must be the opening quotation mark of a valid string.
 #[inline]
 pub(crate) fn skip_string(text: &[u8], at: usize) -> usize {
     skip_noting_escapes(text, at).0
 }
 
-/// As [`skip_string`], and whether there are escapes.
+/// As [`skip_string`]; also returns true if the string contains escapes.
 #[inline]
 pub(crate) fn skip_noting_escapes(text: &[u8], at: usize) -> (usize, bool) {
     let mut at = at + 1;
@@ -103,7 +104,7 @@ pub(crate) fn skip_noting_escapes(text: &[u8], at: usize) -> (usize, bool) {
     }
 }
 
-/// `at` is the first byte of a valid compact value; the index after its last.
+/// Returns the index after the last byte of the value. `at` must be the first byte of a valid compact value.
 #[inline]
 pub(crate) fn skip_value(text: &[u8], at: usize) -> usize {
     match text.get(at) {
@@ -126,7 +127,7 @@ pub(crate) fn skip_scalar(text: &[u8], at: usize) -> usize {
     end
 }
 
-/// Valid text has its brackets in order, so counting them together finds the end.
+/// Brackets of valid text are balanced, so counting both kinds together finds the end.
 fn skip_container(text: &[u8], mut at: usize) -> usize {
     let mut depth = 0usize;
     loop {

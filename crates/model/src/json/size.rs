@@ -1,12 +1,12 @@
-//! [`measured_size`]: how large a value is to the limit of documents.
+//! [`measured_size`]: the size of a value as CouchDB compares it with limits.
 
 use super::Value;
 
 /// Returns the number of bytes that CouchDB counts for a value when it compares a document with `max_document_size`
-/// (`couch_ejson_size:encoded_size`): those of its compact text, but each string with the bytes of its characters rather than
-/// of its escapes, and each number that is no integer with the bytes of its magnitude alone.
+/// (`couch_ejson_size:encoded_size`): the length of its compact text, except that strings count by the bytes of their
+/// characters instead of their escapes, and numbers that are not integers by their magnitude.
 ///
-/// It is at most the length of the text.
+/// The result is at most the length of the text.
 pub fn measured_size(value: Value<'_>) -> usize {
     let text = value.raw();
     let (mut at, mut size) = (0, 0);
@@ -22,7 +22,7 @@ pub fn measured_size(value: Value<'_>) -> usize {
     size
 }
 
-/// The length of the string literal that `text` begins with, and what counts of it.
+/// Returns the length of the string literal at the start of `text`, and its counted size.
 fn string(text: &[u8]) -> (usize, usize) {
     let (mut at, mut size) = (1, 2);
     loop {
@@ -39,25 +39,26 @@ fn string(text: &[u8]) -> (usize, usize) {
                 at += 2;
                 size += 1;
             }
-            // The quotation mark at the end.
+            // The closing quotation mark.
             _ => return ((at + 1).min(text.len()), size),
         }
     }
 }
 
-/// The length of the escape `\uXXXX` that `text` begins with, or of a pair of them, and the number of bytes of the character.
+/// Returns the length of the escape `\uXXXX`, or pair of escapes, at the start of `text`, and the UTF-8 length of the
+/// character.
 fn escaped_character(text: &[u8]) -> (usize, usize) {
     let unit = text.get(2..6).and_then(|digits| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
     match unit.unwrap_or_default() {
         0..0x80 => (6, 1),
         0x80..0x800 => (6, 2),
-        // Checked text has surrogates in pairs only.
+        // Validated text has surrogates in pairs only.
         0xd800..0xdc00 => (12, 4),
         _ => (6, 3),
     }
 }
 
-/// The length of the number that `text` begins with, and what counts of it.
+/// Returns the length of the number at the start of `text`, and its counted size.
 fn number(text: &[u8]) -> (usize, usize) {
     let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
     let length = text.iter().take_while(is_part).count();
@@ -69,9 +70,9 @@ fn number(text: &[u8]) -> (usize, usize) {
     (length, float_size(value.abs()) + usize::from(value < 0.0))
 }
 
-/// The significant part of a number that is no integer, without its sign.
+/// Returns the size of a number that is not an integer, without its sign.
 fn float_size(magnitude: f64) -> usize {
-    // The upper bounds of magnitudes below one, and the lower bounds of others, with what counts for them.
+    // Upper bounds of magnitudes below one, and lower bounds of others, with their sizes.
     let small = [(1e-300, 3), (1e-100, 6), (1e-10, 5), (0.01, 4)];
     let large = [(1e100, 5), (1e10, 4)];
     let found = if magnitude < 1.0 {

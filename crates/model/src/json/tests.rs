@@ -1,4 +1,4 @@
-//! JSON text against a naive parser, and what must be refused.
+//! JSON text compared with a naive parser, and text that must be rejected.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -53,7 +53,7 @@ fn whitespace_goes() {
 
 #[test]
 fn repeated_names_keep_the_last() {
-    // Names of the same length, beginning and end have the same hash.
+    // Names with equal length, start and end have the same hash.
     let long = |middle: char| format!("{}{middle}{}", "b".repeat(32), "e".repeat(8));
     let alike = format!(r#"{{"{}":1,"{}":2}}"#, long('x'), long('y'));
     let same = format!(r#"{{"{0}":1,"{0}":2}}"#, long('x'));
@@ -74,7 +74,7 @@ fn repeated_names_keep_the_last() {
     }
 }
 
-/// Names whose hashes are all equal, so that nothing but the sort keeps this fast.
+/// All hashes of the names are equal, so only the sort keeps this fast.
 #[test]
 fn many_members_are_not_quadratic() {
     let started = Instant::now();
@@ -130,7 +130,7 @@ fn invalid() {
         (r#""\u12"#, 1),
         (r#""\u12g4""#, 1),
         (r#""\u+123""#, 1),
-        // Lone surrogates, a pair in the wrong order, a high one before something else.
+        // Lone surrogates, a pair in the wrong order, a high surrogate before something else.
         (r#""\ud800""#, 1),
         (r#""\udc00""#, 1),
         (r#""\ude00\ud83d""#, 1),
@@ -151,7 +151,7 @@ fn invalid_utf8() {
     for (text, offset) in [
         (&b"\"\xff\""[..], 1),
         (b"\"\xc0\x80\"", 1),
-        // A surrogate, and a character cut short.
+        // A surrogate, and a truncated character.
         (b"\"\xed\xa0\x80\"", 1),
         (b"\"abc\xe2\x82\"", 4),
         (b"\xff", 0),
@@ -264,7 +264,7 @@ fn members_give_the_elements_of_arrays_on_the_way() {
     }
 }
 
-/// Both see the same in random text, and compacting again changes nothing.
+/// Both parsers agree on random text, and compacting again changes nothing.
 #[track_caller]
 fn check_against_naive(text: &str) {
     let expected = naive::parse(text);

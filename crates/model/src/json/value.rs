@@ -1,13 +1,13 @@
-//! [`Value`]: a lazy view of checked text.
+//! [`Value`]: a lazy view of validated text.
 //!
-//! Finding a member costs one scan over the members before it; nothing is allocated unless a string with escapes is asked
-//! for. This module trusts its text: on text that never passed [`compact`](fn@super::compact) answers are meaningless.
+//! Finding a member costs one scan over the members before it. Memory is allocated only to read a string with escapes.
+//! The text must have passed [`compact`](fn@super::compact); otherwise results are meaningless.
 
 use std::borrow::Cow;
 
 use crate::json::scan;
 
-/// One JSON value: a slice of checked, compact text.
+/// One JSON value: a slice of validated, compact text.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a>(&'a [u8]);
 
@@ -32,7 +32,7 @@ impl<'a> Value<'a> {
     /// The literal `null`.
     pub const NULL: Value<'static> = Value(b"null");
 
-    /// Wraps text that holds exactly one value and is known to be valid and compact.
+    /// Wraps text that must be exactly one valid, compact value.
     pub const fn trusted(text: &'a [u8]) -> Value<'a> {
         Value(text)
     }
@@ -42,7 +42,7 @@ impl<'a> Value<'a> {
         self.0
     }
 
-    /// The type of the value, which its first byte tells.
+    /// Returns the type of the value, determined by its first byte.
     pub fn kind(self) -> Kind {
         match self.0.first() {
             Some(b'{') => Kind::Object,
@@ -54,22 +54,22 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether this is `null`.
+    /// Returns true for `null`.
     pub fn is_null(self) -> bool {
         self.kind() == Kind::Null
     }
 
-    /// Whether this is an object.
+    /// Returns true for objects.
     pub fn is_object(self) -> bool {
         self.kind() == Kind::Object
     }
 
-    /// Whether this is an array.
+    /// Returns true for arrays.
     pub fn is_array(self) -> bool {
         self.kind() == Kind::Array
     }
 
-    /// The boolean, if it is one.
+    /// Returns the boolean, if it is one.
     pub fn as_bool(self) -> Option<bool> {
         match self.0.first() {
             Some(b't') => Some(true),
@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The string without quotation marks and escapes, if it is one. Borrowed unless it has escapes.
+    /// Returns the string without quotation marks and escapes, if it is one. Borrowed unless it has escapes.
     pub fn as_str(self) -> Option<Cow<'a, str>> {
         Some(match self.string_bytes()? {
             Cow::Borrowed(bytes) => {
@@ -90,12 +90,12 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The text of a string, and anything else as it is written.
+    /// Returns the text of a string; for other types the JSON text.
     pub fn to_text(self) -> String {
         self.as_str().unwrap_or_else(|| String::from_utf8_lossy(self.0)).into_owned()
     }
 
-    /// As [`Value::as_str`], but the bytes of the UTF-8 text, which are not looked at once more.
+    /// As [`Value::as_str`], but returns the bytes, which are not validated as UTF-8 again.
     pub fn string_bytes(self) -> Option<Cow<'a, [u8]>> {
         let inner = self.string_inner()?;
         if memchr::memchr(b'\\', inner).is_none() {
@@ -106,7 +106,7 @@ impl<'a> Value<'a> {
         Some(Cow::Owned(out))
     }
 
-    /// Appends the unescaped bytes of a string; `false` and nothing appended if this is no string.
+    /// Appends the unescaped bytes of a string. Returns false and appends nothing if this is not a string.
     pub fn unescape_into(self, out: &mut Vec<u8>) -> bool {
         match self.string_inner() {
             Some(inner) => {
@@ -117,7 +117,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether this is the string `text`.
+    /// Returns true if this is the string `text`.
     pub fn is_string(self, text: &str) -> bool {
         match self.string_inner() {
             None => false,
@@ -133,22 +133,22 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether this is a number without fraction and exponent, of any size.
+    /// Returns true for a number without fraction and exponent, of any size.
     pub fn is_integer(self) -> bool {
         self.kind() == Kind::Number && !self.0.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
     }
 
-    /// The number, if it is written without fraction and exponent, is not negative and fits.
+    /// Returns the number if it is written without fraction and exponent, is not negative and fits.
     pub fn as_u64(self) -> Option<u64> {
         self.number_text()?.parse().ok()
     }
 
-    /// The number, if it is written without fraction and exponent and fits.
+    /// Returns the number if it is written without fraction and exponent and fits.
     pub fn as_i64(self) -> Option<i64> {
         self.number_text()?.parse().ok()
     }
 
-    /// The number as the nearest double; infinite for integers beyond the range of doubles.
+    /// Returns the number as the nearest double; infinite for integers beyond the range of doubles.
     pub fn as_f64(self) -> Option<f64> {
         self.number_text()?.parse().ok()
     }
@@ -157,19 +157,19 @@ impl<'a> Value<'a> {
         if self.kind() == Kind::Number { std::str::from_utf8(self.0).ok() } else { None }
     }
 
-    /// The elements of an array; nothing if it is none.
+    /// Returns the elements of an array; empty for other types.
     pub fn elements(self) -> Elements<'a> {
         let text = if self.is_array() { self.0 } else { b"" };
         Elements { text, at: 1 }
     }
 
-    /// Names (strings) and values of the members of an object; nothing if it is none.
+    /// Returns names (strings) and values of the members of an object; empty for other types.
     pub fn members(self) -> Members<'a> {
         let text = if self.is_object() { self.0 } else { b"" };
         Members { text, at: 1 }
     }
 
-    /// The member `name` of an object.
+    /// Returns the member `name` of an object.
     pub fn get(self, name: &str) -> Option<Value<'a>> {
         self.members().find(|(key, _)| key.is_string(name)).map(|(_, value)| value)
     }
@@ -223,8 +223,8 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// As [`Iterator::next`]. If the value is an array, its elements are appended to `elements` on the way: finding the
-    /// end of a long array and then its elements would walk its text twice.
+    /// As [`Iterator::next`]. If the value is an array, its elements are also appended to `elements`, because finding
+    /// the end of a long array and then its elements would scan its text twice.
     pub fn next_with_elements(&mut self, elements: &mut Vec<Value<'a>>) -> Option<(Value<'a>, Value<'a>)> {
         let (text, start) = (self.text, self.at);
         if start + 1 >= text.len() {
@@ -239,7 +239,7 @@ impl<'a> Members<'a> {
         while text.get(at).is_some_and(|&byte| byte != b']') {
             let end = scan::skip_value(text, at);
             elements.push(Value(&text[at..end]));
-            // Behind an element stands a comma or the end of the array.
+            // An element is followed by a comma or the end of the array.
             at = if text.get(end) == Some(&b',') { end + 1 } else { end };
         }
         let value_end = (at + 1).min(text.len());
@@ -248,7 +248,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Appends the meaning of the inside of a valid string literal.
+/// Appends the unescaped inside of a valid string literal.
 pub fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
     while let Some(escape) = memchr::memchr(b'\\', inner) {
         out.extend_from_slice(&inner[..escape]);
@@ -270,7 +270,7 @@ pub fn unescape(mut inner: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(inner);
 }
 
-/// `rest` follows a `\u`. A high surrogate is always followed by an escaped low one.
+/// Decodes the escape; `rest` starts after `\u`. A high surrogate is always followed by an escaped low one.
 fn unescape_unicode<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
     let mut code = hex4(rest).unwrap_or(0xfffd);
     rest = rest.get(4..).unwrap_or_default();
@@ -284,7 +284,7 @@ fn unescape_unicode<'r>(mut rest: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
     rest
 }
 
-/// The value of the first four characters, if they are hexadecimal digits.
+/// Returns the value of the first four characters, if they are hexadecimal digits.
 pub(super) fn hex4(text: &[u8]) -> Option<u32> {
     text.get(..4)?.iter().try_fold(0, |code, &digit| Some(code << 4 | char::from(digit).to_digit(16)?))
 }

@@ -1,11 +1,11 @@
-//! [`Growth`]: a revision tree to which many paths are added, one after the other.
+//! [`Growth`]: a revision tree that is optimized for merging many paths.
 //!
-//! A [`RevTree`] is in order after each merge, which costs as much as it has nodes: nothing for most documents, but ten thousand
-//! conflicts would cost a hundred million steps. After a few merges a growth therefore looks revisions up in an
-//! index, lets new ones stand where they came, and forgets ancestors by looking only at those of the new revision. It is put in
-//! order once, at the end. What comes out is what merging and stemming one by one makes.
+//! A [`RevTree`] is sorted after each merge, which costs time linear in its nodes: negligible for most documents, but a
+//! document with ten thousand conflicts would need a hundred million steps. After a few merges a growth therefore finds
+//! revisions in an index, appends new ones unsorted, and stems only the ancestors of the new revision. It is sorted
+//! once, at the end. The result equals merging and stemming one path at a time.
 //!
-//! It does not say what a reader may want to know of all leaves: see [`Growth::settle`].
+//! While unsorted it cannot return properties of all leaves: see [`Growth::settle`].
 
 use std::collections::HashMap;
 
@@ -13,22 +13,22 @@ use crate::rev::Rev;
 use crate::rev_tree::merge::without_gap;
 use crate::rev_tree::{Node, RevTree, to_index};
 
-/// From this merge on, and in trees of this size, the index pays.
+/// Number of merges, and size of a tree, from which the index is used.
 const MERGES_BEFORE: usize = 4;
 const NODES_BEFORE: usize = 64;
 
-/// A tree, whether it is in order or not. Indices are valid until it changes.
+/// A tree, sorted or not. Indices are valid until it changes.
 pub trait Revisions<T> {
-    /// Index of a revision.
+    /// Returns the index of a revision.
     fn find(&self, rev: &Rev) -> Option<u32>;
 
-    /// The revision with this index.
+    /// Returns the revision with this index.
     fn node(&self, node: u32) -> &Node<T>;
 
-    /// Whether the revision has no successors.
+    /// Returns true if the revision has no successors.
     fn is_leaf(&self, node: u32) -> bool;
 
-    /// Whether a leaf has such a value.
+    /// Returns true if a leaf has a value that matches.
     fn has_leaf(&self, wanted: impl Fn(&T) -> bool) -> bool;
 
     /// See [`RevTree::winner`].
@@ -57,46 +57,47 @@ impl<T> Revisions<T> for RevTree<T> {
     }
 }
 
-/// A tree that grows.
+/// A tree to which paths are added.
 #[derive(Debug)]
 pub struct Growth<T> {
-    /// While there is an index its nodes stand as they came, some of them are gone, and its leaves are of no use.
+    /// The tree. While there is an index its nodes are unsorted, some of them are removed, and its leaves are invalid.
     tree: RevTree<T>,
-    /// How often the tree was stemmed to the same limit, and that: from then on only ancestors of what is new can be beyond it.
+    /// Number of consecutive stemmings with the same limit, and that limit: from then on only ancestors of new
+    /// revisions can exceed it.
     stemmed: (usize, usize),
     index: Option<Index>,
-    /// The number of nodes that were looked at.
+    /// Number of visited nodes.
     steps: u64,
 }
 
-/// The part of a path that a tree has.
+/// The part of a path that is already in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Not the revision itself, or only as an ancestor.
+    /// The revision is not in the tree, or only as an ancestor.
     Nothing,
     /// The revision with its value, but fewer ancestors.
     NotAllAncestors,
-    /// All there is to know.
+    /// The revision with its value and all ancestors of the path.
     Everything,
 }
 
-/// The outcome of [`Growth::merge`].
+/// Result of [`Growth::merge`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Grown<T> {
-    /// Whether the tree is another one than before.
+    /// True if the tree changed.
     pub changed: bool,
-    /// The values of ancestors that were forgotten, in any order.
+    /// Values of removed ancestors, in any order.
     pub forgotten: Vec<T>,
 }
 
 #[derive(Debug)]
 struct Index {
     by_rev: HashMap<Rev, u32>,
-    /// Of each node, in the order of the nodes.
+    /// The relations of each node, in the order of the nodes.
     places: Vec<Place>,
 }
 
-/// Where a node stands among its relatives. Children are a list in which some may be gone.
+/// Relations of a node. Children are a linked list that may contain removed nodes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     is_gone: bool,
@@ -106,12 +107,12 @@ struct Place {
 }
 
 impl<T> Growth<T> {
-    /// Begins with this tree.
+    /// Creates a growth from this tree.
     pub fn new(tree: RevTree<T>) -> Self {
         Self { tree, stemmed: (0, 0), index: None, steps: 0 }
     }
 
-    /// The tree in order.
+    /// Sorts the tree and returns it.
     pub fn settle(&mut self) -> &RevTree<T> {
         if let Some(index) = self.index.take() {
             self.steps += index.places.len() as u64;
@@ -120,30 +121,30 @@ impl<T> Growth<T> {
         &self.tree
     }
 
-    /// The same, when nothing more is to be merged.
+    /// As [`Self::settle`], and consumes the growth.
     pub fn into_settled(mut self) -> RevTree<T> {
         self.settle();
         self.tree
     }
 
-    /// The same, to be changed.
+    /// As [`Self::settle`], with mutable access.
     pub fn settle_mut(&mut self) -> &mut RevTree<T> {
         self.settle();
         self.stemmed = (0, 0);
         &mut self.tree
     }
 
-    /// The tree, if nothing was merged since it was last in order.
+    /// Returns the tree if it is sorted.
     pub fn settled(&self) -> Option<&RevTree<T>> {
         self.index.is_none().then_some(&self.tree)
     }
 
-    /// The number of nodes that all merges have looked at.
+    /// Returns the number of nodes that all merges visited.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The part of the path that the tree has.
+    /// Returns the part of the path that is already in the tree.
     pub fn known(&self, path: &[Rev]) -> Known {
         let history = |node| std::iter::successors(Some(node), |&node| self.node(node).parent);
         match path.first().and_then(|rev| self.find(rev)) {
@@ -154,7 +155,7 @@ impl<T> Growth<T> {
         }
     }
 
-    /// As [`RevTree::merge`] and then [`RevTree::stem`].
+    /// Equivalent to [`RevTree::merge`] and then [`RevTree::stem`].
     ///
     /// # Panics
     /// If the path is empty.
@@ -179,7 +180,7 @@ impl<T> Growth<T> {
             None => {
                 self.stemmed.0 += 1;
                 self.steps += self.tree.nodes.len() as u64;
-                // Only what is known may leave the tree as it was.
+                // Only a path that is already known can leave the tree unchanged.
                 let before = (self.known(path) != Known::Nothing).then(|| self.tree.clone());
                 self.tree.merge(path, value);
                 let forgotten = self.tree.stem(limit);
@@ -256,14 +257,15 @@ impl Index {
         (0..).zip(&self.places).filter_map(is_leaf)
     }
 
-    /// The children that are left.
+    /// Returns the remaining children.
     fn children(&self, node: u32) -> impl Iterator<Item = u32> {
         let next = |child: &u32| self.places[*child as usize].next_sibling;
         std::iter::successors(self.places[node as usize].first_child, next)
             .filter(|child| !self.places[*child as usize].is_gone)
     }
 
-    /// As [`RevTree::merge`] and then [`RevTree::stem`] of a tree that was stemmed before; and how many nodes it looked at.
+    /// Equivalent to [`RevTree::merge`] and then [`RevTree::stem`], for a tree that was stemmed before. Also returns
+    /// the number of visited nodes.
     fn merge<T>(&mut self, nodes: &mut Vec<Node<T>>, path: &[Rev], value: T, limit: usize) -> (Grown<T>, u64) {
         let known_count = nodes.len();
         let path = without_gap(path);
@@ -281,7 +283,7 @@ impl Index {
             let node = found.unwrap_or_else(|| self.push(nodes, rev));
             if let (Some(child), None) = (child, known_parent) {
                 nodes[child as usize].parent = Some(node);
-                // Who had lost its parent may still be in the list of that, but this one is gone.
+                // The child may still be in the list of its former parent, but that node was removed.
                 self.adopt(node, child);
                 linked.push(child);
             }
@@ -312,8 +314,9 @@ impl Index {
         node
     }
 
-    /// Forgets ancestors of `newest` that are not among the newest `limit` revisions of any leaf; others cannot be, because
-    /// the tree was stemmed before `newest` and its path were added. Answers how many nodes it looked at.
+    /// Removes ancestors of `newest` that are not among the newest `limit` revisions of any leaf. No other node can
+    /// exceed the limit, because the tree was stemmed before `newest` and its path were added. Returns the number of
+    /// visited nodes.
     fn stem<T>(
         &mut self,
         nodes: &mut [Node<T>],
@@ -324,7 +327,7 @@ impl Index {
         known_count: usize,
     ) -> u64 {
         let mut steps = 0;
-        // How far away the next leaf is, as far as that is known.
+        // Distance to the nearest leaf, as far as computed.
         let mut away = usize::MAX;
         let (mut next, mut removed) = (Some(newest), Vec::new());
         while let Some(node) = next {
@@ -341,7 +344,7 @@ impl Index {
                 self.remove(nodes, node);
             }
         }
-        // Not before: who has lost its children here is no leaf, but removed next.
+        // Only after the loop: a node that lost its children here is not a leaf, but is removed next.
         for node in removed {
             if let Some(parent) = nodes[node as usize].parent {
                 self.place(parent).children -= 1;
@@ -350,7 +353,7 @@ impl Index {
         steps
     }
 
-    /// The number of steps that there are from `node` to the nearest leaf, if those are fewer than `limit`.
+    /// Returns the number of steps from `node` to the nearest leaf, if it is less than `limit`.
     fn nearest_leaf(&self, node: u32, limit: usize, steps: &mut u64) -> Option<usize> {
         let mut level = vec![node];
         for away in 0..limit {
@@ -366,7 +369,7 @@ impl Index {
         None
     }
 
-    /// Takes a node out, but leaves its parent's number of children.
+    /// Removes a node, but keeps its parent's number of children.
     fn remove<T>(&mut self, nodes: &mut [Node<T>], node: u32) {
         let children: Vec<u32> = self.children(node).collect();
         for child in children {

@@ -1,14 +1,14 @@
-//! Adding a path of revisions to a tree.
+//! Merging a path of revisions into a tree.
 
 use crate::rev::Rev;
 use crate::rev_tree::{Merge, Node, RevTree, search, to_index};
 
 impl<T> RevTree<T> {
-    /// Adds a revision, `path[0]`, and its ancestors, newest first. `value` belongs to `path[0]`; if that is known already,
-    /// it keeps the value it has.
+    /// Adds a revision, `path[0]`, and its ancestors, newest first. `value` belongs to `path[0]`; if that revision
+    /// already has a value, it is kept.
     ///
-    /// A known revision without known parent learns its ancestors. Each revision of the path must be of the generation
-    /// before; what follows a gap is ignored.
+    /// A revision without known parent is connected with its ancestors. Each revision of the path must have the
+    /// preceding generation; the path is ignored after a gap.
     ///
     /// # Panics
     ///
@@ -34,7 +34,7 @@ impl<T> RevTree<T> {
         outcome
     }
 
-    /// The usual edit: the successor of a leaf, which becomes the greatest revision of all.
+    /// Returns true for the common edit: the successor of a leaf that becomes the greatest revision of all.
     fn appends(&self, newest: &Rev, path: &[Rev]) -> bool {
         match (self.nodes.last(), path) {
             (Some(last), [_, parent]) => {
@@ -54,14 +54,14 @@ impl<T> RevTree<T> {
 
     /// Adds the unknown revisions of `path` and makes each the child of the next one.
     fn link(&mut self, path: &[Rev]) -> Merge {
-        // New nodes stand behind these until all are put in order.
+        // New nodes are appended after these until the tree is sorted.
         let known_count = self.nodes.len();
         let mut changed = false;
         let mut first_known = None;
         let mut child: Option<u32> = None;
         for (age, rev) in path.iter().enumerate() {
             let known_parent = child.and_then(|child| self.nodes[child as usize].parent);
-            // Where the tree knows the way it is followed, which costs less than searching.
+            // Existing parents are followed, which costs less than searching.
             let found = match known_parent {
                 Some(parent) if self.nodes[parent as usize].rev != *rev => break,
                 Some(parent) => Some(parent),
@@ -93,7 +93,7 @@ impl<T> RevTree<T> {
     }
 }
 
-/// The beginning of a path in which generations follow each other.
+/// Returns the start of a path in which generations are consecutive.
 pub(super) fn without_gap(path: &[Rev]) -> &[Rev] {
     let follows = |pair: &[Rev]| pair[1].generation.checked_add(1) == Some(pair[0].generation);
     let length = path.windows(2).position(|pair| !follows(pair)).map_or(path.len(), |gap| gap + 1);

@@ -1,4 +1,4 @@
-//! Revision trees against a naive model: the set of all paths.
+//! Revision trees compared with a naive model: the set of all paths.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,7 @@ fn rev(text: &str) -> Rev {
     Rev::parse(text).unwrap()
 }
 
-/// A path is written newest first, `3-c 2-b 1-a`; a deletion's value is `false`.
+/// Paths are written newest first, `3-c 2-b 1-a`; the value of a deletion is `false`.
 fn path(text: &str) -> Vec<Rev> {
     text.split(' ').map(rev).collect()
 }
@@ -24,7 +24,7 @@ fn tree(paths: &[&str]) -> RevTree<bool> {
     tree
 }
 
-/// One word for each node: its parent's id, `>`, its own.
+/// Shows each node as the id of its parent, `>`, and its own.
 fn show<T>(tree: &RevTree<T>) -> String {
     let show = |node: &Node<T>| match node.parent {
         Some(parent) => format!("{}>{}", tree.node(parent).rev, node.rev),
@@ -51,15 +51,15 @@ fn merge() {
         (&["2-b 1-a"], "1-a", Known, "1-a 1-a>2-b"),
         (&["1-a"], "1-b", Branched, "1-a 1-b"),
         (&["2-b 1-a"], "5-e 4-d", Branched, "1-a 1-a>2-b 4-d 4-d>5-e"),
-        // What was forgotten is learned again, also by a revision that is known.
+        // Removed ancestors are added again, also by a known revision.
         (&["3-c"], "4-d 3-c 2-b", Extended, "2-b 2-b>3-c 3-c>4-d"),
         (&["3-c"], "3-c 2-b 1-a", Known, "1-a 1-a>2-b 2-b>3-c"),
         (&["3-c 2-b"], "3-c 2-b 1-a", Known, "1-a 1-a>2-b 2-b>3-c"),
         (&["3-c 2-b"], "4-d 3-c 2-b 1-a", Extended, "1-a 1-a>2-b 2-b>3-c 3-c>4-d"),
         (&["4-d", "2-b 1-a"], "4-d 3-c 2-b", Known, "1-a 1-a>2-b 2-b>3-c 3-c>4-d"),
-        // Generations must follow each other.
+        // Generations must be consecutive.
         (&["1-a"], "3-c 1-a", Branched, "1-a 3-c"),
-        // The first ancestry stays.
+        // The first ancestry is kept.
         (&["3-c 2-b 1-a"], "3-c 2-x 1-y", Known, "1-a 1-a>2-b 2-b>3-c"),
         (&["2-b 1-a"], "3-c 2-b 1-x", Extended, "1-a 1-a>2-b 2-b>3-c"),
     ] {
@@ -95,7 +95,7 @@ fn winner() {
         (&["1-a", "!9-x"], "1-a 9-x"),
         (&["!1-a", "!9-x", "!9-y"], "9-y 9-x 1-a"),
         (&["10-a", "9-z"], "10-a 9-z"),
-        // As bytes: 16 of an MD5 against text.
+        // Compared as bytes: the 16 of an MD5 with text.
         (&["1-ffffffffffffffffffffffffffffffff", "1-f"], "1-ffffffffffffffffffffffffffffffff 1-f"),
         (&["1-00000000000000000000000000000000", "1-0"], "1-0 1-00000000000000000000000000000000"),
     ] {
@@ -112,7 +112,7 @@ fn stem() {
         (&["1-a", "2-b 1-a", "3-c 2-b 1-a"], 2, "2-b 2-b>3-c", 1),
         (&["1-a", "2-b 1-a", "3-c 2-b 1-a"], 1, "3-c", 2),
         (&["1-a", "2-b 1-a", "3-c 2-b 1-a"], 0, "3-c", 2),
-        // One leaf still needs 1-a, so the other's history stays connected with it.
+        // One leaf still needs 1-a, so the history of the other remains connected with it.
         (&["3-c 2-b 1-a", "2-x 1-a"], 2, "1-a 1-a>2-b 1-a>2-x 2-b>3-c", 0),
         (&["3-c 2-b 1-a", "2-x 1-a"], 1, "2-x 3-c", 0),
     ] {
@@ -181,7 +181,7 @@ fn long_history() {
     assert!(tree.history(winner).map(|node| tree.node(node).rev.generation).eq((4_001..=5_000).rev()));
 }
 
-/// Revisions and what is known of their parents: the sum of all paths, as sets.
+/// Revisions and their known parents: the union of all paths, as sets.
 #[derive(Default, Clone)]
 struct Model {
     parents: BTreeMap<Rev, Option<Rev>>,
@@ -218,7 +218,7 @@ impl Model {
         std::iter::successors(Some(rev.clone()), parent).collect()
     }
 
-    /// Keeps these; returns the values of the others.
+    /// Keeps these revisions; returns the values of the others.
     fn retain(&mut self, keep: &BTreeSet<Rev>) -> BTreeSet<usize> {
         self.parents.retain(|rev, _| keep.contains(rev));
         let parents = self.parents.clone();
@@ -261,11 +261,11 @@ impl Model {
     }
 }
 
-/// A path of a few of a few revisions: often known, often with ancestors that are not, sometimes with a gap.
+/// A random path of few distinct revisions: often known, often with unknown ancestors, sometimes with a gap.
 fn random_path(random: &mut Random, generations: usize, width: usize) -> Vec<Rev> {
     let newest = random.below(generations) + 1;
     let length = random.below(newest) + 1;
-    // Parents follow from the child, so that every revision has one ancestry, except now and then.
+    // The parent is a function of the child, so that every revision has one ancestry, except occasionally.
     let mut number = random.below(width);
     let mut path = Vec::new();
     for generation in (newest + 1 - length..=newest).rev() {
@@ -364,7 +364,7 @@ fn ten_thousand_conflicts_cost_a_few_steps_each() {
     check("one long history", 5, &|_| (1..=20).rev().map(|generation| Rev::new(generation, hash(0))).collect());
 }
 
-/// All revisions there are, as full paths.
+/// Returns all revisions as full paths.
 fn random_world(random: &mut Random) -> Vec<Vec<Rev>> {
     let mut world: Vec<Vec<Rev>> = Vec::new();
     for number in 0..random.below(30) + 1 {

@@ -6,10 +6,10 @@ const INTEGER: u8 = 98;
 const SMALL_BIG: u8 = 110;
 const LARGE_BIG: u8 = 111;
 
-/// Integers of so many digits fit into 64 bits.
+/// Integers of at most this many digits fit into 64 bits.
 const DIGITS_OF_U64: usize = 19;
 
-/// Writes an integer given in decimal digits, perhaps with a minus sign; whether it is one from 0 to 255.
+/// Writes an integer given in decimal digits with an optional minus sign. Returns true if it is from 0 to 255.
 pub(crate) fn write(term: &mut Vec<u8>, text: &[u8]) -> bool {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -20,7 +20,7 @@ pub(crate) fn write(term: &mut Vec<u8>, text: &[u8]) -> bool {
         return false;
     }
     let number = digits.iter().fold(0, |number: u64, digit| number * 10 + u64::from(digit & 15));
-    // Zero has no sign.
+    // Negative zero equals zero.
     if let (Ok(byte), true) = (u8::try_from(number), !negative || number == 0) {
         term.extend_from_slice(&[SMALL_INTEGER, byte]);
         return true;
@@ -50,7 +50,7 @@ fn write_big(term: &mut Vec<u8>, negative: bool, magnitude: &[u8]) {
     term.extend_from_slice(&magnitude[..length]);
 }
 
-/// The little-endian bytes of a decimal number. Takes time in the square of its length, which
+/// Returns the little-endian bytes of a decimal number. Takes time quadratic in its length, which
 /// [`MAX_NUMBER_LEN`](crate::limits::MAX_NUMBER_LEN) bounds.
 fn magnitude(digits: &[u8]) -> Vec<u8> {
     const CHUNK: usize = 19;

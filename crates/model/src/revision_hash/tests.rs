@@ -1,4 +1,4 @@
-//! Revision hashes against those that CouchDB gave.
+//! Revision hashes compared with those of CouchDB.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::json::Json;
 use crate::testing::Random;
 
-/// Bodies and the hashes that CouchDB 3.5.2 gave to first revisions with them.
+/// Bodies with the hashes that CouchDB 3.5.2 gave to first revisions with them.
 const RECORDED: &[(&str, &str)] = &[
     (r#"{}"#, "967a00dff5e02add41819138abb3284d"),
     (r#"{"a":1}"#, "23202479633c2b380f79507a776743d5"),
@@ -56,7 +56,7 @@ const RECORDED: &[(&str, &str)] = &[
         r#"{"name":"Zoë 😀","n":[1,2,3],"m":[1,300],"o":{"pi":3.25,"neg":-7,"big":12345678901234567890,"none":null,"yes":true,"empty":{}},"l":[]}"#,
         "6d800094a958435704de6f6a74fb7aa3",
     ),
-    // Members the server knows stay out of the hash.
+    // Members of the server are not hashed.
     (r#"{"n":1}"#, "731bef401491606a3b246ed178e697c1"),
 ];
 
@@ -124,14 +124,14 @@ fn terms() {
         ("-2147483649", b"n\x04\x01\x01\0\0\x80"),
         ("18446744073709551615", b"n\x08\0\xff\xff\xff\xff\xff\xff\xff\xff"),
         ("-18446744073709551616", b"n\x09\x01\0\0\0\0\0\0\0\0\x01"),
-        // Beyond 255 bytes the count takes four; the last byte of the number is the first of the magnitude.
+        // Beyond 255 bytes the count takes four bytes; the last byte of the number is the first of the magnitude.
         (&big, b"o\0\0\x01\x23\0\xff"),
     ] {
         let found = term(body);
         assert!(found.starts_with(expected), "{body}: {}", found.escape_ascii());
         assert!(found.len() == expected.len() || body == big, "{body}: {}", found.escape_ascii());
     }
-    // A count of a string has two bytes.
+    // The count of a string has two bytes.
     for (elements, tag) in [(65_535, b'k'), (65_536, b'l')] {
         assert_eq!(term(&format!("[{}]", vec!["1"; elements].join(",")))[0], tag);
     }
@@ -146,7 +146,7 @@ fn spelling_makes_no_difference() {
     assert_ne!(term("1"), term("1.0"));
 }
 
-/// The plainest way to write a term: recursion over values, counting elements first.
+/// The simplest implementation: recursion over values, counting elements first.
 fn naive(value: Value<'_>, term: &mut Vec<u8>) {
     use crate::json::Kind;
     match value.kind() {
@@ -205,7 +205,7 @@ fn random_terms_are_written_as_naively() {
 fn big_integers_are_exact() {
     let mut random = Random::new();
     for _ in 0..300 {
-        // Digits from random bytes by repeated division, the other way round than the code does it.
+        // Digits from random bytes by repeated division, the inverse of the implementation.
         let mut bytes: Vec<u8> = (0..random.below(60) + 9).map(|_| random.below(256) as u8).collect();
         *bytes.last_mut().unwrap() |= 1;
         let mut rest = bytes.clone();
@@ -242,7 +242,7 @@ fn a_deleted_document_that_comes_back_with_an_attachment() {
     let deletion = Rev::parse("2-d22fb21c9391481f2c1f3f0404cee231").unwrap();
     let hash = RevisionHasher::default().hash_again(&deletion, Json::parse(b"{}").unwrap().value(), 1);
     assert_eq!(crate::RevHash::from(hash).to_string(), "3852c629c7f8664bc53303fb58ed6e86");
-    // Without attachments it is the hash of any other edit.
+    // Without attachments the hash equals that of any other edit.
     let body = Json::parse(br#"{"n":2}"#).unwrap();
     let usual = revision_hash(false, Some(&deletion), body.value(), &[]);
     assert_eq!(RevisionHasher::default().hash_again(&deletion, body.value(), 0), usual);

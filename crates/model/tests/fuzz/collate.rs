@@ -1,9 +1,9 @@
-//! Collation: for any two values the order of their encodings is the order of the comparator.
+//! Collation: the order of the encodings of any two values equals the order of the comparator.
 
 use settee_model::collate::{Collation, compare, encode, encoded_len};
 use settee_model::json::Json;
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let middle = data.len() / 2;
     let (Ok(a), Ok(b)) = (Json::parse(&data[..middle]), Json::parse(&data[middle..])) else { return };

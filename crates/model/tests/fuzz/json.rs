@@ -1,10 +1,10 @@
-//! The JSON scanner: whatever is accepted must be a fixed point, walk without panics, hash, and come back from
-//! a document as it went in.
+//! The JSON scanner: accepted text is a fixed point, can be traversed and hashed without panics, and is unchanged after
+//! parsing and writing a document.
 
 use settee_model::json::{Json, Value, compact};
 use settee_model::{Document, revision_hash};
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let mut once = Vec::new();
     if compact(data, &mut once).is_err() {

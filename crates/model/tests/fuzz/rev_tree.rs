@@ -1,12 +1,12 @@
-//! Revision trees: any sequence of merges gives a tree that survives being taken apart, whose leaves do not depend on the
-//! order of the merges if no revision has two parents, and that stays whole when it is stemmed or purged.
+//! Revision trees: any sequence of merges gives a tree that can be converted to nodes and back, whose leaves do not
+//! depend on the order of the merges if no revision has two parents, and that stays valid when it is stemmed or purged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use settee_model::rev_tree::{Node, RevTree};
 use settee_model::{Rev, RevHash};
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let paths: Vec<(Vec<Rev>, bool)> = data.chunks(6).filter_map(path).collect();
     let mut tree = RevTree::new();
@@ -33,7 +33,7 @@ pub(crate) fn check(data: &[u8]) {
     assert!(tree.is_empty());
 }
 
-/// A path of consecutive generations from six bytes: few distinct hashes, so that paths meet.
+/// Returns a path of consecutive generations from six bytes: few distinct hashes, so that paths overlap.
 fn path(bytes: &[u8]) -> Option<(Vec<Rev>, bool)> {
     let [start, len, hashes @ ..] = bytes else { return None };
     let start = u64::from(start % 8) + 1;
@@ -43,7 +43,7 @@ fn path(bytes: &[u8]) -> Option<(Vec<Rev>, bool)> {
     (!revs.is_empty() && !hashes.is_empty()).then_some((revs, len & 0x80 != 0))
 }
 
-/// Whether all paths agree on the parent of each revision, as hashes of histories do.
+/// Returns true if all paths agree on the parent of each revision, as hashes of histories guarantee.
 fn is_possible(paths: &[(Vec<Rev>, bool)]) -> bool {
     let mut parents: BTreeMap<&Rev, &Rev> = BTreeMap::new();
     let mut pairs = paths.iter().flat_map(|(path, _)| path.windows(2));

@@ -1,4 +1,4 @@
-//! Calls: of the environment's functions, of methods, and of functions of the source itself.
+//! Calls: of functions of the environment, of methods, and of functions of the source.
 
 use oxc_ast::ast::{self, Expression as Node};
 
@@ -6,7 +6,7 @@ use super::{Compiler, Refused, Result, refuse};
 use crate::Environment;
 use crate::tree::{Builtin, Callee, Expression, Math, Method, Visit, Visitor};
 
-/// Functions that are called by their name.
+/// Returns the global function with this name.
 fn function(name: &str, environment: Environment) -> Option<Builtin> {
     Some(match name {
         "emit" if environment == Environment::View => Builtin::Emit,
@@ -27,7 +27,7 @@ fn function(name: &str, environment: Environment) -> Option<Builtin> {
     })
 }
 
-/// Functions that are members of the environment's objects.
+/// Returns the function with this name of an object of the environment.
 fn member(object: &str, name: &str) -> Option<Builtin> {
     Some(match (object, name) {
         ("Array", "isArray") => Builtin::IsArray,
@@ -88,7 +88,7 @@ impl Compiler {
                 if let Some(callee) = self.callee(&name.name)? {
                     return Ok(Expression::Call(callee, self.arguments(&call.arguments)?));
                 }
-                let builtin = function(&name.name, self.environment).ok_or(Refused("a function that is not known"))?;
+                let builtin = function(&name.name, self.environment).ok_or(Refused("an unknown function"))?;
                 Ok(Expression::Builtin(builtin, self.arguments(&call.arguments)?))
             }
             Node::StaticMemberExpression(member) => self.method(member, &call.arguments),
@@ -107,7 +107,7 @@ impl Compiler {
         arguments.collect()
     }
 
-    /// The function that an expression is.
+    /// Compiles an expression that is a function.
     fn function_here(&mut self, node: &Node<'_>) -> Result<Option<Callee>> {
         let function = match node.without_parentheses() {
             Node::FunctionExpression(function) => self.function_expression(function)?,
@@ -127,7 +127,7 @@ impl Compiler {
         if let Node::Identifier(object) = &callee.object
             && self.look_up(&object.name).is_none()
         {
-            let builtin = member(&object.name, name).ok_or(Refused("a function that is not known"))?;
+            let builtin = member(&object.name, name).ok_or(Refused("an unknown function"))?;
             if let (Builtin::Math(function), [ast::Argument::SpreadElement(spread)]) = (builtin, arguments) {
                 let array = self.expression(&spread.argument)?;
                 return Ok(Expression::Builtin(Builtin::MathApply(function), vec![array]));
@@ -147,15 +147,15 @@ impl Compiler {
             && let [order] = arguments
         {
             let visitor = order.as_expression().and_then(numeric_order).ok_or(Refused("sorting by a function"))?;
-            // The order is known, so its function is never called.
+            // The comparison is built in, so the function is never called.
             let callee = Callee { function: 0, levels: 0, variable: None };
             return Ok(Expression::Visit(Box::new(Visit { object, visitor, callee, initial: None })));
         }
-        let method = Method::named(name).ok_or(Refused("a method that is not known"))?;
+        let method = Method::named(name).ok_or(Refused("an unknown method"))?;
         Ok(Expression::Method(Box::new(object), method, self.arguments(arguments)?))
     }
 
-    /// The function of `Math` that an expression is.
+    /// Returns the function of `Math` that an expression names.
     fn math_function(&self, node: &Node<'_>) -> Option<Math> {
         let Node::StaticMemberExpression(function) = node else {
             return None;
@@ -169,7 +169,7 @@ impl Compiler {
         }
     }
 
-    /// `Math.max.apply(…)` and its like. What `this` is does not matter to these functions.
+    /// Compiles `Math.max.apply(…)` and the like. These functions ignore `this`.
     fn applied(&mut self, function: Math, arguments: &[ast::Argument<'_>]) -> Result<Expression> {
         let [this, array] = arguments else {
             return refuse("a function that is applied");
@@ -213,7 +213,7 @@ impl Compiler {
         }
         let arguments = self.arguments(&call.arguments)?;
         match (class.name.as_str(), arguments.len()) {
-            // Without arguments it is now, which differs from run to run.
+            // Without arguments the result is the current time, which differs between runs.
             ("Date", 1..) => Ok(Expression::Builtin(Builtin::NewDate, arguments)),
             ("Array", 0) => Ok(Expression::Array(Vec::new())),
             ("Object", 0) => Ok(Expression::Object(Vec::new())),

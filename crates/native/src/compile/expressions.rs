@@ -49,10 +49,10 @@ impl Compiler {
             }
             Node::RegExpLiteral(literal) => {
                 let pattern = crate::pattern::compile(&literal.regex.pattern.text, literal.regex.flags.bits());
-                Expression::Pattern(Box::new(pattern.ok_or(Refused("a regular expression that is not known"))?))
+                Expression::Pattern(Box::new(pattern.ok_or(Refused("an unsupported regular expression"))?))
             }
             Node::FunctionExpression(_) | Node::ArrowFunctionExpression(_) => return refuse("functions as values"),
-            _ => return refuse("an expression that is not known"),
+            _ => return refuse("an unsupported expression"),
         })
     }
 
@@ -66,7 +66,7 @@ impl Compiler {
                 "undefined" => Ok(Expression::Undefined),
                 "NaN" => Ok(Expression::Number(f64::NAN)),
                 "Infinity" => Ok(Expression::Number(f64::INFINITY)),
-                _ => refuse("a name that is not known"),
+                _ => refuse("an unknown name"),
             },
         }
     }
@@ -157,7 +157,7 @@ impl Compiler {
         Ok(Expression::Index(Box::new((object, key))))
     }
 
-    /// The object before a member or a method.
+    /// Compiles the object before a member or a method.
     pub(super) fn before(&mut self, node: &Node<'_>, optional: bool) -> Result<Expression> {
         let object = self.expression(node)?;
         Ok(if optional { Expression::Guard(Box::new(object)) } else { object })
@@ -199,7 +199,7 @@ impl Compiler {
                 let object = self.expression(&member.object)?;
                 Ok(Place::Index(Box::new((object, self.expression(&member.expression)?))))
             }
-            _ => refuse("an assignment that is not known"),
+            _ => refuse("an unsupported assignment"),
         }
     }
 
@@ -209,7 +209,7 @@ impl Compiler {
             Some((Meaning::Lexical { slot, constant: false, declared: true }, levels)) => {
                 Ok(Place::Variable(Variable { levels, slot }))
             }
-            _ => refuse("an assignment to what is no variable"),
+            _ => refuse("an assignment to something other than a variable"),
         }
     }
 
@@ -250,7 +250,7 @@ impl Compiler {
 fn number(literal: &ast::NumericLiteral<'_>) -> Result<Expression> {
     let raw = literal.raw.as_ref().map_or("", |raw| raw.as_str());
     let old_octal = raw.len() > 1 && raw.starts_with('0') && raw.as_bytes()[1].is_ascii_digit();
-    // Many digits: parsers may round in their own ways.
+    // With many digits, parsers may round differently.
     if old_octal || raw.len() > 17 {
         return refuse("a number with leading zeros or many digits");
     }
@@ -266,13 +266,13 @@ fn string(literal: &ast::StringLiteral<'_>) -> Result<Box<[u8]>> {
     Ok(literal.value.as_bytes().into())
 }
 
-/// Members of the environment's objects that are no functions.
+/// Compiles members of the environment's objects that are not functions.
 fn constant(object: &str, name: &str) -> Result<Expression> {
     Ok(Expression::Number(match (object, name) {
         ("Math", "PI") => std::f64::consts::PI,
         ("Math", "E") => std::f64::consts::E,
         ("Number", "MAX_SAFE_INTEGER") => 9_007_199_254_740_991.0,
-        _ => return refuse("a name that is not known"),
+        _ => return refuse("an unknown name"),
     }))
 }
 

@@ -1,8 +1,8 @@
-//! From source text to the tree ([`compile`]).
+//! Compilation of source text to the tree ([`compile`]).
 //!
-//! The source is read by a complete parser; what the tree has no form for is [`Refused`], and so is everything whose result
-//! could depend on what is not known before the run: other names than the environment's, functions as values, `this`,
-//! `eval` and such. A refusal costs nothing but speed: the function then runs in a worker.
+//! The source is parsed by a complete parser. Everything that the tree cannot represent is [`Refused`], and so is
+//! everything whose result could depend on state that is unknown before the run: names outside of the environment,
+//! functions as values, `this`, `eval` and so on. A refusal only costs performance: the function then runs in a worker.
 
 mod calls;
 mod expressions;
@@ -19,17 +19,17 @@ use super::Environment;
 use super::run::MAX_DEPTH;
 use super::tree::{Callee, Function, Program, Variable};
 
-/// Longer sources are left to the engine: the parser recurses, so that the length bounds its stack.
+/// Longer sources are left to the engine, because the parser recurses and the length bounds its stack.
 const MAX_SOURCE_BYTES: usize = 16 << 10;
 
-/// Stack for the parser: for each byte of the source, as a byte can open a level of nesting, and besides.
+/// Stack of the parser per byte of the source, because each byte can open a level of nesting.
 const STACK_BYTES_PER_BYTE: usize = 24 << 10;
 const STACK_BYTES: usize = 2 << 20;
 
-/// Most variables of one function, and most functions.
+/// Maximum number of variables of one function, and of functions.
 const MAX_SLOTS: usize = 1000;
 
-/// Why a function is not in the subset.
+/// Reason why a function is not in the subset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub &'static str);
 
@@ -44,7 +44,7 @@ pub(super) fn compile(source: &str, environment: Environment) -> Result<Program>
     if source.len() > MAX_SOURCE_BYTES {
         return refuse("the source is long");
     }
-    // Sources that close more than they open would end the expression that they are put into.
+    // Sources with unbalanced closing brackets would end the expression into which they are inserted.
     let wrapped = format!("0,{source}");
     std::thread::scope(|scope| {
         let stack = STACK_BYTES + wrapped.len() * STACK_BYTES_PER_BYTE;
@@ -56,7 +56,7 @@ pub(super) fn compile(source: &str, environment: Environment) -> Result<Program>
     })
 }
 
-/// Compiles `0,` and a function expression, as the workers do first.
+/// Compiles `0,` and a function expression, which is the form that the workers try first.
 fn parse(wrapped: &str, environment: Environment) -> Result<Program> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, wrapped, SourceType::cjs().with_script(true)).parse();
@@ -89,26 +89,26 @@ fn parse(wrapped: &str, environment: Environment) -> Result<Program> {
     Ok(Program { main, functions: compiler.functions })
 }
 
-/// The binding of a name.
+/// Binding of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// `var` and parameters.
     Variable(u16),
-    /// `let` and `const`: known from its declaration on.
+    /// `let` and `const`: valid after its declaration.
     Lexical { slot: u16, constant: bool, declared: bool },
     /// A function declaration.
     Function(u16),
-    /// `var name = function …`, which is never assigned again.
+    /// `var name = function …` that is never reassigned.
     FunctionVariable { slot: u16, function: Option<u16> },
-    /// A name that is there and may not be used.
+    /// A name that exists but must not be used.
     Forbidden,
 }
 
-/// The names of a block, or of a whole function.
+/// Names of a block or of a whole function.
 #[derive(Default)]
 struct Scope {
     names: HashMap<String, Meaning>,
-    /// Whether a function begins here.
+    /// True if a function starts here.
     function: bool,
 }
 
@@ -173,7 +173,7 @@ impl Compiler {
             return refuse("generators and asynchronous functions");
         }
         let body = function.body.as_ref().ok_or(Refused("a function without a body"))?;
-        // The name of an expression is seen inside only, that of a declaration is known around it.
+        // The name of a function expression is visible inside only, that of a declaration also around it.
         let is_expression = function.r#type == ast::FunctionType::FunctionExpression;
         let name = function.id.as_ref().filter(|_| is_expression).map(|id| id.name.as_str());
         self.function(index, name, &function.params, body, false)
@@ -187,7 +187,7 @@ impl Compiler {
         self.function(index, None, &function.params, &function.body, function.expression)
     }
 
-    /// A place for a function that is about to be compiled.
+    /// Reserves the index of a function that is about to be compiled.
     fn reserve(&mut self) -> Result<u16> {
         if self.frames.len() > 16 || self.functions.len() >= MAX_SLOTS {
             return refuse("nested deeply");
@@ -217,7 +217,7 @@ impl Compiler {
         let count = self.frame().slots;
         let declared = self.hoist(&body.statements)?;
         let body = if is_expression { self.expression_body(body)? } else { self.statements(&body.statements)? };
-        // Last, when all names around them are known.
+        // Last, when all surrounding names are declared.
         for (index, function) in declared {
             self.named_function(index, function)?;
         }
@@ -247,7 +247,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Declares the names that are known in all of a function: `var` anywhere inside, and functions at its top, which
+    /// Declares the names that are visible in all of a function: `var` anywhere inside, and top-level functions, which
     /// are returned.
     fn hoist<'n, 'x>(&mut self, statements: &'n [Node<'x>]) -> Result<Vec<(u16, &'n ast::Function<'x>)>> {
         for node in statements {
@@ -352,7 +352,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Looks a name up: what it means, and how many functions further out.
+    /// Resolves a name: returns its meaning and the number of functions in between.
     fn look_up(&self, name: &str) -> Option<(Meaning, u16)> {
         let mut levels = 0;
         for scope in self.scopes.iter().rev() {
@@ -366,7 +366,7 @@ impl Compiler {
         None
     }
 
-    /// The function that a name stands for.
+    /// Returns the function that a name denotes.
     fn callee(&self, name: &str) -> Result<Option<Callee>> {
         Ok(match self.look_up(name) {
             Some((Meaning::Function(function), levels)) => Some(Callee { function, levels, variable: None }),
@@ -379,7 +379,7 @@ impl Compiler {
     }
 }
 
-/// The name that a declaration binds; patterns are refused.
+/// Returns the name that a declaration binds; patterns are refused.
 fn binding_name<'n>(pattern: &'n BindingPattern<'_>) -> Result<&'n str> {
     match pattern {
         BindingPattern::BindingIdentifier(id) => check_name(id.name.as_str()),
@@ -387,7 +387,7 @@ fn binding_name<'n>(pattern: &'n BindingPattern<'_>) -> Result<&'n str> {
     }
 }
 
-/// Names that mean something to the language or the environment are not given to variables.
+/// Rejects names that have a meaning in the language or the environment.
 fn check_name(name: &str) -> Result<&str> {
     const RESERVED: [&str; 12] = [
         "Infinity",
@@ -409,7 +409,7 @@ fn check_name(name: &str) -> Result<&str> {
     Ok(name)
 }
 
-/// The declarations that a statement may be.
+/// Returns true for declarations that are statements.
 fn is_declaration(node: &Node<'_>) -> bool {
     matches!(node.as_declaration(), Some(Declaration::FunctionDeclaration(_) | Declaration::ClassDeclaration(_)))
 }

@@ -6,7 +6,7 @@ use super::{Compiler, Meaning, Refused, Result, Scope, binding_name, is_declarat
 use crate::tree::{Expression, Loop, Place, Statement, Variable};
 
 impl Compiler {
-    /// The body of an arrow function that is an expression.
+    /// Compiles the body of an arrow function that is an expression.
     pub(super) fn expression_body(&mut self, body: &ast::FunctionBody<'_>) -> Result<Vec<Statement>> {
         match body.statements.first() {
             Some(Node::ExpressionStatement(statement)) => {
@@ -17,7 +17,7 @@ impl Compiler {
         }
     }
 
-    /// The statements of a function.
+    /// Compiles the statements of a function.
     pub(super) fn statements(&mut self, nodes: &[Node<'_>]) -> Result<Vec<Statement>> {
         self.declare_lexical(nodes)?;
         nodes
@@ -27,7 +27,7 @@ impl Compiler {
             .collect()
     }
 
-    /// The statements of a block, in a scope of their own.
+    /// Compiles the statements of a block, in a scope of its own.
     fn block(&mut self, nodes: &[Node<'_>]) -> Result<Statement> {
         self.scopes.push(Scope::default());
         let statements = (|| {
@@ -38,7 +38,7 @@ impl Compiler {
         statements.map(Statement::Block)
     }
 
-    /// Makes the names of `let` and `const` known, which may be used only behind their declarations.
+    /// Declares the names of `let` and `const`, which are valid only after their declarations.
     fn declare_lexical(&mut self, nodes: &[Node<'_>]) -> Result<()> {
         for node in nodes {
             if let Node::VariableDeclaration(declaration) = node {
@@ -120,22 +120,22 @@ impl Compiler {
             }
             Node::BreakStatement(parts) if parts.label.is_none() && self.frame().breakable > 0 => Statement::Break,
             Node::ContinueStatement(parts) if parts.label.is_none() && self.frame().loops > 0 => Statement::Continue,
-            // What is thrown is told by the engine, and so is what happens then.
+            // The engine reports thrown values and continues after them.
             Node::ThrowStatement(_) => Statement::BailOut,
             Node::TryStatement(parts) if parts.finalizer.is_none() => {
                 let block = self.block(&parts.block.body)?;
-                // What is thrown ends the native run, so nothing is ever caught.
+                // A thrown value ends the native run, so nothing is ever caught.
                 if let Some(handler) = &parts.handler {
                     self.handler(handler)?;
                 }
                 Statement::Try(Box::new(block))
             }
             Node::EmptyStatement(_) => Statement::Empty,
-            _ => return refuse("a statement that is not known"),
+            _ => return refuse("an unsupported statement"),
         })
     }
 
-    /// Checks that the handler of exceptions is sound.
+    /// Checks that the handler of exceptions compiles.
     fn handler(&mut self, handler: &ast::CatchClause<'_>) -> Result<()> {
         let mut scope = Scope::default();
         if let Some(parameter) = &handler.param {
@@ -155,7 +155,7 @@ impl Compiler {
         checked
     }
 
-    /// A statement that stands alone, where no declaration may.
+    /// Compiles a single statement where a declaration is not allowed.
     fn body(&mut self, node: &Node<'_>) -> Result<Statement> {
         match node {
             Node::VariableDeclaration(declaration) if declaration.kind != VariableDeclarationKind::Var => {
@@ -202,7 +202,7 @@ impl Compiler {
                     let function = match declarator.init.as_ref().map(ast::Expression::without_parentheses) {
                         Some(ast::Expression::FunctionExpression(function)) => self.function_expression(function)?,
                         Some(ast::Expression::ArrowFunctionExpression(function)) => self.arrow(function)?,
-                        // `var f; … var f = function` and the like.
+                        // `var f; … var f = function` and similar.
                         _ => return refuse("functions as values"),
                     };
                     statements.push(Statement::Expression(Expression::SetFunction(slot)));
@@ -214,7 +214,7 @@ impl Compiler {
         Ok(if statements.len() == 1 { statements.remove(0) } else { Statement::Block(statements) })
     }
 
-    /// Changes what a name of the current function means from here on.
+    /// Changes the meaning of a name of the current function from here on.
     fn know(&mut self, name: &str, meaning: Meaning) {
         for scope in self.scopes.iter_mut().rev() {
             if let Some(known) = scope.names.get_mut(name) {

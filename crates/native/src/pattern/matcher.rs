@@ -1,27 +1,27 @@
-//! Running a pattern: backtracking with a stack of its own, paid for step by step.
+//! Execution of a pattern: backtracking with an explicit stack and a step limit.
 
 use super::{Code, Pattern, is_word};
 use crate::code_units::as_str;
 use crate::reason::{Reason, Steps, Stop};
 
-/// Where groups begin and end, in bytes; the whole match is group 0.
+/// Starts and ends of groups in bytes; the whole match is group 0.
 pub(crate) type Groups = Vec<Option<usize>>;
 
-/// The text that a pattern is run on.
+/// Text to which a pattern is applied.
 pub(crate) struct Subject<'t> {
     text: &'t str,
     ascii: bool,
 }
 
 enum Undo {
-    /// Another way to go on.
+    /// An alternative to continue with.
     Branch(usize, usize),
-    /// The span that a group had before.
+    /// Previous bound of a group.
     Group(usize, Option<usize>),
 }
 
 impl<'t> Subject<'t> {
-    /// Texts with characters of two code units are the engine's, and so is ignoring the case of more than ASCII.
+    /// Texts with characters of two code units, and case-insensitive matching beyond ASCII, are left to the engine.
     pub(crate) fn new(pattern: &Pattern, text: &'t [u8]) -> Result<Self, Stop> {
         let ascii = text.is_ascii();
         let text = as_str(text)?;
@@ -42,12 +42,12 @@ impl<'t> Subject<'t> {
         self.text[..at].chars().next_back()
     }
 
-    /// Where the character behind the one at `at` begins.
+    /// Returns the start of the character after the one at `at`.
     pub(crate) fn after(&self, at: usize) -> usize {
         at + self.at(at).map_or(1, char::len_utf8)
     }
 
-    /// Finds the first match that begins at `from` or later.
+    /// Finds the first match that starts at `from` or later.
     pub(crate) fn find(&self, pattern: &Pattern, from: usize, steps: &mut Steps) -> Result<Option<Groups>, Stop> {
         let mut at = from;
         while at <= self.text.len() {
@@ -59,7 +59,7 @@ impl<'t> Subject<'t> {
         Ok(None)
     }
 
-    /// A match that begins at `at`.
+    /// Finds a match that starts at `at`.
     fn match_at(&self, pattern: &Pattern, at: usize, steps: &mut Steps) -> Result<Option<Groups>, Stop> {
         let mut groups = vec![None; pattern.groups * 2];
         Ok(self.run(pattern, 0, at, &mut groups, steps)?.then_some(groups))
@@ -154,7 +154,7 @@ fn set(
     Ok(())
 }
 
-/// Goes back to the last other way.
+/// Backtracks to the last alternative.
 fn back(groups: &mut Groups, undo: &mut Vec<Undo>) -> Option<(usize, usize)> {
     loop {
         match undo.pop()? {

@@ -1,21 +1,21 @@
-//! Regular expressions: [`Pattern`] is one in a form that is run, [`compile`] makes it.
+//! Regular expressions: [`compile`] compiles one to a [`Pattern`].
 //!
-//! A backtracking matcher with the language's rules, for what map functions use: classes, groups, alternatives, greedy and
-//! lazy repetition, assertions, lookahead; the flags `g`, `i`, `m` and `s`. Refused are references back, lookbehind,
-//! named groups, Unicode sets, and the old forms of sloppy patterns (a lone brace, octal escapes), and repetitions of what
-//! may match nothing.
+//! A backtracking matcher by the rules of the language, for common features: classes, groups, alternatives, greedy and
+//! lazy repetition, assertions, lookahead; the flags `g`, `i`, `m` and `s`. Not in the subset: backreferences,
+//! lookbehind, named groups, Unicode sets, legacy syntax (a lone brace, octal escapes), and repetitions of what may
+//! match the empty string.
 
 mod matcher;
 mod parse;
 
 pub(super) use self::matcher::{Groups, Subject};
 
-/// A regular expression.
+/// A compiled regular expression.
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) code: Vec<Code>,
     pub(super) classes: Vec<Class>,
-    /// The number of groups that capture, the whole match included.
+    /// Number of capturing groups, including the whole match.
     pub(super) groups: usize,
     pub(super) global: bool,
     pub(super) ignore_case: bool,
@@ -27,20 +27,20 @@ pub(super) struct Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     Character(char),
-    /// Any character but line ends.
+    /// Any character except line terminators.
     Any,
     Class(u16),
-    /// Tries the first place, and later the second.
+    /// Tries the first position, and the second after backtracking.
     Split(u16, u16),
     Jump(u16),
     Save(u16),
-    /// Forgets what the groups from the first up to, not including, the second have captured.
+    /// Clears the captures of the groups from the first up to, not including, the second.
     Forget(u16, u16),
     Start,
     End,
     Boundary,
     NotBoundary,
-    /// The code up to the place must match here, or must not; it goes on at the place.
+    /// Lookahead: the code up to the position must match here, or must not; execution continues at the position.
     Ahead(bool, u16),
     Match,
 }
@@ -61,7 +61,7 @@ pub(super) enum Set {
     Space(bool),
 }
 
-/// The flags as the parser of the language numbers them.
+/// Flags in the numbering of the parser.
 const GLOBAL: u8 = 1;
 const IGNORE_CASE: u8 = 1 << 1;
 const MULTILINE: u8 = 1 << 2;
@@ -94,7 +94,7 @@ impl Class {
             || self.sets.iter().any(|set| set.has(character))
     }
 
-    /// Whether the class matches a character.
+    /// Returns true if the class matches a character.
     pub(super) fn matches(&self, character: char, ignore_case: bool) -> bool {
         let found = self.has(character)
             || (ignore_case

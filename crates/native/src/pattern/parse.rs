@@ -1,11 +1,11 @@
-//! From the text of a regular expression to code.
+//! Parser of regular expressions; generates code.
 
 use super::{Class, Code, Set};
 
-/// Longest code; longer patterns are refused.
+/// Maximum length of the code; longer patterns are refused.
 const MAX_CODE: usize = 2_000;
 
-/// Most repetitions that are written out.
+/// Maximum number of repetitions that are unrolled.
 const MAX_COUNT: usize = 50;
 
 const MAX_NESTING: usize = 20;
@@ -36,12 +36,12 @@ struct Parser<'t> {
     nesting: usize,
 }
 
-/// A piece of code; its places count from its own beginning.
+/// A fragment of code; positions are relative to its start.
 struct Piece {
     code: Vec<Code>,
-    /// Whether it may match nothing.
+    /// True if it may match the empty string.
     empty: bool,
-    /// Whether it may be repeated.
+    /// True if it may be repeated.
     repeatable: bool,
 }
 
@@ -55,7 +55,7 @@ impl Piece {
     }
 }
 
-/// Appends code whose places count from its own beginning.
+/// Appends code with relative positions.
 fn append(code: &mut Vec<Code>, more: &[Code]) -> Option<()> {
     let base = place(code.len())?;
     if code.len() + more.len() > MAX_CODE {
@@ -134,7 +134,7 @@ impl Parser<'_> {
             '(' => self.group()?,
             '\\' => self.escape()?,
             '*' | '+' | '?' | '{' | '}' | ']' => return None,
-            // Two code units each.
+            // Characters of two code units.
             character if character.len_utf16() > 1 => return None,
             character => Piece::one(Code::Character(character)),
         })
@@ -143,7 +143,7 @@ impl Parser<'_> {
     fn group(&mut self) -> Option<Piece> {
         let positive = self.rest.starts_with("?=");
         if self.take("?=") || self.take("?!") {
-            // What a lookahead captured is kept, or not, in ways of its own.
+            // Captures inside of a lookahead have special rules.
             let groups = self.groups;
             let inner = self.alternatives()?;
             if !self.take(")") || self.groups != groups {
@@ -188,7 +188,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The character that an escape stands for.
+    /// Returns the character that an escape denotes.
     fn escaped(&mut self, letter: char) -> Option<char> {
         Some(match letter {
             'n' => '\n',
@@ -225,7 +225,7 @@ impl Parser<'_> {
                     letter => match set(letter) {
                         Some(set) => {
                             class.sets.push(set);
-                            // A set at the end of a range is a matter of old rules.
+                            // A set as the end of a range is legacy syntax.
                             if self.rest.starts_with('-') && !self.rest.starts_with("-]") {
                                 return None;
                             }
@@ -258,7 +258,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes a quantifier behind an atom whose groups begin at `first_group`.
+    /// Parses a quantifier after an atom whose groups start at `first_group`.
     fn repeated(&mut self, atom: Piece, first_group: usize) -> Option<Piece> {
         let (least, most) = match self.peek() {
             Some('*') => (0, None),
@@ -267,7 +267,7 @@ impl Parser<'_> {
             Some('{') => self.counts()?,
             _ => return Some(atom),
         };
-        // The quantifier's last character.
+        // Last character of the quantifier.
         self.next()?;
         if atom.empty
             || !atom.repeatable
@@ -310,7 +310,7 @@ impl Parser<'_> {
         Some(Piece { code, empty: least == 0, repeatable: true })
     }
 
-    /// Reads `{least,most}` up to its closing brace.
+    /// Parses `{least,most}` up to the closing brace.
     fn counts(&mut self) -> Option<(usize, Option<usize>)> {
         let (inside, _) = self.rest.strip_prefix('{')?.split_once('}')?;
         let number = |text: &str| {

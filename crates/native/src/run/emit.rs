@@ -8,20 +8,20 @@ use crate::tree::{Element, Expression};
 use crate::value::{Array, Val};
 use crate::write;
 
-/// Rows that wait for the end of the call; more are written at once, as the workers do.
+/// Maximum number of rows that wait for the end of the call; further ones are written at once, as in the workers.
 const WAITING_ROWS: usize = 4096;
 
-/// Keys of so many elements are written without making an array.
+/// Keys of at most this many elements are written without creating an array.
 const SHORT_KEY: usize = 6;
 
-/// Bytes of log lines of one call; more are dropped, as the workers do.
+/// Maximum bytes of log lines of one call; further lines are dropped, as in the workers.
 const LOG_BYTES: usize = 64 << 10;
 
 impl<'a> Run<'a, '_> {
-    /// A call of `emit`.
+    /// Executes a call of `emit`.
     ///
-    /// Values that can be changed afterwards are written at the end of the call, as the engine does; everything else at
-    /// once, and a key that is written as an array without ever becoming one.
+    /// Mutable values are written at the end of the call, as in the engine; all others at once, and a key that is an
+    /// array literal without creating the array.
     pub(crate) fn emit_call(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
         self.steps.pay(1)?;
         if let [Expression::Array(elements), ..] = arguments
@@ -54,7 +54,7 @@ impl<'a> Run<'a, '_> {
         self.write_array_row(key, value)
     }
 
-    /// Whether a row of this value may be written at once.
+    /// Returns true if a row with this value may be written at once.
     pub(super) fn may_write_row(&self, value: Val<'a>) -> bool {
         is_constant(value) && self.rows.is_empty()
     }
@@ -84,7 +84,7 @@ impl<'a> Run<'a, '_> {
         self.count_row()
     }
 
-    /// Gives the sink a row whose key was written.
+    /// Passes a row with a written key to the sink.
     fn finish_row(&mut self, value: Val<'a>) -> Result<(), Stop> {
         let middle = self.row_text.len();
         write::write(self.arena, value, self.row_text, &mut self.steps)?;
@@ -141,7 +141,7 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Whether nothing can change a value any more.
+/// Returns true if the value is immutable.
 fn is_constant(value: Val<'_>) -> bool {
     match value {
         Val::Array(array) => array.text().is_some(),

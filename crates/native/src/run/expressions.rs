@@ -13,7 +13,7 @@ impl<'a> Run<'a, '_> {
     /// Evaluates an expression.
     #[inline(always)]
     pub(crate) fn eval(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
-        // Literals are known without a call.
+        // Fast path for literals.
         match expression {
             Expression::Number(number) => Ok(Val::Number(*number)),
             Expression::Text(text) => Ok(Val::Text(text)),
@@ -156,7 +156,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// Evaluates arguments, any number of them.
+    /// Evaluates any number of arguments.
     pub(crate) fn arguments(&mut self, arguments: &'a [Expression]) -> Result<ArenaVec<'a, Val<'a>>, Stop> {
         let mut values = ArenaVec::with_capacity_in(arguments.len(), self.arena);
         for argument in arguments {
@@ -181,7 +181,7 @@ impl<'a> Run<'a, '_> {
         Ok(values)
     }
 
-    /// A member of a value.
+    /// Returns a member of a value.
     pub(crate) fn member(&mut self, object: Val<'a>, name: &[u8]) -> Result<Val<'a>, Stop> {
         let found = match object {
             Val::Lazy(lazy) => lazy.get(self.arena, name, &mut self.steps)?.map(Packed::open),
@@ -352,7 +352,7 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Object(object))
     }
 
-    /// The members of an object, in the order of its names.
+    /// Returns the members of an object, in the order of its names.
     pub(crate) fn members(&mut self, value: Val<'a>) -> Result<ArenaVec<'a, (&'a [u8], Val<'a>)>, Stop> {
         let mut members = ArenaVec::new_in(self.arena);
         let names = match value {

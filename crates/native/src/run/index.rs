@@ -1,6 +1,6 @@
-//! `index`, as the workers' `index.js` has it: arguments are checked, and a field is emitted as a row.
+//! `index`, equivalent to the `index.js` of the workers: arguments are validated, and a field is emitted as a row.
 //!
-//! What a worker would refuse is left to it, so that its words are the same.
+//! Invalid arguments are left to the worker, so that its error messages are used.
 
 use bumpalo::collections::Vec as ArenaVec;
 
@@ -10,7 +10,7 @@ use crate::tree::Expression;
 use crate::value::{Array, Val};
 
 impl<'a> Run<'a, '_> {
-    /// A call of `index(type, name, value, options)`.
+    /// Executes a call of `index(type, name, value, options)`.
     pub(crate) fn index_typed(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
         let [kind, name, value, options] = self.first_arguments(arguments)?;
         let (Val::Text(of), true) = (kind, is_name(name)) else {
@@ -25,7 +25,7 @@ impl<'a> Run<'a, '_> {
         if is_fitting { self.index_field(&[kind, name], options, value) } else { Err(Stop::BailOut(Reason::Call)) }
     }
 
-    /// A call of `index(name, value, options)`.
+    /// Executes a call of `index(name, value, options)`.
     pub(crate) fn index_named(&mut self, arguments: &'a [Expression]) -> Result<(), Stop> {
         let [name, value, options] = self.first_arguments(arguments)?;
         let is_fitting = matches!(value, Val::Text(_) | Val::Number(_) | Val::Bool(_));
@@ -53,7 +53,7 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Whether a value can be the name of a field.
+/// Returns true if a value can be the name of a field.
 fn is_name(value: Val<'_>) -> bool {
     matches!(value, Val::Text(text) if text.first() != Some(&b'_'))
 }

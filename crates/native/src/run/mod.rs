@@ -1,8 +1,8 @@
-//! Walking the tree: [`Run`] is one call of a function for one document.
+//! Evaluation of the tree: [`Run`] is one call of a function for one document.
 //!
-//! Whatever the language would answer with an exception, whatever depends on what is not known here, and whatever takes
-//! too long ends the run with [`Stop::BailOut`]: then the engine runs the function on the document, as if nothing had been
-//! tried. Functions of the subset keep nothing from one document to the next, so that makes no difference.
+//! Exceptions, unknown state, and exceeded limits end the run with [`Stop::BailOut`]: the engine then runs the function
+//! on the document from the start. This is transparent, because functions of the subset keep no state between
+//! documents.
 
 mod emit;
 mod expressions;
@@ -17,13 +17,13 @@ use super::tree::{Builtin, Callee, Expression, Function, Loop, Place, Program, S
 use super::value::{Lazy, Packed, Val};
 use crate::reason::{Reason, Steps, Stop};
 
-/// Evaluation nested deeper than this is left to the engine.
+/// Maximum nesting of the evaluation; deeper nesting is left to the engine.
 pub(super) const MAX_DEPTH: u16 = 250;
 
-/// Names of members up to this length are in the texts of exceptions as they are.
+/// Maximum length of a member name that the text of an exception contains unchanged.
 const LONGEST_NAMED: usize = 40;
 
-/// The end of a statement.
+/// Control flow after a statement.
 enum Flow<'a> {
     Next,
     Break,
@@ -31,11 +31,9 @@ enum Flow<'a> {
     Return(Val<'a>),
 }
 
-/// Takes the rows and lines of a call.
+/// Receiver of the rows and lines of a call.
 pub(super) trait Sink {
-    /// Takes a row.
     fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Stop>;
-    /// Takes a line.
     fn line(&mut self, line: &[u8]);
 }
 
@@ -49,13 +47,13 @@ pub(super) struct Run<'a, 's> {
     frame: usize,
     base: usize,
     depth: u16,
-    /// Set while a chain is left because something before `?.` is not there.
+    /// True while the rest of a chain is skipped after an absent value before `?.`.
     short: bool,
-    /// The exception that ends the call, if it is one whose text is known.
+    /// The exception that ends the call, if its text is known.
     thrown: Option<String>,
-    /// Rows that are written at the end of the call.
+    /// Rows to be written at the end of the call.
     rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,
-    /// The number of rows that the engine would have waiting.
+    /// Number of rows that the engine would have waiting.
     waiting: usize,
     row_text: &'s mut Vec<u8>,
     log_bytes: usize,
@@ -65,12 +63,12 @@ pub(super) struct Run<'a, 's> {
 #[derive(Clone, Copy)]
 struct Frame {
     base: usize,
-    /// The frame of the function around this one.
+    /// Frame of the enclosing function.
     parent: usize,
 }
 
 impl<'a, 's> Run<'a, 's> {
-    /// Calls the program's function with a document. Answers the text of an exception, if it ended with one.
+    /// Calls the program's function with a document. Returns the text of the exception with which it ended, if any.
     pub(super) fn call_program(
         program: &'a Program,
         arena: &'a Bump,
@@ -106,10 +104,10 @@ impl<'a, 's> Run<'a, 's> {
         }
     }
 
-    /// A member of nothing is asked for: an exception, whose text is the engine's.
+    /// Throws the exception for a member of an absent value; its text equals that of the engine.
     #[cold]
     fn throw_absent(&mut self, name: &[u8], of: &str) -> Stop {
-        // The engine cuts long names, and writes others in its own way.
+        // The engine truncates long names, and formats others differently.
         if name.len() <= LONGEST_NAMED && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_') {
             let name = String::from_utf8_lossy(name);
             self.thrown = Some(format!("TypeError: cannot read property '{name}' of {of}"));
@@ -117,7 +115,7 @@ impl<'a, 's> Run<'a, 's> {
         Stop::BailOut(Reason::Exception)
     }
 
-    /// Fills up the slots of a frame whose arguments were pushed.
+    /// Initializes the remaining slots of a frame whose arguments were pushed.
     fn finish_frame(&mut self, function: &Function, given: usize) {
         let base = self.stack.len() - given;
         if given > usize::from(function.parameters) {
@@ -188,7 +186,7 @@ impl<'a, 's> Run<'a, 's> {
 
     fn statement(&mut self, statement: &'a Statement) -> Result<Flow<'a>, Stop> {
         match statement {
-            // By far the most frequent statement of map functions.
+            // The most frequent statement of map functions.
             Statement::Expression(Expression::Builtin(Builtin::Emit, arguments)) => self.emit_call(arguments)?,
             Statement::Expression(expression) => {
                 self.eval(expression)?;
@@ -277,7 +275,7 @@ impl<'a, 's> Run<'a, 's> {
             }
         }
         match object {
-            // What is added or taken away meanwhile is a matter of the engine.
+            // Modifications during an iteration are left to the engine.
             Val::Array(array) if length != Some(array.len(self.arena)) => Err(Stop::BailOut(Reason::Loop)),
             _ => Ok(Flow::Next),
         }
@@ -328,7 +326,7 @@ impl<'a, 's> Run<'a, 's> {
     }
 }
 
-/// A key that is a whole number not below zero.
+/// Returns the index if the key is a non-negative integer.
 pub(super) fn element_index(key: Val<'_>) -> Option<usize> {
     let Val::Number(number) = key else {
         return None;
@@ -340,7 +338,7 @@ pub(super) fn element_index(key: Val<'_>) -> Option<usize> {
     exact.then_some(index as usize)
 }
 
-/// A number of things.
+/// Converts a count to a value.
 pub(super) fn count<'a>(number: usize) -> Val<'a> {
     #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53")]
     let number = number as f64;

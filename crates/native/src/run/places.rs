@@ -1,4 +1,4 @@
-//! The places that can be assigned to: variables, members of objects and elements of arrays.
+//! Assignment targets: variables, members of objects and elements of arrays.
 
 use super::expressions::decided;
 use super::{Run, element_index};
@@ -36,7 +36,7 @@ impl<'a> Run<'a, '_> {
         self.set(target, value)
     }
 
-    /// Evaluates what is before a member that is assigned to.
+    /// Evaluates the subexpressions of an assignment target.
     fn target(&mut self, place: &'a Place) -> Result<Target<'a>, Stop> {
         Ok(match place {
             Place::Variable(variable) => Target::Slot(self.place(*variable)),
@@ -95,7 +95,7 @@ impl<'a> Run<'a, '_> {
                 }
                 Ok(())
             }
-            // Objects of documents are frozen: nothing happens.
+            // Objects of documents are frozen: the assignment has no effect.
             Target::Member(Val::Lazy(_), key) => {
                 let name = self.make().text(key)?;
                 if inherited::by_objects(name) { Err(Stop::BailOut(Reason::Inherited)) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! Functions whose members are known, functions that get whole documents, and nonsense. That the known members are enough
-//! is tested with an interpreter, in `tests/it/projection.rs`.
+//! Functions whose members can be proved, functions that receive whole documents, and invalid input.
+//! `tests/it/projection.rs` tests with an interpreter that the proved members suffice.
 
 use settee_model::testing::Random;
 
@@ -9,7 +9,7 @@ fn of(source: &str) -> Option<String> {
     members(source).map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
 }
 
-/// `expected` are the names that a function with this body sees, in order.
+/// Checks that a function with this body sees the names `expected`, in order.
 #[track_caller]
 fn sees(body: &str, expected: &str) {
     assert_eq!(of(&format!("def f(doc):\n  {body}\n")).as_deref(), Some(expected), "{body}");
@@ -317,7 +317,7 @@ fn what_leads_nowhere() {
     sees("yield doc['a'], 'eval(doc)', \"__class__ {doc.x}\", '''doc\n#'doc\" \\''''", "a");
 }
 
-/// Nothing that can be read as a token, in any order, ends in a panic.
+/// No sequence of tokens causes a panic.
 #[test]
 fn nonsense_is_taken() {
     let parts = [

@@ -1,5 +1,5 @@
-//! Tokens of Python source: [`tokens`]. Made for proofs, so it refuses whatever versions of Python could read differently, and
-//! what it does not know. What it accepts and Python does not, does no harm: such a function never runs.
+//! [`tokens`]: tokens of Python source. Made for proofs, so it rejects everything that versions of Python could
+//! interpret differently, and everything unknown. Accepting invalid Python is harmless: such a function never runs.
 
 /// A token and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,32 +10,32 @@ pub(super) struct Token<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The beginning of a logical line; the text is its indentation. Lines without code have none.
+    /// Start of a logical line; the text is its indentation. Lines without code have no such token.
     Line,
     /// A keyword or an identifier.
     Name,
     Number,
-    /// A string without prefix, or with `u`; the text is what stands between the quotation marks. It has no escapes and no
-    /// line breaks, so it means what is written.
+    /// A string without prefix, or with `u`; the text is between the quotation marks. It has no escapes and no line
+    /// breaks, so it denotes itself.
     Plain,
-    /// A string with replacement fields; the text is what stands between the quotation marks.
+    /// A string with replacement fields; the text is between the quotation marks.
     Formatted,
     /// Any other string.
     Text,
     Operator,
 }
 
-/// Longest first. What is not here is refused: backticks, `!` and what Python has no use for.
+/// Longest first. Everything else is rejected, including backticks and `!`.
 const OPERATORS: [&str; 48] = [
     "**=", "//=", ">>=", "<<=", "...", "**", "//", ">>", "<<", "<=", ">=", "==", "!=", "<>", "->", "+=", "-=", "*=",
     "/=", "%=", "&=", "|=", "^=", "@=", ":=", "+", "-", "*", "/", "%", "@", "&", "|", "^", "~", "<", ">", "(", ")",
     "[", "]", "{", "}", ".", ",", ":", ";", "=",
 ];
 
-/// The tokens of `source`, unless there is any doubt about them.
+/// Returns the tokens of `source`; `None` in case of doubt.
 pub(super) fn tokens(source: &str) -> Option<Vec<Token<'_>>> {
     let bytes = source.as_bytes();
-    // A form feed starts the columns anew, a zero ends the source for some versions, and a lone carriage return is a line
+    // A form feed resets the column, a zero ends the source for some versions, and a lone carriage return is a line
     // break for some.
     let is_strange = |byte: u8| (byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) || byte == 0x7f;
     if bytes.iter().any(|&byte| is_strange(byte)) || source.replace("\r\n", "\n").contains('\r') {
@@ -53,7 +53,7 @@ struct Tokenizer<'a> {
     source: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// The text that closes the open brackets.
+    /// The closing brackets of the open ones.
     closing: Vec<u8>,
     tokens: Vec<Token<'a>>,
 }
@@ -74,7 +74,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// At the first column: passes over lines without code, and the indentation of the first one that has some.
+    /// At the first column: skips lines without code, and the indentation of the first one with code.
     fn line_start(&mut self) -> Option<()> {
         loop {
             let start = self.at;
@@ -83,19 +83,19 @@ impl<'a> Tokenizer<'a> {
                 _ if self.at == self.bytes.len() => return Some(()),
                 b'\r' | b'\n' => self.skip(|byte| matches!(byte, b'\r' | b'\n')),
                 b'#' => self.comment()?,
-                // Versions differ about the indentation of such a line.
+                // The indentation of such a line differs between versions.
                 b'\\' => return None,
                 _ => return self.push(Kind::Line, start, self.at),
             }
         }
     }
 
-    /// Passes over a comment, but not over the line break.
+    /// Skips a comment, but not the line break.
     fn comment(&mut self) -> Option<()> {
         let start = self.at;
         self.skip(|byte| byte != b'\n');
         let comment = self.source.get(start..self.at)?;
-        // A declaration of another encoding changes what the bytes mean.
+        // A declaration of another encoding changes the meaning of the bytes.
         let declares_another = |rest: &str| {
             let name = rest.strip_prefix([':', '=']).map(str::trim_start);
             let is_end = |c: char| !c.is_alphanumeric() && !"-_.".contains(c);
@@ -139,7 +139,7 @@ impl<'a> Tokenizer<'a> {
         Some(())
     }
 
-    /// A number must be one as a whole: `1if x` and `0xfor x` are two tokens for Python.
+    /// A number must end at a token boundary: `1if x` and `0xfor x` are two tokens in Python.
     fn number(&mut self) -> Option<()> {
         let start = self.at;
         let is_power = |bytes: &[u8], at: usize| {
@@ -185,7 +185,7 @@ impl<'a> Tokenizer<'a> {
         self.push(Kind::Operator, self.at - operator.len(), self.at)
     }
 
-    /// A string; its prefix began at `start`, its quotation mark is here.
+    /// A string; its prefix starts at `start`, its quotation mark is here.
     fn string(&mut self, start: usize) -> Option<()> {
         let prefix = self.source.get(start..self.at)?.to_ascii_lowercase();
         let quote = self.peek(0);
@@ -207,7 +207,7 @@ impl<'a> Tokenizer<'a> {
         let kind = match prefix.as_str() {
             "" | "u" if !text.contains(['\\', '\n', '\r']) => Kind::Plain,
             "f" | "fr" | "rf" => is_simple_format(text).then_some(Kind::Formatted)?,
-            // New in 3.14, so it has meant something else.
+            // New in 3.14, with another meaning before.
             "t" | "tr" | "rt" => return None,
             _ => Kind::Text,
         };
@@ -220,8 +220,9 @@ fn is_prefix(name: &str) -> bool {
     matches!(name.as_str(), "r" | "b" | "u" | "f" | "t" | "br" | "rb" | "ur" | "fr" | "rf" | "tr" | "rt")
 }
 
-/// Whether all versions agree where a formatted string ends, and its fields hold no strings. Since 3.12 they may hold
-/// anything; before, they ended at the first quotation mark. Identifiers in them are normalised like others.
+/// Returns true if all versions agree on the end of a formatted string, and its fields contain no strings. Since 3.12
+/// fields may contain anything; before, they ended at the first quotation mark. Identifiers in them are normalised like
+/// others.
 fn is_simple_format(text: &str) -> bool {
     let mut is_open = false;
     for byte in text.bytes() {

@@ -14,7 +14,7 @@ const WAYS: Ways = Ways {
     reduce_exceptions: ReduceExceptions::Fatal,
 };
 
-/// A server that waits long for answers, and one that does not wait much longer than an interpreter needs to start.
+/// Returns a server with a long timeout, and one with a timeout of little more than the start of an interpreter.
 fn servers(command: &str) -> [QueryServer; 2] {
     [60_000, 5_000].map(|timeout_ms| server_with(command, Settings { timeout_ms, ..settings() }).0)
 }

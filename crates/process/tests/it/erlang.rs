@@ -1,4 +1,4 @@
-//! The Erlang query server that comes with this crate. Without `escript` these tests fail, unless `SETTEE_ALLOW_MISSING` is set.
+//! The Erlang query server of this crate. Without `escript` these tests fail, unless `SETTEE_ALLOW_MISSING` is set.
 
 use std::sync::OnceLock;
 
@@ -8,13 +8,13 @@ use settee_process::{QueryServer, erlang};
 use super::functions::Sent;
 use super::{batch, program, run, server_with, settings, show};
 
-/// The server, if Erlang is here.
+/// Returns the server, if Erlang is installed.
 fn erlang() -> Option<&'static QueryServer> {
     static SERVER: OnceLock<Option<QueryServer>> = OnceLock::new();
     SERVER.get_or_init(|| Some(server_with(command()?, settings()).0)).as_ref()
 }
 
-/// The command of the server, if Erlang is here.
+/// Returns the command of the server, if Erlang is installed.
 pub(crate) fn command() -> Option<&'static str> {
     static COMMAND: OnceLock<Option<String>> = OnceLock::new();
     let command = COMMAND.get_or_init(|| {

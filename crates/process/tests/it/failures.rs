@@ -1,4 +1,4 @@
-//! Servers that die, hang, talk nonsense, or cannot be started; and what is made of it.
+//! Servers that die, hang, violate the protocol, or cannot be started; and the resulting errors.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn functions_that_do_not_compile_are_refused_in_the_words_of_the_server() {
     check_compile(&server, "42", &refused("Expression does not eval to a function. (42)"));
     check_compile(&server, "old", &refused("an old error"));
     check_compile(&server, "oldest", &refused("the oldest error"));
-    // The process is as good as before.
+    // The process remains usable.
     assert_eq!(server.processes(), (0, 1));
     assert!(program(&server, &["act"]).is_ok());
 }
@@ -59,7 +59,7 @@ fn programs_that_are_no_query_servers_are_reported() {
     check("sh -c 'read line; echo 7; sleep 1000'", "its answer to reset is not true but 7");
 }
 
-/// An Erlang virtual machine on a busy computer.
+/// Simulates an Erlang virtual machine on a loaded computer.
 #[test]
 fn a_process_that_starts_slowly_has_more_time_for_its_first_answer_only() {
     let slow = format!("sh -c 'sleep 1; exec {}'", command());
@@ -103,7 +103,7 @@ fn a_document_that_takes_too_long_is_named() {
     let place = r#"OS process timed out: map function (act) on document "doc2" took longer than 1500 ms"#;
     check_fatal(run(&server, &["act"], &["{}", r#"{"do":"hang"}"#, "{}"]), "os_process_error", &[place]);
     assert!(began.elapsed() < Duration::from_secs(10));
-    // Each document has the whole time.
+    // Each document has the full timeout.
     let slow = vec![r#"{"do":"slow","seconds":0.4}"#; 6];
     assert_eq!(run(&server, &["act"], &slow).unwrap().len(), 6);
 }
@@ -144,10 +144,10 @@ fn errors_and_nonsense_end_the_build_and_name_the_document() {
 fn answers_that_nobody_asked_for_are_not_taken_for_others() {
     let server = server();
     let result = run(&server, &["act"], &[r#"{"do":"twice"}"#]);
-    // The second answer comes before the end or after it; either way no other document gets it.
+    // The second response arrives before the exit or after it; in either case no other document gets it.
     match result {
         Ok(output) => assert_eq!(output.len(), 0),
-        Err(error) => assert!(error.to_string().contains("it answered what nobody asked"), "{error}"),
+        Err(error) => assert!(error.to_string().contains("it answered without a request"), "{error}"),
     }
     let output = run(&server, &["act"], &[r#"{"value":1}"#]).unwrap();
     assert_eq!(show(&output), r#"[[0,0,"doc1",1]]"#);
@@ -174,7 +174,7 @@ fn a_process_that_speaks_while_it_is_idle_is_replaced() {
 
 #[test]
 fn a_document_is_not_blamed_for_those_around_it() {
-    // Answers are collected until there is nothing more to read.
+    // Responses are buffered until there is nothing more to read.
     let server = short_timeout();
     let function = "late_answers";
     let fine: Vec<String> = (0..30).map(|_| "{}".to_owned()).collect();
@@ -187,7 +187,7 @@ fn a_document_is_not_blamed_for_those_around_it() {
     }
 }
 
-/// A new directory of this process.
+/// Returns a new directory of this process.
 fn tempfile(name: &str) -> std::path::PathBuf {
     let path = std::env::temp_dir().join(format!("settee-process-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);

@@ -10,19 +10,19 @@ use settee_process::QueryServer;
 
 use super::{batch, server};
 
-/// The design document `_design/d`; its text may have line breaks here.
+/// Returns the design document `_design/d`; its text may contain line breaks here.
 pub(crate) fn design(server: &QueryServer, rev: &str, json: &str) -> Box<dyn DesignProgram> {
     let json = Json::parse(json.as_bytes()).unwrap().into_bytes();
     let source = DesignSource { database: 1, id: "_design/d".into(), rev: rev.into(), json: json.into() };
     server.design_program(&source, Limits::default()).unwrap()
 }
 
-/// Takes what a list function sends.
+/// Receiver of the output of a list function.
 #[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) response: String,
     pub(crate) body: String,
-    /// The number of chunks that are wanted; all if it is zero.
+    /// Maximum number of chunks; unlimited if zero.
     wanted: usize,
     taken: usize,
 }
@@ -82,7 +82,7 @@ fn a_process_that_knows_the_document_is_asked_again() {
     let mut program = design(&server, "1-a", json);
     let first = program.call(&["shows", "pid"], &[b"null", b"{}"]).unwrap();
     assert_eq!(design(&server, "1-a", json).call(&["shows", "pid"], &[b"null", b"{}"]).unwrap(), first);
-    // The same id in another revision takes its place, and the first is taught again.
+    // Another revision of the same id replaces it, and the first one is loaded again.
     let changed = r#"{"shows":{"pid":["resp",{"body":"changed"}]}}"#;
     let second = design(&server, "2-b", changed).call(&["shows", "pid"], &[b"null", b"{}"]).unwrap();
     assert_eq!(second, br#"["resp",{"body":"changed"}]"#);
@@ -119,7 +119,7 @@ fn lists_take_rows_until_they_end() {
         (sent.body.as_str(), sent.response.as_str()),
         ("head,a,b,c,tail", r#"{"headers":{"Content-Type":"text/csv"}}"#)
     );
-    // It ends by itself at the second row.
+    // The function ends at the second row.
     let mut sent = Sent::default();
     let mut session = program.list("e", b"{}", b"{}", &mut sent).unwrap();
     assert_eq!(session.rows(&rows, MoreRows::No, &mut sent).unwrap(), ListState::Ended);
@@ -147,7 +147,7 @@ fn a_server_with_views_only_says_so() {
     let error = design(&server, "1-a", "{}").call(&["shows", "s"], &[b"null", b"{}"]).unwrap_err();
     let CallError::Run(RunError::Fatal { name, reason }) = error else { panic!("{error:?}") };
     assert_eq!(name, "os_process_error");
-    assert!(reason.contains("perhaps it does not know the command ddoc and has views only"), "{reason}");
+    assert!(reason.contains("it may support only views and not the command ddoc"), "{reason}");
 }
 
 #[test]

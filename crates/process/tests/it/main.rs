@@ -1,4 +1,4 @@
-//! Query servers as the server uses them, with real processes: one written for these tests, and the Erlang one.
+//! Query servers as the server uses them, with real processes: one made for these tests, and the Erlang one.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod conformance;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use settee_design::{CompileError, DocumentBatch, Emissions, Language as _, Limits, MapSource, Program, RunError};
 use settee_process::{QueryServer, Settings};
 
-/// What servers said into the log.
+/// Log lines of servers.
 type Lines = Arc<Mutex<Vec<String>>>;
 
 fn settings() -> Settings {
@@ -23,7 +23,7 @@ fn settings() -> Settings {
     Settings { environment: vec![("PATH".into(), path)], ..Settings::default() }
 }
 
-/// The command of the server that was written for these tests.
+/// Returns the command of the server that was made for these tests.
 fn command() -> String {
     format!("python3 -S -E {}/tests/it/server.py", env!("CARGO_MANIFEST_DIR"))
 }
@@ -51,7 +51,7 @@ fn program(server: &QueryServer, functions: &[&str]) -> Result<Box<dyn Program>,
     server.program(&source(functions), Limits::default())
 }
 
-/// Documents with the ids `doc1`, `doc2` …, which are not in their texts by themselves.
+/// Returns documents with the ids `doc1`, `doc2` …, which their texts need not contain.
 fn batch(documents: &[impl AsRef<str>]) -> DocumentBatch {
     let mut batch = DocumentBatch::new();
     for (seq, text) in (1..).zip(documents) {
@@ -73,7 +73,7 @@ fn run(server: &QueryServer, functions: &[&str], documents: &[impl AsRef<str>]) 
     Ok(output)
 }
 
-/// Rows as `[[document,function,key,value],…]`.
+/// Shows rows as `[[document,function,key,value],…]`.
 fn show(output: &Emissions) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let rows =
@@ -81,7 +81,7 @@ fn show(output: &Emissions) -> String {
     format!("[{}]", rows.collect::<Vec<_>>().join(","))
 }
 
-/// The process that maps next.
+/// Returns the id of the process that maps next.
 fn pid(server: &QueryServer) -> String {
     let output = run(server, &["act"], &[r#"{"do":"pid"}"#]).unwrap();
     let row = output.rows().next().unwrap();

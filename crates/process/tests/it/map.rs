@@ -62,7 +62,7 @@ fn standard_error_is_logged_up_to_a_limit() {
     let lines = lines.lock().unwrap();
     assert_eq!(lines[0], "test: complaint");
     assert!(lines.len() < 300, "{} lines", lines.len());
-    assert_eq!(lines.last().unwrap(), "test: (what else it wrote to standard error is left out)");
+    assert_eq!(lines.last().unwrap(), "test: (further output on standard error is omitted)");
 }
 
 fn command_that_complains() -> String {

@@ -1,4 +1,4 @@
-//! Processes: reuse, their number, what they inherit, their end.
+//! Processes: reuse, number, inherited state, end.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -43,13 +43,13 @@ fn idle_processes_end_on_request_or_with_the_language() {
 
 #[test]
 fn what_a_server_started_ends_with_it() {
-    // The shell stays, because something follows; the server is its child.
+    // The shell stays, because a command follows; the server is its child.
     let (server, _) = server_with(&format!("sh -c '{}; true'", command()), settings());
     let pid = pid(&server);
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     assert!(!stat().is_empty());
     drop(server);
-    // Killed already; whoever adopted it takes a moment to bury it.
+    // The server was killed; its new parent may take a moment to reap it.
     while !stat().is_empty() && !stat().contains(") Z ") {
         std::thread::yield_now();
     }

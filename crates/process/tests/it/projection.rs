@@ -1,4 +1,4 @@
-//! Documents of which Python functions are sent a part: that it is a part, and that nobody can tell from the rows.
+//! Python functions that receive a part of documents: that it is a part, and that the rows are the same.
 
 use settee_design::{Emissions, Language as _, Limits};
 use settee_model::testing::Random;
@@ -6,7 +6,7 @@ use settee_process::{QueryServer, Settings};
 
 use super::{batch, command, language, run, settings, show, source};
 
-/// A server for Python with a switch. Its sets have the same order in every process.
+/// Returns a server for Python with or without projection. Its sets have the same order in every process.
 fn python(project_documents: bool) -> QueryServer {
     let mut settings = Settings { project_documents, ..settings() };
     settings.environment.push(("PYTHONHASHSEED".into(), "0".into()));
@@ -15,7 +15,7 @@ fn python(project_documents: bool) -> QueryServer {
 
 const DOCUMENT: &str = r#"{"_rev":"1-a","a":{"b":1},"b":[1.50],"c":"}","n\u0061me":null}"#;
 
-/// How each function is given documents.
+/// Returns how each function receives documents.
 fn engines(server: &QueryServer, functions: &[&str]) -> Vec<&'static str> {
     server.engines(&source(functions)).iter().map(|engine| engine.name).collect()
 }
@@ -50,7 +50,7 @@ fn other_languages_and_those_who_want_it_are_sent_whole_documents() {
     check_sent(&language("snake", &command(), settings()).0, &[SENT], whole, &[]);
 }
 
-/// What becomes of a function: its rows and log lines, or an error. Addresses differ from process to process.
+/// Returns the rows and log lines of a function, or its error. Addresses differ between processes.
 fn outcome(server: &QueryServer, function: &str, documents: &[String]) -> String {
     let mut output = Emissions::new();
     let result = match server.program(&source(&[function]), Limits::default()) {
@@ -63,7 +63,7 @@ fn outcome(server: &QueryServer, function: &str, documents: &[String]) -> String
     parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
 }
 
-/// Checks that the function does the same with parts of documents; returns whether it got parts.
+/// Checks that the function has the same result with parts of documents; returns true if it received parts.
 #[track_caller]
 fn check_same([parts, whole]: &[QueryServer; 2], function: &str, documents: &[String]) -> bool {
     let (of_parts, of_whole) = (outcome(parts, function, documents), outcome(whole, function, documents));
@@ -96,7 +96,7 @@ fn functions_of_all_kinds_cannot_tell_parts_from_documents() {
     }
 }
 
-/// A document with some of the members that functions ask for, and others.
+/// A document with some of the members that functions use, and others.
 fn document(random: &mut Random) -> String {
     let names = ["a", "b", "c", "d", "doc", "x", "", "é", "a'", r"\u0061", r#"b\""#, "_rev", "other"];
     let values = [
@@ -115,7 +115,7 @@ fn document(random: &mut Random) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// An expression; `depth` is what may be inside it.
+/// An expression; `depth` limits its nesting.
 fn expression(random: &mut Random, depth: u32) -> String {
     let simple = [
         "doc['a']",
@@ -216,8 +216,8 @@ fn statement(random: &mut Random, indent: usize, depth: u32, out: &mut String) {
     }
 }
 
-/// Puts other characters and words into a function: most results are none, the others are what nobody thinks of. No braces:
-/// the order of sets differs from process to process.
+/// Inserts other characters and words into a function: most results are invalid, the others are unusual. No braces: the
+/// order of sets differs between processes.
 fn mutated(random: &mut Random, source: &str) -> String {
     let words = [
         "doc",

@@ -1,7 +1,7 @@
-//! Documents in `_replicator` databases: what they ask for, who may write and read what, and in which state they are.
+//! Documents in `_replicator` databases: the replications that they describe, the access to them, and their states.
 //!
-//! [`watch`] follows the databases, [`work`] turns documents into jobs, and [`store`] writes states back. Everything goes
-//! through the protocol, as for any other client. The rules are those of CouchDB's `couch_replicator_docs`.
+//! [`watch`] follows the databases, [`work`] turns documents into jobs, and [`store`] writes states back. All accesses
+//! use the HTTP protocol, as those of any other client. The rules are those of CouchDB's `couch_replicator_docs`.
 
 mod store;
 mod watch;
@@ -19,30 +19,31 @@ use crate::replicator::{Job, Replicator};
 use crate::spec::{Spec, SpecError};
 use crate::tuning::Tuning;
 
-/// The database in which documents describe replications.
+/// Name of the database whose documents describe replications.
 pub const REPLICATOR_DATABASE: &str = "_replicator";
 
-/// The role under which states are written: what is written so is not judged.
+/// Role under which states are written; writes under this role are not validated.
 pub const REPLICATOR_ROLE: &str = "_replicator";
 
-/// The member that says to whom a document belongs.
+/// Member that names the owner of a document.
 pub const OWNER: &str = "owner";
 
-/// Whether documents of this database describe replications.
+/// Returns true if documents of this database describe replications.
 #[must_use]
 pub fn is_replicator_database(name: &str) -> bool {
     name == REPLICATOR_DATABASE || name.ends_with("/_replicator")
 }
 
-/// Takes what a document asks for. It acts as its `user_ctx`, or else as its owner with the roles of the owner's account.
+/// Parses the replication that a document describes. The replication runs as the document's `user_ctx`, or else as its
+/// owner with the roles of the owner's account.
 ///
 /// # Errors
-/// The fault.
+/// [`SpecError`] for a document that describes no replication.
 pub fn parse(document: Value<'_>, tuning: &Tuning) -> Result<Spec, SpecError> {
     Spec::parse(document, &user(document), tuning)
 }
 
-/// For whom a document acts.
+/// Returns the user as which the replication of a document runs.
 #[must_use]
 pub fn user(document: Value<'_>) -> User {
     let text = |value: Value<'_>| value.as_str().map(std::borrow::Cow::into_owned);
@@ -55,7 +56,7 @@ pub fn user(document: Value<'_>) -> User {
     }
 }
 
-/// Appends a document (or the members of one) as those may see it whom it does not belong to: without what is secret.
+/// Appends a document (or its members) in the form for readers other than its owner: without credentials.
 pub fn write_without_credentials(out: &mut Vec<u8>, document: Value<'_>) {
     out.push(b'{');
     for (index, (name, value)) in document.members().enumerate() {
@@ -95,12 +96,12 @@ fn write_url(out: &mut Vec<u8>, value: Value<'_>) {
     }
 }
 
-/// A URL without name and password.
+/// Returns a URL without user name and password.
 #[must_use]
 pub fn strip_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // A password may hold anything that is no slash, and careless people also write slashes.
+    // A password may contain any character except an unescaped slash; slashes that were not escaped are tolerated.
     match (authority.rsplit_once('@'), rest.rsplit_once('@')) {
         (Some((_, host)), _) => format!("{scheme}://{host}{path}"),
         (None, Some((before, host))) if before.contains(':') => format!("{scheme}://{host}"),
@@ -108,7 +109,7 @@ pub fn strip_credentials(url: &str) -> String {
     }
 }
 
-/// A complaint about a document without the texts of its endpoints.
+/// Returns the error message for a document, without the texts of its endpoints.
 #[must_use]
 pub fn complaint(error: &SpecError) -> String {
     match error {
@@ -117,7 +118,7 @@ pub fn complaint(error: &SpecError) -> String {
     }
 }
 
-/// The documents that are on their way to become jobs, or are jobs.
+/// Documents whose replication is being prepared or is a job.
 #[derive(Default)]
 pub(crate) struct Documents {
     entries: BTreeMap<(Arc<str>, Arc<str>), Entry>,
@@ -125,9 +126,9 @@ pub(crate) struct Documents {
     numbers: u64,
 }
 
-/// A document that is at work.
+/// Document with an active replication.
 struct Entry {
-    /// Tells it from an earlier version of the same document.
+    /// Distinguishes this version of the document from earlier ones.
     number: u64,
     phase: Phase,
     added_ms: u64,
@@ -135,23 +136,23 @@ struct Entry {
     worker: Option<AbortHandle>,
 }
 
-/// The progress of a document.
+/// Progress of a document.
 enum Phase {
-    /// Its id is computed.
+    /// The replication id is being computed.
     Initializing(Arc<Spec>),
-    /// That did not work; it is tried again.
+    /// Computing the id failed; it is retried.
     Error { spec: Arc<Spec>, reason: String, count: u32 },
-    /// It is the job of this id.
+    /// The replication is the job with this key.
     Scheduled(Arc<str>),
-    /// The job of this id is for another server.
+    /// The job with this key belongs to another server.
     Elsewhere { spec: Arc<Spec>, job: Arc<str> },
 }
 
-/// A document and the job that it asks for.
+/// Document and its job.
 #[derive(Clone)]
 pub(crate) struct Place {
     key: (Arc<str>, Arc<str>),
-    /// Of the document's entry.
+    /// Number of the document's entry.
     number: u64,
     pub(crate) job: Arc<str>,
 }
@@ -165,7 +166,7 @@ impl Drop for Entry {
 }
 
 impl Documents {
-    /// The documents whose jobs are here, and those whose jobs are for other servers.
+    /// Returns the documents whose jobs belong to this server, and those whose jobs belong to other servers.
     pub(crate) fn places(&self) -> (Vec<Place>, Vec<Place>) {
         let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
         for (key, entry) in &self.entries {
@@ -179,7 +180,7 @@ impl Documents {
         (here, elsewhere)
     }
 
-    /// Forgets all; nothing is watched any more.
+    /// Removes all documents and stops all watches.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         for (_, watch) in std::mem::take(&mut self.watched) {
@@ -189,7 +190,7 @@ impl Documents {
 }
 
 impl Replicator {
-    /// The entry of `_scheduler/docs` of a document that is at work.
+    /// Returns the entry of `_scheduler/docs` of a document with an active replication.
     #[must_use]
     pub fn document(&self, database: &str, id: &str) -> Option<DocumentState> {
         let state = self.state.lock();
@@ -220,7 +221,7 @@ impl Replicator {
                 shown.job = Some(key);
                 shown.updated = Some(iso8601(history.last().at_ms));
             }
-            // Its server knows how it is.
+            // The state is kept by the server that runs the job.
             Phase::Elsewhere { .. } => return None,
             Phase::Initializing(of) => {
                 spec = of;
@@ -245,20 +246,20 @@ impl Replicator {
     }
 }
 
-/// An entry of `_scheduler/docs`.
+/// Entry of `_scheduler/docs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentState {
-    /// One of [`STATES`].
+    /// State, one of [`STATES`].
     pub state: &'static str,
-    /// The entry.
+    /// JSON text of the entry.
     pub json: Vec<u8>,
 }
 
 /// All states of documents.
 pub const STATES: [&str; 7] = ["initializing", "error", "running", "pending", "crashing", "completed", "failed"];
 
-/// The entry of `_scheduler/docs` of a document that is not at work, read from the document itself: its end has come, or its
-/// beginning has not.
+/// Returns the entry of `_scheduler/docs` of a document without an active replication, read from the document itself:
+/// the replication has ended or has not been started.
 #[must_use]
 pub fn resting(database: &str, id: &str, document: Value<'_>) -> DocumentState {
     let text = |name: &str| document.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned);
@@ -300,7 +301,7 @@ fn error_info(reason: &str) -> Vec<u8> {
     object.end()
 }
 
-/// The visible part of a document.
+/// Fields of an entry of `_scheduler/docs`.
 #[derive(Default)]
 struct Shown<'a> {
     database: &'a str,

@@ -1,4 +1,4 @@
-//! Writing states back into documents.
+//! Storing states in documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use crate::replicator::show::{Object, iso8601, write_counters};
 use crate::replicator::{Job, Replicator};
 use crate::transport::{Body, Transport, empty_body, full_body};
 
-/// The number of times that a document is read and written again when somebody else was first.
+/// Maximum number of attempts to update a document after conflicts with other writers.
 const TRIES_MAX: u32 = 20;
 
-/// The time to wait before that.
+/// Wait after the first conflict; it grows linearly with the attempts.
 const CONFLICT_WAIT_MS: u64 = 100;
 
-/// The most bytes of a document that are read.
+/// Maximum size of a document that is read.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// The members that are written.
+/// State change to store.
 pub(super) enum Change {
-    /// The members that tell of states are removed.
+    /// Members that describe states are removed.
     Cleared,
-    /// It is the replication of this id.
+    /// The job with this id was created.
     Triggered(String),
-    /// It has not begun, or has stopped, and is tried again.
+    /// The replication could not be started or was interrupted, and is retried.
     Error { id: Option<String>, reason: String },
-    /// It cannot be done.
+    /// The replication failed permanently.
     Failed(String),
-    /// It is done.
+    /// The replication is complete.
     Completed(Arc<Job>),
 }
 
-/// Members in the order in which they are written; `None` removes one.
+/// Members in the order in which they are written; `None` removes a member.
 type Members = Vec<(&'static str, Option<Vec<u8>>)>;
 
 /// Writes a state in the background.
@@ -57,7 +57,7 @@ async fn store(replicator: &Replicator, database: &str, id: &str, change: &Chang
     for attempt in 1..=TRIES_MAX {
         let (status, text) = call(&*transport, Method::GET, &uri, empty_body()).await?;
         if status == StatusCode::NOT_FOUND {
-            // It was deleted meanwhile, which is no error.
+            // A document that was deleted concurrently is not an error.
             return Ok(());
         }
         let document = Json::parse(&text).map_err(|error| format!("{status}: {error}"))?;
@@ -91,7 +91,7 @@ fn reason(answer: &Json) -> String {
     answer.value().get("reason").and_then(Value::as_str).map(std::borrow::Cow::into_owned).unwrap_or_default()
 }
 
-/// The transport to a database of documents, under the role that may write states.
+/// Returns the transport to a database of documents, under the role that may write states.
 pub(super) fn connect(replicator: &Replicator, database: &str) -> Result<Arc<dyn Transport>, String> {
     let roles = vec!["_admin".to_owned(), REPLICATOR_ROLE.to_owned()];
     let endpoint =
@@ -118,10 +118,10 @@ async fn call(
     Ok((status, body.map_err(|error| error.to_string())?.to_bytes().to_vec()))
 }
 
-/// The document with a state, or nothing if it stays as it is.
+/// Returns the document with the new state, or `None` if nothing changes.
 fn apply(replicator: &Replicator, document: Value<'_>, change: &Change) -> Option<Vec<u8>> {
     if let Change::Completed(job) = change {
-        // Who changed the document meanwhile asked for something else, which is not done.
+        // A document that was changed concurrently describes a different replication, which is not complete.
         let asked = parse(document, &replicator.settings().tuning).ok()?;
         if asked != *job.spec {
             return None;
@@ -183,7 +183,7 @@ fn quoted(text: &str) -> Vec<u8> {
     out
 }
 
-/// A document whose members are replaced in their places, removed, or put behind the others.
+/// Returns the document with these members replaced in their position, removed, or appended.
 fn replace(document: Value<'_>, members: &Members) -> Vec<u8> {
     let mut object = Object::new();
     let mut left: Vec<_> = members.iter().collect();

@@ -1,5 +1,5 @@
-//! Following `_replicator` databases: one task for each reads its changes from the beginning, and so finds every document
-//! again after a restart.
+//! Following `_replicator` databases: one task for each database reads its changes from the beginning, and so finds all
+//! documents again after a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,15 @@ use super::{is_replicator_database, store};
 use crate::replicator::Replicator;
 use crate::transport::{Body, empty_body};
 
-/// The time to wait before a feed that broke is opened again.
+/// Delay before a broken feed is reopened.
 const REOPEN_WAIT: Duration = Duration::from_secs(1);
 
-/// The most bytes of one row.
+/// Maximum size of a row.
 const ROW_BYTES_MAX: usize = 64 << 20;
 
 impl Replicator {
-    /// A database is there, since now or since the server started. One of another kind is nothing to us.
+    /// Starts to follow a database that was created or that existed at the start of the server. Databases with other
+    /// names are ignored.
     pub fn database_found(self: &Arc<Self>, name: &str) {
         if !is_replicator_database(name) {
             return;
@@ -35,7 +36,7 @@ impl Replicator {
         state.documents.watched.insert(name, watch.abort_handle());
     }
 
-    /// A database is gone, and so are the replications of its documents.
+    /// Stops following a deleted database and removes the replications of its documents.
     pub fn database_deleted(&self, name: &str) {
         if !is_replicator_database(name) {
             return;
@@ -48,11 +49,11 @@ impl Replicator {
     }
 }
 
-/// The end of a feed.
+/// End of a feed.
 enum End {
-    /// The database is not there.
+    /// The database does not exist.
     Gone,
-    /// It may be opened again.
+    /// The feed broke and may be reopened.
     Broken(String),
 }
 

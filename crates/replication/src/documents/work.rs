@@ -1,4 +1,5 @@
-//! From a document to a job: what a changed document does to the jobs, and the worker that finds out a replication's id.
+//! Creation of jobs from documents: effects of a changed document on jobs, and the worker that computes the replication
+//! id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +12,19 @@ use crate::id::ReplicationId;
 use crate::replicator::{Job, Origin, Replicator, State};
 use crate::spec::{Filter, Spec};
 
-/// After an id could not be computed, it is tried again at a random time up to this, doubled with each error.
+/// Maximum delay before the computation of an id is retried after the first error. The delay is random; its maximum
+/// doubles with each error.
 const ERROR_BACKOFF_S: u64 = 64;
 
-/// The most doublings of that time: about three days.
+/// Maximum number of doublings: a delay of about three days.
 const ERROR_DOUBLINGS_MAX: u32 = 12;
 
-/// The code of a filter function is part of the id, so it is looked at from time to time, but not before so many seconds.
+/// Minimum interval between reads of a filter function. Its code is part of the id, so changes of the code must be
+/// noticed.
 const FILTER_CHECK_S: u64 = 60;
 
 impl Replicator {
-    /// A document was written, or stood there at the start.
+    /// Handles a document that was written, or that existed at the start.
     pub(super) fn document_changed(self: &Arc<Self>, database: &Arc<str>, id: &str, document: Value<'_>) {
         if id.starts_with("_design/") {
             return;
@@ -31,7 +34,8 @@ impl Replicator {
         match replication_state.as_deref() {
             Some("completed" | "failed") => return self.document_removed(database, &id),
             Some(_) if !self.settings().update_docs => {
-                // States that pass were written by somebody else, or when the settings were others.
+                // Transient states in the document were written by another client, or under another value of the
+                // setting.
                 store::spawn(self, database, &id, Change::Cleared);
             }
             _ => {}
@@ -40,7 +44,7 @@ impl Replicator {
             Ok(spec) => Arc::new(spec),
             Err(error) => {
                 self.document_removed(database, &id);
-                tracing::warn!(database = &**database, id = &*id, %error, "a document describes no replication");
+                tracing::warn!(database = &**database, id = &*id, %error, "a document does not describe a replication");
                 store::spawn(self, database, &id, Change::Failed(complaint(&error)));
                 return;
             }
@@ -60,7 +64,7 @@ impl Replicator {
         state.documents.entries.insert((Arc::clone(database), id), entry);
     }
 
-    /// This server has the claim to the job of a document from now on: it begins.
+    /// Starts the job of a document for which this server now holds the claim.
     pub(crate) fn document_taken(self: &Arc<Self>, place: &Place) {
         let mut state = self.state.lock();
         let Some(entry) = state.documents.at(place) else { return };
@@ -72,7 +76,7 @@ impl Replicator {
         entry.worker = Some(tokio::spawn(work.run(Arc::clone(self))).abort_handle());
     }
 
-    /// The job of a document goes to another server: it ends here. `false` if it is none any more.
+    /// Ends the local job of a document whose claim goes to another server. Returns false if the job no longer exists.
     pub(crate) fn document_given(&self, state: &mut State, place: &Place) -> bool {
         let Some(spec) = state.job(&place.job).map(|job| Arc::clone(&job.spec)) else { return false };
         let Some(entry) = state.documents.at(place) else { return false };
@@ -87,13 +91,13 @@ impl Replicator {
         true
     }
 
-    /// A document was deleted, or needs nothing any more.
+    /// Removes a document that was deleted or whose replication has ended.
     pub(super) fn document_removed(&self, database: &Arc<str>, id: &Arc<str>) {
         let mut state = self.state.lock();
         self.forget(&mut state, database, id);
     }
 
-    /// All documents of a database are gone.
+    /// Removes all documents of a database.
     pub(super) fn documents_removed(&self, database: &Arc<str>) {
         let mut state = self.state.lock();
         let keys = state.documents.entries.keys();
@@ -110,21 +114,21 @@ impl Replicator {
         }
     }
 
-    /// The job of a document has come to its end.
+    /// Stores the completion of the job of a document.
     pub(crate) fn document_completed(self: &Arc<Self>, job: &Arc<Job>) {
         if let Origin::Document { database, id } = &job.origin {
             store::spawn(self, database, id, Change::Completed(Arc::clone(job)));
         }
     }
 
-    /// The job of a document has ended because a peer refuses its credentials. A changed document starts it again.
+    /// Stores that a peer refused the credentials of a job, which ends it. A change of the document restarts it.
     pub(crate) fn document_refused(self: &Arc<Self>, job: &Job, reason: &str) {
         if let Origin::Document { database, id } = &job.origin {
             store::spawn(self, database, id, Change::Failed(reason.to_owned()));
         }
     }
 
-    /// The job of a document has failed for now.
+    /// Stores that the job of a document crashed and will be retried.
     pub(crate) fn document_crashed(self: &Arc<Self>, job: &Job, reason: &str) {
         if let Origin::Document { database, id } = &job.origin
             && self.settings().update_docs
@@ -140,14 +144,14 @@ impl Replicator {
 }
 
 impl Documents {
-    /// The entry of a document, unless it has changed since.
+    /// Returns the entry of a document, unless the document has changed since.
     fn at(&mut self, place: &Place) -> Option<&mut Entry> {
         self.entries.get_mut(&place.key).filter(|entry| entry.number == place.number)
     }
 }
 
 impl State {
-    /// The replication that a document at work asks for.
+    /// Returns the specification of the active replication of a document.
     fn document_spec(&self, database: &Arc<str>, id: &Arc<str>) -> Option<Arc<Spec>> {
         let entry = self.documents.entries.get(&(Arc::clone(database), Arc::clone(id)))?;
         match &entry.phase {
@@ -159,7 +163,7 @@ impl State {
     }
 }
 
-/// Finds out the id of a document's replication and makes it a job.
+/// Worker that computes the id of a document's replication and creates its job.
 struct Work {
     database: Arc<str>,
     id: Arc<str>,
@@ -167,11 +171,11 @@ struct Work {
     number: u64,
 }
 
-/// The next step of a worker.
+/// Next step of a worker.
 enum Next {
-    /// Nothing.
+    /// The worker ends.
     End,
-    /// The same again after so many seconds.
+    /// The step is repeated after this number of seconds.
     Again(u64),
 }
 
@@ -190,7 +194,7 @@ impl Work {
             };
             match next {
                 Next::End => {
-                    // The handle keeps the memory of a task that has ended.
+                    // The handle would keep the memory of the ended task alive.
                     if let Some(entry) = self.entry(&mut replicator.state.lock()) {
                         entry.worker = None;
                     }
@@ -201,7 +205,7 @@ impl Work {
         }
     }
 
-    /// The job is for another server.
+    /// Records that the job belongs to another server.
     fn leave(&self, replicator: &Replicator, job: Arc<str>) -> Next {
         let mut state = replicator.state.lock();
         let Some(entry) = self.entry(&mut state) else { return Next::End };
@@ -230,7 +234,7 @@ impl Work {
             return self.refuse_double(replicator, &other);
         }
         if let Some(old) = known {
-            tracing::info!(old = &*old, new = &*key, "the filter has changed, and with it the id of a replication");
+            tracing::info!(old = &*old, new = &*key, "a changed filter has changed the id of a replication");
             replicator.take_out(&mut state, &old);
         }
         let (now_ms, spec) = ((replicator.dependencies.now_ms)(), Arc::clone(&self.spec));
@@ -258,13 +262,13 @@ impl Work {
         }
     }
 
-    /// Another job does the same already.
+    /// Handles a document whose replication is already run by another job.
     fn refuse_double(&self, replicator: &Arc<Replicator>, other: &Job) -> Next {
         let (key, database, id) = (&other.key, &self.database, &self.id);
         replicator.counters().jobs_doubled.increment();
         let what = format!("Replication `{key}` specified by document `{id}` in db `{database}`");
         match &other.origin {
-            // It ends some day.
+            // The transient job ends eventually, so the document is retried.
             Origin::Transient { .. } => {
                 let how = "already running as a transient replication, started via `_replicate` API endpoint";
                 self.errored(replicator, format!("{what} {how}"))
@@ -282,12 +286,12 @@ impl Work {
         let mut state = replicator.state.lock();
         let Some(entry) = self.entry(&mut state) else { return Next::End };
         let errors = match &entry.phase {
-            // The filter cannot be looked at now, but the job runs.
+            // The filter could not be read now; the job continues.
             Phase::Scheduled(_) => return Next::Again(FILTER_CHECK_S),
             Phase::Initializing(_) | Phase::Elsewhere { .. } => 1,
             Phase::Error { count, .. } => count + 1,
         };
-        tracing::warn!(database = &*self.database, id = &*self.id, reason, "a replication cannot begin yet");
+        tracing::warn!(database = &*self.database, id = &*self.id, reason, "a replication cannot start yet");
         entry.phase = Phase::Error { spec: Arc::clone(&self.spec), reason: reason.clone(), count: errors };
         entry.updated_ms = (replicator.dependencies.now_ms)();
         drop(state);
@@ -298,7 +302,7 @@ impl Work {
         Next::Again(1 + (replicator.dependencies.random)() % most_s)
     }
 
-    /// The entry of the document, unless it has changed since.
+    /// Returns the entry of the document, unless the document has changed since.
     fn entry<'a>(&self, state: &'a mut State) -> Option<&'a mut Entry> {
         let entry = state.documents.entries.get_mut(&(Arc::clone(&self.database), Arc::clone(&self.id)));
         entry.filter(|entry| entry.number == self.number)

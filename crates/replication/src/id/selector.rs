@@ -1,23 +1,23 @@
-//! The one form of a selector that enters into ids: that of CouchDB's `mango_selector:normalize`, with sorted members.
+//! Normal form of a selector for ids: that of CouchDB's `mango_selector:normalize`, with sorted members.
 //!
-//! Implicit operators become explicit, names of fields move to the leaves as paths, negations move down as far as they can. A
-//! selector that is none stays as it is: the source will refuse it.
+//! Implicit operators become explicit, field names move to the leaves as paths, and negations move down as far as
+//! possible. An invalid selector stays unchanged, because the source will reject it.
 
 use settee_model::json::{Json, Value, write_array, write_object};
 
-/// A value as a tree.
+/// JSON value as a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tree {
     Object(Vec<(String, Tree)>),
     Array(Vec<Tree>),
-    /// Any other value as text.
+    /// Text of any other value.
     Scalar(Vec<u8>),
 }
 
-/// Operators with a selector as their argument that has fields of its own.
+/// Operators whose argument is a selector with its own fields.
 const INNER: [&str; 3] = ["$elemMatch", "$allMatch", "$keyMapMatch"];
 
-/// The selector in its normal form.
+/// Returns the normal form of a selector.
 pub(super) fn normal(selector: &Json) -> Json {
     let tree = Tree::of(selector.value());
     let normal = match &tree {
@@ -45,7 +45,7 @@ impl Tree {
         Self::Object(vec![(name.into(), value)])
     }
 
-    /// The only member of an object.
+    /// Returns the only member of an object.
     fn into_single(self) -> Result<(String, Self), Self> {
         match self {
             Self::Object(mut members) if members.len() == 1 => members.pop().ok_or(Self::Object(Vec::new())),
@@ -94,7 +94,7 @@ fn operators(tree: Tree) -> Tree {
     Tree::single(name, value)
 }
 
-/// Moves names of fields to the leaves.
+/// Moves field names to the leaves.
 fn fields(tree: Tree, path: &str) -> Tree {
     let (name, value) = match tree.into_single() {
         Ok(member) => member,
@@ -126,7 +126,7 @@ fn negations(tree: Tree) -> Tree {
     }
 }
 
-/// The opposite of a selector.
+/// Returns the negation of a selector.
 fn negated(tree: Tree) -> Tree {
     let (name, value) = match tree.into_single() {
         Ok(member) => member,

@@ -1,4 +1,4 @@
-//! Ids compared with those of an independent implementation of the algorithm.
+//! Comparison of ids with those of an independent implementation of the algorithm.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -42,9 +42,9 @@ fn bases() {
     assert_eq!(id.base, "2719aee9e6a7dd507bee5c0e3f6f829c");
 }
 
-/// Endpoints of CouchDB's own test (`http_v4_endpoint_test_` in `couch_replicator_ids`, at 3.5) and some more. The target is
-/// `http://host/t`. Numbers are MD5 of what Erlang/OTP 25 writes (`term_to_binary(Term, [{minor_version, 1}])`) for the terms
-/// that CouchDB makes of them.
+/// Endpoints of CouchDB's own test (`http_v4_endpoint_test_` in `couch_replicator_ids`, at 3.5) and more. The target is
+/// `http://host/t`. The numbers are MD5 hashes of the output of Erlang/OTP 25 (`term_to_binary(Term, [{minor_version,
+/// 1}])`) for the terms that CouchDB builds.
 #[test]
 fn endpoints() {
     // "user:pass", "user2:pass2"
@@ -90,8 +90,8 @@ fn endpoints() {
     }
 }
 
-/// From `http://host/s` to `http://host/t`; numbers as in [`endpoints`]. Of `winning_revs_only` and `since_seq` it is known
-/// that they are elements of their own behind the filter, in this order, but CouchDB's form of them is not published as numbers.
+/// Replications from `http://host/s` to `http://host/t`; numbers as in [`endpoints`]. `winning_revs_only` and
+/// `since_seq` are separate elements after the filter, in this order; CouchDB publishes no hashes for them.
 #[test]
 fn options() {
     let code = "function(doc) { return true; }";
@@ -124,7 +124,7 @@ fn options() {
     }
 }
 
-/// Versions 3, 2 and 1, whose endpoints are whole URLs; numbers as in [`endpoints`].
+/// Versions 3, 2 and 1, whose endpoints are complete URLs; numbers as in [`endpoints`].
 #[test]
 fn older_versions_of_urls() {
     let target = "{\"url\":\"https://host:2/t?x=1\",\"headers\":{\"h\":\"v\"}}";

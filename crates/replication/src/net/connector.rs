@@ -1,4 +1,4 @@
-//! [`Connector`]: a connection to a host, perhaps through a proxy, perhaps under TLS.
+//! [`Connector`]: connections to hosts, optionally through a proxy and under TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use super::reach::Reach;
 use crate::transport::{BoxFuture, TransportError};
 use crate::tuning::SocketOptions;
 
-/// When a connection is given up that nobody waits for any more.
+/// Timeout of a connection attempt that no request waits for any more.
 const ABANDONED: Duration = Duration::from_secs(300);
 
-/// Makes connections.
+/// Opens connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) tls: Arc<rustls::ClientConfig>,
@@ -33,7 +33,7 @@ pub(super) struct Connector {
     pub(super) reach: Reach,
 }
 
-/// A stream of any kind.
+/// Stream of any kind.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
@@ -52,7 +52,8 @@ impl tower_service::Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            // Whoever wants the connection has a timeout of its own; the client may go on connecting without anybody.
+            // Requests have their own timeout; the HTTP client may continue a connection attempt after the request has
+            // ended.
             let opened = tokio::time::timeout(ABANDONED, connector.open(&uri)).await;
             let (io, proxied) = opened.map_err(|_| TransportError::Timeout)??;
             Ok(Stream { io: TokioIo::new(io), proxied })
@@ -61,7 +62,8 @@ impl tower_service::Service<Uri> for Connector {
 }
 
 impl Connector {
-    /// Connects to what a URI names. Also returns whether a proxy will read the requests, which then name the host.
+    /// Connects to the host of a URI. Also returns true if a proxy reads the requests, which must then contain the
+    /// host.
     pub(super) async fn open(&self, uri: &Uri) -> Result<(BoxedIo, bool), TransportError> {
         let host = uri.host().ok_or_else(|| TransportError::Unusable("the URL names no host".to_owned()))?;
         let is_https = uri.scheme_str() == Some("https");
@@ -85,7 +87,8 @@ impl Connector {
         let refused = |error: io::Error| TransportError::Refused(format!("{host}:{port}: {error}"));
         let mut last = io::Error::other("the name has no address");
         for address in lookup_host((host, port)).await.map_err(refused)? {
-            // Looked at here, behind names and redirects, so that it is the address that is connected to.
+            // The check is made after name resolution and redirects, so that it applies to the address that is
+            // connected to.
             if !self.reach.includes(address.ip()) {
                 return Err(TransportError::Unusable(format!(
                     "{host}:{port}: only admins may replicate with addresses that are not public, see [replicator] \
@@ -133,10 +136,10 @@ impl Connector {
     }
 }
 
-/// A connection that is ready for requests.
+/// Connection that is ready for requests.
 pub(super) struct Stream {
     io: TokioIo<BoxedIo>,
-    /// A proxy reads the requests, which therefore name the host.
+    /// True if a proxy reads the requests, which must then contain the host.
     proxied: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One exchange: waiting with an eye on signs of life, and redirects.
+//! One exchange: timeouts for unresponsive peers, and redirects.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use tokio::time::{Instant, Sleep};
 use super::{Peering, lasting};
 use crate::transport::{Body, BoxFuture, Lasting, TransportError, empty_body, full_body};
 
-/// The number of redirects that are followed, as in CouchDB.
+/// Maximum number of redirects, as in CouchDB.
 const REDIRECTS_MAX: usize = 10;
 
-/// A body up to this size is kept until it is clear that it need not be sent elsewhere.
+/// Bodies up to this size are buffered until the answer shows that they need not be sent again to another location.
 const KEPT_BYTES_MAX: u64 = 16 << 20;
 
-/// The body of a request, as far as it can be sent again.
+/// Body of a request: repeatable or not.
 enum Carried {
     Bytes(Bytes),
     Once(Body),
 }
 
-/// Sends a request, follows redirects, and answers when the head of the response is there.
+/// Sends a request, follows redirects, and returns when the head of the response has arrived.
 pub(super) async fn call(peering: &Peering, request: Request<Body>) -> Result<Response<Body>, TransportError> {
     let permit = Arc::clone(&peering.connections).acquire_owned().await;
     let mut permit = permit.map_err(|_| TransportError::Refused("no connections any more".to_owned()))?;
@@ -60,7 +60,7 @@ pub(super) async fn call(peering: &Peering, request: Request<Body>) -> Result<Re
         }
         leave(&mut parts.headers, &parts.uri, &target, see_other);
         parts.uri = target;
-        // The old exchange ends before the next begins.
+        // The old exchange must end before the next one starts.
         drop(response);
         let next = Arc::clone(&peering.connections).acquire_owned().await;
         permit = next.map_err(|_| TransportError::Refused("no connections any more".to_owned()))?;
@@ -76,7 +76,7 @@ async fn carry(body: Body) -> Result<Carried, TransportError> {
     }
 }
 
-/// Where a response sends us.
+/// Returns the location to which a response redirects.
 fn redirect(from: &Uri, response: &Response<Body>) -> Option<Uri> {
     let redirects = [301, 302, 303, 307, 308].contains(&response.status().as_u16());
     let location = response.headers().get(LOCATION).filter(|_| redirects)?.to_str().ok()?;
@@ -95,7 +95,7 @@ fn redirect(from: &Uri, response: &Response<Body>) -> Option<Uri> {
     absolute.parse().ok()
 }
 
-/// Removes headers that are not for another host.
+/// Removes headers that must not be sent to another host.
 fn leave(headers: &mut HeaderMap, from: &Uri, to: &Uri, see_other: bool) {
     headers.remove(HOST);
     if (from.scheme(), from.authority()) != (to.scheme(), to.authority()) {
@@ -123,7 +123,7 @@ async fn exchange(
         let deadline = *alive.lock() + peering.timeout;
         match tokio::time::timeout_at(deadline, answer.as_mut()).await {
             Ok(answer) => break answer?,
-            // Something of the body went out since.
+            // Part of the body was sent since.
             Err(_) if *alive.lock() + peering.timeout > Instant::now() => {}
             Err(_) => return Err(TransportError::Timeout),
         }
@@ -135,7 +135,7 @@ async fn exchange(
     }))
 }
 
-/// Sends a request by the connections that all share, or by one of its own if its answer will last.
+/// Sends a request on shared connections, or on its own connection if its answer is long-lived.
 fn send(peering: &Peering, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, TransportError>> {
     if request.extensions().get::<Lasting>().is_some() {
         let answer = lasting::exchange(&peering.way.connector, request);
@@ -149,7 +149,7 @@ fn send(peering: &Peering, request: Request<Body>) -> BoxFuture<'_, Result<Respo
     })
 }
 
-/// The meaning of a client's error. The connector's own words are somewhere below.
+/// Converts an error of the HTTP client. The connector's own error is in the chain of causes.
 fn explain(error: &hyper_util::client::legacy::Error) -> TransportError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut innermost = String::new();
@@ -163,7 +163,7 @@ fn explain(error: &hyper_util::client::legacy::Error) -> TransportError {
     if error.is_connect() { TransportError::Refused(innermost) } else { TransportError::Broken(innermost) }
 }
 
-/// A request's body that notes when something of it was taken.
+/// Body of a request that records the time at which the connection last took data from it.
 struct Sending {
     body: Body,
     alive: Arc<Mutex<Instant>>,
@@ -193,7 +193,7 @@ impl http_body::Body for Sending {
     }
 }
 
-/// A response's body that gives up when nothing comes, and counts as a connection until it is dropped.
+/// Body of a response that fails after a timeout without data, and holds its connection permit until it is dropped.
 struct Receiving {
     body: Body,
     quiet: Pin<Box<Sleep>>,

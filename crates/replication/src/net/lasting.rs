@@ -1,8 +1,8 @@
-//! Answers that last: the feed of a continuous replication keeps a connection for days and says next to nothing.
+//! Long-lived answers: the feed of a continuous replication keeps a connection for days and transfers little data.
 //!
-//! A connection of the client that all other requests share holds about 25 KB of buffers, and thousands of feeds wait. One of
-//! these holds nothing while it waits. It speaks as much of HTTP/1.1 as that takes: one request, and one answer that is a
-//! stream; then it ends. Timeouts and redirects are not decided here.
+//! A connection of the shared HTTP client holds about 25 KB of buffers, and thousands of feeds may wait. A connection
+//! of this module holds no buffer while it waits. It implements the necessary part of HTTP/1.1: one request, and one
+//! answer that is a stream; then it is closed. Timeouts and redirects are handled by the caller.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,16 +18,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use super::connector::{BoxedIo, Connector};
 use crate::transport::{Body, TransportError};
 
-/// The longest head of an answer.
+/// Maximum length of the head of an answer.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// The most headers of an answer.
+/// Maximum number of headers of an answer.
 const HEADERS_MAX: usize = 100;
 
-/// So many bytes are read at once.
+/// Maximum size of one read.
 const PIECE_BYTES: usize = 8 << 10;
 
-/// Sends a request on a connection of its own and answers when the head of the response is there.
+/// Sends a request on a connection of its own and returns when the head of the response has arrived.
 pub(super) async fn exchange(
     connector: &Connector,
     request: Request<Body>,
@@ -43,7 +43,7 @@ pub(super) async fn exchange(
     let mut read = Vec::new();
     let (status, headers) = loop {
         match parse_head(&read)? {
-            // That the peer has begun says nothing.
+            // An interim response is skipped.
             Some((status, _, length)) if status.is_informational() => drop(read.drain(..length)),
             Some((status, headers, length)) => {
                 read.drain(..length);
@@ -83,7 +83,7 @@ fn write_head(parts: &Parts, length: usize, proxied: bool) -> Result<Vec<u8>, Tr
         }
     };
     if !parts.headers.contains_key(HOST) {
-        // Without a name, which a URI may also carry.
+        // The user name that a URI may contain is omitted.
         line("host", authority.as_str().rsplit('@').next().unwrap_or_default().as_bytes());
     }
     for (name, value) in &parts.headers {
@@ -98,7 +98,7 @@ fn write_head(parts: &Parts, length: usize, proxied: bool) -> Result<Vec<u8>, Tr
     Ok(head)
 }
 
-/// A head with its length; `None` if more of it is to come.
+/// Parses a head and returns its length; `None` if it is incomplete.
 fn parse_head(read: &[u8]) -> Result<Option<(StatusCode, HeaderMap, usize)>, TransportError> {
     let mut fields = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut fields);
@@ -114,13 +114,13 @@ fn parse_head(read: &[u8]) -> Result<Option<(StatusCode, HeaderMap, usize)>, Tra
     Ok(Some((status.ok_or_else(|| broken(&"the answer has no status"))?, headers, length)))
 }
 
-/// The sign of the end of a body.
+/// Framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
-    /// So many bytes are to come.
+    /// The number of bytes that are outstanding.
     Length(u64),
     Chunked(Chunks),
-    /// It ends with the connection.
+    /// The body ends with the connection.
     Connection,
 }
 
@@ -141,7 +141,7 @@ impl Framing {
         length.map(Self::Length).ok_or_else(|| broken(&"the length of the answer is no number"))
     }
 
-    /// Takes what is next of the body from the front of what was read; `None` if there is nothing of it.
+    /// Takes the next piece of the body from the front of the buffer; `None` if the buffer contains none.
     fn take(&mut self, read: &mut Bytes) -> Result<Option<Bytes>, TransportError> {
         match self {
             Self::Length(left) => Ok(take(left, read)),
@@ -161,7 +161,7 @@ fn take(left: &mut u64, read: &mut Bytes) -> Option<Bytes> {
     Some(read.split_to(count)).filter(|data| !data.is_empty())
 }
 
-/// The place in a body in chunks.
+/// Position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunks {
     /// In the size of a chunk.
@@ -169,13 +169,13 @@ enum Chunks {
         size: u64,
         digits: u8,
     },
-    /// Behind the size, in what nobody needs to know.
+    /// In a chunk extension, which is ignored.
     Extension(u64),
-    /// Before so many bytes of a chunk.
+    /// Before the given number of bytes of a chunk.
     Data(u64),
-    /// Behind its bytes.
+    /// After the bytes of a chunk.
     Behind,
-    /// Behind the last chunk, in a line that is empty so far or not.
+    /// After the last chunk, in a line that is empty so far or not.
     Trailer {
         empty: bool,
     },
@@ -192,12 +192,12 @@ impl Chunks {
                 }
                 return Ok(data);
             }
-            *self = self.after(read.get_u8()).ok_or_else(|| broken(&"a chunk of the answer is none"))?;
+            *self = self.after(read.get_u8()).ok_or_else(|| broken(&"a chunk of the answer is malformed"))?;
         }
         Ok(None)
     }
 
-    /// The place behind `byte`, which is no data.
+    /// Returns the position after `byte`, which is not data.
     fn after(self, byte: u8) -> Option<Self> {
         match (self, byte) {
             (Self::Size { size, digits: digits @ 0..16 }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -221,10 +221,10 @@ impl Chunks {
     }
 }
 
-/// The body of an answer.
+/// Body of an answer.
 pub(super) struct Arriving {
     io: BoxedIo,
-    /// The bytes that were read and not given away yet.
+    /// Bytes that were read and not returned yet.
     read: Bytes,
     framing: Framing,
 }
@@ -245,7 +245,7 @@ impl http_body::Body for Arriving {
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(Some(Err(error))),
             }
-            // On the stack: who waits holds no buffer.
+            // The buffer is on the stack, so that a waiting task holds no buffer.
             let mut space = [std::mem::MaybeUninit::uninit(); PIECE_BYTES];
             let mut space = ReadBuf::uninit(&mut space);
             match ready!(Pin::new(&mut this.io).poll_read(cx, &mut space)) {

@@ -1,8 +1,9 @@
-//! [`Network`]: the way to databases of other servers, over sockets, TLS and proxies.
+//! [`Network`]: access to databases of other servers, over sockets, TLS and proxies.
 //!
-//! Connections are shared by all replications and kept for a while, but for those of feeds ([`lasting`]); how many exchanges one replication has with one peer at
-//! a time is limited by its own setting. An exchange without a sign of life is given up. Redirects are followed as CouchDB
-//! does, but credentials stay with the host that they are for. Nothing is tried again here.
+//! All replications share connections, which are kept for a limited time; feeds have connections of their own
+//! ([`lasting`]). The number of concurrent exchanges of a replication with a peer is limited by a setting of the
+//! replication. An exchange without progress is aborted after a timeout. Redirects are followed as by CouchDB, but
+//! credentials are sent only to their own host. This module does not retry.
 
 mod connector;
 mod exchange;
@@ -28,28 +29,29 @@ use proxy::Proxy;
 use reach::Reach;
 pub use tls::{TlsOptions, Trust};
 
-/// The time for which a connection is kept that nobody uses.
+/// Maximum idle time of a connection.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// So many unused connections to one host are kept: what one replication has at a time.
+/// Maximum number of idle connections to a host: the default number of connections of one replication.
 const IDLE_CONNECTIONS: usize = 20;
 
-/// So many ways are remembered, each with its connections: a way is a proxy or none, options of sockets, and what it may reach.
+/// Maximum number of cached routes, each with its connections. A route is a combination of proxy, socket options and
+/// permitted addresses.
 const WAYS_MAX: usize = 64;
 
 /// Options of all connections.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whom to trust.
+    /// Trusted certificates and the client certificate.
     pub tls: TlsOptions,
-    /// Options of sockets.
+    /// Socket options.
     pub sockets: SocketOptions,
 }
 
-/// Tells whether a user may have this server connect to addresses that are not public.
+/// Returns true if a user may make this server connect to addresses that are not public.
 pub type ReachesPrivate = Arc<dyn Fn(&User) -> bool + Send + Sync>;
 
-/// The way to other servers.
+/// Access to other servers.
 pub struct Network {
     reaches_private: ReachesPrivate,
     state: Mutex<State>,
@@ -61,7 +63,7 @@ struct State {
     ways: HashMap<(Option<String>, SocketOptions, Reach), Way>,
 }
 
-/// The way in which connections are made, and those that there are.
+/// Route: the connector, and the client with its connections.
 #[derive(Clone)]
 struct Way {
     client: Client<Connector, Body>,
@@ -69,20 +71,20 @@ struct Way {
 }
 
 impl Network {
-    /// A network with these options.
+    /// Creates a network with these options.
     ///
     /// # Errors
-    /// When certificates or keys cannot be used; the text says which.
+    /// If certificates or keys cannot be used; the message names them.
     pub fn new(options: &Options, reaches_private: ReachesPrivate) -> Result<Self, TransportError> {
         let tls = options.tls.client_config()?;
         let state = State { tls, sockets: options.sockets, ways: HashMap::new() };
         Ok(Self { reaches_private, state: Mutex::new(state) })
     }
 
-    /// Takes other options, for connections from now on.
+    /// Changes the options for new connections.
     ///
     /// # Errors
-    /// When certificates or keys cannot be used; the options are then as before.
+    /// If certificates or keys cannot be used; the previous options then stay in force.
     pub fn configure(&self, options: &Options) -> Result<(), TransportError> {
         let tls = options.tls.client_config()?;
         *self.state.lock() = State { tls, sockets: options.sockets, ways: HashMap::new() };
@@ -119,7 +121,7 @@ impl Connect for Network {
         };
         let timeout = Duration::from_millis(tuning.connection_timeout_ms);
         let proxy = remote.proxy.as_deref();
-        // In the requests themselves only where the proxy reads them.
+        // The requests contain the proxy's credentials only if the proxy reads the requests.
         let authorization = match proxy.filter(|_| remote.scheme == "http").map(Proxy::parse).transpose()? {
             Some(proxy) if proxy.reads_requests() => proxy.authorization(),
             Some(_) | None => None,
@@ -128,17 +130,17 @@ impl Connect for Network {
         Ok(Arc::new(Peering {
             way: self.way(proxy, tuning.socket_options, reach)?,
             authorization,
-            // One more, because a feed holds one as long as it goes on.
+            // One additional permit, because a feed holds one permanently.
             connections: Arc::new(Semaphore::new(tuning.http_connections.saturating_add(1))),
             timeout,
         }))
     }
 }
 
-/// The exchanges of one replication with one of its peers.
+/// Exchanges of one replication with one of its peers.
 struct Peering {
     way: Way,
-    /// For the proxy.
+    /// Credentials for the proxy.
     authorization: Option<http::HeaderValue>,
     connections: Arc<Semaphore>,
     timeout: Duration,

@@ -1,4 +1,4 @@
-//! [`Proxy`]: how a proxy is asked for a connection: CONNECT of HTTP, or SOCKS version 5.
+//! [`Proxy`]: connections through a proxy, by HTTP CONNECT or SOCKS version 5.
 
 use http::HeaderValue;
 use percent_encoding::percent_decode_str;
@@ -8,10 +8,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::connector::BoxedIo;
 use crate::transport::TransportError;
 
-/// The most bytes of a proxy's answer to CONNECT.
+/// Maximum size of a proxy's answer to CONNECT.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// A proxy. Its password is shown nowhere.
+/// Proxy. Its password is never shown.
 pub(super) struct Proxy {
     kind: Kind,
     pub(super) host: String,
@@ -58,12 +58,12 @@ impl Proxy {
         self.kind == Kind::Https
     }
 
-    /// Whether plain requests are given to the proxy itself; otherwise it makes a connection for us.
+    /// Returns true if plain requests are sent to the proxy itself; otherwise the proxy opens a tunnel.
     pub(super) fn reads_requests(&self) -> bool {
         self.kind != Kind::Socks5
     }
 
-    /// The value of `Proxy-Authorization`.
+    /// Returns the value of `Proxy-Authorization`.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let (name, password) = self.credentials.as_ref()?;
         let mut value = b"Basic ".to_vec();
@@ -73,7 +73,7 @@ impl Proxy {
         Some(value)
     }
 
-    /// Has the proxy connect `io` with a host.
+    /// Asks the proxy to connect `io` to a host.
     pub(super) async fn tunnel(&self, mut io: BoxedIo, host: &str, port: u16) -> Result<BoxedIo, TransportError> {
         match self.kind {
             Kind::Http | Kind::Https => self.connect(&mut io, host, port).await?,
@@ -97,7 +97,7 @@ impl Proxy {
         io.write_all(&request).await.map_err(|error| self.refused(error))?;
         io.flush().await.map_err(|error| self.refused(error))?;
         let mut answer = Vec::new();
-        // Byte by byte, because what follows belongs to the connection.
+        // The answer is read byte by byte, because the bytes after it belong to the tunnel.
         while !answer.ends_with(b"\r\n\r\n") {
             if answer.len() >= ANSWER_BYTES_MAX {
                 return Err(self.refused("its answer is too long"));
@@ -119,7 +119,7 @@ impl Proxy {
         match (chosen, &self.credentials) {
             ([5, 0], _) => {}
             ([5, 2], Some((name, password))) => self.socks_log_in(io, name, password).await?,
-            _ => return Err(self.refused("it wants another way to log in")),
+            _ => return Err(self.refused("it requires an unsupported authentication method")),
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let length = u8::try_from(host.len()).map_err(|_| self.refused("the name of the host is too long"))?;
@@ -145,7 +145,7 @@ impl Proxy {
         if answer[1] != 0 {
             return Err(self.refused(format!("SOCKS error {}", answer[1])));
         }
-        // The address that it used, and its port.
+        // The bound address and port.
         let rest = match answer[3] {
             1 => 4,
             4 => 16,
@@ -166,6 +166,6 @@ impl Proxy {
         io.write_all(&request).await.map_err(failed)?;
         let mut answer = [0; 2];
         io.read_exact(&mut answer).await.map_err(failed)?;
-        if answer[1] == 0 { Ok(()) } else { Err(self.refused("it does not accept the credentials")) }
+        if answer[1] == 0 { Ok(()) } else { Err(self.refused("it rejected the credentials")) }
     }
 }

@@ -1,13 +1,14 @@
-//! [`Reach`]: which addresses this server connects to on behalf of a user. Behind a firewall it sees much that its users do not.
+//! [`Reach`]: the addresses to which this server connects on behalf of a user. A server behind a firewall can reach
+//! addresses that its users cannot.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which addresses may be connected to.
+/// Addresses that may be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reach {
-    /// Whatever there is.
+    /// All addresses.
     Everything,
-    /// The addresses that everybody reaches: neither this machine nor its network.
+    /// Public addresses: neither this machine nor its network.
     Public,
 }
 
@@ -21,7 +22,7 @@ impl Reach {
     }
 }
 
-/// By the registry of special addresses (RFC 6890 and its successors).
+/// Classifies by the registry of special-purpose addresses (RFC 6890 and its successors).
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let is_special = match address.octets() {
         [0 | 10 | 127, ..] | [169, 254, ..] | [192, 168, ..] | [224..=255, ..] => true,
@@ -33,7 +34,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Public addresses of version 6 begin with the bits 001. Some of them lead to addresses of version 4.
+/// Public IPv6 addresses begin with the bits 001. Some of them embed IPv4 addresses.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(address) = address.to_ipv4_mapped() {
         return is_public_v4(address);
@@ -43,11 +44,11 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        // Translation at a gateway.
+        // NAT64.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => v4(high, low),
         // 6to4.
         [0x2002, high, low, ..] => v4(high, low),
-        // Protocol assignments (Teredo among them), documentation.
+        // Protocol assignments (including Teredo) and documentation.
         [0x2001, 0..0x200 | 0xdb8, ..] | [0x3fff, 0..0x1000, ..] => false,
         [first, ..] => first & 0xe000 == 0x2000,
     }

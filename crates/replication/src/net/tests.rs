@@ -1,5 +1,5 @@
-//! Exchanges with peers and proxies of this test, over loopback. The certificates in `certificates/` are for `localhost`,
-//! signed by an authority of their own, and good for a hundred years.
+//! Exchanges with peers and proxies of the test, over loopback. The certificates in `certificates/` are for
+//! `localhost`, signed by an authority of their own, and valid for a hundred years.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::future::Future;
@@ -23,10 +23,10 @@ const AUTHORITY: &[u8] = include_bytes!("certificates/authority.pem");
 const CERTIFICATE: &[u8] = include_bytes!("certificates/peer.pem");
 const KEY: &[u8] = include_bytes!("certificates/peer.key");
 
-/// What peers and proxies were sent, head by head, each with its body behind it.
+/// Requests that peers and proxies received: each head, followed by its body.
 type Seen = Arc<Mutex<Vec<String>>>;
 
-/// Listens on loopback and has `serve` speak on each connection.
+/// Listens on loopback and calls `serve` for each connection.
 async fn listen<F, T>(serve: F) -> u16
 where
     F: Fn(TcpStream) -> T + Send + 'static,
@@ -42,7 +42,7 @@ where
     port
 }
 
-/// Reads a head and as much of a body as it names. `None` at the end of the connection.
+/// Reads a head and the body whose length it gives. Returns `None` at the end of the connection.
 async fn read_request<T: Io + ?Sized>(stream: &mut T) -> Option<String> {
     let mut text = Vec::new();
     while !text.ends_with(b"\r\n\r\n") {
@@ -55,7 +55,7 @@ async fn read_request<T: Io + ?Sized>(stream: &mut T) -> Option<String> {
     Some(head + std::str::from_utf8(&body).unwrap())
 }
 
-/// Answers every request by what `answer` says of it.
+/// Answers every request with the result of `answer`.
 async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String) {
     while let Some(request) = read_request(&mut *stream).await {
         let text = answer(&request);
@@ -66,7 +66,7 @@ async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String)
     }
 }
 
-/// A peer that answers so.
+/// Starts a peer with these answers.
 async fn peer(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> (u16, Seen) {
     let seen = Seen::default();
     let heard = Arc::clone(&seen);
@@ -233,7 +233,7 @@ async fn exchanges_at_a_time_are_limited() {
     let limited = Tuning { http_connections: 2, ..tuning(5000) };
     let transport = transport_by(&Options::default(), &url, None, &limited);
     let mut held = Vec::new();
-    // One more than was said, for a feed.
+    // One more than the limit, for a feed.
     for _ in 0..3 {
         held.push(transport.call(get(&url)).await.unwrap());
     }
@@ -244,7 +244,7 @@ async fn exchanges_at_a_time_are_limited() {
     assert_eq!(open.load(Ordering::Relaxed), 4);
 }
 
-/// Under TLS as `localhost`, perhaps only for who has a certificate.
+/// Returns TLS for `localhost`, optionally with a required client certificate.
 fn tls(wants_certificate: bool) -> TlsAcceptor {
     let certificates = CertificateDer::pem_slice_iter(CERTIFICATE).collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
@@ -263,7 +263,7 @@ fn tls(wants_certificate: bool) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(builder.with_single_cert(certificates, key).unwrap()))
 }
 
-/// A peer that speaks TLS.
+/// Starts a peer with TLS.
 async fn secure_peer(wants_certificate: bool) -> u16 {
     let acceptor = tls(wants_certificate);
     listen(move |stream| {
@@ -316,7 +316,7 @@ async fn who_has_a_certificate_shows_it() {
     assert_eq!(text(somebody.call(get(&url)).await.unwrap()).await, "secure");
 }
 
-/// A proxy that makes connections on CONNECT and answers everything else itself. It wants `user:SECRET`, or says no.
+/// Starts a proxy that opens tunnels on CONNECT and answers other requests itself. It requires `user:SECRET`.
 async fn http_proxy() -> (u16, Seen) {
     let seen = Seen::default();
     let heard = Arc::clone(&seen);
@@ -366,7 +366,7 @@ async fn an_http_proxy_is_given_requests_or_asked_for_connections() {
     assert_eq!(error, expected);
 }
 
-/// A SOCKS proxy that wants this name and password, if any, and connects to a name or an address.
+/// Starts a SOCKS proxy that requires this name and password, if any, and connects to a name or an address.
 async fn socks_proxy(credentials: Option<(&'static str, &'static str)>) -> u16 {
     listen(move |mut stream| async move {
         let mut greeting = [0; 2];
@@ -420,7 +420,7 @@ async fn a_socks_proxy_makes_connections() {
         (
             format!("socks5://user:WRONG@127.0.0.1:{closed}"),
             "localhost",
-            Err(format!("no connection: the proxy 127.0.0.1:{closed}: it does not accept the credentials")),
+            Err(format!("no connection: the proxy 127.0.0.1:{closed}: it rejected the credentials")),
         ),
     ];
     for (proxy, host, expected) in cases {
@@ -487,7 +487,7 @@ fn lasting(url: &str) -> Request<Body> {
     request
 }
 
-/// A peer that says `said` to whoever asks, in pieces of `piece` bytes, and goes.
+/// Starts a peer that sends `said` on every connection, in pieces of `piece` bytes, and closes the connection.
 async fn teller(said: &str, piece: usize) -> (String, Seen) {
     let (seen, said) = (Seen::default(), said.to_owned());
     let heard = Arc::clone(&seen);
@@ -509,7 +509,7 @@ async fn teller(said: &str, piece: usize) -> (String, Seen) {
     (format!("http://127.0.0.1:{port}/db/_changes?feed=continuous"), seen)
 }
 
-/// What came of a body, and how it ended.
+/// Reads a body, and returns its content or its error.
 async fn all(response: Response<Body>) -> Result<String, TransportError> {
     Ok(String::from_utf8(response.into_body().collect().await?.to_bytes().to_vec()).unwrap())
 }
@@ -528,9 +528,9 @@ async fn answers_that_last() {
         (format!("HTTP/1.1 100 Continue\r\n\r\n{CHUNKED}0\r\n\r\n"), Ok("")),
         (format!("{CHUNKED}5\r\nabc"), middle()),
         (format!("{CHUNKED}3\r\nabc\r\n"), middle()),
-        (format!("{CHUNKED}x\r\n"), broken("a chunk of the answer is none")),
-        (format!("{CHUNKED}3\r\nabcd\r\n"), broken("a chunk of the answer is none")),
-        (format!("{CHUNKED}00000000000000003\r\nabc"), broken("a chunk of the answer is none")),
+        (format!("{CHUNKED}x\r\n"), broken("a chunk of the answer is malformed")),
+        (format!("{CHUNKED}3\r\nabcd\r\n"), broken("a chunk of the answer is malformed")),
+        (format!("{CHUNKED}00000000000000003\r\nabc"), broken("a chunk of the answer is malformed")),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef".to_owned(), Ok("abc")),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab".to_owned(), middle()),
         ("HTTP/1.0 200 OK\r\n\r\nabc".to_owned(), Ok("abc")),
@@ -593,8 +593,8 @@ async fn silence_of_answers_that_last() {
     assert_eq!(answer, Err(TransportError::Timeout));
 }
 
-/// This server sees more than its users do: on their behalf it connects neither to itself nor to its neighbours, whatever name or
-/// proxy leads there, and also not by connections that an admin's replications keep.
+/// This server can reach addresses that its users cannot. On behalf of a user it connects neither to itself nor to its
+/// network, for any name or proxy, nor over connections that belong to the replications of an admin.
 #[tokio::test]
 async fn users_reach_public_addresses_only() {
     let (port, seen) = peer(|_| answer("200 OK", "", "secret")).await;

@@ -1,4 +1,4 @@
-//! [`TlsOptions`]: whom to trust, and how to show who we are.
+//! [`TlsOptions`]: trusted certificates, and the client certificate.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::transport::TransportError;
 
-/// The options of the section `[replicator]` about TLS. Files are read by others: these are their contents.
+/// Options of the section `[replicator]` about TLS. The caller reads the files; the fields are their contents.
 #[derive(Clone, Default)]
 pub struct TlsOptions {
-    /// Whose certificates are accepted.
+    /// Trusted certificates.
     pub trust: Trust,
-    /// Our certificate with those above it, and its key, both PEM (`cert_file`, `key_file`).
+    /// Client certificate with its chain, and its key, both PEM (`cert_file`, `key_file`).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Whose certificates are accepted.
+/// Trusted certificates.
 #[derive(Clone, Default)]
 pub enum Trust {
-    /// Those of the authorities that browsers trust.
+    /// Certificates of the authorities that browsers trust.
     #[default]
     Web,
-    /// Those of the authorities in this PEM text (`ssl_trusted_certificates_file`).
+    /// Certificates of the authorities in this PEM text (`ssl_trusted_certificates_file`).
     Authorities(Vec<u8>),
-    /// Everybody's (`verify_ssl_certificates = false`).
+    /// All certificates (`verify_ssl_certificates = false`).
     Anybody,
 }
 
@@ -71,7 +71,7 @@ impl TlsOptions {
 fn authorities(pem: &[u8]) -> Result<RootCertStore, TransportError> {
     let mut roots = RootCertStore::empty();
     let unusable =
-        |what: String| TransportError::Tls(format!("[replicator] ssl_trusted_certificates_file holds {what}"));
+        |what: String| TransportError::Tls(format!("[replicator] ssl_trusted_certificates_file contains {what}"));
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| unusable(format!("no PEM: {error}")))?;
         roots.add(certificate).map_err(|error| unusable(format!("a certificate that cannot be used: {error}")))?;
@@ -87,14 +87,14 @@ fn identity(
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
     let certificates = certificates.map_err(|error| unusable("cert_file", error.to_string()))?;
     if certificates.is_empty() {
-        return Err(unusable("cert_file", "there is no certificate in it".to_owned()));
+        return Err(unusable("cert_file", "it contains no certificate".to_owned()));
     }
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|error| unusable("key_file", format!("{error}; a key must not be encrypted")))?;
     Ok((certificates, key))
 }
 
-/// Accepts all certificates; what is signed is verified all the same.
+/// Accepts all certificates; signatures of the handshake are verified nevertheless.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

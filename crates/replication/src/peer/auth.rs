@@ -1,6 +1,6 @@
-//! Who we are at a peer: a session cookie where the peer gives one, a basic authorization otherwise.
+//! Authentication at a peer: a session cookie if the peer supports sessions, a basic authorization otherwise.
 //!
-//! CouchDB does the same: a password is expensive to check, so it is checked once and not for each request.
+//! CouchDB does the same: a password is expensive to verify, so it is verified once and not for each request.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -11,27 +11,27 @@ use super::{Ask, Length, Peer};
 use crate::endpoint::{Auth, Endpoint};
 use crate::transport::{Body, TransportError, full_body};
 
-/// The state of the session, as far as known.
+/// State of the session.
 pub(super) struct State {
     auth: Auth,
     session: Mutex<Session>,
-    /// Held while a new session is asked for, so that one request does that for all.
+    /// Held while a new session is requested, so that concurrent requests share one login.
     login: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Session {
-    /// It was not tried.
+    /// Not requested yet.
     Unknown,
-    /// The peer gives none.
+    /// The peer supports no sessions.
     Basic,
-    /// This is the cookie.
+    /// Cookie of the session.
     Cookie(String),
     /// The peer refused the name and password.
     Refused,
 }
 
-/// The credentials of a request.
+/// Credentials of a request.
 pub(super) enum Login {
     /// The request carries this cookie, or the name and password without one.
     Sent(Option<String>),
@@ -39,7 +39,7 @@ pub(super) enum Login {
     Refused,
 }
 
-/// The answer of a peer that refused the login, without a further request.
+/// Returns the answer of a peer that refused the login, without sending a request.
 pub(super) fn refusal() -> Response<Body> {
     let mut response = Response::new(full_body("{}"));
     *response.status_mut() = StatusCode::UNAUTHORIZED;
@@ -55,7 +55,7 @@ impl State {
         Self { auth, session: Mutex::new(Session::Unknown), login: tokio::sync::Mutex::new(()) }
     }
 
-    /// The cookie to send, if there is a session; asks for one at first.
+    /// Returns the cookie of the session; the first call requests a session.
     pub(super) async fn cookie(&self, peer: &Peer) -> Result<Login, TransportError> {
         if self.auth == Auth::None {
             return Ok(Login::Sent(None));
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// Another cookie than `old`, which is no longer taken.
+    /// Replaces the cookie `old`, which the peer no longer accepts.
     pub(super) async fn renew(&self, peer: &Peer, old: &str) -> Result<Login, TransportError> {
         let _login = self.login.lock().await;
         let session = self.session.lock().clone();
@@ -98,7 +98,8 @@ impl State {
         let uri = format!("{}/_session", peer.inner.endpoint.server_uri());
         let ask = Ask { method: Method::POST, ..Ask::get(uri) };
         let length = Length::Known(body.len());
-        // Without a cookie the name and password are in the header too, which peers that want them there expect.
+        // The header contains the name and password too, as long as there is no cookie, because some peers expect them
+        // there.
         let response = peer.send_once(&ask, Some("application/json"), full_body(body), length, None).await?;
         let status = response.status();
         drop(response);
@@ -108,7 +109,7 @@ impl State {
                 *session = Session::Refused;
                 Ok(Login::Refused)
             }
-            // The answer's cookie was taken by `update`.
+            // `update` has stored the cookie of the answer.
             (Session::Cookie(cookie), status) if status.is_success() => Ok(Login::Sent(Some(cookie.clone()))),
             _ => {
                 *session = Session::Basic;
@@ -117,14 +118,14 @@ impl State {
         }
     }
 
-    /// Remembers a cookie that came with an answer.
+    /// Stores a cookie that came with an answer.
     pub(super) fn update(&self, cookie: String) {
         if self.auth != Auth::None {
             *self.session.lock() = Session::Cookie(cookie);
         }
     }
 
-    /// Adds name and password.
+    /// Adds the name and password.
     pub(super) fn authorize(&self, headers: &mut HeaderMap) {
         let Auth::Basic { username, password } = &self.auth else { return };
         let mut value = b"Basic ".to_vec();
@@ -136,7 +137,7 @@ impl State {
     }
 }
 
-/// `AuthSession=…` of a `Set-Cookie` header, unless it is empty.
+/// Returns `AuthSession=…` of a `Set-Cookie` header, unless the token is empty.
 pub(super) fn session_cookie(value: &HeaderValue) -> Option<String> {
     let cookie = value.to_str().ok()?.split(';').next()?.trim();
     let (name, token) = cookie.split_once('=')?;

@@ -1,4 +1,4 @@
-//! The feed of changes of a source.
+//! Feed of changes of a source.
 
 use bytes::Bytes;
 use settee_model::json::{Json, Value, write_array, write_string};
@@ -8,11 +8,11 @@ use crate::spec::{Filter, Spec};
 use crate::text::{Rows, Splitter, member};
 use crate::transport::TransportError;
 
-/// The parameters of `_changes`, apart from `since`.
+/// Parameters of `_changes`, except `since`.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangesQuery {
     query: String,
-    /// A filter that is sent as a body.
+    /// Filter that is sent in the body.
     body: Option<Bytes>,
     pub(crate) feed: Feed,
     leaves_out_design: bool,
@@ -21,9 +21,9 @@ pub(crate) struct ChangesQuery {
 /// Kinds of feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// Ends with what is there.
+    /// Feed that ends after the existing changes.
     Normal,
-    /// Goes on.
+    /// Feed that continues with later changes.
     Continuous,
 }
 
@@ -32,12 +32,12 @@ const VIEW_PARAMETERS: [&str; 9] =
     ["key", "keys", "start_key", "startkey", "end_key", "endkey", "descending", "include_docs", "reduce"];
 
 impl ChangesQuery {
-    /// The query of a replication.
+    /// Returns the parameters for a replication.
     pub(crate) fn of(spec: &Spec) -> Self {
         let feed = if spec.continuous { Feed::Continuous } else { Feed::Normal };
         let name = if spec.continuous { "continuous" } else { "normal" };
         let style = if spec.winning_revs_only { "main_only" } else { "all_docs" };
-        // A sign of life comes three times in the time after which a silent connection is given up.
+        // Three heartbeats fit into the timeout of an unresponsive connection.
         let heartbeat_ms = (spec.tuning.connection_timeout_ms / 3).max(1);
         let mut query = format!("feed={name}&style={style}&heartbeat={heartbeat_ms}");
         let mut body = None;
@@ -65,13 +65,13 @@ impl ChangesQuery {
         Self { query, body, feed, leaves_out_design: spec.filter == Filter::AllButDesign }
     }
 
-    /// Whether a row of the feed is wanted.
+    /// Returns true if the replication includes this row of the feed.
     pub(crate) fn keeps(&self, row: &[u8]) -> bool {
         !self.leaves_out_design || member(row, "id").is_none_or(|id| !id.starts_with(b"\"_design/"))
     }
 }
 
-/// The query parameters that a filter sees; those of the feed itself cannot be replaced.
+/// Returns the query parameters for the filter; parameters of the feed itself cannot be overridden.
 fn filter_parameters(parameters: Value<'_>, of_view: bool) -> String {
     const TAKEN: [&str; 7] = ["feed", "style", "heartbeat", "since", "filter", "timeout", "limit"];
     let mut query = String::new();
@@ -90,17 +90,17 @@ fn filter_parameters(parameters: Value<'_>, of_view: bool) -> String {
     query
 }
 
-/// A sequence as the value of a parameter: a string as it is, anything else as JSON.
+/// Returns a sequence as the value of a parameter: a string unquoted, any other value as JSON.
 pub(super) fn since_parameter(since: &Json) -> String {
     encoded(&since.value().to_text())
 }
 
-/// An open feed.
+/// Open feed.
 pub(crate) struct ChangesFeed {
     ask: Ask,
     stream: Stream,
     rows: Splitter,
-    /// Whether anything came, be it a heartbeat.
+    /// True if any bytes arrived, including heartbeats.
     alive: bool,
     ended: bool,
 }
@@ -124,7 +124,7 @@ impl Peer {
 }
 
 impl ChangesFeed {
-    /// The next row: a whole JSON object, unchecked. `None` at the end of the feed.
+    /// Returns the next row: a complete JSON object, not validated. `None` at the end of the feed.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
         loop {
             if let Some(row) = self.rows.next().map_err(|error| self.ask.protocol(error.to_string()))? {
@@ -147,24 +147,24 @@ impl ChangesFeed {
         }
     }
 
-    /// Whether something came, and nothing of a row is lost.
+    /// Returns true if bytes arrived and the feed did not end within a row.
     pub(crate) fn ended_alive(&self) -> bool {
         self.alive && self.rows.is_balanced()
     }
 
-    /// That a feed ended which should have gone on; it is opened again.
+    /// Returns the error for a continuous feed that ended; the caller reopens it.
     pub(crate) fn ended(&self) -> PeerError {
         self.ask.transport(TransportError::Broken("the feed of changes ended".to_owned()))
     }
 
-    /// Behind the last row of a normal feed: `last_seq` and how many changes are `pending`.
+    /// Returns `last_seq` and the number of `pending` changes, which follow the last row of a normal feed.
     pub(crate) fn end(&self) -> Result<(Json, Option<u64>), PeerError> {
         let json = Json::parse(self.rows.frame()).map_err(|error| self.ask.protocol(error.to_string()))?;
         let value = json.value();
         match value.get("last_seq") {
             Some(last) => Ok((Json::trusted(last.raw().to_vec()), value.get("pending").and_then(Value::as_u64))),
             None if value.get("error").is_some() => Err(self.ask.status(500, json.as_bytes())),
-            None => Err(self.ask.protocol("there is no `last_seq`")),
+            None => Err(self.ask.protocol("it contains no `last_seq`")),
         }
     }
 }

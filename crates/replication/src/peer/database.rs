@@ -1,21 +1,21 @@
-//! Requests to a database as a whole: its information, its creation, its local documents.
+//! Requests for a whole database: information, creation, local documents.
 
 use settee_model::json::{Json, Value};
 
 use super::changes::since_parameter;
 use super::{Ask, Peer, PeerError, document_path, encoded};
 
-/// The properties of a database that a session needs.
+/// Properties of a database that a session needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
-    /// The newest sequence; any JSON.
+    /// Newest sequence; any JSON.
     pub(crate) update_seq: Json,
-    /// Tells a database from a later one of the same name. Compared only; any JSON.
+    /// Distinguishes a database from a later one with the same name. Compared only; any JSON.
     pub(crate) instance_start_time: Option<Json>,
 }
 
 impl Peer {
-    /// Reads the database's information.
+    /// Reads the database information.
     pub(crate) async fn info(&self) -> Result<Info, PeerError> {
         let ask = Ask::get(self.uri(""));
         let shown = || self.endpoint().to_string();
@@ -35,7 +35,7 @@ impl Peer {
         }
     }
 
-    /// Makes the database, unless it is there.
+    /// Creates the database, unless it exists.
     pub(crate) async fn create(&self, parameters: &[(String, String)]) -> Result<(), PeerError> {
         let query: Vec<String> =
             parameters.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
@@ -45,12 +45,12 @@ impl Peer {
         match answer.status {
             401 => Err(PeerError::Unauthenticated(self.endpoint().to_string())),
             403 => Err(PeerError::Unauthorized(self.endpoint().to_string())),
-            // That it exists is as good; what else is wrong shows when it is opened.
+            // An existing database is not an error; any other problem is reported when the database is opened.
             _ => Ok(()),
         }
     }
 
-    /// Makes everything durable; returns the database's `instance_start_time`.
+    /// Makes all writes durable; returns the database's `instance_start_time`.
     pub(crate) async fn ensure_full_commit(&self) -> Result<Option<Json>, PeerError> {
         let ask = Ask::post(self.uri("_ensure_full_commit"), "{}");
         let answer = self.exchange(&ask).await?;
@@ -60,7 +60,7 @@ impl Peer {
         Ok(answer.json(&ask)?.value().get("instance_start_time").map(owned))
     }
 
-    /// A local document, if it is there. `name` is without `_local/`.
+    /// Reads a local document, if it exists. `name` is without `_local/`.
     pub(crate) async fn local_document(&self, name: &str) -> Result<Option<Json>, PeerError> {
         let ask = Ask::get(self.uri(&document_path(&format!("_local/{name}"))));
         let answer = self.exchange(&ask).await?;
@@ -71,7 +71,8 @@ impl Peer {
         }
     }
 
-    /// Writes a local document; `body` has its `_id` and `_rev`. Answers the new revision, or `None` at a conflict.
+    /// Writes a local document; `body` contains its `_id` and `_rev`. Returns the new revision, or `None` after a
+    /// conflict.
     pub(crate) async fn put_local_document(&self, name: &str, body: Vec<u8>) -> Result<Option<String>, PeerError> {
         let ask = Ask::put(self.uri(&document_path(&format!("_local/{name}"))), body);
         let answer = self.exchange(&ask).await?;
@@ -79,14 +80,14 @@ impl Peer {
             200..300 => {
                 let json = answer.json(&ask)?;
                 let rev = json.value().get("rev").and_then(Value::as_str);
-                rev.map(|rev| Some(rev.into_owned())).ok_or_else(|| ask.protocol("there is no `rev`"))
+                rev.map(|rev| Some(rev.into_owned())).ok_or_else(|| ask.protocol("it contains no `rev`"))
             }
             409 => Ok(None),
             status => Err(ask.status(status, &answer.body)),
         }
     }
 
-    /// A document as JSON.
+    /// Reads a document as JSON.
     pub(crate) async fn document(&self, id: &str) -> Result<Json, PeerError> {
         let ask = Ask::get(self.uri(&document_path(id)));
         let answer = self.exchange(&ask).await?;
@@ -96,7 +97,7 @@ impl Peer {
         }
     }
 
-    /// The number of changes that come after `since`; `None` where the peer does not say.
+    /// Returns the number of changes after `since`; `None` if the peer does not report it.
     pub(crate) async fn pending(&self, since: &Json) -> Result<Option<u64>, PeerError> {
         let ask = Ask::get(self.uri(&format!("_changes?since={}&limit=0", since_parameter(since))));
         let answer = self.exchange(&ask).await?;

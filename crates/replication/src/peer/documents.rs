@@ -1,4 +1,4 @@
-//! Documents in batches: `_revs_diff`, `_bulk_get`, `_bulk_docs`; and single ones that are written on their own.
+//! Documents in batches: `_revs_diff`, `_bulk_get`, `_bulk_docs`; and documents that are written individually.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -15,21 +15,21 @@ use crate::transport::{Body, TransportError};
 /// Revisions of a document that a target lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// The id as a JSON string.
+    /// Id as a JSON string.
     pub(crate) id: Json,
     pub(crate) revs: Vec<String>,
-    /// Revisions that the target has and that may be their parents.
+    /// Revisions of the target that may be parents of the missing ones.
     pub(crate) possible_ancestors: Vec<String>,
 }
 
 impl Wanted {
-    /// The id.
+    /// Returns the id.
     pub(crate) fn id(&self) -> String {
         self.id.value().as_str().unwrap_or_default().into_owned()
     }
 }
 
-/// A revision that a target did not take.
+/// Revision that a target rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) id: String,
@@ -38,28 +38,28 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
 }
 
-/// The answer of a target to a batch of documents.
+/// Answer of a target to a batch of documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BulkDocs {
-    /// All but these were taken.
+    /// The batch was accepted, except these revisions.
     Taken(Vec<Refused>),
-    /// The body as a whole was not: too long (413), or not understood (400).
+    /// The body as a whole was rejected: too long (413), or not understood (400).
     BodyRefused(u16),
 }
 
-/// The answer of a target to one document.
+/// Answer of a target to one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     Taken,
-    /// It was not and never will be.
+    /// The document was rejected permanently.
     Refused(Refused),
-    /// An attachment whose bytes were not sent is not there (412).
+    /// The target lacks an attachment whose bytes were not sent (412).
     MissingStub,
 }
 
 impl Peer {
-    /// Returns which of the revisions are missing. `body` is that of `_revs_diff`: `{"id":["1-a"]}`. It is divided where the peer
-    /// rejects it as too long.
+    /// Returns the missing revisions. `body` is that of `_revs_diff`: `{"id":["1-a"]}`. A body that the peer rejects as
+    /// too long is divided.
     pub(crate) async fn revs_diff(&self, body: Bytes) -> Result<Vec<Wanted>, PeerError> {
         let (mut bodies, mut wanted) = (vec![body], Vec::new());
         while let Some(body) = bodies.pop() {
@@ -87,7 +87,7 @@ impl Peer {
             let values = value.into_iter().flat_map(Value::elements);
             values.filter_map(|value| value.as_str().map(Cow::into_owned)).collect()
         };
-        // What is no answer must not be taken for one that nothing is missing.
+        // An invalid answer must not be mistaken for "nothing is missing".
         if !json.value().is_object() {
             return Err(ask.protocol("not an object"));
         }
@@ -103,9 +103,9 @@ impl Peer {
         Ok(wanted.into_iter().filter(|wanted| !wanted.revs.is_empty()).collect())
     }
 
-    /// Asks for revisions with their histories, and for leaves that came after them. `None` where the peer does not answer, whatever
-    /// it answers instead: documents can always be fetched one by one. It is not asked again. A request that
-    /// is too long for the peer (413) is an error.
+    /// Requests revisions with their histories, and leaves that descend from them. Returns `None` if the peer does not
+    /// support `_bulk_get`, indicated by any unexpected answer; the peer is then not asked again, and documents are
+    /// fetched individually. A request that is too long for the peer (413) is an error.
     pub(crate) async fn bulk_get(&self, wanted: &[Wanted]) -> Result<Option<BulkGet>, PeerError> {
         if !self.inner.has_bulk_get.load(Ordering::Relaxed) {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Peer {
         Ok(None)
     }
 
-    /// Writes documents as they are (`new_edits=false`).
+    /// Writes documents unchanged (`new_edits=false`).
     pub(crate) async fn bulk_docs(&self, documents: &[Bytes]) -> Result<BulkDocs, PeerError> {
         let ask = Ask::post(self.uri("_bulk_docs"), bulk_docs_body(documents));
         let answer = self.exchange(&ask).await?;
@@ -137,21 +137,22 @@ impl Peer {
                 }
                 Ok(BulkDocs::Taken(json.value().elements().filter_map(refused).collect()))
             }
-            // 417 is how old servers say that all documents were refused.
+            // Old servers answer 417 if all documents were rejected.
             417 => Ok(BulkDocs::Taken(answer.json(&ask)?.value().elements().filter_map(refused).collect())),
             status @ (400 | 413) => Ok(BulkDocs::BodyRefused(status)),
             status => Err(ask.status(status, &answer.body)),
         }
     }
 
-    /// Writes one document as it is.
+    /// Writes one document unchanged.
     pub(crate) async fn put_document(&self, id: &str, rev: &str, document: Bytes) -> Result<Put, PeerError> {
         let ask = Ask::put(self.uri(&format!("{}?new_edits=false", document_path(id))), document);
         let answer = self.exchange(&ask).await?;
         put_result(&ask, id, rev, answer.status, &answer.body)
     }
 
-    /// Writes one document with its attachments, a `multipart/related` body. One try: the body cannot be sent again.
+    /// Writes one document with its attachments as a `multipart/related` body. There is no retry, because the body
+    /// cannot be sent again.
     pub(crate) async fn put_related(
         &self,
         id: &str,
@@ -172,7 +173,7 @@ impl Peer {
         let status = response.status().as_u16();
         let answer = self.stream(response).all().await.map_err(broken)?;
         if let (401, Some(cookie)) = (status, cookie) {
-            // The caller tries again, then with another cookie.
+            // The caller retries, with the new cookie.
             self.inner.auth.renew(self, &cookie).await.map_err(broken)?;
             return Err(ask.transport(TransportError::Broken("the session is over".to_owned())));
         }
@@ -186,7 +187,7 @@ fn put_result(ask: &Ask, id: &str, rev: &str, status: u16, body: &[u8]) -> Resul
         412 => Ok(Put::MissingStub),
         400 | 401 | 403 | 404 | 409 | 413 | 415 | 422 => {
             let (error, reason) = super::error_of(body);
-            // A database that is gone is no refusal of a document.
+            // A missing database is not a rejection of the document.
             if status == 404 {
                 return Err(ask.status(status, body));
             }
@@ -202,7 +203,7 @@ fn refused(row: Value<'_>) -> Option<Refused> {
     Some(Refused { id: text("id"), rev: text("rev"), error: text("error"), reason: text("reason") })
 }
 
-/// Divides an object into two of half its members.
+/// Divides an object into two with half of its members each.
 fn halves(object: &[u8]) -> (Bytes, Bytes) {
     let middle = members(object).count() / 2;
     let (mut first, mut second) = (vec![b'{'], vec![b'{']);
@@ -253,7 +254,7 @@ fn bulk_docs_body(documents: &[Bytes]) -> Vec<u8> {
     body
 }
 
-/// An answer of `_bulk_get` that arrives.
+/// Answer of `_bulk_get` that is being received.
 pub(crate) struct BulkGet {
     ask: Ask,
     stream: Stream,
@@ -261,19 +262,19 @@ pub(crate) struct BulkGet {
     ended: bool,
 }
 
-/// The answer of `_bulk_get` for one document.
+/// Part of a `_bulk_get` answer for one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Got {
-    /// The id as JSON text.
+    /// Id as JSON text.
     pub(crate) id: Bytes,
-    /// The revisions, as JSON text that was not checked.
+    /// Revisions, as JSON text that was not validated.
     pub(crate) documents: Vec<Bytes>,
-    /// The number of those that could not be given.
+    /// Number of revisions that the source could not return.
     pub(crate) errors: usize,
 }
 
 impl BulkGet {
-    /// The next document.
+    /// Returns the next document.
     pub(crate) async fn next(&mut self) -> Result<Option<Got>, PeerError> {
         loop {
             if let Some(row) = self.rows.next().map_err(|error| self.ask.protocol(error.to_string()))? {

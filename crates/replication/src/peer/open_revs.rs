@@ -1,7 +1,7 @@
 //! One document with its attachments: `GET /db/doc?open_revs=["1-a"]`, streamed.
 //!
-//! CouchDB answers `multipart/mixed`, one part a revision; a revision with bytes of attachments is a `multipart/related` body
-//! inside. Others answer a JSON array, without those bytes.
+//! CouchDB answers `multipart/mixed` with one part per revision; a revision with attachment bytes is a nested
+//! `multipart/related` body. Other servers answer a JSON array without attachment bytes.
 
 use bytes::Bytes;
 use settee_model::json::Json;
@@ -11,21 +11,21 @@ use super::{Ask, MAX_ANSWER_BYTES, Peer, PeerError, Stream, document_path, encod
 use crate::text::{elements, member};
 use crate::transport::TransportError;
 
-/// The longest URL; beyond it, fewer possible ancestors are named.
+/// Maximum length of a URL; beyond it, fewer possible ancestors are included.
 const MAX_URL_BYTES: usize = 7_000;
 
-/// The next piece of an answer.
+/// Next piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Arriving {
-    /// A revision, as JSON text that was not checked. Attachments are stubs, or in it.
+    /// Revision as JSON text that was not validated. Attachments are stubs or inline.
     Document(Bytes),
-    /// A revision in several parts: take [`OpenRevs::related`] until it says `End`.
+    /// Revision in several parts: call [`OpenRevs::related`] until it returns `End`.
     Related,
-    /// A revision that is not there.
+    /// Revision that does not exist.
     Missing,
 }
 
-/// An answer that arrives.
+/// Answer that is being received.
 pub(crate) struct OpenRevs {
     ask: Ask,
     stream: Stream,
@@ -33,7 +33,7 @@ pub(crate) struct OpenRevs {
 }
 
 enum Shape {
-    /// The rows of a JSON array, once it was read.
+    /// Rows of a JSON array, after it was read.
     Array(Option<std::vec::IntoIter<Arriving>>),
     Mixed {
         outer: Box<Parser>,
@@ -42,7 +42,8 @@ enum Shape {
 }
 
 impl Peer {
-    /// Asks for a revision (and for leaves that came after it) with attachments that are newer than `possible_ancestors`.
+    /// Requests a revision (and leaves that descend from it) with the attachments that are newer than
+    /// `possible_ancestors`.
     pub(crate) async fn open_revs(
         &self,
         id: &str,
@@ -79,7 +80,7 @@ impl Peer {
         Ok(OpenRevs { ask, stream, shape: Shape::Array(None) })
     }
 
-    /// The bytes of an attachment and how many they are, where the peer says so.
+    /// Requests the bytes of an attachment.
     pub(crate) async fn attachment(&self, id: &str, rev: &str, name: &str) -> Result<(Ask, Stream), PeerError> {
         let name: Vec<String> = name.split('/').map(encoded).collect();
         let uri = self.uri(&format!("{}/{}?rev={}", document_path(id), name.join("/"), encoded(rev)));
@@ -95,7 +96,7 @@ impl Peer {
     }
 }
 
-/// The rows of an array; `None` if it is none or broke off without an error.
+/// Returns the rows of an array; `None` if the text is no array or is truncated.
 fn array_rows(body: &Bytes) -> Option<Vec<Arriving>> {
     Json::parse_envelope(body).ok().filter(|json| json.value().is_array())?;
     let rows = elements(body).map(|(_, row)| match member(row, "ok") {
@@ -117,7 +118,7 @@ async fn collect(stream: &mut Stream) -> Result<Bytes, TransportError> {
 }
 
 impl OpenRevs {
-    /// The next revision; `None` behind the last one. What was not taken of the one before is passed over.
+    /// Returns the next revision; `None` after the last one. The unread rest of the previous revision is skipped.
     pub(crate) async fn next(&mut self) -> Result<Option<Arriving>, PeerError> {
         if let Shape::Array(rows) = &mut self.shape {
             let rows = match rows {
@@ -146,7 +147,7 @@ impl OpenRevs {
         }
     }
 
-    /// The next event of a revision in several parts.
+    /// Returns the next event of a revision in several parts.
     pub(crate) async fn related(&mut self) -> Result<Event, PeerError> {
         loop {
             let Shape::Mixed { inner: Some(inner), .. } = &mut self.shape else { return Ok(Event::End) };
@@ -167,7 +168,7 @@ impl OpenRevs {
         }
     }
 
-    /// The rest of a part, as a whole.
+    /// Reads the rest of a part.
     async fn part_text(&mut self) -> Result<Bytes, PeerError> {
         let mut text = Vec::new();
         loop {
@@ -181,7 +182,7 @@ impl OpenRevs {
         }
     }
 
-    /// The next event of the whole; `None` at its end.
+    /// Returns the next event of the outer multipart body; `None` at its end.
     async fn outer(&mut self) -> Result<Option<Event>, PeerError> {
         loop {
             let Shape::Mixed { outer, .. } = &mut self.shape else { return Ok(None) };
@@ -202,19 +203,19 @@ impl OpenRevs {
 
     fn misunderstood(&self, error: MultipartError) -> PeerError {
         match error {
-            // A connection that broke may show as nothing but an early end.
+            // A broken connection may appear only as an early end.
             MultipartError::EndedEarly => self.ask.transport(TransportError::Broken(error.to_string())),
             _ => self.ask.protocol(error.to_string()),
         }
     }
 
-    /// Whether stubs stand for attachments whose bytes are not sent along, also for those that are newer than the possible
-    /// ancestors.
+    /// Returns true if the answer contains stubs instead of attachment bytes, even for attachments that are newer than
+    /// the possible ancestors.
     pub(crate) fn sends_no_attachments(&self) -> bool {
         matches!(self.shape, Shape::Array(_))
     }
 
-    /// That this answer broke the rules.
+    /// Returns the error for an answer that violates the protocol.
     pub(crate) fn protocol(&self, what: impl Into<String>) -> PeerError {
         self.ask.protocol(what)
     }

@@ -1,4 +1,4 @@
-//! Exchanges that are no part of a replication, for programs that look at the same databases: whole answers, lists and downloads.
+//! Exchanges outside replications, for programs that access the same databases: complete answers, lists and downloads.
 
 use bytes::Bytes;
 use http::Method;
@@ -8,7 +8,7 @@ use super::{Ask, Peer, PeerError, Stream};
 use crate::text::{Rows, Splitter};
 use crate::transport::TransportError;
 
-/// The method of a request. Whatever is asked may be asked twice: see [`Peer`].
+/// Method of a request. Requests may be sent twice and must be idempotent: see [`Peer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// `GET`
@@ -19,27 +19,27 @@ pub enum Verb {
     Post,
 }
 
-/// A whole answer.
+/// Complete answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its status.
+    /// Status.
     pub status: u16,
-    /// Its body.
+    /// Body.
     pub body: Bytes,
     ask: Ask,
 }
 
 impl Reply {
-    /// Whether the status is one of success.
+    /// Returns true if the status is one of success.
     #[must_use]
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// The body of a success.
+    /// Parses the body of a successful answer.
     ///
     /// # Errors
-    /// With another status, or if the body is no JSON.
+    /// If the status is not one of success, or the body is not JSON.
     pub fn json(&self) -> Result<Json, PeerError> {
         if !self.is_success() {
             return Err(self.error());
@@ -47,7 +47,7 @@ impl Reply {
         Json::parse(&self.body).map_err(|error| self.ask.protocol(error.to_string()))
     }
 
-    /// The answer as an error.
+    /// Returns the answer as an error.
     #[must_use]
     pub fn error(&self) -> PeerError {
         self.ask.status(self.status, &self.body)
@@ -55,11 +55,11 @@ impl Reply {
 }
 
 impl Peer {
-    /// Asks for something below the database (or the server, if the endpoint is one) and reads the whole answer, whatever its
-    /// status is.
+    /// Sends a request for a path below the database (or the server, if the endpoint is one) and reads the complete
+    /// answer, with any status.
     ///
     /// # Errors
-    /// If there is no answer after all tries.
+    /// If there is no answer after all retries.
     pub async fn request(&self, verb: Verb, path: &str, body: impl Into<Bytes>) -> Result<Reply, PeerError> {
         let method = match verb {
             Verb::Get => Method::GET,
@@ -71,40 +71,40 @@ impl Peer {
         Ok(Reply { status: answer.status, body: answer.body, ask })
     }
 
-    /// Asks for a list whose rows are taken one by one, such as `_changes` and `_all_docs`.
+    /// Requests a list whose rows are read one by one, such as `_changes` and `_all_docs`.
     ///
     /// # Errors
-    /// If the answer is no success, or there is none.
+    /// If the answer has no status of success, or there is none.
     pub async fn list(&self, path: &str) -> Result<List, PeerError> {
         let download = self.download(path).await?;
         Ok(List { download, rows: Splitter::new(Rows::InArray), is_over: false })
     }
 
-    /// Asks for something that is taken piece by piece.
+    /// Requests a body that is read piece by piece.
     ///
     /// # Errors
-    /// If the answer is no success, or there is none.
+    /// If the answer has no status of success, or there is none.
     pub async fn download(&self, path: &str) -> Result<Download, PeerError> {
         let ask = Ask::get(self.uri(path));
         let stream = self.open_stream(&ask).await?;
         Ok(Download { ask, stream })
     }
 
-    /// The path of a document below its database.
+    /// Returns the path of a document below its database.
     #[must_use]
     pub fn document_path(id: &str) -> String {
         super::document_path(id)
     }
 }
 
-/// A body that arrives.
+/// Body that is being received.
 pub struct Download {
     ask: Ask,
     stream: Stream,
 }
 
 impl Download {
-    /// The next piece.
+    /// Returns the next piece.
     ///
     /// # Errors
     /// If the connection breaks.
@@ -113,7 +113,7 @@ impl Download {
     }
 }
 
-/// The rows of a list that arrives.
+/// Rows of a list that is being received.
 pub struct List {
     download: Download,
     rows: Splitter,
@@ -121,10 +121,10 @@ pub struct List {
 }
 
 impl List {
-    /// The next row: an object as text that was not checked.
+    /// Returns the next row: an object as text that was not validated.
     ///
     /// # Errors
-    /// If the connection breaks, or the answer is no list.
+    /// If the connection breaks, or the answer is not a list.
     pub async fn next(&mut self) -> Result<Option<Bytes>, PeerError> {
         loop {
             if let Some(row) = self.rows.next().map_err(|error| self.download.ask.protocol(error.to_string()))? {
@@ -144,7 +144,7 @@ impl List {
         }
     }
 
-    /// The text around the rows: `{"total_rows":3,"rows":[]}`. Known after the last one.
+    /// Returns the text around the rows: `{"total_rows":3,"rows":[]}`. Complete after the last row.
     #[must_use]
     pub fn frame(&self) -> &[u8] {
         self.rows.frame()

@@ -14,25 +14,25 @@ use crate::session::{Control, Failure, Outcome, Progress, Session};
 use crate::spec::Spec;
 use crate::transport::TransportError;
 
-/// Where a job comes from.
+/// Origin of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A request to `_replicate`.
+    /// Request to `_replicate`.
     Transient {
-        /// The user that asked.
+        /// User that sent the request.
         user: Option<Arc<str>>,
     },
-    /// A document.
+    /// Document.
     Document {
-        /// The name of its database.
+        /// Name of its database.
         database: Arc<str>,
-        /// Its id.
+        /// Id of the document.
         id: Arc<str>,
     },
 }
 
 impl Origin {
-    /// With whom jobs of this origin share.
+    /// Returns the group with which jobs of this origin share the server.
     pub(super) fn group(&self) -> Arc<str> {
         match self {
             Self::Transient { user } => user.clone().unwrap_or_default(),
@@ -41,30 +41,30 @@ impl Origin {
     }
 }
 
-/// The state of a job.
+/// End of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum Ended {
-    /// It is done; the answer of `_replicate`.
+    /// The replication is complete; the answer of `_replicate`.
     Completed(Json),
     /// A run failed.
     Failed(Failure),
-    /// It was taken out.
+    /// The job was removed.
     Removed,
 }
 
 /// One replication.
 pub(crate) struct Job {
-    /// The id as text.
+    /// Id as text.
     pub(crate) key: Arc<str>,
     pub(crate) id: ReplicationId,
     pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
-    /// When it was put in.
+    /// Time at which the job was added.
     pub(crate) added_ms: u64,
-    /// The statistics of all runs together.
+    /// Statistics of all runs together.
     pub(crate) progress: Arc<Progress>,
     run: Mutex<Option<Run>>,
-    /// Held by a run until its end, so that the next one finds its checkpoint.
+    /// Held by a run until its end, so that the next run finds its checkpoint.
     turn: Arc<tokio::sync::Mutex<()>>,
     waiting: Mutex<Vec<oneshot::Sender<Ended>>>,
 }
@@ -91,29 +91,29 @@ impl Job {
         }
     }
 
-    /// Learns how the job ends.
+    /// Returns a receiver for the end of the job.
     pub(super) fn wait(&self) -> oneshot::Receiver<Ended> {
         let (sender, ended) = oneshot::channel();
         self.waiting.lock().push(sender);
         ended
     }
 
-    /// Tells those who wait.
+    /// Notifies the waiting requests.
     pub(super) fn end(&self, ended: &Ended) {
         for sender in self.waiting.lock().drain(..) {
-            // The client has gone.
+            // The client may have disconnected.
             let _ = sender.send(ended.clone());
         }
     }
 
-    /// Tells the run to end, if there is one. It ends later.
+    /// Signals the run to end, if there is one. The run ends later.
     pub(super) fn stop(&self) {
         if let Some(run) = self.run.lock().take() {
             run.control.send_replace(Control::Stop);
         }
     }
 
-    /// Waits until no run of it goes on.
+    /// Waits until no run is active.
     pub(super) async fn ended(&self) {
         drop(self.turn.lock().await);
     }
@@ -126,13 +126,13 @@ impl Job {
         self.run.lock().take();
     }
 
-    /// The number of the run and when it began.
+    /// Returns the number and the start time of the run.
     pub(super) fn running(&self) -> Option<(u64, u64)> {
         self.run.lock().as_ref().map(|run| (run.number, run.started_ms))
     }
 }
 
-/// Starts a run after some time.
+/// Starts a run after a delay.
 pub(super) fn start(replicator: &Arc<Replicator>, job: Arc<Job>, number: u64, jitter_ms: u64) {
     let (control, controlled) = watch::channel(Control::Run);
     let started_ms = (replicator.dependencies.now_ms)();
@@ -142,7 +142,7 @@ pub(super) fn start(replicator: &Arc<Replicator>, job: Arc<Job>, number: u64, ji
     tokio::spawn(run(ending, controlled, jitter_ms));
 }
 
-/// Tells the replicator how a run ended, also when it ended in a panic.
+/// Reports the end of a run to the replicator, also after a panic.
 struct Ending {
     replicator: Arc<Replicator>,
     job: Arc<Job>,
@@ -152,7 +152,7 @@ struct Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // A run that is dropped on its way belongs to a runtime that ends, and then nobody wants to know.
+        // A run that is dropped before its end belongs to a runtime that is shut down; its end is not reported.
         if self.outcome.is_some() || std::thread::panicking() {
             self.replicator.ended(&self.job, self.number, self.outcome.take());
         }
@@ -168,7 +168,7 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
         return;
     }
     let session = session(&ending.replicator, &ending.job);
-    // On the heap: what waits for its next change for days should hold no more than it needs.
+    // The future is on the heap, so that a session that waits for days for its next change holds little memory.
     let outcome = match session {
         Ok(session) => Box::pin(session.run(control)).await,
         Err(failure) => {
@@ -176,7 +176,7 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
             Outcome::Failed(failure)
         }
     };
-    // Before the replicator is notified of it: a waiting run may then begin.
+    // The lock is released before the replicator is notified, because the notification may start a waiting run.
     drop(turn);
     ending.outcome = Some(outcome);
 }

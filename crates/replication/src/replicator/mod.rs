@@ -1,9 +1,9 @@
 //! [`Replicator`]: all replications of a server, from requests to their ends.
 //!
 //! Jobs come from `_replicate` ([`Replicator::replicate`]) or from documents in `_replicator` databases
-//! (`documents::watch`). The [`Scheduler`] says which of them run; a run is one [`Session`](crate::Session) in a task of its
-//! own. How a database is reached is up to [`Connect`]; who may ask for what is decided here, who may read or write where is
-//! decided by the databases.
+//! (`documents::watch`). The [`Scheduler`] decides which of them run; a run is one [`Session`](crate::Session) in a
+//! task of its own. [`Connect`] opens databases. The replicator authorizes the management of jobs; the databases
+//! authorize reads and writes.
 
 mod job;
 pub(crate) mod show;
@@ -31,77 +31,77 @@ use crate::spec::{CancelTarget, Request, Spec, SpecError};
 use crate::transport::{Connect, Transport, TransportError};
 use crate::tuning::Tuning;
 
-/// The shortest interval: a setting of nothing would be a loop without rest.
+/// Minimum interval; a setting of zero would be a busy loop.
 const INTERVAL_MIN_MS: u64 = 100;
 
-/// The settings of the section `[replicator]`.
+/// Settings of the section `[replicator]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Which jobs run.
+    /// Settings of the scheduler.
     pub scheduling: scheduler::Settings,
-    /// The way in which they are carried out where they do not say themselves.
+    /// Defaults for options that a replication does not set.
     pub tuning: Tuning,
-    /// A run begins after a random time up to this, so that a start of the server is no stampede.
+    /// Maximum random delay before a run, so that the start of a server does not start all runs at once.
     pub startup_jitter_ms: u64,
-    /// Whether documents also tell of states that pass.
+    /// True if documents also record transient states.
     pub update_docs: bool,
 }
 
-/// The dependencies of a [`Replicator`].
+/// Dependencies of a [`Replicator`].
 pub struct Dependencies {
-    /// The connector by which databases are reached.
+    /// Connector by which databases are reached.
     pub connect: Arc<dyn Connect>,
-    /// The dependencies of sessions.
+    /// Dependencies of sessions.
     pub services: Services,
-    /// The properties of this server that enter into ids.
+    /// Properties of this server that enter into ids.
     pub identity: Identity,
-    /// The name of this server in lists.
+    /// Name of this server in lists.
     pub node: String,
-    /// The time in milliseconds of the Unix epoch.
+    /// Returns the time in milliseconds of the Unix epoch.
     pub now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Random numbers.
+    /// Returns random numbers.
     pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// The settings in force.
+    /// Returns the settings in force.
     pub settings: Arc<dyn Fn() -> Settings + Send + Sync>,
-    /// The servers that share the work.
+    /// Servers that share the work.
     pub turns: Arc<dyn Turns>,
 }
 
-/// The outcome of a request to replicate.
+/// Outcome of a request to replicate.
 #[derive(Clone, Debug)]
 pub enum Replicated {
-    /// It is done: the members of the answer behind `ok`, an object.
+    /// The replication is complete: the members of the answer after `ok`, an object.
     Completed(Json),
-    /// It goes on, under this id.
+    /// The continuous replication runs under this id.
     Continuous(String),
-    /// It was stopped, under this id.
+    /// The replication with this id was cancelled.
     Cancelled(String),
-    /// Another server carries it out, under this id: that one knows how it ends, and is to be asked for it.
+    /// Another server runs the replication with this id; that server must be asked for its outcome.
     Elsewhere(String),
 }
 
-/// Why a request to replicate was not carried out.
+/// Reason why a request to replicate failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReplicateError {
-    /// It makes no sense.
+    /// The request is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// It needs something of the source that was not to be had.
+    /// The id could not be computed, because the source did not return the filter function.
     #[error(transparent)]
     Id(#[from] IdError),
     /// An endpoint cannot be reached with these options.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// There is nothing to cancel.
+    /// The replication to cancel does not exist.
     #[error("missing")]
     NotFound,
-    /// It belongs to somebody else.
+    /// The replication belongs to another user.
     #[error("You are not a server admin.")]
     NotYours,
-    /// It began, and then something went wrong.
+    /// The replication failed after its start.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// It was stopped while it ran.
+    /// The replication was cancelled while it ran.
     #[error("the replication was cancelled")]
     Cancelled,
 }
@@ -110,9 +110,9 @@ pub enum ReplicateError {
 pub struct Replicator {
     pub(crate) dependencies: Dependencies,
     pub(crate) state: Mutex<State>,
-    /// The timetable has changed.
+    /// Notified after a change of the schedule.
     wake: Notify,
-    /// The number of tasks that there are: jobs that run or have not ended yet.
+    /// Number of tasks: runs that are active or have not ended yet.
     active: watch::Sender<usize>,
     is_over: watch::Sender<bool>,
 }
@@ -126,7 +126,7 @@ pub(crate) struct State {
 }
 
 impl Replicator {
-    /// A replicator without jobs.
+    /// Creates a replicator without jobs.
     #[must_use]
     pub fn new(dependencies: Dependencies) -> Arc<Self> {
         let settings = (dependencies.settings)();
@@ -141,7 +141,7 @@ impl Replicator {
         })
     }
 
-    /// Keeps time until [`Self::begin_stop`].
+    /// Runs the scheduler until [`Self::begin_stop`].
     pub async fn run(self: Arc<Self>) {
         let mut is_over = self.is_over.subscribe();
         let mut tick_ms = (self.dependencies.now_ms)() + self.settings().scheduling.interval_ms;
@@ -169,7 +169,7 @@ impl Replicator {
         }
     }
 
-    /// Tells all runs to end; each records how far it came. Nothing starts any more.
+    /// Signals all runs to end; each records its progress. No further run starts.
     pub fn begin_stop(&self) {
         self.is_over.send_replace(true);
         let mut state = self.state.lock();
@@ -179,23 +179,23 @@ impl Replicator {
         }
     }
 
-    /// Waits until all runs have ended that were told to.
+    /// Waits until all runs have ended.
     pub async fn stopped(&self) {
         let mut active = self.active.subscribe();
-        // The sender is ours.
+        // `self` owns the sender, so the wait cannot fail.
         let _ = active.wait_for(|active| *active == 0).await;
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub(crate) fn settings(&self) -> Settings {
         (self.dependencies.settings)()
     }
 
-    /// Carries out what the body of a `_replicate` asks for on behalf of `user`: replicates and answers at the end, begins a
+    /// Handles the body of a `_replicate` request on behalf of `user`: runs a one-shot replication to its end, starts a
     /// continuous replication, or cancels one.
     ///
     /// # Errors
-    /// When nothing was done, or not all.
+    /// If nothing was done, or only part of it.
     pub async fn replicate(self: &Arc<Self>, body: Value<'_>, user: &User) -> Result<Replicated, ReplicateError> {
         match Request::parse(body, user, &self.settings().tuning)? {
             Request::Cancel(CancelTarget::Id(id)) => self.cancel(&id, user),
@@ -210,10 +210,11 @@ impl Replicator {
         }
     }
 
-    /// The id of the replication that the body of a `_replicate` cancels, if it cancels one: it may go on on another server.
+    /// Returns the id of the replication that a `_replicate` request cancels, if it cancels one: the replication may
+    /// run on another server.
     ///
     /// # Errors
-    /// When the body makes no sense, or the id is not to be had.
+    /// If the body is invalid, or the id cannot be computed.
     pub async fn cancels(&self, body: Value<'_>, user: &User) -> Result<Option<String>, ReplicateError> {
         match Request::parse(body, user, &self.settings().tuning)? {
             Request::Cancel(CancelTarget::Id(id)) => Ok(Some(id)),
@@ -238,7 +239,7 @@ impl Replicator {
             if let Some(job) = &known {
                 require_owner(job, user)?;
             }
-            // Who asks again for what goes on already waits for the same end, whoever that is.
+            // A request for a replication that already runs waits for the end of the existing job, of any origin.
             let same = known.filter(|job| job.spec.is_like(&spec) || !matches!(job.origin, Origin::Transient { .. }));
             match same {
                 Some(job) => {
@@ -258,7 +259,7 @@ impl Replicator {
         Self::outcome(job).await
     }
 
-    /// The answer to who asked for a job.
+    /// Waits for the answer to a request.
     async fn outcome((job, ended): (Arc<Job>, oneshot::Receiver<Ended>)) -> Result<Replicated, ReplicateError> {
         if job.spec.continuous {
             return Ok(Replicated::Continuous(job.key.to_string()));
@@ -271,10 +272,10 @@ impl Replicator {
         }
     }
 
-    /// Ends a job, named with or without its extension.
+    /// Ends a job, identified with or without its extension.
     ///
     /// # Errors
-    /// When it is not there or belongs to somebody else.
+    /// If the job does not exist or belongs to another user.
     pub fn cancel(self: &Arc<Self>, id: &str, user: &User) -> Result<Replicated, ReplicateError> {
         let mut state = self.state.lock();
         let job = state.find(id).ok_or(ReplicateError::NotFound)?;
@@ -284,32 +285,32 @@ impl Replicator {
         Ok(Replicated::Cancelled(job.key.to_string()))
     }
 
-    /// The id of a replication.
+    /// Computes the id of a replication.
     pub(crate) async fn identify(&self, spec: &Spec) -> Result<ReplicationId, ReplicateError> {
         let transport = self.connect(&spec.source, &spec.tuning)?;
         let source = Peer::new(spec.source.clone(), transport, &spec.tuning);
         Ok(ReplicationId::compute(spec, &self.dependencies.identity, &source).await?)
     }
 
-    /// A way to a database, whose exchanges are counted.
+    /// Returns a transport to a database that counts its exchanges.
     fn connect(&self, endpoint: &Endpoint, tuning: &Tuning) -> Result<Arc<dyn Transport>, TransportError> {
         let transport = self.dependencies.connect.connect(endpoint, tuning)?;
         Ok(counted(transport, Arc::clone(&self.dependencies.services.counters)))
     }
 
-    /// The statistics of all replications.
+    /// Returns the statistics of all replications.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.dependencies.services.counters
     }
 
-    /// The number of jobs.
+    /// Returns the number of jobs by state.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.state.lock().scheduler.tally()
     }
 
-    /// Puts a job in, in the place of one with the same key.
+    /// Adds a job; a job with the same key is replaced.
     pub(crate) fn put(self: &Arc<Self>, state: &mut State, job: Arc<Job>) {
         if *self.is_over.borrow() {
             job.end(&Ended::Removed);
@@ -337,7 +338,7 @@ impl Replicator {
         self.obey(state, decisions);
     }
 
-    /// Takes a job out and ends its run.
+    /// Removes a job and ends its run.
     pub(crate) fn take_out(&self, state: &mut State, key: &str) {
         if let Some(job) = state.jobs.remove(key) {
             state.scheduler.remove(key, (self.dependencies.now_ms)());
@@ -369,16 +370,16 @@ impl Replicator {
         }
     }
 
-    /// A random time that grows with what runs: one job alone need not wait for anybody.
+    /// Returns a random delay whose maximum grows with the number of runs: a single job starts without delay.
     fn jitter_ms(&self, running: usize) -> u64 {
         const EACH_MS: u64 = 10;
         let most_ms = self.settings().startup_jitter_ms.min(EACH_MS * (running as u64).saturating_sub(1));
         (self.dependencies.random)() % (most_ms + 1)
     }
 
-    /// A run has ended by itself; without an outcome in a panic.
+    /// Handles a run that ended by itself; a run without an outcome panicked.
     fn ended(self: &Arc<Self>, job: &Arc<Job>, run: u64, outcome: Option<Outcome>) {
-        // One that was told to end ends silently.
+        // The end of a run that was stopped is ignored.
         if *self.is_over.borrow() || !job.is_run(run) {
             return;
         }
@@ -432,7 +433,7 @@ impl Replicator {
         now_ms: u64,
     ) {
         let (id, source, target, reason) = (&*job.key, &job.spec.source, &job.spec.target, failure.to_string());
-        tracing::warn!(id, %source, %target, reason, "a replication is ended: its credentials are refused");
+        tracing::warn!(id, %source, %target, reason, "a replication has ended: a peer refuses its credentials");
         state.jobs.remove(&job.key);
         self.counters().jobs_crashed.increment();
         self.counters().jobs_removed.increment();
@@ -446,12 +447,12 @@ impl Replicator {
 }
 
 impl State {
-    /// The job with this key, which is a whole id.
+    /// Returns the job with this key, which is a complete id.
     pub(crate) fn job(&self, key: &str) -> Option<Arc<Job>> {
         self.jobs.get(key).cloned()
     }
 
-    /// The job of an id that a client sent. Without its extension it is found where only one fits.
+    /// Returns the job of an id that a client sent. An id without extension must match exactly one job.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Job>> {
         if let Some(job) = self.jobs.get(id) {
             return Some(Arc::clone(job));
@@ -470,7 +471,7 @@ impl State {
     }
 }
 
-/// Only who began a replication, and admins, may touch it.
+/// Returns an error unless the user owns the job or is an admin.
 fn require_owner(job: &Job, user: &User) -> Result<(), ReplicateError> {
     let is_admin = user.roles.given().iter().any(|role| role == "_admin");
     let is_owner = match &job.origin {

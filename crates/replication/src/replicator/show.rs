@@ -1,5 +1,5 @@
-//! Jobs as they are shown: the entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's words. Endpoints are
-//! shown without credentials, always.
+//! Representation of jobs: the entries of `_scheduler/jobs` and `_active_tasks`, as JSON in CouchDB's terms. Endpoints
+//! are always shown without credentials.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::endpoint::Endpoint;
 use crate::scheduler::{Event, Happened};
 use crate::session::Statistics;
 
-/// An entry of `_scheduler/jobs`.
+/// Entry of `_scheduler/jobs`.
 #[derive(Clone, Debug)]
 pub struct JobState {
-    /// Its id, by which entries are sorted.
+    /// Id, by which entries are sorted.
     pub id: Arc<str>,
-    /// The entry.
+    /// JSON text of the entry.
     pub json: Vec<u8>,
 }
 
-/// An entry of `_active_tasks`.
+/// Entry of `_active_tasks`.
 #[derive(Clone, Debug)]
 pub struct TaskState {
-    /// The entry.
+    /// JSON text of the entry.
     pub json: Vec<u8>,
 }
 
 impl Replicator {
-    /// The number of jobs, and those that stand from `skip` on, sorted by id.
+    /// Returns the number of jobs, and at most `limit` jobs from position `skip`, sorted by id.
     #[must_use]
     pub fn jobs(&self, skip: usize, limit: usize) -> (usize, Vec<JobState>) {
         let state = self.state.lock();
@@ -39,7 +39,7 @@ impl Replicator {
         (jobs.len(), shown.collect())
     }
 
-    /// One entry of [`Self::jobs`].
+    /// Returns one entry of [`Self::jobs`].
     #[must_use]
     pub fn job(&self, id: &str) -> Option<JobState> {
         let state = self.state.lock();
@@ -48,7 +48,7 @@ impl Replicator {
         Some(shown)
     }
 
-    /// The run that goes on now.
+    /// Returns the entries of the runs that are active.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskState> {
         let state = self.state.lock();
@@ -160,7 +160,7 @@ pub(crate) fn write_counters(object: &mut Object, statistics: &Statistics) {
     }
 }
 
-/// The URL of an endpoint's proxy without its credentials.
+/// Returns the URL of an endpoint's proxy without its credentials.
 pub(crate) fn proxy(endpoint: &Endpoint) -> Option<String> {
     let Endpoint::Remote(remote) = endpoint else { return None };
     let proxy = remote.proxy.as_deref()?;
@@ -169,7 +169,7 @@ pub(crate) fn proxy(endpoint: &Endpoint) -> Option<String> {
     Some(format!("{scheme}://{host}"))
 }
 
-/// An object while its members are written.
+/// Writer for the members of an object.
 pub(crate) struct Object(Vec<u8>);
 
 impl Object {
@@ -186,7 +186,7 @@ impl Object {
         write(&mut self.0);
     }
 
-    /// A text, or `null`.
+    /// Writes a string, or `null`.
     pub(crate) fn text(&mut self, name: &str, text: Option<&str>) {
         self.raw(name, |out| match text {
             Some(text) => write_string(out, text),
@@ -204,7 +204,7 @@ impl Object {
     }
 }
 
-/// `2026-11-20T14:30:00Z`
+/// Formats a time as `2026-11-20T14:30:00Z`.
 pub(crate) fn iso8601(at_ms: u64) -> String {
     let (days, second) = (at_ms / 86_400_000, at_ms / 1000 % 86_400);
     let Day { year, month, day, .. } = Day::since_1970(days.cast_signed());

@@ -1,8 +1,10 @@
-//! Which of several servers on the same databases carries out the replication of a document: all know of all documents, and one
-//! of them has the claim to each job. Jobs go to the server that is best for them, also when servers come and go. What a request asks for
-//! is carried out by the server that got it, unless another one has the claim already.
+//! Distribution of replications between servers on the same databases. All servers read all documents, and one of them
+//! holds the claim to each job. Each job moves to its preferred server, also when servers are added and removed. A
+//! replication that a request asks for runs on the server that received the request, unless another server holds its
+//! claim.
 //!
-//! A claim steers. Should two servers run the same job for a moment, each writes what the other does, and checkpoints conflict.
+//! A claim is advisory. If two servers run the same job for a moment, both write the same revisions, and their
+//! checkpoints conflict.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,37 +13,37 @@ use std::time::Duration;
 use super::{Job, Origin, Replicator};
 use crate::documents::Place;
 
-/// How often claims are looked at.
+/// Interval between checks of the claims.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a run that is handed over may take to write down how far it came.
+/// Maximum time for a run that is handed over to record its progress.
 const END_WAIT: Duration = Duration::from_secs(4);
 
-/// The servers that share the work, as one of them sees it.
+/// Servers that share the work, as one of them observes them.
 pub trait Turns: Send + Sync {
-    /// Whether there are no others, ever.
+    /// Returns true if there is only one server, permanently.
     fn is_alone(&self) -> bool;
 
-    /// Whether this server is the best one for a job. Costs nothing.
+    /// Returns true if this server is the preferred one for a job. Must be cheap.
     fn is_preferred(&self, job: &str) -> bool;
 
-    /// Whether this server has the claim to a job. Costs nothing.
+    /// Returns true if this server holds the claim to a job. Must be cheap.
     fn holds(&self, job: &str) -> bool;
 
-    /// Claims a job; `false` if another server has it, or nobody knows. May block.
+    /// Claims a job; returns false if another server holds the claim or the claim cannot be determined. May block.
     fn claim(&self, job: &str) -> bool;
 
-    /// Gives a claim back. May block.
+    /// Releases a claim. May block.
     fn release(&self, job: &str);
 
-    /// The jobs to which this server has a claim.
+    /// Returns the jobs whose claims this server holds.
     fn held(&self) -> Vec<String>;
 
-    /// The names of all databases, if other servers have made some since this was asked last. May block.
+    /// Returns the names of all databases, if other servers may have created some since the last call. May block.
     fn new_databases(&self) -> Option<Vec<String>>;
 }
 
-/// A server that shares with nobody.
+/// Single server, which shares with no other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
@@ -74,7 +76,7 @@ impl Turns for Alone {
 }
 
 impl Replicator {
-    /// Whether this server carries out a job: it is the best one for it and nobody else has it.
+    /// Returns true if this server runs a job: it is the preferred server and has obtained the claim.
     pub(crate) async fn takes(&self, job: &Arc<str>) -> bool {
         let turns = Arc::clone(&self.dependencies.turns);
         if turns.is_alone() {
@@ -85,7 +87,7 @@ impl Replicator {
         claimed.await.unwrap_or_default()
     }
 
-    /// Whether this server carries out what was asked of it: no other one does.
+    /// Returns true if this server runs a job that was requested from it: no other server holds the claim.
     pub(super) async fn claims(&self, job: &Arc<str>) -> bool {
         let turns = Arc::clone(&self.dependencies.turns);
         if turns.is_alone() {
@@ -95,28 +97,28 @@ impl Replicator {
         tokio::task::spawn_blocking(move || turns.claim(&job)).await.unwrap_or_default()
     }
 
-    /// A job that was asked for is over: another server may begin it at once.
+    /// Releases the claim to a requested job that has ended, so that another server may start it at once.
     pub(super) fn give_back(self: &Arc<Self>, job: &Job) {
         if self.dependencies.turns.is_alone() || !matches!(job.origin, Origin::Transient { .. }) {
             return;
         }
         let (replicator, key) = (Arc::clone(self), Arc::clone(&job.key));
         tokio::task::spawn_blocking(move || {
-            // It may have begun again.
+            // The job may have been started again.
             if !replicator.state.lock().jobs.contains_key(&key) {
                 replicator.dependencies.turns.release(&key);
             }
         });
     }
 
-    /// Takes and hands over jobs as servers come and go, until the end.
+    /// Takes and hands over jobs as servers are added and removed, until the replicator stops.
     pub async fn take_turns(self: Arc<Self>) {
         let turns = Arc::clone(&self.dependencies.turns);
         if turns.is_alone() {
             return;
         }
         let mut is_over = self.is_over.subscribe();
-        // Claims that no job was seen to need at the last look.
+        // Claims that no job needed at the last check.
         let mut idle = HashSet::new();
         loop {
             tokio::select! {
@@ -149,18 +151,18 @@ impl Replicator {
         for place in own.iter().filter(|place| !turns.holds(&place.job) || !turns.is_preferred(&place.job)) {
             tokio::spawn(Arc::clone(self).hand_over(place.clone()));
         }
-        // What begins just now claims again when it needs to.
+        // A job that starts at this moment claims again when it needs to.
         let needed: HashSet<&str> = own.iter().map(|place| &*place.job).chain(asked.iter().map(|job| &**job)).collect();
         let unused: HashSet<String> = turns.held().into_iter().filter(|job| !needed.contains(&**job)).collect();
         let release: Vec<String> = unused.intersection(idle).cloned().collect();
         *idle = unused;
         if !release.is_empty() {
-            // Who waits for it looks again soon.
+            // A server that waits for the claim checks again soon.
             let _ = tokio::task::spawn_blocking(move || release.iter().for_each(|job| turns.release(job))).await;
         }
     }
 
-    /// Ends a job here, so that another server can go on where it is.
+    /// Ends a job on this server, so that another server can continue it.
     async fn hand_over(self: Arc<Self>, place: Place) {
         let ended = {
             let mut state = self.state.lock();
@@ -170,9 +172,9 @@ impl Replicator {
             }
             job
         };
-        tracing::info!(id = &*place.job, "a replication goes on on another server");
+        tracing::info!(id = &*place.job, "a replication continues on another server");
         if let Some(job) = ended {
-            // After that time the other one begins all the same.
+            // After that time the other server starts the job in any case.
             let _ = tokio::time::timeout(END_WAIT, job.ended()).await;
         }
         let turns = Arc::clone(&self.dependencies.turns);

@@ -1,33 +1,33 @@
-//! [`History`]: what happened to a job, newest first, and what follows from it: how often in a row it crashed, and when it
-//! may run again.
+//! [`History`]: the events of a job, newest first, and the values derived from them: the number of consecutive crashes,
+//! and the time of the next start.
 //!
-//! The rules are CouchDB's: a crash counts as one of a streak unless the job ran well for [`Limits::healthy_ms`] before it,
-//! and each crash of a streak doubles the time to wait.
+//! The rules are CouchDB's: a crash is part of a streak unless the job ran for more than [`Limits::healthy_ms`] before
+//! it, and each crash of a streak doubles the delay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The time for which a job waits after its first crash.
+/// Delay after the first crash.
 const BACKOFF_MS: u64 = 30_000;
 
-/// After this many crashes in a row the time to wait does not grow any more: it is then eight and a half hours.
+/// Maximum number of doublings: a delay of eight and a half hours.
 const BACKOFF_DOUBLINGS_MAX: u32 = 10;
 
-/// The event of a job.
+/// Event of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// It was put in.
+    /// The job was added.
     Added,
-    /// It began to run.
+    /// A run started.
     Started,
-    /// It was stopped to let others run.
+    /// The run was stopped to let other jobs run.
     Stopped,
-    /// It ended with an error.
+    /// The run ended with an error.
     Crashed(Arc<str>),
 }
 
 impl Happened {
-    /// CouchDB's word.
+    /// Returns CouchDB's name of the event.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -39,41 +39,41 @@ impl Happened {
     }
 }
 
-/// Something that happened to a job.
+/// Event of a job with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in milliseconds of the Unix epoch.
+    /// Time in milliseconds of the Unix epoch.
     pub at_ms: u64,
-    /// What.
+    /// The event.
     pub happened: Happened,
 }
 
-/// The limits by which histories are kept and judged.
+/// Limits of histories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The number of events that are remembered; at least one.
+    /// Number of events that are kept; at least one.
     pub events: usize,
-    /// A job that has run so long without crashing is well again.
+    /// A run of this duration without a crash resets the streak of crashes.
     pub healthy_ms: u64,
 }
 
-/// The events of a job, newest first. Never empty.
+/// Events of a job, newest first. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History(VecDeque<Event>);
 
 impl History {
-    /// The history of a job that was put in at this time.
+    /// Creates the history of a job that was added at this time.
     #[must_use]
     pub fn new(at_ms: u64) -> Self {
         Self(VecDeque::from([Event { at_ms, happened: Happened::Added }]))
     }
 
-    /// The events, newest first.
+    /// Returns the events, newest first.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.0.iter()
     }
 
-    /// The last event.
+    /// Returns the last event.
     #[must_use]
     pub fn last(&self) -> &Event {
         self.0.front().expect("a history begins with an event and never loses the newest")
@@ -84,13 +84,13 @@ impl History {
         self.0.truncate(limits.events.max(1));
     }
 
-    /// When the job last began to run; 0 if it never did as far as is remembered.
+    /// Returns the time of the last start; 0 if the history contains none.
     #[must_use]
     pub fn started_ms(&self) -> u64 {
         self.0.iter().find(|event| event.happened == Happened::Started).map_or(0, |event| event.at_ms)
     }
 
-    /// The number of crashes of the job in a row.
+    /// Returns the number of consecutive crashes.
     #[must_use]
     pub fn crashes(&self, limits: Limits) -> u32 {
         let mut count = 0;
@@ -107,13 +107,13 @@ impl History {
         count
     }
 
-    /// Whether the last thing that happened was a crash.
+    /// Returns true if the last event is a crash.
     #[must_use]
     pub fn is_crashed(&self) -> bool {
         matches!(self.last().happened, Happened::Crashed(_))
     }
 
-    /// From when on the job may run.
+    /// Returns the time from which the job may run.
     #[must_use]
     pub fn due_ms(&self, limits: Limits) -> u64 {
         if !self.is_crashed() {

@@ -1,9 +1,10 @@
-//! [`Scheduler`]: which of many jobs run now.
+//! [`Scheduler`]: decides which jobs run.
 //!
-//! A pure state machine: it is told what happened and what time it is, and answers which jobs to start and to stop. It runs
-//! nothing, waits for nothing, and knows nothing of what a job does. The rules are CouchDB's: at most `max_jobs` run; once
-//! an interval at most `max_churn` continuous jobs make room for others that wait; jobs that crash wait longer and longer;
-//! who has waited longest is next, weighed by [`share`]. A transient job (one that no document describes) is not tried again.
+//! The scheduler is a pure state machine: it receives events with their times, and returns the jobs to start and to
+//! stop. It neither runs jobs nor waits, and does not depend on what a job does. The rules are CouchDB's: at most
+//! `max_jobs` run; in each interval at most `max_churn` continuous jobs are stopped for waiting jobs; the delay after a
+//! crash grows; the job that has waited longest is next, weighed by [`share`]. A transient job (one without a document)
+//! is not retried.
 
 mod history;
 mod share;
@@ -15,16 +16,16 @@ use crate::counters::Tally;
 pub use history::{Event, Happened, History, Limits};
 use share::Shares;
 
-/// The settings of scheduling in the section `[replicator]`.
+/// Scheduler settings in the section `[replicator]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The number of jobs that may run at a time.
+    /// Maximum number of jobs that run concurrently.
     pub max_jobs: usize,
-    /// The number of jobs that make room in an interval.
+    /// Maximum number of jobs that are exchanged in an interval.
     pub max_churn: usize,
-    /// The length of an interval.
+    /// Length of an interval.
     pub interval_ms: u64,
-    /// The limits by which histories are kept and judged.
+    /// Limits of histories.
     pub history: Limits,
     /// The section `[replicator.shares]`.
     pub shares: Vec<(String, u32)>,
@@ -42,41 +43,41 @@ impl Default for Settings {
     }
 }
 
-/// Whether a job is tried again when it crashes.
+/// Retry policy of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
-    /// It ends with its first run, well or not.
+    /// The job ends with its first run, successful or not.
     Transient,
-    /// It is tried until it succeeds or is removed.
+    /// The job is retried until it succeeds or is removed.
     Persistent,
 }
 
-/// Whether a job ends by itself.
+/// Duration of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
-    /// It ends when all is done, and is not interrupted before.
+    /// The job ends when all changes are copied, and is not interrupted to let other jobs run.
     OneShot,
-    /// It goes on, and may be stopped to let others run.
+    /// The job runs indefinitely, and may be stopped to let other jobs run.
     Continuous,
 }
 
-/// The properties of a job that the scheduler needs.
+/// Properties of a job that the scheduler needs.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// With whom it shares: the name of a `_replicator` database, or of a user.
+    /// Group with which the job shares: the name of a `_replicator` database, or of a user.
     pub group: Arc<str>,
-    /// Whether it is tried again.
+    /// Retry policy.
     pub lifetime: Lifetime,
-    /// Whether it ends by itself.
+    /// Duration.
     pub course: Course,
 }
 
-/// The action that a job needs.
+/// Action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Let it run.
+    /// Start a run of this job.
     Start(Arc<str>),
-    /// End its run; it waits again.
+    /// End the run of this job; the job waits again.
     Stop(Arc<str>),
 }
 
@@ -98,7 +99,7 @@ struct Entry {
 }
 
 impl Scheduler {
-    /// A scheduler without jobs.
+    /// Creates a scheduler without jobs.
     #[must_use]
     pub fn new(settings: Settings, now_ms: u64) -> Self {
         let mut scheduler = Self { settled_ms: now_ms, ..Self::default() };
@@ -106,19 +107,19 @@ impl Scheduler {
         scheduler
     }
 
-    /// Takes other settings; they count from the next decision on.
+    /// Changes the settings, from the next decision on.
     pub fn configure(&mut self, settings: Settings) {
         self.shares.configure(settings.shares.clone());
         self.settings = settings;
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Puts a job in, which may start at once. One of the same id is replaced; it must have been stopped before.
+    /// Adds a job, which may start at once. A job with the same id is replaced; the caller must have stopped it before.
     pub fn add(&mut self, id: &Arc<str>, job: Job, now_ms: u64) -> Vec<Decision> {
         self.remove(id, now_ms);
         self.shares.add(id, &job.group);
@@ -129,7 +130,7 @@ impl Scheduler {
         Vec::new()
     }
 
-    /// Takes a job out. Tells whether it was running: the caller ends that run.
+    /// Removes a job. Returns true if it was running: the caller must end that run.
     pub fn remove(&mut self, id: &str, now_ms: u64) -> bool {
         self.charge(id, now_ms);
         let Some((id, entry)) = self.jobs.remove_entry(id) else { return false };
@@ -140,13 +141,13 @@ impl Scheduler {
         entry.runs
     }
 
-    /// A run has ended well; the job is over. Others may start in its place.
+    /// Handles a run that succeeded: the job is removed, and other jobs may start.
     pub fn completed(&mut self, id: &str, now_ms: u64) -> Vec<Decision> {
         self.remove(id, now_ms);
         self.fill(now_ms)
     }
 
-    /// A run has ended with an error. A transient job is over. Others may start in its place.
+    /// Handles a run that ended with an error: a transient job is removed, and other jobs may start.
     pub fn crashed(&mut self, id: &str, reason: &str, now_ms: u64) -> Vec<Decision> {
         let limits = self.settings.history;
         let Some(entry) = self.jobs.get(id).filter(|entry| entry.runs) else { return Vec::new() };
@@ -161,7 +162,7 @@ impl Scheduler {
         self.fill(now_ms)
     }
 
-    /// An interval has ended: too many jobs stop, waiting ones start, and some change places.
+    /// Ends an interval: stops jobs beyond the limit, starts waiting jobs, and exchanges some jobs.
     pub fn reschedule(&mut self, now_ms: u64) -> Vec<Decision> {
         self.settle(now_ms);
         let mut decisions = Vec::new();
@@ -174,7 +175,7 @@ impl Scheduler {
         let started = self.fill(now_ms);
         let churned = started.len();
         decisions.extend(started);
-        // Only those that could run now are worth a place.
+        // Only jobs that could run now justify an exchange.
         let waiting = self.pending(now_ms).len();
         let churn = self.settings.max_churn.saturating_sub(churned).min(waiting);
         if churn > 0 && self.running >= self.settings.max_jobs {
@@ -188,7 +189,7 @@ impl Scheduler {
         decisions
     }
 
-    /// Starts what may start, for callers whose clock passed [`Self::due_ms`].
+    /// Starts waiting jobs, for callers whose clock passed [`Self::due_ms`].
     pub fn fill(&mut self, now_ms: u64) -> Vec<Decision> {
         let free = self.settings.max_jobs.saturating_sub(self.running);
         if free == 0 || self.jobs.len() == self.running {
@@ -198,7 +199,7 @@ impl Scheduler {
         next.iter().map(|id| self.start(id, now_ms)).collect()
     }
 
-    /// When the next job that crashed may run again, if there is a place for it.
+    /// Returns the earliest time at which a waiting job may run, if there is a free slot.
     #[must_use]
     pub fn due_ms(&self) -> Option<u64> {
         if self.running >= self.settings.max_jobs {
@@ -208,31 +209,31 @@ impl Scheduler {
         waiting.map(|entry| entry.history.due_ms(self.settings.history)).min()
     }
 
-    /// The history of a job, and whether it runs.
+    /// Returns the history of a job, and true if it runs.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<(&History, bool)> {
         self.jobs.get(id).map(|entry| (&entry.history, entry.runs))
     }
 
-    /// The number of jobs.
+    /// Returns the number of jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no jobs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// The number of jobs that run.
+    /// Returns the number of jobs that run.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// The number of jobs, by what they do.
+    /// Returns the number of jobs by state.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let waiting = self.jobs.values().filter(|entry| !entry.runs);
@@ -247,7 +248,7 @@ impl Scheduler {
         due.map(|(id, _)| id).collect()
     }
 
-    /// The job that runs next: the least burdened, and among those the one that waited longest.
+    /// Returns the jobs that run next: those with the least burden, and among these the ones that have waited longest.
     fn next(&self, count: usize, now_ms: u64) -> Vec<Arc<str>> {
         let mut pending = self.pending(now_ms);
         pending.sort_by_cached_key(|id| (self.shares.of(id), self.jobs[*id].history.started_ms(), Arc::clone(id)));
@@ -263,7 +264,7 @@ impl Scheduler {
         Decision::Start(Arc::clone(id))
     }
 
-    /// Stops the most burdened jobs of this kind, and among those who ran longest.
+    /// Stops jobs of this kind: those with the greatest burden, and among these the ones that have run longest.
     fn stop(&mut self, count: usize, course: Course, now_ms: u64) -> Vec<Decision> {
         let running = self.jobs.iter().filter(|(_, entry)| entry.runs && entry.job.course == course);
         let mut running: Vec<Arc<str>> = running.map(|(id, _)| Arc::clone(id)).collect();
@@ -280,7 +281,7 @@ impl Scheduler {
         running.into_iter().map(Decision::Stop).collect()
     }
 
-    /// Charges a job that ends to run for what was not charged yet.
+    /// Charges the uncharged time of a job whose run ends.
     fn charge(&mut self, id: &str, now_ms: u64) {
         if let Some(entry) = self.jobs.get(id).filter(|entry| entry.runs) {
             let from = entry.history.started_ms().max(self.settled_ms);
@@ -288,7 +289,7 @@ impl Scheduler {
         }
     }
 
-    /// Charges what ran since the last time.
+    /// Charges the time since the last interval for all running jobs.
     fn settle(&mut self, now_ms: u64) {
         let Self { jobs, shares, settled_ms, .. } = self;
         let running = || jobs.iter().filter(|(_, entry)| entry.runs);

@@ -1,28 +1,30 @@
-//! [`Shares`]: who gets to run when not all can. Jobs of one `_replicator` database, or the transient jobs of one user,
-//! form a group; groups share what there is.
+//! [`Shares`]: fair distribution of the slots between groups. A group consists of the jobs of one `_replicator`
+//! database, or the transient jobs of one user.
 //!
-//! This is the fair share scheduler of Kay and Lauder as CouchDB applies it. Running jobs charge their group for the time
-//! they ran. A job's *burden* grows with the usage of its group and with the number of its siblings, and shrinks with the
-//! group's shares; jobs with the least burden run first. Usage and burden are forgotten by and by, so nobody starves.
+//! This is the fair share scheduler of Kay and Lauder as CouchDB applies it. Running jobs charge their group for the
+//! time they ran. A job's *burden* grows with the usage of its group and with the number of its siblings, and shrinks
+//! with the group's shares; jobs with the least burden run first. Usage and burden decay over time, so that no job
+//! starves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The shares of a group for which the configuration names none.
+/// Shares of a group without configured shares.
 const SHARES_DEFAULT: u32 = 100;
 
-/// The part of a group's usage that is left after one interval.
+/// Fraction of a group's usage that remains after an interval.
 const USAGE_KEPT: f64 = 0.5;
 
-/// The part of a job's burden that is left after one interval.
+/// Fraction of a job's burden that remains after an interval.
 const BURDEN_KEPT: f64 = 0.98;
 
-/// The accounts of all groups and jobs.
+/// Accounts of all groups and jobs.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     configured: HashMap<String, u32>,
     groups: HashMap<Arc<str>, Group>,
-    /// Milliseconds that groups without jobs have used: who removes a job and puts it in again gains nothing.
+    /// Burdens of jobs. The usage of a group without jobs is kept in `groups`, so that removing and adding a job gains
+    /// nothing.
     burdens: HashMap<Arc<str>, u64>,
 }
 
@@ -34,12 +36,12 @@ struct Group {
 }
 
 impl Shares {
-    /// Takes the section `[replicator.shares]`: groups and their shares, from 1 to 1000.
+    /// Applies the section `[replicator.shares]`: groups and their shares, from 1 to 1000.
     pub(super) fn configure(&mut self, shares: impl IntoIterator<Item = (String, u32)>) {
         self.configured = shares.into_iter().map(|(group, shares)| (group, shares.clamp(1, 1000))).collect();
     }
 
-    /// A job comes in, as if it had run for an interval already: otherwise new jobs would always be first.
+    /// Adds a job with the burden of one interval; otherwise new jobs would always be first.
     pub(super) fn add(&mut self, job: &Arc<str>, group: &Arc<str>) {
         self.groups.entry(Arc::clone(group)).or_default().jobs += 1;
         self.burden(job, group);
@@ -52,14 +54,14 @@ impl Shares {
         }
     }
 
-    /// A job of this group has run for so long since it was charged last.
+    /// Charges a group for the time that a job has run since its last charge.
     pub(super) fn charge(&mut self, group: &Arc<str>, ran_ms: u64) {
         let group = self.groups.entry(Arc::clone(group)).or_default();
-        // Microseconds, so that little usage among many shares is not rounded to nothing.
+        // Microseconds, so that a small usage divided by many shares is not rounded to zero.
         group.charges = group.charges.saturating_add(ran_ms.saturating_mul(1000));
     }
 
-    /// An interval has ended, in which these jobs ran; they were charged before.
+    /// Ends an interval in which these jobs ran; the caller has charged them before.
     pub(super) fn settle<'a>(&mut self, running: impl Iterator<Item = (&'a Arc<str>, &'a Arc<str>)>) {
         self.groups.retain(|_, group| {
             group.usage = kept(group.usage, USAGE_KEPT).saturating_add(std::mem::take(&mut group.charges));
@@ -74,7 +76,7 @@ impl Shares {
         }
     }
 
-    /// The burden of a job: jobs with less run first.
+    /// Returns the burden of a job: jobs with less run first.
     pub(super) fn of(&self, job: &str) -> u64 {
         self.burdens.get(job).copied().unwrap_or(0)
     }

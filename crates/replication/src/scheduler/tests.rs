@@ -1,5 +1,5 @@
-//! The scheduler against its rules: vectors for histories, stories for decisions, and a random walk through all calls after
-//! each of which the rules must hold.
+//! Tests of the scheduler's rules: vectors for histories, sequences of calls with their decisions, and random calls
+//! after each of which the invariants must hold.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod model;
@@ -18,7 +18,7 @@ fn job(group: &str, course: Course) -> Job {
     Job { group: group.into(), lifetime: Lifetime::Persistent, course }
 }
 
-/// A history from its oldest event to its newest: `a`dded, `s`tarted, `x` stopped, `c`rashed, each with its second.
+/// Parses a history, oldest event first: `a`dded, `s`tarted, `x` stopped, `c`rashed, each with its second.
 fn history(events: &str) -> History {
     let mut history: Option<History> = None;
     for event in events.split(' ') {
@@ -40,7 +40,7 @@ fn history(events: &str) -> History {
 
 #[test]
 fn crashes_in_a_row() {
-    // (history, crashes, seconds from which on the job may run)
+    // (history, crashes, second from which the job may run)
     let cases = [
         ("a0", 0, 0),
         ("a0 s0", 0, 0),
@@ -49,7 +49,7 @@ fn crashes_in_a_row() {
         ("a0 s0 c1 s2 c3", 2, 63),
         ("a0 s0 c1 s2 x3", 0, 0),
         ("a0 s0 x1 s2 c3", 1, 33),
-        // It ran well before it crashed: the streak is over.
+        // The job ran well before it crashed: the streak is over.
         ("a0 s0 c999", 0, 1029),
         ("a0 s0 c997 s998 c999", 1, 1029),
         ("a0 s0 c120", 1, 150),
@@ -76,7 +76,7 @@ fn waiting_does_not_grow_for_ever_and_histories_are_short() {
     assert_eq!(history.events().count(), 1, "one is always kept");
 }
 
-/// Plays calls and compares all decisions, as `+id` and `-id`. A call is `seconds verb id group`.
+/// Runs calls and compares all decisions, as `+id` and `-id`. A call is `seconds verb id group`.
 fn play(settings: Settings, calls: &[(&str, &str)]) {
     let mut scheduler = Scheduler::new(settings, 0);
     for (call, expected) in calls {
@@ -118,7 +118,7 @@ fn jobs_start_at_once_while_there_is_room_and_change_places_later() {
             ("120 tick", "-b +d"),
             ("180 tick", "-c +a"),
             ("190 completed a", "+b"),
-            // It has run for longer than the other.
+            // The job has run longer than the other one.
             ("240 tick", "-b +c"),
         ],
     );
@@ -144,7 +144,7 @@ fn who_crashed_waits_and_who_waits_to_try_again_takes_no_place() {
             ("34 tick", ""),
             ("35 tick", "-b +a"),
             ("36 crashed a", "+b"),
-            // Twice in a row.
+            // Second crash in a row.
             ("70 tick", ""),
             ("96 tick", "-b +a"),
             ("97 crashed b", ""),
@@ -174,7 +174,7 @@ fn fewer_jobs_may_run_after_a_change_of_settings() {
     assert_eq!(scheduler.reschedule(30).len(), 3);
 }
 
-/// Groups with many jobs and groups with few: how often each group ran in 600 intervals.
+/// Returns how often each group ran in 600 intervals, for groups with different numbers of jobs.
 fn share(jobs: &[(&str, usize)], shares: &[(&str, u32)]) -> BTreeMap<String, u64> {
     let shares = shares.iter().map(|(group, shares)| ((*group).to_owned(), *shares)).collect();
     let mut scheduler = Scheduler::new(Settings { shares, ..settings(10, 10) }, 0);
@@ -200,15 +200,15 @@ fn share(jobs: &[(&str, usize)], shares: &[(&str, u32)]) -> BTreeMap<String, u64
 fn groups_share_what_there_is() {
     let even = share(&[("a", 30), ("b", 30)], &[]);
     assert!(even["a"].abs_diff(even["b"]) < 300, "{even:?}");
-    // Who has ten times as many jobs does not get ten times as much.
+    // A group with ten times as many jobs does not get ten times the time.
     let crowded = share(&[("a", 100), ("b", 10)], &[]);
     assert!(crowded["b"] * 2 > crowded["a"], "{crowded:?}");
     let weighed = share(&[("a", 30), ("b", 30)], &[("a", 1000)]);
     assert!(weighed["a"] > weighed["b"] * 2, "{weighed:?}");
-    assert!(weighed["b"] > 0, "nobody starves: {weighed:?}");
+    assert!(weighed["b"] > 0, "no job starves: {weighed:?}");
 }
 
-/// A small generator of numbers, so that a seed says everything.
+/// Small random number generator, so that a seed reproduces a run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -224,7 +224,7 @@ fn rules_hold_after_any_calls() {
         let mut numbers = Numbers(seed);
         let mut max_jobs = numbers.below(5) as usize;
         let mut scheduler = Scheduler::new(settings(max_jobs, numbers.below(4) as usize), 0);
-        // What runs, as a caller who obeys the decisions sees it.
+        // Running jobs, as a caller that obeys the decisions observes them.
         let mut running: BTreeSet<String> = BTreeSet::new();
         let mut all: BTreeSet<String> = BTreeSet::new();
         let mut now_ms = 0;

@@ -1,8 +1,8 @@
-//! A batch of changes: asks the target what it lacks, fetches that from the source, and writes it.
+//! Batch of changes: asks the target for the missing revisions, fetches those from the source, and writes them.
 //!
-//! Documents stay bytes: a row of `_bulk_get` holds a slice that goes into a body of `_bulk_docs`. What a batch holds in memory
-//! is bounded by [`FLUSH_BYTES`] and one document. A batch that breaks begins again with the question what is missing, so
-//! nothing is written twice.
+//! Documents stay bytes: a row of `_bulk_get` holds a slice that goes into a body of `_bulk_docs`. The memory of a
+//! batch is bounded by [`FLUSH_BYTES`] and one document. The retry of a broken batch asks again for the missing
+//! revisions, so that no revision is written twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::{Context, Failure};
 use crate::peer::{BulkDocs, BulkGet, PeerError, Refused, Tries, Wanted};
 use crate::text::{elements, member, members};
 
-/// Documents are written when they are so many bytes.
+/// Size of the collected documents at which they are written.
 const FLUSH_BYTES: usize = 2 << 20;
 
-/// Errors that a target gives to a document but that say nothing of the document.
+/// Errors of a target that do not concern the document itself.
 const PASSING_ERRORS: [&str; 6] = [
     "internal_server_error",
     "timeout",
@@ -28,22 +28,22 @@ const PASSING_ERRORS: [&str; 6] = [
     "all_workers_died",
 ];
 
-/// Why a try of a batch ended.
+/// Failure of an attempt.
 pub(super) enum Ended {
-    /// In the middle; another try may go better.
+    /// The exchange broke; a retry may succeed.
     Broken(Failure),
-    /// For good.
+    /// The failure is permanent.
     Failed(Failure),
 }
 
 impl Ended {
-    /// An answer of the source that was read in part.
+    /// Classifies an error in an answer of the source that was read in part.
     pub(super) fn source(error: PeerError) -> Self {
         if error.is_passing() { Self::Broken(Failure::Source(error)) } else { Self::Failed(Failure::Source(error)) }
     }
 }
 
-/// Brings the changes of these rows of a feed to the target.
+/// Copies the changes of these rows of a feed to the target.
 pub(super) async fn copy(context: Arc<Context>, rows: Vec<Bytes>) -> Result<(), Failure> {
     let (question, checked) = question(&rows);
     drop(rows);
@@ -63,12 +63,12 @@ pub(super) async fn copy(context: Arc<Context>, rows: Vec<Bytes>) -> Result<(), 
         if !tries.wait(None).await {
             return Err(failure);
         }
-        tracing::info!("a batch of a replication is tried again: {failure}");
+        tracing::info!("a batch of a replication is retried: {failure}");
     }
 }
 
-/// The body of `_revs_diff` and how many revisions it names. Later rows of the same document replace earlier ones, as the last
-/// member of a name counts.
+/// Returns the body of `_revs_diff` and the number of its revisions. Later rows of the same document replace earlier
+/// ones, because the last member of a name counts.
 fn question(rows: &[Bytes]) -> (Bytes, u64) {
     let mut body = b"{".to_vec();
     let mut checked = 0;
@@ -107,7 +107,7 @@ async fn attempt(context: &Arc<Context>, question: Bytes, first: bool) -> Result
     match fetch_all(context, &wanted, &mut writer, &mut singles).await {
         Ok(()) => {}
         Err(ended @ Ended::Broken(_)) => {
-            // What came is kept: the next try does not ask for it again.
+            // The received documents are written: the retry does not request them again.
             writer.flush().await?;
             return Err(ended);
         }
@@ -117,7 +117,8 @@ async fn attempt(context: &Arc<Context>, question: Bytes, first: bool) -> Result
     writer.flush().await
 }
 
-/// Asks the target which revisions it lacks, in smaller parts where it does not take the whole question (413).
+/// Asks the target for the missing revisions, in smaller requests if the target rejects the whole request as too long
+/// (413).
 async fn missing(context: &Context, question: Bytes) -> Result<Vec<Wanted>, PeerError> {
     let (mut questions, mut wanted) = (vec![question], Vec::new());
     while let Some(question) = questions.pop() {
@@ -144,8 +145,8 @@ fn halves(object: &Bytes) -> Option<(Bytes, Bytes)> {
     (!first.is_empty()).then(|| (object(first), object(second)))
 }
 
-/// Takes what `_bulk_get` gives, in smaller parts where the source does not take the whole question (413); the rest goes into
-/// `singles`.
+/// Fetches revisions by `_bulk_get`, in smaller requests if the source rejects the whole request as too long (413); the
+/// remaining revisions are added to `singles`.
 async fn fetch_all(
     context: &Context,
     wanted: &[Wanted],
@@ -168,7 +169,7 @@ async fn fetch_all(
     Ok(())
 }
 
-/// Takes the answer of `_bulk_get` to one question.
+/// Reads the answer of one `_bulk_get` request.
 async fn fetch(
     context: &Context,
     wanted: &[Wanted],
@@ -179,7 +180,7 @@ async fn fetch(
     let asked: u64 = wanted.iter().map(|wanted| wanted.revs.len() as u64).sum();
     context.progress.update(|statistics| statistics.bulk_get_attempts += asked);
     let mut places = Places::new(wanted);
-    // The number of revisions of each document are settled.
+    // Number of revisions of each document that are done.
     let mut settled = vec![0usize; wanted.len()];
     while let Some(got) = bulk.next().await.map_err(Ended::source)? {
         let Some(place) = places.find(&got.id) else { continue };
@@ -202,14 +203,14 @@ async fn fetch(
     Ok(())
 }
 
-/// Whether bytes of attachments belong to a document.
+/// Returns true if the document has attachments.
 pub(super) fn has_attachments(document: &[u8]) -> bool {
-    // Nearly all documents are settled by a look for the name, wherever it stands.
+    // A search for the name, at any position, is enough for nearly all documents.
     memmem::find(document, b"\"_attachments\"").is_some()
         && member(document, "_attachments").is_some_and(|attachments| members(attachments).next().is_some())
 }
 
-/// Finds documents by their ids; answers come in the order of the questions nearly always.
+/// Finds documents by id; answers are nearly always in the order of the requests.
 struct Places<'a> {
     wanted: &'a [Wanted],
     next: usize,
@@ -234,7 +235,7 @@ impl<'a> Places<'a> {
         if let Some(place) = self.by_id.get(id) {
             return Some(*place);
         }
-        // The same id may be escaped otherwise.
+        // The same id may be escaped differently.
         let json = settee_model::json::Json::parse(id).ok()?;
         let id = json.value().as_str()?;
         self.wanted.iter().position(|wanted| wanted.id() == id)
@@ -267,7 +268,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes documents, in smaller batches where the target wants that.
+/// Writes documents, in smaller batches if the target requires it.
 async fn write(context: &Context, documents: &[Bytes]) -> Result<(), Ended> {
     let mut batches = vec![documents];
     while let Some(batch) = batches.pop() {

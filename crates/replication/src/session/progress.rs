@@ -1,20 +1,20 @@
-//! [`Progress`]: what a replication has done so far, readable at any time.
+//! [`Progress`]: the progress of a replication, readable at any time.
 
 use parking_lot::Mutex;
 use settee_model::json::Json;
 
-/// So many refusals are remembered; all are counted.
+/// Maximum number of rejections that are kept; all are counted.
 const REFUSALS_MAX: usize = 100;
 
-/// Shared by a session, its workers and whoever wants to know.
+/// Progress that a session, its workers and readers share.
 #[derive(Debug, Default)]
 pub struct Progress {
     statistics: Mutex<Statistics>,
     refusals: Mutex<Vec<String>>,
 }
 
-/// The counters and positions of a replication, under the names that CouchDB shows in `_active_tasks`, `_scheduler/jobs` and
-/// `_replicator` documents. Sequences are JSON text; `None` shows as `null` or 0.
+/// Counters and positions of a replication, under the names that CouchDB shows in `_active_tasks`, `_scheduler/jobs`
+/// and `_replicator` documents. Sequences are JSON text; `None` is shown as `null` or 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Revisions that the target was asked about.
@@ -23,30 +23,30 @@ pub struct Statistics {
     pub missing_revisions_found: u64,
     /// Revisions read from the source.
     pub docs_read: u64,
-    /// Revisions that the target took.
+    /// Revisions that the target accepted.
     pub docs_written: u64,
-    /// Revisions that the target refused.
+    /// Revisions that the target rejected.
     pub doc_write_failures: u64,
-    /// Of [`Self::docs_written`], those of sessions before.
+    /// Part of [`Self::docs_written`] of previous sessions.
     pub docs_written_before: u64,
-    /// Of [`Self::doc_write_failures`], those of sessions before.
+    /// Part of [`Self::doc_write_failures`] of previous sessions.
     pub doc_write_failures_before: u64,
     /// `_bulk_get` requests.
     pub bulk_get_attempts: u64,
-    /// Revisions that came by `_bulk_get`.
+    /// Revisions received by `_bulk_get`.
     pub bulk_get_docs: u64,
-    /// Changes of the source that are ahead; unknown before the first answer of `_changes`.
+    /// Pending changes of the source; `None` before the first answer of `_changes`.
     pub changes_pending: Option<u64>,
-    /// The sequence of the last checkpoint.
+    /// Sequence of the last checkpoint.
     pub checkpointed_source_seq: Option<Json>,
-    /// The newest sequence of the source that was seen.
+    /// Newest sequence of the source that was read.
     pub source_seq: Option<Json>,
-    /// All changes up to here are at the target.
+    /// Sequence up to which all changes are at the target.
     pub through_seq: Option<Json>,
 }
 
 impl Statistics {
-    /// Goes on counting where an earlier session ended, unless this counts more already.
+    /// Continues to count from the end of an earlier session, unless this counter is already higher.
     pub(crate) fn go_on_from(&mut self, earlier: &Self) {
         for (ours, theirs) in [
             (&mut self.revisions_checked, earlier.revisions_checked),
@@ -64,17 +64,17 @@ impl Statistics {
 }
 
 impl Progress {
-    /// A copy of the counters.
+    /// Returns a copy of the counters.
     pub fn statistics(&self) -> Statistics {
         self.statistics.lock().clone()
     }
 
-    /// The first documents that the target refused, each with its revision and the reason.
+    /// Returns the first documents that the target rejected, each with its revision and the reason.
     pub fn refusals(&self) -> Vec<String> {
         self.refusals.lock().clone()
     }
 
-    /// Counts a document that the target refused.
+    /// Counts a document that the target rejected.
     pub(crate) fn refused(&self, text: String) {
         self.update(|statistics| statistics.doc_write_failures += 1);
         let mut refusals = self.refusals.lock();

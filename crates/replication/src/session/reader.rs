@@ -1,4 +1,4 @@
-//! Reads the changes of a source, row by row, and opens the feed again where it broke.
+//! Reader of the changes of a source, which reopens a broken feed.
 
 use bytes::Bytes;
 use settee_model::json::Json;
@@ -7,21 +7,21 @@ use tokio::sync::mpsc;
 use crate::peer::{ChangesQuery, Feed, Peer, PeerError, Tries};
 use crate::text::member;
 
-/// The findings of the reader.
+/// Output of the reader.
 #[derive(Clone, Debug)]
 pub(super) enum Item {
-    /// A row of the feed: a JSON object, unchecked.
+    /// Row of the feed: a JSON object, not validated.
     Row(Bytes),
     /// All changes were read.
     End { last_seq: Json, pending: Option<u64> },
-    /// It cannot go on. In a box, because the queue has places for many items that are rows.
+    /// The reader failed. The error is boxed, because the queue has slots for many items, most of which are rows.
     Failed(Box<PeerError>),
-    /// There is another database of the same name, whose sequences are others.
+    /// The database was deleted and recreated, with different sequences.
     MadeAnew,
 }
 
-/// Reads until the end of a normal feed, or for ever. `items` is bounded, so that a slow target slows the source down.
-/// `instance` is the source's `instance_start_time` when the session began.
+/// Reads to the end of a normal feed, or indefinitely. `items` is bounded, so that a slow target applies backpressure
+/// to the source. `instance` is the source's `instance_start_time` at the start of the session.
 pub(super) async fn read(
     source: Peer,
     query: ChangesQuery,
@@ -32,7 +32,7 @@ pub(super) async fn read(
     let mut reader = Reader { tries: Tries::new(source.tuning()), source, query, since, instance, items };
     let end = reader.run().await.unwrap_or_else(|error| Some(Item::Failed(Box::new(error))));
     if let Some(end) = end {
-        // Nobody listens if the session is over.
+        // The receiver is dropped if the session has ended.
         let _ = reader.items.send(end).await;
     }
 }
@@ -47,7 +47,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Returns what to say at the end, or nothing if nobody listens.
+    /// Returns the last item, or `None` if the receiver was dropped.
     async fn run(&mut self) -> Result<Option<Item>, PeerError> {
         loop {
             let error = match self.feed().await {
@@ -57,7 +57,7 @@ impl Reader {
             if !error.is_passing() || !self.tries.wait(None).await {
                 return Err(error);
             }
-            tracing::info!("the feed of changes of {} is opened again: {error}", self.source.endpoint());
+            tracing::info!("the feed of changes of {} is reopened: {error}", self.source.endpoint());
             let instance = Box::pin(self.source.info()).await?.instance_start_time;
             if self.instance.is_some() && instance.is_some() && self.instance != instance {
                 return Ok(Some(Item::MadeAnew));
@@ -65,7 +65,7 @@ impl Reader {
         }
     }
 
-    /// One feed to its end. Answers what to say at the end, or nothing if nobody listens.
+    /// Reads one feed to its end. Returns the last item, or `None` if the receiver was dropped.
     async fn feed(&mut self) -> Result<Option<Item>, PeerError> {
         let mut feed = Box::pin(self.source.changes(&self.query, &self.since)).await?;
         let mut last: Option<Bytes> = None;
@@ -89,7 +89,7 @@ impl Reader {
         if let Some(seq) = last.as_deref().and_then(sequence) {
             self.since = seq;
         }
-        // Many proxies end a feed after a while. That is no failure of one that was alive and ended between rows.
+        // Many proxies end a feed after a while. This is no failure if the feed was alive and ended between rows.
         if rows > 0 || feed.ended_alive() {
             self.tries = Tries::new(self.source.tuning());
         }
@@ -104,12 +104,12 @@ impl Reader {
     }
 }
 
-/// Whether this row of a continuous feed is its last one: `{"last_seq":…,"pending":0}`.
+/// Returns true if this row of a continuous feed is its last one: `{"last_seq":…,"pending":0}`.
 fn ends_feed(row: &[u8]) -> bool {
     member(row, "last_seq").is_some() && member(row, "changes").is_none()
 }
 
-/// The sequence of a row; `None` where the source left it out.
+/// Returns the sequence of a row; `None` if the source omitted it.
 pub(super) fn sequence(row: &[u8]) -> Option<Json> {
     let seq = member(row, "seq").or_else(|| member(row, "last_seq"))?;
     Json::parse(seq).ok().filter(|seq| !seq.value().is_null())

@@ -1,5 +1,6 @@
-//! Documents that are brought over on their own: those with attachments, whose bytes are streamed from the source to the
-//! target; design documents, which a target may refuse to whom it lets write others; and what `_bulk_get` did not give.
+//! Documents that are copied individually: those with attachments, whose bytes are streamed from the source to the
+//! target; design documents, which a target may reject from a user that may write other documents; and documents that
+//! `_bulk_get` did not return.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,21 +17,21 @@ use crate::peer::{Arriving, OpenRevs, PeerError, Put, Refused, Tries, Wanted, ch
 use crate::text::{MAX_ROW_BYTES, member};
 use crate::transport::TransportError;
 
-/// Pieces of a body that wait for the target.
+/// Capacity of the queue of pieces of a body.
 const PIECES: usize = 4;
 
-/// A revision to bring over.
+/// Revision to copy.
 #[derive(Clone, Debug)]
 pub(super) struct Single {
     id: String,
     rev: String,
     possible_ancestors: Vec<String>,
-    /// The document, if it came already and nothing of it is missing.
+    /// The document, if it was already received completely.
     document: Option<Bytes>,
 }
 
 impl Single {
-    /// All revisions of a document.
+    /// Returns all revisions of a document.
     pub(super) fn of(wanted: &Wanted) -> impl Iterator<Item = Self> {
         wanted.revs.iter().map(|rev| Self {
             id: wanted.id(),
@@ -40,13 +41,13 @@ impl Single {
         })
     }
 
-    /// The revision of a document that came without the bytes of its attachments.
+    /// Returns the revision of a document that was received without the bytes of its attachments.
     pub(super) fn attached(wanted: &Wanted, document: &[u8]) -> Option<Self> {
         let possible_ancestors = wanted.possible_ancestors.clone();
         Some(Self { id: wanted.id(), rev: rev_of(document)?, possible_ancestors, document: None })
     }
 
-    /// A design document that came.
+    /// Returns a design document that was received.
     pub(super) fn design(wanted: &Wanted, document: Bytes) -> Self {
         let rev = rev_of(&document).unwrap_or_default();
         Self { id: wanted.id(), rev, possible_ancestors: Vec::new(), document: Some(document) }
@@ -58,7 +59,7 @@ fn rev_of(document: &[u8]) -> Option<String> {
     json.value().as_str().map(Cow::into_owned)
 }
 
-/// Brings all over, several at a time. Documents without attachments go to `writer`.
+/// Copies all revisions, several concurrently. Documents without attachments go to `writer`.
 pub(super) async fn copy_all(
     context: &Arc<Context>,
     singles: Vec<Single>,
@@ -90,7 +91,7 @@ pub(super) async fn copy_all(
     }
 }
 
-/// Brings one over; tries again where the connection breaks in the middle. Answers documents that can go into a batch.
+/// Copies one revision; retries if the connection breaks. Returns documents that can be written in a batch.
 async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended> {
     let mut tries = Tries::new(context.source.tuning());
     let mut single = single;
@@ -98,7 +99,7 @@ async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended
         let failure = match attempt(&context, &single).await {
             Ok(Attempt::Done(documents)) => return Ok(documents),
             Ok(Attempt::MissingStub) if !single.possible_ancestors.is_empty() => {
-                // The target lost what it had: send all bytes.
+                // The target has lost its revisions: all bytes must be sent.
                 single.possible_ancestors.clear();
                 continue;
             }
@@ -107,7 +108,8 @@ async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended
                 context.refused(&Refused { id: single.id, rev: single.rev, error, reason });
                 return Ok(Vec::new());
             }
-            // It may be on its way to this node of a cluster, or purged; then the feed does not name it when it is read again.
+            // The revision may not have reached this node of a cluster yet, or was purged; in the latter case a
+            // reopened feed does not list it.
             Ok(Attempt::Missing) => Failure::Missing(single.id.clone(), single.rev.clone()),
             Err(Ended::Broken(failure)) => failure,
             Err(ended @ Ended::Failed(_)) => return Err(ended),
@@ -115,12 +117,12 @@ async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended
         if !tries.wait(None).await {
             return Err(Ended::Failed(failure));
         }
-        tracing::info!("a document of a replication is tried again: {failure}");
+        tracing::info!("the copy of a document is retried: {failure}");
     }
 }
 
 enum Attempt {
-    /// It is over, but for these documents.
+    /// The attempt succeeded; these documents remain to be written.
     Done(Vec<Bytes>),
     /// The source does not have the revision.
     Missing,
@@ -156,11 +158,11 @@ async fn attempt(context: &Context, single: &Single) -> Result<Attempt, Ended> {
         }
         came = true;
     }
-    // An answer of nothing is no answer to what was asked.
+    // An empty answer is treated as a missing revision.
     Ok(if came { Attempt::Done(documents) } else { Attempt::Missing })
 }
 
-/// Writes a document that needs no bytes beside it.
+/// Writes a document that needs no attachment bytes outside of it.
 async fn put_alone(context: &Context, single: &Single, document: Bytes) -> Result<Attempt, Ended> {
     let rev = rev_of(&document).unwrap_or_else(|| single.rev.clone());
     let put = context.target.put_document(&single.id, &rev, document).await;
@@ -182,7 +184,7 @@ fn done(context: &Context, put: Put) -> Result<Attempt, Ended> {
     Ok(Attempt::Done(Vec::new()))
 }
 
-/// An attachment whose bytes follow the document.
+/// Attachment whose bytes follow the document.
 struct Following {
     name: String,
     content_type: String,
@@ -190,16 +192,16 @@ struct Following {
     encoding: Option<String>,
 }
 
-/// The form in which bytes of attachments come.
+/// Encoding of attachment bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
-    /// As the source stores them, perhaps compressed.
+    /// Bytes as the source stores them, possibly compressed.
     Stored,
-    /// As they were written.
+    /// Bytes as they were written.
     Identity,
 }
 
-/// The attachments with this member set, in their order. `None` if one says no length.
+/// Returns the attachments with this member set, in their order. `None` if one has no length.
 fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<Following>> {
     let attachments = document.value().get("_attachments")?;
     let marked = attachments.members().filter(|(_, value)| value.get(mark).and_then(Value::as_bool) == Some(true));
@@ -220,10 +222,10 @@ fn attachments_with(document: &Json, mark: &str, coding: Coding) -> Option<Vec<F
     following.collect()
 }
 
-/// Passes a revision in several parts on.
+/// Copies a revision in several parts.
 async fn related(context: &Context, single: &Single, opened: &mut OpenRevs) -> Result<Attempt, Ended> {
     let text = related_document(opened).await.map_err(Ended::source)?;
-    let document = Json::parse(&text).map_err(|_| Ended::source(opened.protocol("a document is no JSON")))?;
+    let document = Json::parse(&text).map_err(|_| Ended::source(opened.protocol("a document is not JSON")))?;
     let following = attachments_with(&document, "follows", Coding::Stored)
         .ok_or_else(|| Ended::source(opened.protocol("an attachment has no length")))?;
     let body = Body::new(context, &text, &following);
@@ -247,17 +249,17 @@ async fn related_document(opened: &mut OpenRevs) -> Result<Bytes, PeerError> {
             }
             Event::Data(bytes) => text.extend_from_slice(&bytes),
             Event::PartEnd => return Ok(Bytes::from(text)),
-            Event::End => return Err(opened.protocol("there is no document")),
+            Event::End => return Err(opened.protocol("it contains no document")),
         }
     }
 }
 
-/// A body of several parts without the bytes of its attachments.
+/// Multipart body without the bytes of its attachments.
 struct Body {
     content_type: String,
     /// The document and all before it.
     begin: Bytes,
-    /// The head of each attachment.
+    /// Head of each attachment.
     heads: Vec<Bytes>,
     end: Bytes,
     length: u64,
@@ -297,10 +299,10 @@ impl Body {
 
 type Pieces = mpsc::Sender<Result<Bytes, TransportError>>;
 
-/// Nobody takes the pieces any longer: the target answered already.
+/// The pieces are no longer needed, because the target has already answered.
 struct Unwanted;
 
-/// The reasons to interrupt a pump.
+/// Reasons to interrupt a pump.
 enum Stop {
     Unwanted,
     Source(PeerError),
@@ -322,7 +324,7 @@ async fn send(pieces: &Pieces, bytes: Bytes) -> Result<(), Unwanted> {
     pieces.send(Ok(bytes)).await.map_err(|_| Unwanted)
 }
 
-/// Sends the parts of `opened` behind its document.
+/// Sends the parts of `opened` that follow its document.
 async fn pump_related(
     opened: &mut OpenRevs,
     following: &[Following],
@@ -334,11 +336,11 @@ async fn pump_related(
     loop {
         match opened.related().await? {
             Event::Part(head) => {
-                // Parts without a name come in the order of the document.
+                // Parts without a name are in the order of the document.
                 let name = head.filename();
                 let named = waiting.iter().position(|place| Some(&following[*place].name) == name.as_ref());
                 if waiting.is_empty() {
-                    return Err(opened.protocol("there are more parts than attachments").into());
+                    return Err(opened.protocol("it has more parts than attachments").into());
                 }
                 let place = waiting.remove(named.unwrap_or(0));
                 send(pieces, body.heads[place].clone()).await?;
@@ -352,7 +354,7 @@ async fn pump_related(
     Ok(())
 }
 
-/// Breaks the body where the source broke, and says how it ended.
+/// Breaks the body if the source broke, and returns the result.
 async fn finish(result: Result<(), Stop>, pieces: Pieces) -> Result<(), PeerError> {
     match result {
         Ok(()) | Err(Stop::Unwanted) => Ok(()),
@@ -363,7 +365,7 @@ async fn finish(result: Result<(), Stop>, pieces: Pieces) -> Result<(), PeerErro
     }
 }
 
-/// Runs a pump and the request that takes its pieces.
+/// Runs a pump and the request that consumes its pieces.
 async fn put_streamed(
     context: &Context,
     single: &Single,
@@ -390,13 +392,13 @@ async fn put_streamed(
     }
 }
 
-/// Passes on a document from a source that does not send bytes of attachments along: each is asked for.
+/// Copies a document from a source that does not send attachment bytes with it: each attachment is requested.
 async fn stubbed(context: &Context, single: &Single, text: &[u8]) -> Result<Attempt, Ended> {
     let fail = |url: &str, what: &str| {
         let (method, url, what) = ("GET".to_owned(), url.to_owned(), what.to_owned());
         Ended::Failed(Failure::Source(PeerError::Protocol { method, url, what }))
     };
-    let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is no JSON"))?;
+    let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is not JSON"))?;
     let following = attachments_with(&document, "stub", Coding::Identity)
         .ok_or_else(|| fail(&single.id, "an attachment has no length"))?;
     let rev = rev_of(text).unwrap_or_else(|| single.rev.clone());
@@ -430,7 +432,7 @@ async fn pump_stubs(
     Ok(())
 }
 
-/// The document with `follows` in place of `stub`, and without what describes an encoding.
+/// Returns the document with `follows` instead of `stub`, and without the members that describe an encoding.
 fn following_document(document: &Json) -> Vec<u8> {
     let mut out = b"{".to_vec();
     for (name, value) in document.value().members() {

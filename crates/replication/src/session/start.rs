@@ -1,4 +1,4 @@
-//! The beginning of a session: both databases are opened and their checkpoints compared; and the checkpoints that follow.
+//! Start of a session (opening both databases and comparing their checkpoints), and the checkpoints of the session.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,16 @@ use crate::id::ReplicationId;
 use crate::peer::{Peer, PeerError};
 use crate::spec::{Filter, Spec};
 
-/// A session that may begin.
+/// Session that is ready to run.
 pub(super) struct Started {
-    /// Behind this sequence.
+    /// Sequence after which the session reads changes.
     pub(super) since: Json,
-    /// The `instance_start_time` of the source.
+    /// `instance_start_time` of the source.
     pub(super) instance: Option<Json>,
     pub(super) checkpoints: Checkpoints,
 }
 
-/// Opens both sides and finds where to begin.
+/// Opens both sides and determines the starting sequence.
 pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) -> Result<Started, Failure> {
     let source = context.source.info().await.map_err(Failure::Source)?;
     if spec.create_target {
@@ -35,7 +35,7 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
         false => (Log::default(), Log::default()),
     };
     let compared = checkpoint::compare(source_log.document.as_ref(), target_log.document.as_ref());
-    // Only for the first run, as in 3.5.2: later ones go on from their checkpoints and do not all begin there again.
+    // Only for the first run, as in 3.5.2: later runs continue from their checkpoints.
     let since = match &spec.since_seq {
         Some(since) if compared.since == checkpoint::zero() => since.clone(),
         Some(_) | None => compared.since,
@@ -64,16 +64,16 @@ pub(super) async fn start(spec: &Spec, id: &ReplicationId, context: &Context) ->
     Ok(Started { since, instance, checkpoints })
 }
 
-/// The checkpoint of one side.
+/// Checkpoint of one side.
 #[derive(Clone, Debug, Default)]
 struct Log {
     document: Option<Json>,
-    /// The revision that the next one replaces.
+    /// Revision that the next checkpoint replaces.
     rev: Option<String>,
 }
 
 impl Log {
-    /// The checkpoint under the id of today, or one under an older id, which then goes on under that of today.
+    /// Reads the checkpoint under the current id, or one under an older id, which is then copied to the current id.
     async fn find(peer: &Peer, id: &ReplicationId) -> Result<Self, PeerError> {
         if let Some(document) = peer.local_document(&id.base).await? {
             let rev = document.value().get("_rev").and_then(Value::as_str).map(Cow::into_owned);
@@ -97,7 +97,7 @@ struct Side {
     instance: Option<Json>,
 }
 
-/// The checkpoints of a session.
+/// Checkpoints of a session.
 pub(super) struct Checkpoints {
     name: String,
     used: bool,
@@ -105,7 +105,7 @@ pub(super) struct Checkpoints {
     session_id: String,
     start_time: String,
     start_seq: Json,
-    /// Up to here both sides know.
+    /// Sequence that both sides have recorded.
     recorded: Json,
     /// Entries of earlier sessions.
     history: Vec<Json>,
@@ -115,12 +115,12 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The answer of `_replicate`.
+    /// Returns the answer of `_replicate`.
     pub(super) fn answer(&self) -> Json {
         if self.used { self.answer.clone() } else { Json::trusted(b"{\"use_checkpoints\":false}".to_vec()) }
     }
 
-    /// Makes both sides durable and remember `through`.
+    /// Makes both sides durable and records `through` on both sides.
     pub(super) async fn record(&mut self, context: &Context, through: &Json) -> Result<(), Failure> {
         if !self.used || *through == self.recorded {
             return Ok(());
@@ -148,7 +148,7 @@ impl Checkpoints {
             by_doc_ids: self.by_doc_ids,
         };
         let document = checkpoint::document(&entry, &self.history);
-        // The source first, as CouchDB does: what only the source knows is not common.
+        // The source is written first, as in CouchDB: an entry that only the source has is not common.
         self.source.rev = Some(write(&context.source, "source", &self.name, &self.source, &document).await?);
         self.target.rev = Some(write(&context.target, "target", &self.name, &self.target, &document).await?);
         self.answer = document;
@@ -157,7 +157,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Makes both sides durable, and finds out whether they are still the databases that they were.
+    /// Makes both sides durable, and verifies that neither database was recreated.
     async fn commit(&self, context: &Context) -> Result<(), Failure> {
         let (source, target) = tokio::join!(context.source.ensure_full_commit(), context.target.ensure_full_commit());
         let failed = |side: &str, error: PeerError| Failure::Checkpoint(format!("Failure on {side} commit: {error}"));
@@ -174,9 +174,9 @@ impl Checkpoints {
     }
 }
 
-/// That a database is not the one that it was when the session began.
+/// Returns the failure for a database that was recreated since the session started.
 pub(super) fn made_anew(side: &str) -> Failure {
-    Failure::Checkpoint(format!("{side} out of sync: made anew since the replication began."))
+    Failure::Checkpoint(format!("{side} out of sync: recreated since the replication started."))
 }
 
 /// Writes one side's checkpoint; returns its new revision.
@@ -186,7 +186,7 @@ async fn write(peer: &Peer, which: &str, name: &str, side: &Side, document: &Jso
     match peer.put_local_document(name, body).await.map_err(|error| failed(error.to_string()))? {
         Some(rev) => Ok(rev),
         None => {
-            // Perhaps a try whose answer was lost did it.
+            // An earlier attempt whose answer was lost may have written it.
             let there = peer.local_document(name).await.map_err(|error| failed(error.to_string()))?;
             there
                 .filter(|there| checkpoint::stripped(there) == *document)

@@ -1,4 +1,4 @@
-//! Requests.
+//! Tests of requests.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod endpoints;

@@ -1,4 +1,4 @@
-//! Answers that are not what the model has said: changed on their way, cut, slow, or nobody's.
+//! Alteration of the answers of the model: changed, cut, slow, or replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,38 +12,38 @@ use tokio::sync::mpsc;
 use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, empty_body, full_body};
 
-/// The change of an answer. The peer did what was asked in any case.
+/// Alteration of an answer. The peer handles the request in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alteration {
-    /// None.
+    /// No alteration.
     None,
-    /// One byte after the other.
+    /// Single bytes.
     Bytes,
     /// Pieces of a hundred bytes, with twenty seconds between them.
     Slow,
     /// White space wherever JSON allows it.
     Spaced,
-    /// It ends after so many sixteenths, as if that were all.
+    /// The answer ends after the given number of sixteenths, without an error.
     Cut(usize),
-    /// Half of it, and nothing more.
+    /// Half of the answer, and then no more data.
     Stalled,
-    /// Once more behind itself.
+    /// The answer twice.
     Twice,
-    /// This text instead of it.
+    /// This text instead of the answer.
     Text(&'static str),
-    /// A page of a proxy, with this status.
+    /// Page of a proxy, with this status.
     Page(u16),
-    /// Nothing but a status.
+    /// Only this status.
     Status(u16),
-    /// It is said to be elsewhere.
+    /// Redirect with this status.
     Moved(u16),
 }
 
-/// The alterations after which the answer says the same.
+/// Alterations that preserve the meaning of the answer.
 pub(crate) const HARMLESS: [Alteration; 4] =
     [Alteration::None, Alteration::Bytes, Alteration::Slow, Alteration::Spaced];
 
-/// The others.
+/// The other alterations.
 pub(crate) const HARMFUL: [Alteration; 23] = [
     Alteration::Cut(0),
     Alteration::Cut(1),
@@ -70,12 +70,12 @@ pub(crate) const HARMFUL: [Alteration; 23] = [
     Alteration::Moved(307),
 ];
 
-/// Passes exchanges on, and alters the answers of one kind.
+/// Forwards exchanges, and alters the answers of one kind.
 pub(crate) struct Altering {
     inner: Arc<dyn Transport>,
     alteration: Alteration,
     kind: &'static str,
-    /// The number of answers that are altered.
+    /// Number of answers that are altered.
     count: u64,
     altered: AtomicU64,
 }
@@ -85,13 +85,13 @@ impl Altering {
         Arc::new(Self { inner, alteration, kind, count, altered: AtomicU64::new(0) })
     }
 
-    /// The number of answers that were altered.
+    /// Returns the number of answers that were altered.
     pub(crate) fn altered(&self) -> u64 {
         self.altered.load(Ordering::SeqCst)
     }
 }
 
-/// All kinds of exchanges, and whether the source has them, and the target.
+/// Kinds of exchanges, each with true if it occurs with the source, and with the target.
 pub(crate) const KINDS: [(&str, bool, bool); 11] = [
     ("information", true, true),
     ("read checkpoint", true, true),
@@ -106,7 +106,7 @@ pub(crate) const KINDS: [(&str, bool, bool); 11] = [
     ("create", false, true),
 ];
 
-/// The kind of an exchange.
+/// Returns the kind of an exchange.
 fn kind(request: &Request<Body>) -> &'static str {
     let path = request.uri().path();
     let is_get = request.method() == Method::GET;
@@ -127,7 +127,7 @@ fn kind(request: &Request<Body>) -> &'static str {
     }
 }
 
-/// White space around all signs that are in no string.
+/// Adds white space around all characters of syntax outside strings.
 fn spaced(text: &[u8]) -> Vec<u8> {
     let (mut out, mut in_string, mut escaped) = (b"\r\n".to_vec(), false, false);
     for &byte in text {
@@ -149,7 +149,7 @@ fn spaced(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Sends pieces with pauses before them; with an end that is heard of, or without one.
+/// Returns a body that sends pieces with pauses before them, and that ends or stalls after them.
 pub(crate) fn in_pieces(pieces: Vec<Bytes>, pause: Duration, ends: bool) -> Body {
     let length: usize = pieces.iter().map(Bytes::len).sum();
     let (sender, receiver) = mpsc::channel(1);
@@ -167,7 +167,7 @@ pub(crate) fn in_pieces(pieces: Vec<Bytes>, pause: Duration, ends: bool) -> Body
     channel_body(receiver, if ends { length as u64 } else { u64::MAX })
 }
 
-/// `bytes` cut into pieces of this length.
+/// Cuts `bytes` into pieces of this length.
 fn cut(bytes: &Bytes, length: usize) -> Vec<Bytes> {
     (0..bytes.len()).step_by(length).map(|at| bytes.slice(at..bytes.len().min(at + length))).collect()
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use settee_model::json::Json;
 
-/// How a server writes its sequences.
+/// Format of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sequences {
-    /// CouchDB 1.x, PouchDB.
+    /// Numbers: CouchDB 1.x, PouchDB.
     Numbers,
-    /// CouchDB 2 and later.
+    /// Strings: CouchDB 2 and later.
     Strings,
-    /// BigCouch.
+    /// Arrays: BigCouch.
     Arrays,
 }
 
-/// The newest revision of a branch.
+/// Newest revision of a branch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Leaf {
     /// All revisions of the branch, the leaf first.
@@ -23,7 +23,7 @@ pub(crate) struct Leaf {
     pub(crate) deleted: bool,
     /// Members without underscores, as text of an object.
     pub(crate) body: String,
-    /// Content type, the generation it was made in, and the bytes, by name.
+    /// Content type, generation of origin, and bytes, by name.
     pub(crate) attachments: BTreeMap<String, (String, u64, Vec<u8>)>,
 }
 
@@ -43,7 +43,7 @@ impl Leaf {
     }
 }
 
-/// A database.
+/// Database.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Database {
     pub(crate) instance: u64,
@@ -51,9 +51,9 @@ pub(crate) struct Database {
     /// Leaves by revision, and the sequence of the last change.
     pub(crate) documents: BTreeMap<String, (u64, BTreeMap<String, Leaf>)>,
     pub(crate) locals: BTreeMap<String, (u64, Json)>,
-    /// Documents and revisions that the feed names although they are not there.
+    /// Documents and revisions that the feed lists although they do not exist.
     pub(crate) phantoms: Vec<(String, String)>,
-    /// How often a revision was written that was not there.
+    /// Number of writes of each revision that did not exist before.
     pub(crate) writes: BTreeMap<(String, String), u64>,
 }
 
@@ -62,7 +62,7 @@ fn generation(rev: &str) -> u64 {
 }
 
 impl Database {
-    /// Adds a branch, unless it is there.
+    /// Adds a branch, unless it exists.
     pub(crate) fn write(&mut self, id: &str, leaf: Leaf) {
         let (seq, leaves) = self.documents.entry(id.to_owned()).or_default();
         let rev = leaf.history[0].clone();
@@ -76,7 +76,7 @@ impl Database {
         *self.writes.entry((id.to_owned(), rev)).or_default() += 1;
     }
 
-    /// The leaf at or above a revision.
+    /// Returns the leaf at or above a revision.
     pub(crate) fn leaf(&self, id: &str, rev: &str) -> Option<&Leaf> {
         self.documents.get(id)?.1.values().find(|leaf| leaf.history.iter().any(|other| other == rev))
     }
@@ -85,13 +85,13 @@ impl Database {
         self.leaf(id, rev).is_some()
     }
 
-    /// The revisions of a document that could be a parent of `rev`.
+    /// Returns the revisions of a document that could be a parent of `rev`.
     pub(crate) fn possible_ancestors(&self, id: &str, rev: &str) -> Vec<String> {
         let Some((_, leaves)) = self.documents.get(id) else { return Vec::new() };
         leaves.keys().filter(|leaf| generation(leaf) < generation(rev)).cloned().collect()
     }
 
-    /// Leaves of a document, the winner first.
+    /// Returns the leaves of a document, the winner first.
     pub(crate) fn leaves(&self, id: &str) -> Vec<&Leaf> {
         let mut leaves: Vec<&Leaf> =
             self.documents.get(id).into_iter().flat_map(|(_, leaves)| leaves.values()).collect();
@@ -100,7 +100,7 @@ impl Database {
         leaves
     }
 
-    /// All leaves of all documents, to compare databases.
+    /// Returns all leaves of all documents, to compare databases.
     pub(crate) fn state(&self) -> BTreeMap<String, Vec<Leaf>> {
         self.documents.keys().map(|id| (id.clone(), self.leaves(id).into_iter().cloned().collect())).collect()
     }
@@ -115,7 +115,7 @@ impl Sequences {
         }
     }
 
-    /// Takes a `since` parameter apart.
+    /// Parses a `since` parameter.
     pub(crate) fn read(self, text: &str) -> u64 {
         let digits = match self {
             Self::Numbers => text,

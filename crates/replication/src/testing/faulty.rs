@@ -1,4 +1,4 @@
-//! Makes one exchange fail.
+//! Transport with failing exchanges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,26 +11,26 @@ use tokio::sync::mpsc;
 use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
-/// How an exchange fails.
+/// Failure of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No connection; nothing happened at the peer.
+    /// No connection; the peer received no request.
     Before,
-    /// The peer did what was asked; nobody heard of it.
+    /// The peer handled the request; its answer is lost.
     After,
-    /// The answer breaks off in the middle.
+    /// The answer is cut in the middle.
     Cut,
-    /// An answer with this status, and nothing happened.
+    /// An answer with this status; the peer did not handle the request.
     Status(u16),
-    /// No answer, ever; nothing happened at the peer.
+    /// No answer, ever; the peer did not handle the request.
     Stall,
 }
 
-/// Passes exchanges on, but for some.
+/// Forwards exchanges, except some.
 pub(crate) struct Faulty {
     inner: Arc<dyn Transport>,
     fault: Fault,
-    /// The exchanges that fail: so many from this one on.
+    /// The first exchange that fails, and the number of those that fail.
     first: u64,
     count: u64,
     exchanges: AtomicU64,
@@ -41,7 +41,7 @@ impl Faulty {
         Arc::new(Self { inner, fault, first, count, exchanges: AtomicU64::new(0) })
     }
 
-    /// The number of exchanges.
+    /// Returns the number of exchanges.
     pub(crate) fn exchanges(&self) -> u64 {
         self.exchanges.load(Ordering::SeqCst)
     }
@@ -70,7 +70,7 @@ impl Transport for Faulty {
                 }
                 Fault::Cut => {
                     let (head, mut body) = self.inner.call(request).await?.into_parts();
-                    // Feeds without end are cut behind their first piece.
+                    // Continuous feeds are cut after their first piece.
                     let first = match body.frame().await {
                         Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
                         _ => Bytes::new(),

@@ -1,4 +1,4 @@
-//! A server of the model: routes, and what the answers look like.
+//! Server of the model: routes and answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,21 +18,21 @@ use super::database::{Database, Leaf, Sequences};
 use crate::peer::channel_body;
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
-/// The features that a server lacks.
+/// Features that a server lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) bulk_get: bool,
     pub(crate) multipart: bool,
 }
 
-/// A server with databases.
+/// Server with databases.
 pub(crate) struct Server {
     pub(crate) databases: Arc<Mutex<BTreeMap<String, Database>>>,
     pub(crate) sequences: Sequences,
     pub(crate) missing: Missing,
-    /// Ids that are refused as a validation function would.
+    /// Ids that are rejected, as by a validation function.
     pub(crate) forbidden: Mutex<Vec<String>>,
-    /// The longest body that is taken.
+    /// Maximum length of a body that is accepted.
     pub(crate) longest: usize,
     /// Method and path of all requests.
     pub(crate) log: Mutex<Vec<String>>,
@@ -71,7 +71,7 @@ impl Server {
         })
     }
 
-    /// A server of today with these databases.
+    /// Returns a current server with these databases.
     pub(crate) fn with(names: &[&str]) -> Arc<Self> {
         let server = Self::new(Sequences::Strings, Missing::default());
         for name in names {
@@ -105,7 +105,7 @@ impl Server {
         let (database, rest) = path.split_once('/').unwrap_or((path, ""));
         let decoded = |text: &str| percent_decode_str(text).decode_utf8().unwrap().into_owned();
         if query.contains_key("rev") {
-            // The name of a design document has a slash of its own.
+            // The name of a design document contains a slash.
             let behind = if rest.starts_with("_design/") { "_design/".len() } else { 0 };
             let (id, name) = rest.split_at(behind + rest[behind..].find('/').unwrap());
             let name = &name[1..];
@@ -249,7 +249,7 @@ impl Server {
         }
     }
 
-    /// `open_revs` with attachments.
+    /// Answers `open_revs` with attachments.
     fn mixed(&self, database: &str, id: &str, query: &BTreeMap<String, String>) -> Response<Body> {
         let databases = self.databases.lock();
         let database = &databases[database];
@@ -263,7 +263,7 @@ impl Server {
                 out.extend_from_slice(part.as_bytes());
                 continue;
             };
-            // Those that came after the newest ancestor that the target has.
+            // Attachments that are newer than the newest ancestor at the target.
             let known = leaf.history.iter().find(|rev| since.contains(rev)).map_or(0, |rev| generation(rev));
             let follows: Vec<&String> =
                 leaf.attachments.iter().filter(|(_, (_, made, _))| *made > known).map(|(name, _)| name).collect();
@@ -348,7 +348,7 @@ fn generation(rev: &str) -> u64 {
     rev.split('-').next().and_then(|generation| generation.parse().ok()).unwrap()
 }
 
-/// A document with all its members; `mark` says what stands for the bytes of an attachment.
+/// Writes a document with all its members; `mark` returns the member that replaces the bytes of an attachment.
 fn written(id: &str, leaf: &Leaf, mark: impl Fn(&String) -> &'static str) -> String {
     let ids: Vec<&str> = leaf.history.iter().map(|rev| rev.split_once('-').unwrap().1).collect();
     let mut out = format!("{{\"_id\":{},\"_rev\":\"{}\"", quoted(id), leaf.history[0]);
@@ -401,7 +401,7 @@ fn bulk_get(database: &Database, body: &[u8]) -> Answer {
     (200, format!("{{\"results\": [{}]}}", rows.join(",\n")))
 }
 
-/// One document; with `open_revs` without multipart.
+/// Answers one document; with `open_revs` without multipart.
 fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Answer {
     if !query.contains_key("open_revs") {
         return match database.leaves(path).first() {
@@ -419,7 +419,7 @@ fn get(database: &Database, path: &str, query: &BTreeMap<String, String>) -> Ans
     (200, format!("[{}]", rows.join(",")))
 }
 
-/// The leaf that a document with `_revisions` describes; `None` if bytes of an attachment are nowhere.
+/// Returns the leaf that a document with `_revisions` describes; `None` if bytes of an attachment are missing.
 fn leaf_of(database: &Database, document: Value<'_>, parts: &Parts) -> Option<Leaf> {
     let revisions = document.get("_revisions").unwrap();
     let start = revisions.get("start").and_then(Value::as_u64).unwrap();
@@ -458,7 +458,7 @@ fn utf8(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// The document and the attachments of a body of several parts.
+/// Parses the document and the attachments of a multipart body.
 fn related(content_type: &ContentType, body: &[u8]) -> Option<(Vec<u8>, Parts)> {
     let mut parser = Parser::of(content_type).ok()?;
     parser.feed(body);

@@ -1,9 +1,9 @@
-//! Words as Lucene's classic tokenizer finds them: hosts, addresses of mail, companies (`AT&T`), acronyms and numbers with
-//! signs in them are kept together.
+//! Words of Lucene's classic tokenizer: hosts, mail addresses, companies (`AT&T`), acronyms and numbers with signs are
+//! single words.
 
 use super::split::MAX_WORD_CHARS;
 
-/// A row of letters and digits, and where it ends.
+/// A run of letters and digits, with its end.
 struct Run {
     end: usize,
     has_digit: bool,
@@ -11,7 +11,7 @@ struct Run {
     chars: usize,
 }
 
-/// The next word.
+/// Returns the next word.
 pub(super) fn word(text: &str, from: usize) -> Option<(usize, usize)> {
     let start = from + text[from..].find(is_part)?;
     let runs = runs(text, start);
@@ -27,12 +27,12 @@ pub(super) fn word(text: &str, from: usize) -> Option<(usize, usize)> {
     ] {
         end = end.max(candidate.unwrap_or(0));
     }
-    // A character of a script without blanks is a word of its own.
+    // A character of a script without spaces is a word of its own.
     let first = text[start..].chars().next()?;
     Some((start, if is_ideograph(first) { start + first.len_utf8() } else { end }))
 }
 
-/// Takes away the dots of acronyms and the `'s` of possessives.
+/// Removes the dots of acronyms and the `'s` of possessives.
 pub(super) fn tidy(term: &mut String) {
     if term.ends_with("'s") {
         term.truncate(term.len() - 2);
@@ -51,7 +51,7 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric()
 }
 
-/// The runs from here on that only single signs separate, up to the length of the longest word.
+/// Returns the runs from here on that are separated by single signs, up to the maximum length of a word.
 fn runs(text: &str, start: usize) -> Vec<Run> {
     let mut runs = Vec::new();
     let mut at = start;
@@ -83,7 +83,7 @@ fn host(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     joined(runs, separator, b".", false)
 }
 
-/// Runs joined by one sign: two at least.
+/// Returns the end of at least two runs joined by one of these signs.
 fn joined(runs: &[Run], separator: impl Fn(usize) -> u8, signs: &[u8], alpha: bool) -> Option<usize> {
     let mut last = 0;
     while last + 1 < runs.len()
@@ -116,7 +116,7 @@ fn company(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     is_one.then(|| runs[1].end)
 }
 
-/// Runs of which every second has a digit.
+/// Returns the end of runs of which every second one has a digit.
 fn number(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     let longest = |parity: usize| {
         let mut last = 0;
@@ -134,7 +134,7 @@ fn number(runs: &[Run], separator: impl Fn(usize) -> u8) -> Option<usize> {
     longest(0).max(longest(1))
 }
 
-/// Single letters with a dot behind each.
+/// Returns the end of single letters that are each followed by a dot.
 fn acronym(text: &str, runs: &[Run]) -> Option<usize> {
     let is_dot = |run: &Run| text.as_bytes().get(run.end) == Some(&b'.');
     let count = runs.iter().take_while(|run| run.chars == 1 && run.is_alpha && is_dot(run)).count();

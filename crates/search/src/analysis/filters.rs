@@ -1,4 +1,4 @@
-//! The parts that analyzers are put together from, as `tantivy` wants them: [`Split`], [`Bigrams`], [`Apply`].
+//! Building blocks of analyzers for `tantivy`: [`Split`], [`Bigrams`], [`Apply`].
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tantivy::tokenizer::{AsciiFoldingFilter, RawTokenizer, TextAnalyzer, Token, 
 
 use super::split::{self, Class, Next};
 
-/// Makes small letters of a term, character by character, as Java does.
+/// Converts a term to lower case, character by character, as Java does.
 pub(super) fn lowercase(term: &mut String) {
     if term.is_ascii() {
         term.make_ascii_lowercase();
@@ -19,7 +19,7 @@ fn small(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-/// Replaces letters that have marks, ligatures and the like by what ASCII has for them.
+/// Replaces letters with marks, ligatures and similar characters by ASCII equivalents.
 pub(super) fn fold_to_ascii(term: &mut String) {
     if term.is_ascii() {
         return;
@@ -33,7 +33,7 @@ pub(super) fn fold_to_ascii(term: &mut String) {
     }
 }
 
-/// Takes a text apart.
+/// Tokenizer.
 #[derive(Clone)]
 pub(super) struct Split {
     next: Next,
@@ -95,7 +95,7 @@ impl TokenStream for SplitStream<'_> {
     }
 }
 
-/// Takes a text apart as [`split::word`] does, and makes pairs of neighbours of Chinese, Japanese and Korean characters.
+/// Tokenizer that splits text as [`split::word`] does, and forms bigrams of Chinese, Japanese and Korean characters.
 #[derive(Clone)]
 pub(super) struct Bigrams {}
 
@@ -137,7 +137,7 @@ fn is_hangul(c: char) -> bool {
     matches!(u32::from(c), 0x1100..=0x11ff | 0x3130..=0x318f | 0xac00..=0xd7af)
 }
 
-/// Wide forms of Latin letters are what they look like.
+/// Converts full-width forms of ASCII characters.
 fn narrow(c: char) -> char {
     match u32::from(c) {
         wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xfee0).unwrap_or(c),
@@ -147,7 +147,7 @@ fn narrow(c: char) -> char {
 
 fn bigrams(text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
-    // The characters that stand next to each other and are to be paired.
+    // Adjacent characters that form bigrams.
     let mut row: Vec<(usize, usize)> = Vec::new();
     let push = |tokens: &mut Vec<Token>, start: usize, end: usize| {
         let position = tokens.len();
@@ -184,7 +184,7 @@ fn bigrams(text: &str) -> Vec<Token> {
 
 type Change = dyn Fn(&mut String) -> bool + Send + Sync;
 
-/// Does something to each term, and leaves it out if told so.
+/// Filter that modifies each term, or removes it.
 #[derive(Clone)]
 pub(super) struct Apply(Arc<Change>);
 

@@ -1,4 +1,4 @@
-//! The analyzers of languages: words, small letters, stop words, stems.
+//! Analyzers of languages: words, lower case, stop words, stemming.
 
 use frostem::Algorithm;
 use tantivy::tokenizer::{Language, StopWordFilter, TextAnalyzer};
@@ -6,20 +6,20 @@ use tantivy::tokenizer::{Language, StopWordFilter, TextAnalyzer};
 use super::filters::{Apply, Split};
 use super::{light, split};
 
-/// The stop words of `english`, `classic` and `email`.
+/// Stop words of `english`, `classic` and `email`.
 pub(super) const ENGLISH: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
     "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
 ];
 
-/// The stop words of `cjk`: those of English, and what occurs in addresses.
+/// Stop words of `cjk`: those of English, and parts of addresses.
 pub(super) const CJK: &[&str] = &[
     "a", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of", "on",
     "or", "s", "such", "t", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will",
     "with", "www",
 ];
 
-/// The commonest words of languages for which no list comes with the library.
+/// Stop words of languages for which the library has no list.
 const ARMENIAN: &str = "այդ այլ այն այս դու դուք եմ են ենք ես եք է էի էին էինք էիր էիք էր ըստ թ ի ին իսկ իր կամ համար հետ հետո մենք մեջ մի ն նա նաև նրա նրանք որ որը որոնք որպես ու ում պիտի վրա և";
 const BULGARIAN: &str = "а ако ала бе без беше би бил била били било ви все всички във въпреки възможно г ги го да дали до докато дори за зад защо защото и из или им има как както като ли ме между ми много може му на над не него нея ни но о от по под при с са само се сега си след сме съм със също т тази така те тези ти то това този той тук тя у ще я";
 const CATALAN: &str = "a al als amb aquest aquesta aquests aquestes aquell aquella això com d de del dels des el ella ells els em en entre era es et fer fins ha han hi ho i jo l la les li lo m mes molt més n ni no o on per pel pels però què que qui s se seu seus seva ser sense si sobre són t també tant te té tot un una uns unes us va";
@@ -56,7 +56,7 @@ enum Stop {
     Words(&'static str),
 }
 
-/// What is done before stop words are left out.
+/// Filter before the removal of stop words.
 enum Before {
     Nothing,
     Possessive,
@@ -104,7 +104,7 @@ fn parts(language: &str) -> Option<(Before, Stop, Stem)> {
     })
 }
 
-/// The row of filters of a language.
+/// Returns the filter chain of a language.
 pub(super) fn chain(language: &str, own: Option<&[String]>) -> Option<TextAnalyzer> {
     let (before, stop, stem) = parts(language)?;
     let stop = match (own, stop) {
@@ -158,7 +158,7 @@ fn possessive(term: &mut String) {
     }
 }
 
-/// Takes away what an apostrophe ties to a word.
+/// Removes an apostrophe and the text after it.
 fn apostrophe(term: &mut String) {
     if let Some(at) = term.find(['\'', '\u{2019}']) {
         term.truncate(at);

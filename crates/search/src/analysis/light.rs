@@ -1,7 +1,7 @@
-//! Light stemmers: those of J. Savoy's for German, French, Spanish, Italian and Portuguese, which take away endings of
-//! number, gender and case and leave verbs alone; and what Arabic, Persian and Greek words are made alike by.
+//! Light stemmers by J. Savoy for German, French, Spanish, Italian and Portuguese, which remove endings of number,
+//! gender and case but not of verbs; and normalization for Arabic, Persian and Greek.
 
-/// The letters of a word with indexes from its end.
+/// Letters of a word, with access from its end.
 struct Letters(Vec<char>);
 
 impl Letters {
@@ -18,12 +18,12 @@ impl Letters {
         count <= self.len() && self.0[self.len() - count..].iter().copied().eq(ending.chars())
     }
 
-    /// Whether it is longer than `length` and ends so.
+    /// Returns true if it is longer than `length` and has this ending.
     fn long(&self, length: usize, ending: &str) -> bool {
         self.len() > length && self.ends(ending)
     }
 
-    /// The letter at this place from the end: 1 is the last.
+    /// Returns the letter at this position from the end: 1 is the last.
     fn back(&self, place: usize) -> char {
         self.len().checked_sub(place).map_or('\0', |at| self.0[at])
     }
@@ -59,7 +59,7 @@ fn bare(c: char) -> char {
     }
 }
 
-/// German: umlauts and their spellings with `e` are one, then endings go.
+/// German: normalizes umlauts and their spellings with `e`, then removes endings.
 pub(super) fn german(term: &mut String) {
     let mut letters = normalized_german(term);
     letters.map(bare);
@@ -84,7 +84,7 @@ fn normalized_german(term: &str) -> Letters {
     let mut out: Vec<char> = Vec::with_capacity(term.len());
     let (mut before, mut dropped) = ('\0', false);
     for c in term.chars() {
-        // The `e` of `ae`, `oe`, and of `ue` that is not behind a vowel.
+        // The `e` of `ae`, `oe`, and of `ue` that is not after a vowel.
         let is_umlaut = c == 'e'
             && !dropped
             && match out.last() {
@@ -106,7 +106,7 @@ fn normalized_german(term: &str) -> Letters {
     Letters(out)
 }
 
-/// Spanish: plurals and the last vowel.
+/// Spanish: removes plurals and the last vowel.
 pub(super) fn spanish(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.len() < 5 {
@@ -123,7 +123,7 @@ pub(super) fn spanish(term: &mut String) {
     letters.put(term);
 }
 
-/// Italian: the last vowels.
+/// Italian: removes the last vowels.
 pub(super) fn italian(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.len() < 6 {
@@ -141,7 +141,7 @@ pub(super) fn italian(term: &mut String) {
     letters.put(term);
 }
 
-/// Portuguese: plurals, feminine forms, the last vowel.
+/// Portuguese: removes plurals, feminine forms, and the last vowel.
 pub(super) fn portuguese(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.len() < 4 {
@@ -202,7 +202,7 @@ fn feminine_of_portuguese(letters: &mut Letters) {
     }
 }
 
-/// French: plurals, feminine forms, endings that make nouns and adverbs.
+/// French: removes plurals, feminine forms, and endings of nouns and adverbs.
 pub(super) fn french(term: &mut String) {
     let mut letters = Letters::of(term);
     if letters.long(5, "aux") && letters.back(4) != 'e' {
@@ -219,7 +219,7 @@ pub(super) fn french(term: &mut String) {
     letters.put(term);
 }
 
-/// The first of these endings is replaced. What is behind it tells whether others are looked for afterwards.
+/// The first matching ending is replaced.
 const FRENCH: [(usize, &str, &str); 24] = [
     (9, "issement", "ir"),
     (8, "issant", "ir"),
@@ -295,7 +295,7 @@ fn finish_french(letters: &mut Letters) {
     }
 }
 
-/// Arabic: one form of alef, yeh and heh, no vowel signs.
+/// Arabic: normalizes alef, yeh and heh, and removes vowel signs.
 pub(super) fn normalize_arabic(term: &mut String) {
     *term = term
         .chars()
@@ -309,7 +309,7 @@ pub(super) fn normalize_arabic(term: &mut String) {
         .collect();
 }
 
-/// Persian: Arabic's forms of letters that both have.
+/// Persian: normalizes Arabic forms of common letters.
 pub(super) fn normalize_persian(term: &mut String) {
     *term = term
         .chars()
@@ -323,7 +323,7 @@ pub(super) fn normalize_persian(term: &mut String) {
         .collect();
 }
 
-/// Greek: no accents, one sigma.
+/// Greek: removes accents and normalizes sigma.
 pub(super) fn normalize_greek(term: &mut String) {
     *term = term
         .chars()

@@ -1,7 +1,7 @@
-//! Analyzers: what makes terms of a text, by the names that design documents give them. An [`Analyzer`] is a way of splitting
-//! and a row of filters; [`Analyzers`] are those of an index, field by field.
+//! Analyzers by the names in design documents. An [`Analyzer`] is a tokenizer with a chain of filters; [`Analyzers`]
+//! are those of an index, by field.
 //!
-//! What Lucene does by dictionaries (Chinese, Japanese, Thai) is not here.
+//! Dictionary-based analysis of Lucene (Chinese, Japanese, Thai) is not supported.
 
 mod classic;
 mod filters;
@@ -20,29 +20,29 @@ use self::filters::{Apply, Bigrams, Split};
 use crate::error::{Error, Result};
 use crate::limits::SearchLimits;
 
-/// About the bytes of a term in a list of them, besides its text.
+/// Approximate memory of a term in a list, in addition to its text.
 const TERM_BYTES: usize = 48;
 
-/// Whose rules an index goes by.
+/// Rules of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// `_nouveau`: a field has one type.
+    /// `_nouveau`: a field has a single type.
     Nouveau,
     /// `_search`: a field may have texts and numbers.
     Clouseau,
 }
 
-/// What makes terms of a text.
+/// Converts a text to terms.
 #[derive(Clone)]
 pub struct Analyzer {
     name: String,
     stopwords: Option<Vec<String>>,
     chain: TextAnalyzer,
-    /// What is done to patterns: everything that does not need whole words.
+    /// Treatment of patterns: the filters that do not need whole words.
     folding: Folding,
 }
 
-/// What is done to single characters.
+/// Filter of single characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Folding {
     None,
@@ -54,24 +54,24 @@ enum Folding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) text: String,
-    /// Its place among the words of the text, those that were left out included.
+    /// Position among the words of the text, counting removed ones.
     pub(crate) position: u32,
-    /// The bytes of the text it was made of.
+    /// Range of the text in bytes.
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 impl Analyzer {
-    /// The analyzer of this name. `stopwords` takes the place of those that it has.
+    /// Returns the analyzer with this name. `stopwords` replaces its default stop words.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// If the name is unknown.
     pub fn named(dialect: Dialect, name: &str, stopwords: Option<&[String]>) -> Result<Self> {
         if name.is_empty() {
             return Err(Error::bad_request("analyzer must not be empty"));
         }
         let canonical = match (dialect, name) {
-            // The name that a former version of Nouveau knew stands in design documents.
+            // The name in a former version of Nouveau, which design documents still use.
             (Dialect::Nouveau, "portugese") | (Dialect::Clouseau, "brazilian" | "portuguese") => "portuguese",
             (Dialect::Nouveau, "portuguese") => "",
             (_, name) => name,
@@ -84,7 +84,7 @@ impl Analyzer {
         Ok(Self { name: canonical.to_owned(), stopwords: stopwords.map(<[String]>::to_vec), chain, folding })
     }
 
-    /// The terms of a text, in their order.
+    /// Returns the terms of a text, in order.
     ///
     /// # Errors
     /// If they exceed the limits.
@@ -97,7 +97,7 @@ impl Analyzer {
         })
     }
 
-    /// Collects what a function makes of tokens, until it makes nothing of one.
+    /// Collects the results of a function for tokens, until it returns `None`.
     pub(crate) fn collect<T>(&self, text: &str, mut of: impl FnMut(Token) -> Result<Option<T>>) -> Result<Vec<T>> {
         let (mut all, mut outcome) = (Vec::new(), Ok(()));
         self.each(text, &mut |token| match of(token) {
@@ -114,13 +114,13 @@ impl Analyzer {
         outcome.map(|()| all)
     }
 
-    /// Whether it leaves a text as it is.
+    /// Returns true if it does not change texts.
     #[must_use]
     pub fn is_keyword(&self) -> bool {
         self.name == "keyword"
     }
 
-    /// Calls a function with each token of a text, until it breaks off.
+    /// Calls a function with each token of a text, until it returns `Break`.
     pub(crate) fn each(&self, text: &str, take: &mut dyn FnMut(Token) -> ControlFlow<()>) {
         let mut chain = self.chain.clone();
         let mut stream = chain.token_stream(text);
@@ -138,7 +138,7 @@ impl Analyzer {
         }
     }
 
-    /// What is done to a part of a word: of a wildcard, a range, a fuzzy term.
+    /// Normalizes a part of a word: of a wildcard, a range, a fuzzy term.
     pub(crate) fn normalize(&self, text: &str) -> String {
         let mut text = text.to_owned();
         match self.folding {
@@ -177,30 +177,30 @@ impl fmt::Debug for Analyzer {
     }
 }
 
-/// The analyzers of an index.
+/// Analyzers of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Analyzers {
-    /// Of all fields but these.
+    /// Analyzer of all other fields.
     pub default: Analyzer,
-    /// Of single fields.
+    /// Analyzers of single fields.
     pub fields: Vec<(String, Analyzer)>,
 }
 
 impl Analyzers {
-    /// One for all fields.
+    /// Creates analyzers with one for all fields.
     #[must_use]
     pub fn of_all(default: Analyzer) -> Self {
         Self { default, fields: Vec::new() }
     }
 
-    /// The analyzer of a field.
+    /// Returns the analyzer of a field.
     #[must_use]
     pub fn of(&self, field: &str) -> &Analyzer {
         self.fields.iter().find(|(name, _)| name == field).map_or(&self.default, |(_, analyzer)| analyzer)
     }
 }
 
-/// The row of filters of a name.
+/// Returns the filter chain for a name.
 fn chain(name: &str, own: Option<&[String]>) -> Option<(TextAnalyzer, Folding)> {
     let plain = |split: Split| TextAnalyzer::builder(split);
     let stop = |words: &[&str]| {

@@ -1,24 +1,24 @@
-//! Where words begin and end: by Unicode's word boundaries as Lucene's standard tokenizer reads them, by letters, by blanks.
-//! Each function finds the next word at or after a byte.
+//! Word boundaries: by Unicode's rules as in Lucene's standard tokenizer, by letters, by spaces. Each function returns
+//! the next word at or after a byte.
 
-/// The longest word, in characters: longer ones are taken apart, as Lucene does. So the time for a word has a limit as well, and a text
-/// takes as long as its words.
+/// Maximum length of a word in characters; longer ones are split, as in Lucene. This bounds the time per word, so a
+/// text takes time linear in its length.
 pub(super) const MAX_WORD_CHARS: usize = 255;
 
-/// A function that finds the bytes of the next word.
+/// A function that returns the byte range of the next word.
 pub(super) type Next = fn(&str, usize) -> Option<(usize, usize)>;
 
-/// The text as one word.
+/// Returns the text as one word.
 pub(super) fn whole(text: &str, from: usize) -> Option<(usize, usize)> {
     (from == 0 && !text.is_empty()).then_some((0, text.len()))
 }
 
-/// What stands between blanks.
+/// Returns the next run without spaces.
 pub(super) fn not_blank(text: &str, from: usize) -> Option<(usize, usize)> {
     run(text, from, |c| !c.is_whitespace())
 }
 
-/// What consists of letters.
+/// Returns the next run of letters.
 pub(super) fn letters(text: &str, from: usize) -> Option<(usize, usize)> {
     run(text, from, char::is_alphabetic)
 }
@@ -33,22 +33,22 @@ fn run(text: &str, from: usize, is_part: impl Fn(char) -> bool) -> Option<(usize
     Some((start, end))
 }
 
-/// What Unicode's rules of word boundaries make of a character.
+/// Class of a character in Unicode's rules of word boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Letter,
     Number,
-    /// Joins letters and numbers to words, like `_`.
+    /// Joins letters and numbers to words, for example `_`.
     Joiner,
     Katakana,
     /// A word by itself.
     Ideograph,
     Hiragana,
-    /// Of scripts without blanks between words, which stay together.
+    /// Character of a script without spaces between words; runs are not split.
     Complex,
     Emoji,
     Flag,
-    /// Belongs to what is before it.
+    /// Belongs to the preceding character.
     Mark,
     BetweenLetters,
     BetweenNumbers,
@@ -56,12 +56,12 @@ pub(super) enum Class {
     Other,
 }
 
-/// The next word by Unicode's rules.
+/// Returns the next word by Unicode's rules.
 pub(super) fn word(text: &str, from: usize) -> Option<(usize, usize)> {
     word_with_class(text, from).map(|(start, end, _)| (start, end))
 }
 
-/// The next word, and the class of its first character.
+/// Returns the next word, and the class of its first character.
 pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, Class)> {
     let mut at = from;
     while let Some(c) = text[at..].chars().next() {
@@ -70,7 +70,7 @@ pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, 
         let end = match class {
             Class::Letter | Class::Number | Class::Joiner | Class::Katakana => match joined(text, at) {
                 (end, true) => Some(end),
-                // Only joiners: none of them is looked at again.
+                // Only joiners: none of them is processed again.
                 (end, false) => {
                     at = end;
                     continue;
@@ -90,7 +90,7 @@ pub(super) fn word_with_class(text: &str, from: usize) -> Option<(usize, usize, 
     None
 }
 
-/// The end of a word of letters, numbers and what joins them, and false if there are only joiners.
+/// Returns the end of a word of letters, numbers and joiners, and false if there are only joiners.
 fn joined(text: &str, start: usize) -> (usize, bool) {
     let (mut end, mut last, mut chars) = (start, Class::Other, 0);
     let mut is_word = false;
@@ -109,7 +109,7 @@ fn joined(text: &str, start: usize) -> (usize, bool) {
             break;
         }
         is_word |= matches!(class, Class::Letter | Class::Number | Class::Katakana);
-        // What stands between is followed by what was before it.
+        // Characters between words keep the class of the preceding one.
         if !matches!(class, Class::Mark | Class::BetweenLetters | Class::BetweenNumbers | Class::BetweenBoth) {
             last = class;
         }
@@ -142,7 +142,7 @@ fn same(text: &str, mut at: usize, wanted: Class) -> usize {
     at
 }
 
-/// Emoji that are joined to one picture are one word.
+/// A joined sequence of emoji is one word.
 fn emoji(text: &str, at: usize) -> usize {
     let mut end = marks(text, at);
     for _ in 1..MAX_WORD_CHARS {

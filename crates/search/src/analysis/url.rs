@@ -1,17 +1,17 @@
-//! Addresses of pages and of mail as single words: the tokenizer of the analyzer `email`.
+//! URLs and mail addresses as single words: the tokenizer of the analyzer `email`.
 
 use super::split;
 
-/// The longest address, in bytes. Longer ones are taken apart, as Lucene does, and each word looks no further for its end.
+/// Maximum length of an address in bytes. Longer ones are split, as in Lucene, which bounds the search for the end.
 const MAX_ADDRESS_BYTES: usize = 255;
 
-/// Of addresses without a scheme, those are known that end so or in two letters.
+/// Recognized endings of addresses without a scheme, in addition to two-letter ones.
 const TOP_LEVEL: [&str; 14] =
     ["com", "org", "net", "edu", "gov", "mil", "int", "info", "biz", "name", "museum", "app", "dev", "arpa"];
 
 const SCHEMES: [&str; 4] = ["http://", "https://", "ftp://", "file://"];
 
-/// The next word, or the next address where one begins with it.
+/// Returns the next word, or the next address if one starts with it.
 pub(super) fn word_or_address(text: &str, from: usize) -> Option<(usize, usize)> {
     let (start, end) = split::word(text, from)?;
     let rest = beginning(&text[start..]);
@@ -36,7 +36,7 @@ fn mail(text: &str) -> Option<usize> {
     Some(local + 1 + host)
 }
 
-/// The length of a host with at least two names.
+/// Returns the length of a host with at least two labels.
 fn host(text: &str) -> Option<usize> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.')).unwrap_or(text.len());
     let host = text[..end].trim_end_matches(['.', '-']);
@@ -60,7 +60,7 @@ fn page(text: &str) -> Option<usize> {
     Some(after + tail(&text[after..]))
 }
 
-/// The length of port, path, query and fragment.
+/// Returns the length of port, path, query and fragment.
 fn tail(text: &str) -> usize {
     if !text.starts_with([':', '/', '?', '#']) {
         return 0;

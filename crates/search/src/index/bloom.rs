@@ -1,13 +1,13 @@
-//! [`Bloom`]: whether a segment may have a document. A build of a large index asks that of each segment for each document,
-//! and nearly always the answer is no.
+//! [`Bloom`]: a filter for the documents of a segment. A build of a large index checks each segment for each document,
+//! mostly with a negative result.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-/// Bits for each id: one in a hundred that are not there seems to be.
+/// Bits per id, for a false-positive rate of one percent.
 const BITS_PER_ID: usize = 10;
 const PROBES: u64 = 5;
 
-/// A set of ids that forgets what they were.
+/// A Bloom filter of ids.
 pub(super) struct Bloom {
     bits: Vec<u64>,
 }

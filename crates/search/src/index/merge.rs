@@ -1,4 +1,5 @@
-//! Merging: few large segments are searched faster than many small ones, and what was deleted has to go at some time.
+//! Merging of segments: few large segments are searched faster than many small ones, and deleted documents must be
+//! removed eventually.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,27 +17,27 @@ use crate::error::{Error, Result};
 use crate::store::{Files, Record, SegmentRecord, SlotKind};
 use crate::vectors::{VectorFile, VectorSet};
 
-/// So many segments of about the same size become one.
+/// Number of segments of about the same size that are merged into one.
 const FACTOR: usize = 8;
 
-/// Segments of fewer documents count as of about the same size.
+/// Segments with fewer documents count as of about the same size.
 const SMALL: u32 = if cfg!(test) { 20 } else { 2_000 };
 
-/// A merge of fewer documents is done with the commit that made it necessary.
+/// Maximum number of documents of a merge that is part of a commit.
 const AT_ONCE: u32 = if cfg!(test) { 200 } else { 20_000 };
 
-/// Segments never grow beyond so many documents: rewriting them would take too long.
+/// Maximum number of documents of a segment, because rewriting a larger one would take too long.
 const LARGEST: u32 = 5_000_000;
 
-/// While an index is being built, so many segments of a size are merged before the build goes on.
+/// Number of segments of a size at which a build merges before it continues.
 const TOO_MANY: usize = 2 * FACTOR;
 
 impl Writer {
-    /// Makes one of some segments, if that is due, and publishes it. To be called when there is time after commits; a search
-    /// meanwhile sees the same documents. Returns whether it is worth while to call it again.
+    /// Merges some segments into one, if that is due, and publishes the result. The caller should call it when idle
+    /// after commits; concurrent searches see the same documents. Returns true if another call is useful.
     ///
     /// # Errors
-    /// When the store fails, or somebody else writes to the index.
+    /// If the store fails, or another process writes to the index.
     pub fn merge(&mut self) -> Result<bool> {
         let outcome = self.try_merge();
         self.inner.shelf.blame(outcome)
@@ -61,7 +62,7 @@ impl Writer {
     pub(super) fn merge_many(&mut self) -> Result<()> {
         if let Some(chosen) = choose(&self.record.segments, TOO_MANY, self.largest()) {
             self.store_deletes()?;
-            // Segments without documents are gone now: the choice may be another.
+            // Segments without documents are removed now, which may change the choice.
             if choose(&self.record.segments, TOO_MANY, self.largest()).as_ref() == Some(&chosen) {
                 self.merge_these(&chosen)?;
             }
@@ -69,7 +70,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes one of these segments. The caller has stored what was deleted.
+    /// Merges these segments. The caller must have stored the deletions.
     fn merge_these(&mut self, chosen: &[usize]) -> Result<()> {
         let sources = Files::of(&self.inner.shelf, &self.record, false);
         let index = self.layout.open(sources.clone(), &self.inner.definition)?;
@@ -87,7 +88,7 @@ impl Writer {
         let none = segments.iter().map(|_| None).collect();
         let merged = merge_filtered_segments(&segments, index.settings().clone(), none, target.clone())?;
         let metas = merged.searchable_segment_metas()?;
-        let meta = metas.first().ok_or_else(|| Error::Corrupt("a merge left nothing".to_owned()))?;
+        let meta = metas.first().ok_or_else(|| Error::Corrupt("a merge without a result".to_owned()))?;
         let id = meta.id().uuid_string();
         self.merge_vectors(&index, chosen, &target, &id)?;
         let files = target.named(&id);
@@ -107,7 +108,7 @@ impl Writer {
 }
 
 impl Writer {
-    /// Vectors are put into a new graph. Documents have the order of their segments.
+    /// Builds a new graph for the vectors. Documents are in the order of their segments.
     fn merge_vectors(&self, index: &tantivy::Index, chosen: &[usize], target: &Files, id: &str) -> Result<()> {
         let mut merged: BTreeMap<usize, VectorSet> = BTreeMap::new();
         let mut before = 0;
@@ -130,7 +131,8 @@ impl Writer {
         segment::write_vectors(&directory, id, &self.layout, &self.inner.definition, merged)
     }
 
-    /// Segments do not grow beyond so many documents. Those with vectors not beyond what is kept in memory to be searched.
+    /// Returns the maximum number of documents of a segment. With vectors, a segment must fit into the memory cache for
+    /// searches.
     fn largest(&self) -> u32 {
         let dimensions: usize = self.inner.definition.vectors.iter().map(|field| field.dimensions).max().unwrap_or(0);
         let docs = self.inner.shelf.longest_vectors() / VectorFile::bytes_of_one(dimensions);
@@ -138,7 +140,7 @@ impl Writer {
     }
 }
 
-/// The segments to be merged next, in their order.
+/// Returns the segments to be merged next, in order.
 fn choose(segments: &[SegmentRecord], factor: usize, limit: u32) -> Option<Vec<usize>> {
     let mut by_size: Vec<usize> = (0..segments.len()).filter(|&at| segments[at].alive() < limit).collect();
     by_size.sort_by_key(|&at| segments[at].alive());
@@ -161,12 +163,12 @@ fn choose(segments: &[SegmentRecord], factor: usize, limit: u32) -> Option<Vec<u
     segments.iter().position(is_hollow).map(|at| vec![at])
 }
 
-/// The size of a segment among others: a step is a factor of four.
+/// Returns the size class of a segment; a step is a factor of four.
 fn size(alive: u32) -> u32 {
     (alive / SMALL).max(1).ilog(4)
 }
 
-/// The lengths of texts, also of fields that came after the segment: merging wants those of all fields.
+/// Returns the lengths of texts for all fields, including those added after the segment, because merging requires them.
 fn with_all_lengths(segment: &Segment) -> Result<(PathBuf, Arc<dyn FileHandle>)> {
     let reader = SegmentReader::open(segment)?;
     let schema = segment.schema();

@@ -1,4 +1,4 @@
-//! [`Index`]: an index in its shard, to be searched and written to.
+//! [`Index`]: an index in its shard, for searching and writing.
 
 mod bloom;
 mod merge;
@@ -27,40 +27,40 @@ use crate::store::{Caches, NewToken, Shelf, SlotKind};
 use crate::syntax::{self, Grammar, Locale};
 use crate::vectors::VectorField;
 
-/// What decides how an index reads texts and queries.
+/// Definition of an index: the treatment of texts and queries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Definition {
-    /// Whose rules it goes by.
+    /// Rules of the index.
     pub dialect: Dialect,
-    /// What makes terms of texts.
+    /// Analyzers of texts.
     pub analyzers: Analyzers,
-    /// What vectors are like. A field that is not here has none.
+    /// Fields with vectors.
     pub vectors: Vec<VectorField>,
 }
 
 impl Definition {
-    /// What the vectors of a field are like.
+    /// Returns the vector parameters of a field.
     pub(crate) fn vectors_of(&self, field: &str) -> Option<&VectorField> {
         self.vectors.iter().find(|known| known.name == field)
     }
 }
 
-/// Numbers about an index.
+/// Statistics of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
-    /// Documents that can be found.
+    /// Number of live documents.
     pub docs: u64,
-    /// Documents that were replaced or deleted, and still take room.
+    /// Number of replaced or deleted documents that are still stored.
     pub deleted_docs: u64,
-    /// The length of its files.
+    /// Total length of its files.
     pub file_bytes: u64,
-    /// About how much they take on disk.
+    /// Approximate bytes on disk.
     pub disk_bytes: u64,
-    /// How many parts it has.
+    /// Number of segments.
     pub segments: usize,
 }
 
-/// An index in its shard. There is one of it in a process for each shard, to be cloned; all of its methods may block.
+/// An index in its shard. A process must create one per shard and clone it; all methods may block.
 #[derive(Clone)]
 pub struct Index {
     inner: Arc<Inner>,
@@ -69,14 +69,14 @@ pub struct Index {
 pub(crate) struct Inner {
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) definition: Definition,
-    /// What searches read, as of the last of them.
+    /// Reader of the last published record.
     reader: Mutex<Option<Arc<Reader>>>,
-    /// Everything that some search may still read.
+    /// All readers that a search may still use.
     pub(crate) live: Mutex<Vec<Weak<Reader>>>,
 }
 
 impl Index {
-    /// The index in `shard`, which may be empty.
+    /// Returns the index in `shard`, which may be empty.
     #[must_use]
     pub fn new(
         engine: Arc<dyn Engine>,
@@ -89,16 +89,16 @@ impl Index {
         Self { inner: Arc::new(Inner { shelf, definition, reader: Mutex::default(), live: Mutex::default() }) }
     }
 
-    /// Its shard.
+    /// Returns its shard.
     #[must_use]
     pub fn shard(&self) -> Shard {
         self.inner.shelf.shard()
     }
 
-    /// What the last commit said it had seen; `None` if there was none, or what is there has another format.
+    /// Returns the position of the last commit; `None` if there was none, or the stored index has another format.
     ///
     /// # Errors
-    /// When the store fails; [`StorageError::Dropped`] if the index has another shard by now, or none.
+    /// If the store fails; [`StorageError::Dropped`] if the index has another shard now, or none.
     pub fn position(&self) -> Result<Option<Vec<u8>>> {
         let found = self.inner.shelf.find()?;
         if found.is_dropped {
@@ -108,28 +108,28 @@ impl Index {
         }
     }
 
-    /// Begins to write, and clears away what a crash left over. `None` if what is in the shard cannot be used: it was written
-    /// by another program, or dropped. The index is then built anew, in another shard. Files get numbers from `first_file` on, so
-    /// that they have none that a writer in another process gave out.
+    /// Opens a writer, and removes leftovers of a crash. `None` if the contents of the shard are unusable, because they
+    /// have another format or the shard was dropped; the index must then be rebuilt in another shard. Files get numbers
+    /// from `first_file` on, so that they differ from those of writers in other processes.
     ///
     /// # Errors
-    /// When the store fails, or its contents are broken.
+    /// If the store fails, or its contents are damaged.
     pub fn writer(&self, first_file: u64) -> Result<Option<Writer>> {
         Writer::open(Arc::clone(&self.inner), first_file)
     }
 
-    /// Reads a query of `_nouveau`.
+    /// Parses a query of `_nouveau`.
     ///
     /// # Errors
-    /// When it is none, or has a word where a number is due.
+    /// If it is invalid, or has a word in place of a number.
     pub fn parse(&self, text: &str, locale: Locale, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Standard, text, locale, limits)
     }
 
-    /// Reads a query of `_search`.
+    /// Parses a query of `_search`.
     ///
     /// # Errors
-    /// When it is none.
+    /// If it is invalid.
     pub fn parse_classic(&self, text: &str, limits: &SearchLimits) -> Result<Query> {
         self.parse_by(Grammar::Classic, text, Locale::default(), limits)
     }
@@ -140,14 +140,14 @@ impl Index {
         syntax::parse(&syntax::Context { grammar, analyzers, fields: reader.layout(), locale, limits }, text)
     }
 
-    /// Searches what was committed, within the limits.
+    /// Searches the last published state, within the limits.
     ///
     /// # Errors
-    /// If the request does not fit the fields of the index, exceeds a limit, or the store fails.
+    /// If the request does not match the fields of the index, exceeds a limit, or the store fails.
     pub fn search(&self, request: &Request, limits: &SearchLimits) -> Result<Answer> {
         let outcome = search::search(&*self.inner.reader()?, &self.inner.definition, request, limits);
         match self.inner.shelf.blame(outcome) {
-            // Another process has removed the files meanwhile.
+            // Another process has removed the files concurrently.
             Err(Error::Corrupt(_)) => {
                 *self.inner.reader.lock() = None;
                 search::search(&*self.inner.reader()?, &self.inner.definition, request, limits)
@@ -156,18 +156,18 @@ impl Index {
         }
     }
 
-    /// The type of a field, if a document has it. Of `_search`, texts come first.
+    /// Returns the type of a field, if a document has it. For `_search`, texts have priority.
     ///
     /// # Errors
-    /// When the store fails.
+    /// If the store fails.
     pub fn kind(&self, field: &str) -> Result<Option<FieldKind>> {
         Ok(self.inner.reader()?.layout().kinds(field).find_map(SlotKind::field_kind))
     }
 
-    /// Numbers about it.
+    /// Returns the statistics of the index.
     ///
     /// # Errors
-    /// When the store fails.
+    /// If the store fails.
     pub fn info(&self) -> Result<Info> {
         let record = self.inner.shelf.find()?.record.unwrap_or_default();
         let mut info = Info { disk_bytes: self.inner.shelf.approximate_size(), ..Info::default() };
@@ -180,15 +180,15 @@ impl Index {
         Ok(info)
     }
 
-    /// Lets go of what is kept to search it.
+    /// Releases the cached reader.
     pub fn release(&self) {
         *self.inner.reader.lock() = None;
     }
 
-    /// Lets the store give back the room of what was replaced.
+    /// Makes the store reclaim the space of replaced files.
     ///
     /// # Errors
-    /// When the store fails.
+    /// If the store fails.
     pub fn reclaim(&self) -> Result<()> {
         self.inner.shelf.reclaim()
     }
@@ -201,7 +201,7 @@ impl std::fmt::Debug for Index {
 }
 
 impl Inner {
-    /// What was published last.
+    /// Returns the reader of the last published state.
     pub(crate) fn reader(&self) -> Result<Arc<Reader>> {
         let mut kept = self.reader.lock();
         let record = self.shelf.find()?.record.unwrap_or_default();

@@ -17,25 +17,25 @@ use crate::field::StoredValue;
 use crate::store::{Files, Record, Shelf};
 use crate::vectors::VectorFile;
 
-/// Files of vectors that were opened, by the numbers of segment and slot. Not all have one.
+/// Opened files of vectors, by the numbers of segment and slot; `None` where there is no file.
 type OpenedVectors = HashMap<(usize, usize), Option<Arc<VectorFile>>>;
 
-/// The ids and the stored fields of the documents of a segment.
+/// Ids and stored fields of the documents of a segment.
 pub(crate) struct SegmentValues {
     pub(crate) ids: StrColumn,
     store: StoreReader,
 }
 
-/// What a search reads.
+/// State that a search reads.
 pub(crate) struct Reader {
     record: Record,
     layout: Layout,
     segments: Vec<SegmentReader>,
-    /// Of no segments: `tantivy` wants one to know the schema.
+    /// A searcher without segments, because `tantivy` requires one for the schema.
     searcher: Searcher,
     index: tantivy::Index,
     vectors: Mutex<OpenedVectors>,
-    /// Longer ones are read node by node.
+    /// Maximum length of a file of vectors that is read as a whole; longer ones are read node by node.
     pub(crate) longest_vectors: usize,
 }
 
@@ -69,7 +69,7 @@ impl Reader {
         &self.searcher
     }
 
-    /// Opens what hits of a segment are made of.
+    /// Opens the data for hits of a segment.
     pub(crate) fn values(&self, segment: usize) -> Result<SegmentValues> {
         let ids = self.segments[segment].fast_fields().str(ID)?;
         let ids = ids.ok_or_else(|| Error::Corrupt("a segment has no ids".to_owned()))?;
@@ -77,13 +77,13 @@ impl Reader {
         Ok(SegmentValues { ids, store })
     }
 
-    /// The stored fields of a document.
+    /// Returns the stored fields of a document.
     pub(crate) fn stored(&self, values: &SegmentValues, doc: DocId) -> Result<Vec<(String, StoredValue)>> {
         let document: tantivy::TantivyDocument = values.store.get(doc)?;
         segment::stored(&document, &self.layout)
     }
 
-    /// The vectors of a segment, if it has some in this slot.
+    /// Returns the vectors of a segment in this slot, if any.
     pub(crate) fn vectors(&self, segment: usize, slot: usize) -> Result<Option<Arc<VectorFile>>> {
         if let Some(opened) = self.vectors.lock().get(&(segment, slot)) {
             return Ok(opened.clone());

@@ -1,5 +1,5 @@
-//! [`Layout`]: the fields of an index as `tantivy` knows them. Fields of documents come and go, so they have numbers for names
-//! there, in the order of their first appearance; one that a segment does not have is empty in it.
+//! [`Layout`]: the fields of an index in `tantivy`. The set of fields changes, so they are named by numbers there, in
+//! the order of their first use; a field that a segment does not have is empty in it.
 
 use tantivy::schema::{BytesOptions, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{RawTokenizer, TextAnalyzer, TokenizerManager};
@@ -14,7 +14,7 @@ use crate::syntax::Fields;
 #[derive(Clone)]
 pub(crate) struct Layout {
     pub(crate) slots: Vec<Slot>,
-    /// Those of `tantivy`, where a slot has one.
+    /// Fields of `tantivy`, for slots that have one.
     fields: Vec<Option<Field>>,
     pub(crate) schema: Schema,
     pub(crate) id: Field,
@@ -22,9 +22,9 @@ pub(crate) struct Layout {
     pub(crate) stored: Field,
 }
 
-/// The name of the column of ids.
+/// Name of the column of ids.
 pub(crate) const ID: &str = "_id";
-/// The field that holds a document's partition.
+/// Field with the partition of a document.
 pub(crate) const PARTITION: &str = "_partition";
 
 impl Layout {
@@ -53,7 +53,7 @@ impl Layout {
         Self { slots, fields, id, partition, stored, schema: builder.build() }
     }
 
-    /// An index of `tantivy` with these fields over these files.
+    /// Opens an index of `tantivy` with these fields over these files.
     pub(crate) fn open(&self, files: Files, definition: &Definition) -> Result<tantivy::Index> {
         let settings = tantivy::IndexSettings {
             docstore_compression: tantivy::store::Compressor::None,
@@ -63,7 +63,7 @@ impl Layout {
         let mut index = tantivy::Index::create(files, self.schema.clone(), settings)?;
         let tokenizers = TokenizerManager::new();
         tokenizers.register("raw", TextAnalyzer::builder(RawTokenizer::default()).build());
-        // What is asked for by the name that fields without terms have.
+        // Fields without terms use the default name.
         tokenizers.register("default", TextAnalyzer::builder(RawTokenizer::default()).build());
         for (number, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.kind == SlotKind::Text) {
             tokenizers.register(&column(number), definition.analyzers.of(&slot.name).chain().clone());
@@ -73,12 +73,12 @@ impl Layout {
         Ok(index)
     }
 
-    /// The place of a field of this type. The field is new, or has it, or may have several.
+    /// Returns the position of the slot of a field with this type.
     pub(crate) fn find(&self, name: &str, kind: SlotKind) -> Option<usize> {
         self.slots.iter().position(|slot| slot.kind == kind && slot.name == name)
     }
 
-    /// Adds a slot.
+    /// Checks the maximum number of slots.
     pub(crate) fn check_room(slots: &[Slot]) -> Result<()> {
         if slots.len() < 2 * MAX_FIELDS {
             return Ok(());
@@ -90,7 +90,7 @@ impl Layout {
         self.slots.iter().filter(move |slot| slot.name == name).map(|slot| slot.kind)
     }
 
-    /// The slots of a field, with the fields and columns of `tantivy`.
+    /// Returns the slots of a field, with the fields and columns of `tantivy`.
     pub(crate) fn slots_of(&self, name: &str) -> impl Iterator<Item = (SlotKind, usize, Option<Field>)> {
         let slots = self.slots.iter().zip(&self.fields).enumerate();
         slots.filter(move |(_, (slot, _))| slot.name == name).map(|(number, (slot, field))| (slot.kind, number, *field))
@@ -100,7 +100,7 @@ impl Layout {
         self.fields.get(number).copied().flatten()
     }
 
-    /// The column with the strings of a field.
+    /// Returns the column with the strings of a field.
     pub(crate) fn strings(&self, name: &str) -> Option<String> {
         if name == ID {
             return Some(ID.to_owned());
@@ -109,7 +109,7 @@ impl Layout {
         self.slots_of(name).find(|(kind, ..)| is_string(*kind)).map(|(_, number, _)| column(number))
     }
 
-    /// The column with the numbers of a field.
+    /// Returns the column with the numbers of a field.
     pub(crate) fn numbers(&self, name: &str) -> Option<String> {
         self.slots_of(name).find(|(kind, ..)| *kind == SlotKind::Double).map(|(_, number, _)| column(number))
     }
@@ -126,7 +126,7 @@ impl Fields for Layout {
 }
 
 impl SlotKind {
-    /// The type of field that it is for, unless it is one beside another.
+    /// Returns the field type of the slot, unless it is an auxiliary one.
     pub(crate) fn field_kind(self) -> Option<FieldKind> {
         Some(match self {
             Self::Text => FieldKind::Text,
@@ -139,12 +139,12 @@ impl SlotKind {
     }
 }
 
-/// The name that `tantivy` has for a slot.
+/// Returns the name of a slot in `tantivy`.
 pub(crate) fn column(number: usize) -> String {
     format!("f{number}")
 }
 
-/// How strings are indexed: as they are, without places and lengths.
+/// Returns the options of strings: not analyzed, without positions and lengths.
 fn strings() -> TextOptions {
     let indexing = TextFieldIndexing::default()
         .set_tokenizer("raw")

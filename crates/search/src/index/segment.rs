@@ -1,4 +1,4 @@
-//! Segments one by one: how documents are put into one that grows in memory, and how one that is stored is opened.
+//! Segments: building one in memory, and opening a stored one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -24,20 +24,20 @@ pub(super) struct Document {
     pub(super) fields: Vec<Field>,
 }
 
-/// A segment that grows in memory.
+/// A segment in memory.
 pub(super) struct Growing {
     writer: SegmentWriter,
     segment: Segment,
-    /// The newest document of each id.
+    /// Latest document for each id.
     ids: HashMap<String, DocId>,
     /// Documents that were replaced since.
     dead: Vec<DocId>,
     id_bytes: usize,
-    /// By the numbers of their slots.
+    /// Vectors by slot number.
     vectors: BTreeMap<usize, VectorSet>,
 }
 
-/// A segment as it was stored.
+/// A stored segment.
 pub(super) struct Grown {
     pub(super) segment: Segment,
     pub(super) dead: Vec<DocId>,
@@ -77,7 +77,7 @@ impl Growing {
         self.dead.extend(self.ids.remove(id));
     }
 
-    /// Stores it.
+    /// Stores the segment.
     pub(super) fn finish(self, layout: &Layout, definition: &Definition) -> Result<Grown> {
         let docs = self.writer.max_doc();
         self.writer.finalize()?;
@@ -88,7 +88,7 @@ impl Growing {
     }
 }
 
-/// Stores the vectors of a segment, a file for each slot that has some.
+/// Stores the vectors of a segment, one file for each slot that has some.
 pub(super) fn write_vectors(
     directory: &dyn Directory,
     segment: &str,
@@ -107,7 +107,7 @@ pub(super) fn write_vectors(
     Ok(())
 }
 
-/// The stored vectors of a segment, if it has some.
+/// Opens the stored vectors of a segment, if any.
 pub(super) fn open_vectors(
     directory: &dyn Directory,
     segment: &SegmentRecord,
@@ -125,7 +125,7 @@ fn name_of_vectors(segment: &str, slot: usize) -> String {
     format!("{segment}.{slot}{VECTORS}")
 }
 
-/// A stored segment.
+/// Opens a stored segment.
 pub(super) fn open(index: &tantivy::Index, record: &SegmentRecord) -> Result<Segment> {
     let id = tantivy::index::SegmentId::from_uuid_string(&record.id)
         .map_err(|_| Error::Corrupt("the name of a segment".to_owned()))?;
@@ -159,7 +159,7 @@ fn convert(layout: &Layout, document: &Document) -> TantivyDocument {
             }
             FieldValue::Double(number) => {
                 if let Some(place) = place(SlotKind::Double) {
-                    // There is one zero.
+                    // Normalizes negative zero.
                     out.add_f64(place, number + 0.0);
                 }
             }
@@ -173,7 +173,7 @@ fn convert(layout: &Layout, document: &Document) -> TantivyDocument {
     out
 }
 
-/// Appends what is to come back with hits.
+/// Appends a value that is returned with hits.
 fn push_stored(out: &mut Vec<u8>, field: &Field) {
     let is_stored = field.options.store || matches!(field.value, FieldValue::Stored(_));
     if !is_stored {
@@ -198,12 +198,12 @@ fn push_stored(out: &mut Vec<u8>, field: &Field) {
             out.push(2);
             put_varint(out, u64::from(*value));
         }
-        // Nobody reads them; who wants them asks for the document.
+        // Not stored, because the vector is available in the document.
         FieldValue::Vector(_) => {}
     }
 }
 
-/// What [`push_stored`] appended.
+/// Decodes the output of [`push_stored`].
 pub(super) fn stored(document: &TantivyDocument, layout: &Layout) -> Result<Vec<(String, StoredValue)>> {
     let mut values = Vec::new();
     for value in document.get_all(layout.stored) {

@@ -1,4 +1,4 @@
-//! [`Writer`]: takes documents, stores segments ahead of the commit that makes them count, and publishes records.
+//! [`Writer`]: adds documents, stores segments before the commit that publishes them, and publishes records.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -20,24 +20,24 @@ use crate::error::{Error, Result};
 use crate::field::{self, Field, FieldValue};
 use crate::store::{FileRecord, Files, Record, SegmentRecord, Slot, SlotKind};
 
-/// A segment is stored when it has grown to so many bytes of memory.
+/// Memory size at which a segment is stored.
 const SEGMENT_BYTES: usize = if cfg!(test) { 3 << 20 } else { 96 << 20 };
 
-/// What `tantivy` is told that a segment may take, where it will have few documents: it sizes its tables by that.
+/// Memory limit for `tantivy` if a segment will have few documents, because it determines the size of tables.
 const SMALL_SEGMENT_BYTES: usize = 1 << 20;
 
-/// Documents wait until there are so many, so that fields that appear for the first time are made known together.
+/// Number of documents that are collected, so that new fields are declared together.
 const WAITING_DOCUMENTS: usize = if cfg!(test) { 10 } else { 1_000 };
 const WAITING_BYTES: usize = 4 << 20;
 
-/// Writes to an index. There is one at a time; what it wrote since its last commit is lost with it. After an error it is to be
+/// Writer of an index. Only one may exist; changes since its last commit are lost with it. After an error it must be
 /// dropped.
 pub struct Writer {
     pub(super) inner: Arc<Inner>,
-    /// What the next commit publishes.
+    /// The record that the next commit publishes.
     pub(super) record: Record,
     was_entry: bool,
-    /// The types of fields, those included that are not in the layout yet.
+    /// Types of fields, including those that are not in the layout yet.
     kinds: HashMap<String, Vec<SlotKind>>,
     slots: Vec<Slot>,
     pub(super) layout: Layout,
@@ -46,7 +46,7 @@ pub struct Writer {
     waiting: Vec<Change>,
     waiting_bytes: usize,
     growing: Option<Growing>,
-    /// Beside the segments of the record, in their order.
+    /// Additional state of the segments of the record, in order.
     pub(super) parts: Vec<Part>,
     pub(super) obsolete: Vec<FileRecord>,
 }
@@ -56,13 +56,13 @@ enum Change {
     Delete(String),
 }
 
-/// What is known of a segment beside its record.
+/// Additional state of a segment.
 #[derive(Default)]
 pub(super) struct Part {
     pub(super) reader: Option<SegmentReader>,
-    /// Its documents without those that were deleted since the last commit, if some were.
+    /// Live documents, if some were deleted since the last commit.
     pub(super) alive: Option<BitSet>,
-    /// Whether it may have a document, as far as it is known without looking.
+    /// Bloom filters of its documents, if available.
     pub(super) blooms: Option<Vec<Arc<Bloom>>>,
 }
 
@@ -101,17 +101,17 @@ impl Writer {
         Ok(Some(writer))
     }
 
-    /// The position of the last commit.
+    /// Returns the position of the last commit.
     #[must_use]
     pub fn position(&self) -> Option<&[u8]> {
         self.record.position.as_deref()
     }
 
-    /// Replaces what the index has of a document. Without fields, the document is removed.
+    /// Replaces the contents of a document. Without fields, the document is removed.
     ///
     /// # Errors
-    /// [`Error::TypeConflict`] or [`Error::BadField`] if the document cannot be indexed: nothing happened then, and the writer
-    /// goes on to be of use. Others when the store fails.
+    /// [`Error::TypeConflict`] or [`Error::BadField`] if the document cannot be indexed: then there is no effect, and
+    /// the writer remains usable. Other errors if the store fails.
     pub fn update(&mut self, id: &str, partition: Option<&str>, mut fields: Vec<Field>) -> Result<()> {
         if fields.is_empty() {
             return self.delete(id);
@@ -129,7 +129,7 @@ impl Writer {
         self.wait(Change::Put(Document { id: id.to_owned(), partition, fields }))
     }
 
-    /// Makes vectors ready to be compared.
+    /// Normalizes vectors for comparison.
     fn prepare_vectors(&self, fields: &mut [Field]) -> Result<()> {
         let mut seen = HashSet::new();
         for Field { name, value, .. } in fields {
@@ -149,16 +149,16 @@ impl Writer {
     /// Removes a document.
     ///
     /// # Errors
-    /// When the store fails.
+    /// If the store fails.
     pub fn delete(&mut self, id: &str) -> Result<()> {
         self.wait(Change::Delete(id.to_owned()))
     }
 
-    /// Makes everything since the last commit visible, together with the position. Visible is not durable: what a crash takes
-    /// away is the last commits, one after the other.
+    /// Publishes all changes since the last commit atomically, with the position. Published is not durable: a crash
+    /// loses a suffix of the commits.
     ///
     /// # Errors
-    /// When the store fails, or somebody else writes to the index.
+    /// If the store fails, or another process writes to the index.
     pub fn commit(&mut self, position: &[u8]) -> Result<()> {
         let outcome = self.try_commit(position);
         self.inner.shelf.blame(outcome)
@@ -190,7 +190,7 @@ impl Writer {
         self.inner.shelf.blame(outcome)
     }
 
-    /// Gives new fields their places. Nothing happens if one of them cannot have any.
+    /// Declares new fields. Has no effect if one of them is rejected.
     fn declare(&mut self, fields: &[Field]) -> Result<()> {
         let known = self.slots.len();
         for field in fields {
@@ -237,7 +237,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts what waits into the segment that grows.
+    /// Adds collected documents to the segment in memory.
     fn flush(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -275,7 +275,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Marks a document of stored segments as deleted.
+    /// Marks a document in stored segments as deleted.
     fn delete_stored(&mut self, id: &str) -> Result<()> {
         for (part, record) in self.parts.iter_mut().zip(&self.record.segments) {
             if part.blooms.as_ref().is_some_and(|blooms| !blooms.iter().any(|bloom| bloom.may_have(id))) {
@@ -286,7 +286,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Stores the segment that grows.
+    /// Stores the segment in memory.
     fn finish(&mut self) -> Result<()> {
         let Some(growing) = self.growing.take() else { return Ok(()) };
         let Grown { segment, dead, bloom } = growing.finish(&self.layout, &self.inner.definition)?;
@@ -309,14 +309,14 @@ impl Writer {
         self.parts.push(part);
     }
 
-    /// Takes a segment out. Its files are removed once nobody reads them.
+    /// Removes a segment. Its files are removed once no search reads them.
     pub(super) fn take_segment(&mut self, at: usize) -> Part {
         let segment = self.record.segments.remove(at);
         self.obsolete.extend(segment.files);
         self.parts.remove(at)
     }
 
-    /// Stores which documents of segments are still there.
+    /// Stores the deleted documents of segments.
     pub(super) fn store_deletes(&mut self) -> Result<()> {
         let generation = self.record.generation + 1;
         for at in (0..self.parts.len()).rev() {
@@ -330,7 +330,7 @@ impl Writer {
             let former = segment.files.iter().position(|file| file.name.ends_with(".del"));
             if let Some(former) = former {
                 let former = segment.files.remove(former);
-                // It is not to be found by its name any more; that it is known is certain.
+                // The entry must exist; it must not be found by its name any more.
                 let _ = self.files.delete(former.name.as_ref());
                 self.obsolete.push(former);
             }
@@ -345,7 +345,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes what no record names and nobody reads.
+    /// Removes files that no record and no reader uses.
     fn sweep(&mut self) -> Result<()> {
         if self.obsolete.is_empty() {
             return Ok(());
@@ -362,7 +362,7 @@ impl Writer {
         readers.flat_map(|reader| reader.record().files().map(|file| file.number).collect::<Vec<_>>()).collect()
     }
 
-    /// Removes what was written and never counted, or did not count any more, when a crash came.
+    /// Removes files that were unpublished or obsolete at a crash.
     fn clear_leftovers(&self) -> Result<()> {
         let mut used = self.files_being_read();
         used.extend(self.record.files().map(|file| file.number));

@@ -1,7 +1,7 @@
-//! Bringing an index up to date: by whom, from where, and what ends it early.
+//! Updating a search index: the right to build, the starting point, and early termination.
 //!
-//! Each index has passes of its own, also where a design document has several: what keeps one of them from going on, a field
-//! with two types or a function that does not compile, must not keep the others.
+//! Each index has separate passes, even if a design document has several, because an error of one index, such as a
+//! field with two types or a function that does not compile, must not block the others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ use super::state::{Indexes, SearchGuard, SearchTurn};
 use super::{Result, SearchError, Searches, signature_of_all};
 use crate::{Error, SearchLimits};
 
-/// How often a build starts over that somebody else has come before, or below which the engine is opened again: it goes on
-/// where the last commit was.
+/// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
+/// continues at the last commit.
 const ANEW_MAX: u32 = 1000;
 
-/// An index that somebody has the right to build.
+/// A build with the right to write the index.
 struct Build<'a> {
     database: &'a Arc<Database>,
     ddoc: &'a DesignDocument,
@@ -32,21 +32,21 @@ struct Build<'a> {
     guard: &'a SearchGuard,
     claimed: Option<&'a Claimed>,
     urgency: Urgency,
-    /// The number of times that builds of the design document had been cancelled when this one began.
+    /// Number of cancellations of builds of the design document at the start of this one.
     cancels: u64,
 }
 
-/// The end of a build.
+/// Result of a build.
 enum Built {
     Done,
-    /// What is in the shard cannot be used.
+    /// The contents of the shard are unusable.
     StartOver,
-    /// Another process has built the index, or given it another shard.
+    /// Another process has built the index, or replaced its shard.
     Elsewhere,
 }
 
 impl Searches {
-    /// Builds an index so that it shows the database at `update_seq` or later, or waits until somebody else has built it.
+    /// Builds an index so that it shows the database at `update_seq` or later, or waits for a concurrent build.
     pub(super) fn advance(
         &self,
         database: &Arc<Database>,
@@ -59,7 +59,7 @@ impl Searches {
         let guard = match self.handle(database, wanted)?.take_turn() {
             Ok(SearchTurn::Build(guard)) => guard,
             Ok(SearchTurn::Over) => return Ok(()),
-            // The build that was waited for was paused, and resumed before it had ended.
+            // The build was paused, and resumed before the end of the wait.
             Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => {
                 return Ok(());
             }
@@ -68,8 +68,8 @@ impl Searches {
         self.build_with(guard, database, ddoc, wanted, update_seq, urgency)
     }
 
-    /// Has an index built by a thread of its own, unless one builds it already, and waits for that within the limits. The build
-    /// goes on when its client waits no longer: the next one needs it.
+    /// Starts a build of an index on a thread of its own, unless one is running, and waits for it within the limits.
+    /// The build continues after its client has disconnected, because the next query needs it.
     pub(super) fn await_build(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -86,20 +86,20 @@ impl Searches {
             let (searches, database) = (Arc::clone(self), Arc::clone(database));
             let (ddoc, wanted) = (ddoc.clone(), wanted.clone());
             let thread = std::thread::Builder::new().name("settee-search".to_owned());
-            // Without a thread the guard is dropped, and the build counts as stopped.
+            // If no thread can be started, the guard is dropped, and the build counts as stopped.
             drop(thread.spawn(move || {
                 // The waiting clients get its result.
                 let _ = searches.build_with(guard, &database, &ddoc, &wanted, update_seq, Urgency::Client);
             }));
         }
         match handle.wait_for_build(builds, &mut || Ok(limits.check()?)) {
-            // The build that was waited for was paused, and resumed before it had ended.
+            // The build was paused, and resumed before the end of the wait.
             Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => Ok(()),
             result => result,
         }
     }
 
-    /// Refuses to build an index that is paused, or that nothing has changed for since its last build failed.
+    /// Returns an error if the index is paused, or if its last build failed and the database is unchanged since.
     fn require_buildable(
         &self,
         database: &Arc<Database>,
@@ -116,7 +116,7 @@ impl Searches {
         }
     }
 
-    /// Builds an index that `guard` gives the right to.
+    /// Builds an index with the right in `guard`.
     fn build_with(
         &self,
         guard: SearchGuard,
@@ -142,7 +142,7 @@ impl Searches {
             }
             Ok(Built::StartOver) => self.begin_anew(database, wanted, &indexes, guard),
             Err(error) => {
-                // Who waits for the background goes on to wait for who builds.
+                // Waiters of a background build continue to wait for the other build.
                 let is_left = urgency == Urgency::Background && matches!(error, SearchError::Build(ViewError::Stopped));
                 guard.finish(if is_left { Ok(()) } else { Err(error.clone()) });
                 Err(error)
@@ -153,7 +153,7 @@ impl Searches {
     fn build_until_it_ends(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
         let mut built = Ok(Built::Done);
         for _ in 0..ANEW_MAX {
-            // Each try has a claim of its own: numbers that were given out are not given out again.
+            // Each attempt has a new claim, so that numbers of files are never reused.
             let Some(claimed) = self.claim(build, update_seq)? else { return Ok(Built::Elsewhere) };
             built = self.build(&Build { claimed: Some(&claimed), ..*build }, update_seq);
             let begins_anew = matches!(
@@ -168,7 +168,8 @@ impl Searches {
         built
     }
 
-    /// Takes the right to build an index among processes, and waits while another one has it. `None` if that has built it.
+    /// Claims the build among processes, and waits while another one holds the claim. `None` if the other one has built
+    /// the index.
     fn claim(&self, build: &Build<'_>, update_seq: u64) -> Result<Option<Claimed>> {
         let engine = self.views.catalog().engine();
         let index = build.guard.handle().store();
@@ -177,7 +178,7 @@ impl Searches {
         if let Some(claimed) = try_claim()? {
             return Ok(Some(claimed));
         }
-        // It has a loop of its own for what lags.
+        // The background task retries by itself.
         if build.urgency == Urgency::Background {
             return Err(ViewError::Stopped.into());
         }
@@ -186,7 +187,7 @@ impl Searches {
             self.check(build)?;
             match Position::of(index) {
                 Ok(position) if position.update_seq >= update_seq => return Ok(None),
-                // It has another shard now.
+                // The index now has another shard.
                 Err(Error::Storage(StorageError::Dropped)) => return Ok(None),
                 position => drop(position?),
             }
@@ -197,7 +198,7 @@ impl Searches {
         }
     }
 
-    /// Gives an index whose shard cannot be used any more an empty one.
+    /// Replaces an index whose shard is unusable by an empty one.
     fn begin_anew(
         &self,
         database: &Arc<Database>,
@@ -207,7 +208,7 @@ impl Searches {
     ) -> Result<()> {
         let mut handles = indexes.handles.lock();
         let records = self.records(database);
-        // It does nothing if another process has given it another one.
+        // Has no effect if another process has replaced it.
         records.replace(wanted.signature, guard.handle().store().shard())?;
         handles.remove(&wanted.signature);
         guard.retire();
@@ -218,7 +219,7 @@ impl Searches {
         self.check(build)?;
         let _urgent = self.views.pace().begin(build.urgency);
         let index = build.guard.handle().store();
-        // Read after the right to build was taken, so that the index is not ahead of it.
+        // Read after the right to build was acquired, so that the index is not ahead of the snapshot.
         let view = build.database.read().map_err(ViewError::from)?;
         let found = match index.position() {
             Err(Error::Storage(StorageError::Dropped)) => return Ok(Built::StartOver),
@@ -275,7 +276,7 @@ impl Searches {
         result
     }
 
-    /// Lets a thread of a build rest, if it has to, and tells why it must not go on.
+    /// Paces a thread of a build, and returns an error if the build must stop.
     fn rest_a_while(&self, build: &Build<'_>, turn: &mut PaceTurn, bytes: u64) -> Result<()> {
         let is_awaited = || build.guard.handle().activity().1 > 0 || build.claimed.is_some_and(Claimed::is_awaited);
         if build.urgency == Urgency::Background {
@@ -292,37 +293,37 @@ impl Searches {
         match control.cancels == build.cancels {
             false => Err(ViewError::Cancelled.into()),
             true if control.is_paused => Err(ViewError::Paused.into()),
-            // Another process may have taken it over.
+            // Another process may have taken over the claim.
             true if build.claimed.is_some_and(|claimed| !claimed.is_held()) => Err(Error::Contended.into()),
             true => Ok(()),
         }
     }
 
-    /// To be called when the builds of a design document were cancelled ([`settee_views::Views::cancel`]): the background
-    /// leaves its indexes alone, until somebody asks for them or their definitions change.
+    /// Must be called when the builds of a design document were cancelled ([`settee_views::Views::cancel`]): background
+    /// builds skip its indexes until a query needs them or their definitions change.
     pub fn note_cancelled(&self, database: &Arc<Database>, ddoc: &DesignDocument) {
         self.rest(database, ddoc, u64::MAX);
     }
 
-    /// To be called when they were resumed.
+    /// Must be called when the builds were resumed.
     pub fn note_resumed(&self, database: &Arc<Database>, ddoc: &DesignDocument) {
         self.indexes_of(database).end_rest(&ddoc.id);
     }
 
-    /// The number of changes that the search indexes of a design document are behind, if the background should see to them:
-    /// nobody builds them, and nobody said that they be left alone.
+    /// Returns the number of changes that the search indexes of a design document are behind, if a background build
+    /// should update them: no build is running, and they are not skipped.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn lag(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<Option<u64>> {
         let state = self.build_state(database, ddoc)?;
         Ok((state.status == BuildStatus::Lagging).then_some(state.updates_pending))
     }
 
-    /// The state of the builds of the search indexes of a design document.
+    /// Returns the state of the builds of the search indexes of a design document.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn build_state(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<BuildState> {
         let indexes = self.indexes_of(database);
         let control = self.views.control(database, &ddoc.id)?;
@@ -349,7 +350,7 @@ impl Searches {
         Ok(BuildState { status, update_seq, checkpoint_seq: None, updates_pending, waiting_clients, progress })
     }
 
-    /// The progress of the oldest running pass over a search index of a design document.
+    /// Returns the progress of the oldest running pass over a search index of a design document.
     fn progress(&self, database: &Database, ddoc: &DesignDocument) -> Option<(u64, u64, Option<u64>)> {
         let task = self.tasks.list().into_iter().find(|task| match &task.kind {
             TaskKind::SearchIndexer { database: name, design_document, .. } => {

@@ -1,5 +1,5 @@
-//! [`SearchIndex`]: what an index is built by, and what it is keyed by: everything that decides its content, and nothing
-//! else. Equal definitions share an index, whatever design documents and names they have.
+//! [`SearchIndex`]: the definition of an index and its identity, which consists of everything that determines its
+//! contents. Equal definitions share an index, in whatever design documents and under whatever names they are.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::fields::Form;
 use super::{Result, SearchError};
 use crate::{Analyzer, Analyzers, Definition, Dialect, Error, MAX_DIMENSIONS, Similarity, VectorField};
 
-/// An index that a design document asks for.
+/// An index that a design document requires.
 #[derive(Clone, Debug)]
 pub struct SearchIndex {
     pub(super) signature: Signature,
@@ -22,20 +22,20 @@ pub struct SearchIndex {
     pub(super) definition: Definition,
 }
 
-/// The greatest number of fields with vectors that an index has.
+/// Maximum number of fields with vectors of an index.
 const MAX_VECTOR_FIELDS: usize = 16;
 
-/// The analyzer of fields that name none.
+/// Default analyzer of fields.
 const STANDARD: &str = "\"standard\"";
 
 impl SearchIndex {
-    /// The index `name` of a design document.
+    /// Returns the index `name` of a design document.
     pub(super) fn find(ddoc: &DesignDocument, kind: SearchKind, name: &str) -> Result<Self> {
         let search = ddoc.search(kind, name).ok_or_else(|| SearchError::MissingIndex(name.to_owned()))?;
         Self::new(ddoc, search)
     }
 
-    /// All that make sense, each once.
+    /// Returns all valid indexes, each once.
     pub(super) fn all(ddoc: &DesignDocument) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for index in ddoc.searches.iter().filter_map(|search| Self::new(ddoc, search).ok()) {
@@ -92,7 +92,8 @@ fn by_field(dialect: Dialect, fields: Option<Value<'_>>) -> Result<Vec<(String, 
     fields.map(|(name, analyzer)| Ok((name.to_text(), analyzer_of(dialect, analyzer)?))).collect()
 }
 
-/// The fields that hold vectors: `{"name": {"dimensions": 384, "similarity": "cosine"}}`, where angles need not be named.
+/// Parses the fields with vectors: `{"name": {"dimensions": 384, "similarity": "cosine"}}`; the default similarity is
+/// `cosine`.
 fn vector_fields(fields: Value<'_>) -> Result<Vec<VectorField>, Error> {
     let field = |(name, field): (Value<'_>, Value<'_>)| {
         let name = name.to_text();
@@ -114,10 +115,10 @@ fn vector_fields(fields: Value<'_>) -> Result<Vec<VectorField>, Error> {
     }
 }
 
-/// An analyzer: its name, or in older indexes an object with its name and perhaps its stop words.
+/// Parses an analyzer: its name, or in older indexes an object with its name and optional stop words.
 ///
 /// # Errors
-/// When there is none of this name.
+/// If the name is unknown.
 pub fn analyzer_of(dialect: Dialect, analyzer: Value<'_>) -> Result<Analyzer, Error> {
     if let Some(name) = analyzer.as_str() {
         return Analyzer::named(dialect, &name, None);

@@ -1,29 +1,29 @@
-//! [`SearchError`]: why a search gave no answer.
+//! [`SearchError`]: reason why a search failed.
 
 use settee_design::{CompileError, RunError};
 use settee_views::{Abandoned, ViewError};
 
 use crate::Error;
 
-/// Why a search gave no answer. A failed build gives the same error to everybody who waited for it.
+/// Reason why a search failed. A failed build returns the same error to all its waiters.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The design document has no index of this name. CouchDB: 404 `not_found`, with this text.
+    /// The design document has no index with this name. CouchDB: 404 `not_found`, with this text.
     #[error("{0} not found.")]
     MissingIndex(String),
     /// The definition has no function. CouchDB: 400 `invalid_design_doc`, with this text.
     #[error("index `{0}` must have parameter `index`")]
     NoFunction(String),
-    /// The index or the query.
+    /// Error of the index or the query.
     #[error(transparent)]
     Index(#[from] Error),
-    /// Bringing the index up to date.
+    /// Error of the update of the index.
     #[error(transparent)]
     Build(#[from] ViewError),
 }
 
 impl SearchError {
-    /// Whether somebody ended the build, or has paused it.
+    /// Returns true if the build was stopped, paused or cancelled.
     #[must_use]
     pub fn is_end(&self) -> bool {
         matches!(self, Self::Build(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled))

@@ -1,23 +1,24 @@
-//! What index functions yield ([`settee_design::Language::index_program`]) as the fields of an index ([`field`]).
+//! Converts the output of index functions ([`settee_design::Language::index_program`]) to fields of an index
+//! ([`field`]).
 
 use settee_design::{Emission, SearchKind};
 use settee_model::json::{Kind, Value};
 
 use crate::{Field, FieldOptions, FieldValue, StoredValue, check_name};
 
-/// Why a value is no field: a sentence about it.
+/// Reason why a value is not a field, as a sentence.
 type Refused = String;
 
-/// How rows came about.
+/// Origin of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// By calls of `index`, as indexes of this form have them.
+    /// Calls of `index` for this type of index.
     Called(SearchKind),
-    /// Without a function: as with Nouveau, under any names.
+    /// A declarative definition: as for Nouveau, with arbitrary names.
     Declared,
 }
 
-/// The field that a row is.
+/// Converts a row to a field.
 pub(super) fn field(form: Form, row: Emission<'_>) -> Result<Field, Refused> {
     let mut parts = Value::trusted(row.key).elements();
     let value = Value::trusted(row.value);
@@ -60,7 +61,7 @@ fn clouseau(name: String, value: Value<'_>, options: Option<Value<'_>>) -> Resul
     let value = match value.kind() {
         Kind::Number => value.as_f64().map(FieldValue::Double),
         Kind::String => value.as_str().map(|text| FieldValue::Text(text.into_owned())),
-        // As in Clouseau, which has no truth values.
+        // As in Clouseau, which has no booleans.
         Kind::Bool => Some(FieldValue::Text(value.as_bool().unwrap_or_default().to_string())),
         Kind::Null | Kind::Array | Kind::Object => None,
     };
@@ -79,7 +80,7 @@ fn clouseau(name: String, value: Value<'_>, options: Option<Value<'_>>) -> Resul
     Ok(Field { name, value, options })
 }
 
-/// Lucene and Clouseau also take the words.
+/// Lucene and Clouseau also accept these words.
 fn is_true(options: Option<Value<'_>>, name: &str) -> bool {
     let option = options.and_then(|options| options.get(name));
     option.is_some_and(|option| option.as_bool() == Some(true) || option.is_string("true") || option.is_string("yes"))

@@ -1,4 +1,4 @@
-//! Search indexes that nobody needs any more.
+//! Removal of unused search indexes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::state::{Indexes, SearchGuard, SearchHandle};
 use super::{Result, Searches};
 
 impl Searches {
-    /// Removes the indexes that none of `ddocs`, all design documents of the database, needs, that nobody builds, and that
-    /// have been needed and used by nobody for `grace_us`. Answers how many went.
+    /// Removes the indexes that none of `ddocs`, which must be all design documents of the database, requires, that no
+    /// build writes, and that were unused for `grace_us`. Returns the number of removed indexes.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn cleanup(&self, database: &Arc<Database>, ddocs: &[DesignDocument], grace_us: u64) -> Result<usize> {
         let needed: HashSet<Signature> = ddocs.iter().flat_map(SearchIndex::all).map(|index| index.signature).collect();
         let indexes = self.indexes_of(database);
@@ -50,7 +50,7 @@ impl Searches {
         Ok(removed)
     }
 
-    /// Whether nobody has needed or used an index for so long.
+    /// Returns true if an index was unused for this time.
     fn is_forgotten(&self, indexes: &Indexes, signature: Signature, grace_us: u64) -> bool {
         let now_us = self.clock().now_us();
         let since_us = *indexes.forgotten.lock().entry(signature).or_insert(now_us);
@@ -58,10 +58,10 @@ impl Searches {
         now_us.saturating_sub(since_us.max(used_us)) >= grace_us
     }
 
-    /// Lets the engine give back the space of what was removed from the indexes of a design document. Blocks.
+    /// Makes the engine reclaim the space of removed parts of the indexes of a design document. Blocks.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     pub fn compact(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> Result<()> {
         for wanted in SearchIndex::all(ddoc) {
             self.handle(database, &wanted)?.store().reclaim()?;
@@ -69,8 +69,8 @@ impl Searches {
         Ok(())
     }
 
-    /// Ends all work on the indexes of a database and lets no other begin: to be called before the database is deleted.
-    /// Searches that wait get [`ViewError::Stopped`].
+    /// Stops all work on the indexes of a database and prevents new work: must be called before the database is
+    /// deleted. Waiting searches get [`ViewError::Stopped`].
     pub fn release(&self, database: &Arc<Database>) {
         self.indexes_of(database).stop_and_wait();
     }

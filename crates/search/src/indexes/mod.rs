@@ -1,9 +1,9 @@
-//! [`Searches`]: the one door to the search indexes of design documents. Finds an index, has it brought up to date, and
-//! hands it out to be asked.
+//! [`Searches`]: the interface to the search indexes of design documents. Finds an index, updates it, and returns it
+//! for searching.
 //!
-//! What an index function yields is known by `settee_design`, the way there by `settee_views`: the source of changes, the
-//! pace, who builds and who waits are those of views, and so is what administrators say to builds. What an index does with
-//! fields and queries is not known here.
+//! `settee_design` specifies the output of index functions. `settee_views` provides the source of changes, pacing, the
+//! right to build with its waiters, and the control by administrators. [`Index`] implements the treatment of fields and
+//! queries.
 
 mod build;
 mod definition;
@@ -34,30 +34,30 @@ pub use self::error::SearchError;
 
 type Result<T, E = SearchError> = std::result::Result<T, E>;
 
-/// Whether an index is brought up to date before it is asked.
+/// Freshness of an index that a search requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Freshness {
-    /// It is.
+    /// The index is updated first.
     #[default]
     Current,
-    /// It answers as it is.
+    /// The index is searched without an update.
     Any,
 }
 
-/// The state of an index, for `_nouveau_info` and `_search_info`.
+/// State of an index, for `_nouveau_info` and `_search_info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchInfo {
-    /// The same for equal definitions.
+    /// Signature, equal for equal definitions.
     pub signature: String,
-    /// The update sequence that it has reached.
+    /// Update sequence of the index.
     pub update_seq: u64,
-    /// The purge that it has seen.
+    /// Purge sequence of the index.
     pub purge_seq: u64,
-    /// The number of documents in it.
+    /// Number of documents in the index.
     pub docs: u64,
-    /// The number of those that are gone, and take room.
+    /// Number of deleted documents that are still stored.
     pub deleted_docs: u64,
-    /// Bytes on disk, about.
+    /// Approximate bytes on disk.
     pub disk_bytes: u64,
 }
 
@@ -73,13 +73,13 @@ pub struct Searches {
 }
 
 impl Searches {
-    /// Searches of the databases that `views` has; `seed` is a random number.
+    /// Creates the search indexes of the databases of `views`; `seed` must be random.
     #[must_use]
     pub fn new(views: Arc<Views>, tasks: Tasks, log: settee_views::Log, caches: Caches, seed: u64) -> Self {
         let (tokens, caches) = (Arc::new(Tokens::new(seed)), Arc::new(caches));
         let known = Arc::clone(&caches);
         views.catalog().engine().subscribe(Box::new(move |shard, version| {
-            // The store has failed: numbers of files may be given out again.
+            // After a failure of the store, numbers of files may be reused.
             if version == Version::default() {
                 known.forget(shard);
             }
@@ -87,7 +87,7 @@ impl Searches {
         Self { views, tasks, log, tokens, caches, databases: Databases::default(), claims: Claims::default() }
     }
 
-    /// The index `name` of `ddoc`. Blocks while it is brought up to date, within the limits.
+    /// Returns the index `name` of `ddoc`. Blocks while it is updated, within the limits.
     ///
     /// # Errors
     /// If the index does not exist, its definition is invalid, it could not be updated, or a limit was exceeded.
@@ -111,7 +111,7 @@ impl Searches {
         }
     }
 
-    /// The same without waiting: `None` if the index has to be brought up to date first.
+    /// Returns the index without waiting: `None` if it must be updated first.
     ///
     /// # Errors
     /// If the index does not exist, or its definition is invalid.
@@ -129,10 +129,10 @@ impl Searches {
         Ok((position.update_seq >= update_seq).then(|| handle.store().clone()))
     }
 
-    /// Brings all search indexes of a design document up to date. Definitions that make no sense are passed over.
+    /// Updates all search indexes of a design document. Invalid definitions are skipped.
     ///
     /// # Errors
-    /// When a function or storage failed, or when it was ended early.
+    /// If a function or storage failed, or the update was stopped.
     pub fn update(&self, database: &Arc<Database>, ddoc: &DesignDocument, urgency: Urgency) -> Result<()> {
         let result = self.try_update(database, ddoc, urgency);
         match &result {
@@ -153,10 +153,10 @@ impl Searches {
         Ok(())
     }
 
-    /// The state of an index.
+    /// Returns the state of an index.
     ///
     /// # Errors
-    /// When there is no such index, or storage failed.
+    /// If the index does not exist, or storage failed.
     pub fn info(
         &self,
         database: &Arc<Database>,
@@ -177,7 +177,7 @@ impl Searches {
         })
     }
 
-    /// Ends all work on indexes, for the end of the server. What was not finished is done again later.
+    /// Stops all work on indexes, for the shutdown of the server. Unfinished work is repeated later.
     pub fn stop(&self) {
         self.databases.stop_and_wait();
     }
@@ -209,7 +209,7 @@ impl Searches {
         Ok(handle)
     }
 
-    /// An index and how far it is. Another process may have given it another shard.
+    /// Returns an index and its position. Another process may have replaced its shard.
     fn shown(&self, database: &Arc<Database>, wanted: &SearchIndex) -> Result<(Arc<SearchHandle>, Position)> {
         let handle = self.handle(database, wanted)?;
         match Position::of(handle.store()) {
@@ -231,7 +231,7 @@ impl Searches {
         }
     }
 
-    /// Leaves the indexes of a design document alone in the background until then.
+    /// Makes background builds skip the indexes of a design document until this time.
     fn rest(&self, database: &Arc<Database>, ddoc: &DesignDocument, until_us: u64) {
         self.databases.of(database.shard()).rest(&ddoc.id, signature_of_all(ddoc), until_us);
     }
@@ -245,7 +245,7 @@ impl Searches {
     }
 }
 
-/// The update sequence that an index must have reached.
+/// Returns the update sequence that an index must have reached.
 fn required_seq(database: &Arc<Database>, freshness: Freshness) -> Result<u64> {
     match freshness {
         Freshness::Current => Ok(database.read().map_err(ViewError::from)?.update_seq().map_err(ViewError::from)?),
@@ -253,10 +253,10 @@ fn required_seq(database: &Arc<Database>, freshness: Freshness) -> Result<u64> {
     }
 }
 
-/// A build that failed is not tried again in the background for so long.
+/// Time for which background builds are not retried after a failure.
 const REST_US: u64 = 60_000_000;
 
-/// The signature of all search indexes of a design document.
+/// Returns the signature of all search indexes of a design document.
 fn signature_of_all(ddoc: &DesignDocument) -> Signature {
     let signatures: Vec<String> = SearchIndex::all(ddoc).iter().map(|index| index.signature.to_string()).collect();
     Signature::of(signatures.iter().map(String::as_bytes))

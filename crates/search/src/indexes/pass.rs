@@ -1,8 +1,8 @@
-//! [`Pass`]: takes an index through the changes since its last commit, once.
+//! [`Pass`]: updates an index with one scan of the changes since its last commit.
 //!
-//! Threads take batches of documents from one scan, have the index function run on them, and hand the fields to the one
-//! writer. From time to time everything that was taken is committed together with how far that is: after a crash the index
-//! goes on from there.
+//! Threads take batches of documents from one scan, run the index function on them, and pass the fields to the single
+//! writer. Periodically all processed changes are committed with their position: after a crash the index continues from
+//! there.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::position::Position;
 use super::{Result, SearchError};
 use crate::{Error, Field, Writer};
 
-/// Changes that one thread maps faster than a second one is made ready.
+/// Number of changes that one thread maps in the time that starting a second one takes.
 const CHANGES_PER_THREAD: u64 = 200;
 
-/// The documents that the function of an index sees, and what is to be known of it.
+/// The documents for the function of an index, and the context of the pass.
 pub(super) struct Pass<'a> {
     pub(super) settings: &'a Settings,
     pub(super) limits: Limits,
@@ -31,29 +31,29 @@ pub(super) struct Pass<'a> {
     pub(super) wanted: &'a SearchIndex,
     pub(super) layout: Layout,
     pub(super) database: &'a dyn ChangeSnapshot,
-    /// Where the index stands.
+    /// Position of the index.
     pub(super) since: Position,
-    /// How many changes it is behind.
+    /// Number of changes that it is behind.
     pub(super) pending: u64,
-    /// Whether there is time afterwards to make fewer segments of many.
+    /// True if segments may be merged after the pass.
     pub(super) is_unhurried: bool,
-    /// Called between batches, with the bytes of the last one: may wait, and says why the work must end early. What is done
-    /// by then is kept, unless the reason is [`ViewError::Cancelled`].
+    /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
+    /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
     pub(super) control: &'a (dyn Fn(&mut PaceTurn, u64) -> Result<()> + Sync),
-    /// Told how many changes are done.
+    /// Receives the number of processed changes.
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
-    /// Told what functions threw and logged, and what runs them.
+    /// Receives exceptions, log lines, and the engine of functions.
     pub(super) say: &'a (dyn Fn(About<'_>, &str) + Sync),
 }
 
 /// The scan that the threads share.
 struct Scan<'a> {
     changes: Box<dyn Changes + 'a>,
-    /// When the round ends at the latest; absent before its first batch, so that each round has one.
+    /// Latest end of the round; absent before its first batch, so that each round has at least one.
     ends_us: Option<u64>,
     last_seq: u64,
     fill: Fill,
-    /// Why the work must end early.
+    /// Reason why the work must stop.
     interrupted: Option<SearchError>,
 }
 
@@ -70,7 +70,7 @@ impl Pass<'_> {
     pub(super) fn run(&self, writer: Writer) -> Result<()> {
         let current = Position { update_seq: self.database.update_seq()?, purge_seq: self.database.purge_seq()? };
         let Position { update_seq: since, purge_seq } = self.since;
-        // Before the first change there was nothing that a purge could have taken.
+        // Before the first change a purge cannot have removed anything.
         let purged_since = if since == 0 { current.purge_seq } else { purge_seq };
         let threads = self.pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
         let mut workers = (0..threads).map(|_| self.worker()).collect::<Result<Vec<_>>>()?;
@@ -103,7 +103,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Searches go on meanwhile, and see the same.
+    /// Concurrent searches continue, with the same results.
     fn merge(&self, turn: &mut PaceTurn, mut writer: Writer) -> Result<()> {
         while self.is_unhurried && writer.merge()? {
             (self.control)(turn, 0)?;
@@ -115,7 +115,7 @@ impl Pass<'_> {
         let source = MapSource { functions: vec![Arc::clone(&self.wanted.function)], library: None };
         let program = self.language.index_program(self.wanted.kind, &source, self.limits)?;
         let (turn, emissions) = Default::default();
-        // CouchDB shows map functions of views what conflicts a document has, and index functions not.
+        // CouchDB passes conflicts to map functions of views, but not to index functions.
         let batch = ChangeBatch { hides_conflicts: true, ..ChangeBatch::default() };
         Ok(Worker { program, turn, batch, emissions })
     }
@@ -135,7 +135,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Maps documents on all threads until the round or the scan is at its end.
+    /// Maps documents on all threads until the end of the round or of the scan.
     fn round<'s>(
         &self,
         scan: Scan<'s>,
@@ -170,7 +170,7 @@ impl Pass<'_> {
         done: &AtomicU64,
     ) -> Result<()> {
         while !failed.load(Ordering::Relaxed) {
-            // Asked before changes are taken: what was taken is mapped.
+            // Checked before changes are read, because read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
             if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
                 scan.lock().interrupted = Some(reason);
@@ -204,17 +204,17 @@ impl Pass<'_> {
     }
 }
 
-/// The fields of a batch on their way into the index.
+/// Stores the fields of a batch in the index.
 struct Keeping<'a> {
     pass: &'a Pass<'a>,
     batch: &'a ChangeBatch,
     writer: &'a Mutex<Writer>,
-    /// The documents, by their places, that the index has fields of.
+    /// For each document of the batch, true if the index has fields of it.
     has_fields: Vec<bool>,
 }
 
 impl Keeping<'_> {
-    /// Keeps a part of what was yielded. All of a document comes together.
+    /// Stores a part of the output. All fields of a document are in one part.
     fn keep(&mut self, part: &Emissions) -> Result<()> {
         let Self { pass, batch, .. } = *self;
         for failure in &part.failures {
@@ -225,14 +225,14 @@ impl Keeping<'_> {
         let mut rows = part.rows().peekable();
         while let Some(document) = rows.peek().map(|row| row.document) {
             let of_document = std::iter::from_fn(|| rows.next_if(|row| row.document == document));
-            // All are taken, also where one of them is refused.
+            // All fields are converted, even if one of them is invalid.
             let fields: Vec<Result<Field, String>> = of_document.map(|row| field(pass.wanted.form, row)).collect();
             self.keep_document(document as usize, fields.into_iter().collect())?;
         }
         Ok(())
     }
 
-    /// A document that no index takes is not in it, as if its function had thrown.
+    /// A document that cannot be indexed is excluded, as after an exception of its function.
     fn keep_document(&mut self, document: usize, fields: Result<Vec<Field>, String>) -> Result<()> {
         let Self { pass, batch, writer, .. } = *self;
         let id = batch.documents.get(document).id;
@@ -255,7 +255,7 @@ impl Keeping<'_> {
         Ok(())
     }
 
-    /// Removes the documents that yielded nothing, and those that are gone. A new index has nothing of them.
+    /// Removes the documents without fields, and deleted ones. A new index contains none of them.
     fn remove_others(self) -> Result<()> {
         let Self { pass, batch, writer, has_fields } = self;
         if pass.since.update_seq == 0 {
@@ -271,7 +271,7 @@ impl Keeping<'_> {
 }
 
 impl Scan<'_> {
-    /// Whether there is anything in the batch now.
+    /// Returns true if the batch is not empty.
     fn fill_batch(&mut self, batch: &mut ChangeBatch, settings: &Settings) -> Result<bool> {
         batch.clear();
         let now_us = settings.clock.now_us();

@@ -1,20 +1,20 @@
-//! [`Position`]: how far an index is, as it is committed with its segments.
+//! [`Position`]: the progress of an index, which is committed with its segments.
 
 use crate::{Error, Index};
 
-/// Changes when the same documents make other fields, or fields other terms; an index of another format is built anew.
+/// Incremented when the same documents have other fields, or fields other terms; an index of another format is rebuilt.
 const FORMAT: u8 = 1;
 
 /// The state of the database that an index shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) update_seq: u64,
-    /// Purges up to this one are seen as well.
+    /// Purge sequence that is included.
     pub(super) purge_seq: u64,
 }
 
 impl Position {
-    /// That of an index. One that was never committed to shows the database before its first change.
+    /// Returns the position of an index. One without a commit shows the database before its first change.
     pub(super) fn of(index: &Index) -> Result<Self, Error> {
         Ok(index.position()?.map_or(Ok(None), |bytes| Self::decode(&bytes))?.unwrap_or_default())
     }
@@ -23,7 +23,7 @@ impl Position {
         [&[FORMAT][..], &self.update_seq.to_be_bytes(), &self.purge_seq.to_be_bytes()].concat()
     }
 
-    /// `None` if it was written by another format.
+    /// Decodes a position; `None` if it has another format.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, Error> {
         let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
         match bytes.split_first() {

@@ -1,5 +1,5 @@
-//! What is known of the search indexes of databases while the server runs ([`Indexes`]): who builds them, who waits, and
-//! which are left alone.
+//! [`Indexes`]: runtime state of the search indexes of databases: builds, waiters, and indexes that background builds
+//! skip.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use settee_views::{BuildGuard, Handle, Signature, Turn};
 use super::SearchError;
 use crate::Index;
 
-/// An index and who builds it.
+/// An index with the right to build it.
 pub(super) type SearchHandle = Handle<Index, SearchError>;
-/// The right to build one.
+/// The right to build an index.
 pub(super) type SearchGuard = BuildGuard<Index, SearchError>;
-/// The answer to somebody who needs one to be built.
+/// Result of a request to build an index.
 pub(super) type SearchTurn = Turn<Index, SearchError>;
 
-/// The search indexes of a database that were used since the server began.
+/// The search indexes of a database that were used since the start of the server.
 #[derive(Default)]
 pub(super) struct Indexes {
     /// Set when nothing more must be written.
     pub(super) stop: AtomicBool,
     pub(super) handles: Mutex<HashMap<Signature, Arc<SearchHandle>>>,
-    /// Since when nobody needs these indexes.
+    /// Times since which these indexes are not required.
     pub(super) forgotten: Mutex<HashMap<Signature, u64>>,
-    /// What no index takes, by the update sequence of the database that it is in: until that changes, another build would
-    /// end the same way.
+    /// Errors of documents that cannot be indexed, with the update sequence of the database: until that changes,
+    /// another build would fail in the same way.
     pub(super) stuck: Mutex<HashMap<Signature, (u64, SearchError)>>,
-    /// Until when indexes of design documents are left alone in the background, as long as these ask for the same.
+    /// Times until which background builds skip indexes of design documents, while their signature is unchanged.
     rests: Mutex<HashMap<Arc<str>, (Signature, u64)>>,
 }
 
@@ -38,7 +38,7 @@ impl Indexes {
     pub(super) fn rest(&self, ddoc: &Arc<str>, all: Signature, until_us: u64) {
         let mut rests = self.rests.lock();
         let rest = rests.entry(Arc::clone(ddoc)).or_insert((all, until_us));
-        // One that was cancelled rests longer than one that failed.
+        // A cancellation lasts longer than a failure.
         if rest.0 != all || rest.1 < until_us {
             *rest = (all, until_us);
         }
@@ -52,14 +52,14 @@ impl Indexes {
         self.rests.lock().get(ddoc).is_some_and(|&(resting, until_us)| resting == all && now_us < until_us)
     }
 
-    /// Ends all builds, lets no other one begin, and forgets the indexes.
+    /// Stops all builds, prevents new ones, and drops the indexes.
     pub(super) fn stop_and_wait(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let handles: Vec<_> = self.handles.lock().drain().map(|(_, handle)| handle).collect();
         handles.iter().for_each(|handle| handle.wait_until_idle());
     }
 
-    /// Forgets the indexes that nobody uses. Whether there is nothing left that only memory knows.
+    /// Drops idle indexes. Returns true if no state is left that exists only in memory.
     fn close_idle(&self) -> bool {
         let mut handles = self.handles.lock();
         handles.retain(|_, handle| Arc::strong_count(handle) > 1);
@@ -68,14 +68,14 @@ impl Indexes {
     }
 }
 
-/// The indexes of all databases that were used lately.
+/// Indexes of all recently used databases.
 #[derive(Default)]
 pub(super) struct Databases {
     indexes: Mutex<HashMap<Shard, Arc<Indexes>>>,
     is_stopping: AtomicBool,
 }
 
-/// So many databases with indexes that nobody uses may stay in memory.
+/// Maximum number of databases with idle indexes in memory.
 const IDLE_DATABASES: usize = if cfg!(test) { 2 } else { 1000 };
 
 impl Databases {
@@ -83,7 +83,7 @@ impl Databases {
         let mut databases = self.indexes.lock();
         let found = Arc::clone(databases.entry(database).or_default());
         if databases.len().is_power_of_two() && databases.len() > IDLE_DATABASES {
-            // Who uses one holds it; all else that is known can be read again.
+            // Users hold a reference; everything else that is cached can be read again.
             databases.retain(|_, indexes| Arc::strong_count(indexes) > 1 || !indexes.close_idle());
         }
         found

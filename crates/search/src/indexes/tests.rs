@@ -1,4 +1,4 @@
-//! Search indexes of databases: what they follow, who shares them, how they end, and what crashes leave of them.
+//! Search indexes of databases: updates, sharing, removal, and crashes.
 
 mod crashes;
 mod life;
@@ -23,11 +23,11 @@ use settee_views::{Clock, Settings, Views};
 use super::{Freshness, Result, Searches};
 use crate::{Answer, Caches, Hit, Query, Request, SearchLimits, Sort, SortBy, StoredValue};
 
-/// A language for tests: any function yields the member `t` as a stored text `default`, `s` as a string, `n` as a double,
-/// and fails for documents with a member `bad`. What is written in the function makes it another one, and no more.
+/// A language for tests: any function indexes the member `t` as a stored text `default`, `s` as a string, `n` as a
+/// double, and throws for documents with a member `bad`. The source only distinguishes functions.
 #[derive(Default)]
 struct Members {
-    /// The number of documents that were mapped.
+    /// Number of mapped documents.
     mapped: AtomicU64,
     /// Called before each batch.
     watcher: Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -86,7 +86,7 @@ impl Program for Mapping {
     }
 }
 
-/// A server's part that searches, over an engine that may have been used before.
+/// The parts of a server for searching, over an engine that may have been used before.
 struct World {
     catalog: Arc<Catalog>,
     members: Arc<Members>,
@@ -99,7 +99,7 @@ struct World {
 
 impl World {
     fn over(engine: Arc<dyn Engine>) -> Self {
-        // By which processes on one store know their commits.
+        // Identifies the commits of processes on one store.
         static SEEDS: AtomicU64 = AtomicU64::new(7);
         let catalog = Arc::new(Catalog::open(engine, SEEDS.fetch_add(1, Ordering::Relaxed) << 32).unwrap());
         let members: Arc<Members> = Arc::default();
@@ -142,7 +142,7 @@ impl World {
         Ok(index.search(&Request { limit: 10_000, sort, ..Request::new(query) }, &SearchLimits::none())?)
     }
 
-    /// All documents in the index, each with its stored fields.
+    /// Returns all documents in the index, with their stored fields.
     fn all(&self, database: &Arc<Database>, ddoc: &DesignDocument) -> String {
         shown(&self.search(database, ddoc, Query::All).unwrap().hits)
     }
@@ -171,7 +171,7 @@ fn ddoc(members: &str) -> DesignDocument {
     DesignDocument::parse("_design/d", json.value()).unwrap()
 }
 
-/// A design document with the index `i`.
+/// Returns a design document with the index `i`.
 fn design(function: &str) -> DesignDocument {
     ddoc(&format!(r#""nouveau":{{"i":{{"index":"{function}"}}}}"#))
 }

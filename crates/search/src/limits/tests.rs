@@ -1,11 +1,11 @@
-//! Limits of searches without requests: [`Client`] is one that leaves, is late or gets no memory when a test says so.
+//! Limits of searches without requests: [`Client`] disconnects, times out or gets no memory as specified by a test.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A client whose patience is a number of checks, and whose memory is a number of bytes.
+/// A client that disconnects or times out after a number of checks, and has a number of bytes of memory.
 pub(crate) struct Client {
     pub(crate) checks: AtomicUsize,
     pub(crate) gone_after: usize,

@@ -1,8 +1,8 @@
-//! Sets of terms as automata over characters: [`Fuzzy`] and [`Pattern`]. [`Utf8`] makes an automaton over bytes of one, which the
-//! term dictionary is searched with.
+//! Sets of terms as automata over characters: [`Fuzzy`] and [`Pattern`]. [`Utf8`] converts one to an automaton over
+//! bytes, for searching the term dictionary.
 //!
-//! States are computed when a term leads to them and never all of them beforehand: their number grows with the square of a pattern,
-//! or with its exponential, while the terms of an index lead to few.
+//! States are computed lazily, when a term reaches them, because their total number is quadratic or exponential in a
+//! pattern, while the terms of an index reach few.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use super::patterns;
 use crate::error::{Error, Result};
 use crate::limits::SearchLimits;
 
-/// The deepest nesting of groups in a regular expression. Compiling one recurses as deep.
+/// Maximum nesting of groups in a regular expression, because compilation is recursive.
 const MAX_DEPTH: u32 = 100;
 
-/// The greatest number of nodes of a pattern, as Lucene limits its automata.
+/// Maximum number of nodes of a pattern, as of automata in Lucene.
 const MAX_NODES: usize = 10_000;
 
-/// The most bytes of the states of one pattern.
+/// Maximum bytes of the states of one pattern.
 const MAX_STATE_BYTES: usize = 8 << 20;
 
 /// A set of words.
 pub(super) trait Words: Send + Sync {
-    /// The state after the beginning of a word.
+    /// State after a prefix of a word.
     type State: Clone;
 
-    /// The state before the first character.
+    /// Returns the state before the first character.
     fn start(&self) -> Self::State;
 
-    /// The state behind one more character.
+    /// Returns the state after another character.
     fn step(&self, state: &Self::State, c: char) -> Self::State;
 
     /// Returns true if the word that leads to this state is in the set.
     fn is_match(&self, state: &Self::State) -> bool;
 
-    /// Returns true if a word in the set may begin like the one that leads to this state.
+    /// Returns true if a word in the set may start like the one that leads to this state.
     fn can_match(&self, state: &Self::State) -> bool;
 
     /// Returns true if the word is in the set.
@@ -54,10 +54,10 @@ pub(super) trait Words: Send + Sync {
     }
 }
 
-/// [`Words`] as an automaton over the bytes of UTF-8.
+/// [`Words`] as an automaton over UTF-8 bytes.
 pub(super) struct Utf8<W>(pub(super) W);
 
-/// A state of [`Words`], and the bytes of a character that is not complete.
+/// A state of [`Words`], and the bytes of an incomplete character.
 #[derive(Clone)]
 pub(super) struct Decoding<S> {
     state: S,
@@ -104,29 +104,29 @@ impl<W: Words> tantivy_fst::Automaton for Utf8<W> {
     }
 }
 
-/// The words that at most two edits lead to from another. Exchanging neighbours is one edit.
+/// The words within at most two edits of another one. Exchanging adjacent characters is one edit.
 pub(super) struct Fuzzy {
     word: Vec<char>,
     edits: u8,
 }
 
-/// More edits than are ever asked for.
+/// A distance beyond the maximum.
 const FAR: u8 = 3;
 
-/// The greatest number of edits.
+/// Maximum number of edits.
 const MAX_EDITS: u8 = 2;
 
-/// The distances of a beginning to those beginnings of the word that are as long, or shorter or longer by two characters. All others are
+/// Distances of a prefix to those prefixes of the word whose length differs by at most two characters. All others are
 /// farther away.
 type Band = [u8; 5];
 
-/// The distances of a beginning.
+/// Distances of a prefix.
 #[derive(Clone)]
 pub(super) struct Distances {
-    /// The number of characters of the beginning.
+    /// Number of characters of the prefix.
     length: usize,
     band: Band,
-    /// The same without the last character.
+    /// The distances without the last character.
     former: Band,
     last: char,
 }
@@ -136,7 +136,7 @@ impl Fuzzy {
         Self { word: word.chars().collect(), edits: edits.min(MAX_EDITS) }
     }
 
-    /// About the bytes that one for this word takes.
+    /// Returns the approximate memory of the automaton for this word.
     pub(super) fn bytes_of(word: &str) -> usize {
         word.len() * size_of::<char>()
     }
@@ -160,7 +160,7 @@ impl Words for Fuzzy {
         let length = length + 1;
         let mut next = [FAR; 5];
         for cell in 0..5 {
-            // The distance to the first `count` characters of the word.
+            // Distance to the first `count` characters of the word.
             let Some(count) = (length + cell).checked_sub(2).filter(|count| *count <= self.word.len()) else {
                 continue;
             };
@@ -196,18 +196,18 @@ pub(super) struct Pattern {
     states: Mutex<States>,
 }
 
-/// Part of a pattern.
+/// Node of a pattern.
 enum Node {
-    /// A character between two, and what follows.
+    /// A character in a range, and the next node.
     Between(char, char, u32),
-    /// A character in one of the ranges, and what follows.
+    /// A character in one of the ranges, and the next node.
     Among(Box<[(char, char)]>, u32),
-    /// Continues with one of the two.
+    /// An alternative between two nodes.
     Split(u32, u32),
     End,
 }
 
-/// The states of a pattern that terms have led to so far: sets of nodes.
+/// States of a pattern reached so far: sets of nodes.
 #[derive(Default)]
 struct States {
     sets: Vec<Arc<[u32]>>,
@@ -215,20 +215,20 @@ struct States {
     numbers: HashMap<Arc<[u32]>, u32>,
     steps: HashMap<(u32, char), u32>,
     bytes: usize,
-    /// For each node, in which closure it was seen last.
+    /// Number of the last closure that contained each node.
     seen: Vec<u32>,
     closures: u32,
     open: Vec<u32>,
 }
 
-/// The state that no word in the set leads to.
+/// The state from which no word can match.
 const DEAD: u32 = 0;
 
-/// About the bytes of a step that is remembered.
+/// Approximate bytes of a cached step.
 const STEP_BYTES: usize = 32;
 
 impl Pattern {
-    /// A pattern with `*` for anything, `?` for any character, and `\` before those that stand for themselves.
+    /// Compiles a pattern with `*` for any text, `?` for any character, and `\` as escape.
     pub(super) fn wildcard(pattern: &str, limits: &SearchLimits) -> Result<Self> {
         patterns::check(pattern)?;
         let mut compiler = Compiler::new();
@@ -248,7 +248,7 @@ impl Pattern {
         compiler.finish(next, limits)
     }
 
-    /// A regular expression in Lucene's syntax.
+    /// Compiles a regular expression in Lucene's syntax.
     pub(super) fn regex(pattern: &str, limits: &SearchLimits) -> Result<Self> {
         let rewritten = patterns::of_regex(pattern)?;
         let parsed = ParserBuilder::new().nest_limit(MAX_DEPTH).build().parse(&rewritten);
@@ -259,12 +259,12 @@ impl Pattern {
         compiler.finish(start, limits)
     }
 
-    /// Finds the state behind a character, which no word has led to before.
+    /// Computes the state after a character.
     fn follow(&self, states: &mut States, from: u32, c: char) -> Result<u32> {
         self.limits.check()?;
         let set = Arc::clone(&states.sets[from as usize]);
         states.open.clear();
-        // The mark of a match is no node.
+        // The mark of a match is not a node.
         for node in set.iter().filter_map(|node| self.nodes.get(*node as usize)) {
             match node {
                 Node::Between(least, greatest, next) if (*least..=*greatest).contains(&c) => states.open.push(*next),
@@ -287,7 +287,7 @@ impl Pattern {
         Ok(next)
     }
 
-    /// The state of the open nodes, and of those that follow them without a character.
+    /// Returns the state of the open nodes, and of those that follow them without a character.
     fn close(&self, states: &mut States) -> Result<u32> {
         states.closures += 1;
         let mut set = Vec::new();
@@ -305,7 +305,7 @@ impl Pattern {
         }
         set.sort_unstable();
         if is_match {
-            // So that it differs from the same set without the end.
+            // Distinguishes it from the same set without the end.
             set.push(u32::MAX);
         }
         if let Some(known) = states.numbers.get(set.as_slice()) {
@@ -365,7 +365,7 @@ impl Words for Pattern {
     }
 }
 
-/// Makes the nodes of a pattern, from its end to its start.
+/// Compiles the nodes of a pattern, from its end to its start.
 struct Compiler {
     nodes: Vec<Node>,
     ranges: usize,
@@ -384,7 +384,7 @@ impl Compiler {
         u32::try_from(self.nodes.len() - 1).map_err(|_| too_complex())
     }
 
-    /// Makes nodes for an expression that `next` follows. Returns the first.
+    /// Compiles an expression that is followed by `next`. Returns its first node.
     fn compile(&mut self, expression: &Hir, next: u32) -> Result<u32> {
         match expression.kind() {
             HirKind::Empty => Ok(next),
@@ -403,7 +403,7 @@ impl Compiler {
                     _ => self.push(Node::Among(ranges, next)),
                 }
             }
-            // The language without words.
+            // The empty language.
             HirKind::Class(Class::Bytes(class)) if class.ranges().is_empty() => {
                 self.push(Node::Among(Box::default(), next))
             }
@@ -441,7 +441,7 @@ impl Compiler {
                     let before = self.nodes.len();
                     first = self.compile(sub, first)?;
                     if self.nodes.len() == before {
-                        // Nothing, repeated, is nothing.
+                        // Repeating the empty string gives the empty string.
                         break;
                     }
                 }
@@ -454,7 +454,7 @@ impl Compiler {
         let Self { nodes, ranges } = self;
         limits.charge(nodes.len() * (size_of::<Node>() + 4) + ranges * size_of::<(char, char)>())?;
         let mut states = States { seen: vec![0; nodes.len()], ..States::default() };
-        // The number of the empty set.
+        // Number of the empty set.
         let dead: Arc<[u32]> = Arc::default();
         states.sets.push(Arc::clone(&dead));
         states.is_match.push(false);

@@ -1,4 +1,4 @@
-//! Bookmarks: what the last hit of an answer was ordered by.
+//! Bookmarks: the sort values of the last hit of a result.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,15 +7,15 @@ use settee_storage::codec::{Reader, put_bytes};
 use crate::answer::OrderValue;
 use crate::error::{Error, Result};
 
-/// The bookmark of an answer without hits: CouchDB's, an empty array.
+/// Bookmark of a result without hits, as in CouchDB: an empty array.
 const NOTHING: &str = "W10";
 
-/// The longest bookmark: one for as many sorts as a search may have, each by the longest string.
+/// Maximum length of a bookmark: the maximum number of sorts with strings of maximum length.
 const MAX_BYTES: usize = 2 << 20;
 
 pub(crate) fn encode(last: Option<&[OrderValue]>, former: Option<&str>) -> String {
     let Some(values) = last else {
-        // Who goes on asking stays where the hits ended.
+        // Without further hits the bookmark is unchanged.
         return former.unwrap_or(NOTHING).to_owned();
     };
     let mut out = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn encode(last: Option<&[OrderValue]>, former: Option<&str>) -> Strin
     URL_SAFE_NO_PAD.encode(out)
 }
 
-/// The values in a bookmark, for so many sorts.
+/// Decodes the values of a bookmark, for this number of sorts.
 pub(super) fn decode(bookmark: &str, sorts: usize) -> Result<Option<Vec<OrderValue>>> {
     if bookmark == NOTHING || bookmark.is_empty() {
         return Ok(None);

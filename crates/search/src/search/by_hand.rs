@@ -1,4 +1,4 @@
-//! [`ByHand`]: a query of `tantivy` whose matches in a segment are found all at once, by a function.
+//! [`ByHand`]: a query of `tantivy` whose matches in a segment are computed by a function, all at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tantivy::{DocId, DocSet, Score, SegmentReader, TERMINATED, TantivyError};
 use crate::error::Result;
 use crate::limits::SearchLimits;
 
-/// Finds the documents of a segment and how well they match, in the order of documents.
+/// Returns the documents of a segment with their scores, ordered by document.
 pub(super) type Find = dyn Fn(&SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> + Send + Sync;
 
-/// A query that a function answers.
+/// A query that a function implements.
 #[derive(Clone)]
 pub(super) struct ByHand {
     find: Arc<Find>,
@@ -48,12 +48,12 @@ impl Weight for ByHand {
     }
 }
 
-/// A scorer of documents that were found, in their order.
+/// Returns a scorer of these documents, which must be ordered.
 pub(super) fn found(docs: Vec<(DocId, Score)>, boost: Score) -> Box<dyn Scorer> {
     Box::new(Found { docs, at: 0, boost })
 }
 
-/// Adds a document to those that were found, and charges its memory.
+/// Adds a document, and charges its memory.
 pub(super) fn push(found: &mut Vec<(DocId, Score)>, doc: DocId, score: Score, limits: &SearchLimits) -> Result<()> {
     if found.len() == found.capacity() {
         limits.charge(found.len().max(64) * size_of::<(DocId, Score)>())?;

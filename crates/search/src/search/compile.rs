@@ -1,4 +1,4 @@
-//! From a [`Query`] to one of `tantivy`, for the fields that an index has.
+//! Converts a [`Query`] to one of `tantivy`, for the fields of an index.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -26,26 +26,26 @@ use crate::store::SlotKind;
 
 type Boxed = Box<dyn Compiled>;
 
-/// The longest way from the top of a query to its ends.
+/// Maximum depth of a query.
 const MAX_DEPTH: usize = 200;
 
-/// The greatest number of terms of a phrase that `tantivy` looks for. It compares the positions of a document without a check in
-/// between, which takes as long as the document times the number of terms.
+/// Maximum number of terms of a phrase that `tantivy` evaluates. It compares the positions of a document without
+/// checking the limits, in time proportional to the length of the document times the number of terms.
 const MAX_UNCHECKED_TERMS: usize = 8;
 
-/// The greatest number of terms of a phrase or of intervals.
+/// Maximum number of terms of a phrase or of intervals.
 const MAX_TERMS: usize = 4_096;
 
-/// The checks of compiled queries while they run.
+/// Checks of limits in compiled queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checks {
-    /// Each step.
+    /// A check in each step.
     Steps,
-    /// Nothing: the caller knows the terms and charges them. Only such queries skip documents in blocks.
+    /// No checks: the caller has the terms and charges them. Only such queries can skip documents in blocks.
     Nothing,
 }
 
-/// Makes queries of `tantivy` for an index.
+/// Compiles queries for an index.
 pub(super) struct Compiler<'a> {
     reader: &'a Reader,
     layout: &'a Layout,
@@ -53,11 +53,11 @@ pub(super) struct Compiler<'a> {
     partition: Option<&'a str>,
     limits: &'a SearchLimits,
     checks: Checks,
-    /// The terms of queries that check nothing.
+    /// Terms of queries without checks.
     terms: RefCell<Vec<Term>>,
 }
 
-/// Where a string or a text is looked for.
+/// Field of a string or a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Text(Field),
@@ -73,7 +73,7 @@ impl Place {
 }
 
 impl<'a> Compiler<'a> {
-    /// For queries of one partition, if so.
+    /// Creates a compiler, optionally restricted to one partition.
     pub(super) fn new(
         reader: &'a Reader,
         definition: &'a Definition,
@@ -85,12 +85,13 @@ impl<'a> Compiler<'a> {
         Self { reader, layout, definition, partition, limits, checks, terms }
     }
 
-    /// The terms of the queries compiled so far, if these check nothing.
+    /// Returns the terms of the queries compiled so far, if these have no checks.
     pub(super) fn into_terms(self) -> Vec<Term> {
         self.terms.into_inner()
     }
 
-    /// Compiles a query. Its matches have one of the values (behind the first) in the field (the first), for all of `drilldown`.
+    /// Compiles a query. For each list of `drilldown`, matches must have one of the values (after the first element) in
+    /// the field (the first element).
     pub(super) fn compile(&self, query: &Query, drilldown: &[Vec<String>]) -> Result<Boxed> {
         let query = self.in_partition(self.nested(query, 0)?);
         let wanted = drilldown.iter().filter_map(|values| values.split_first());
@@ -103,7 +104,7 @@ impl<'a> Compiler<'a> {
         Ok(Box::new(BooleanQuery::new(clauses)))
     }
 
-    /// Only what is in the partition.
+    /// Restricts a query to the partition.
     fn in_partition(&self, query: Boxed) -> Boxed {
         let Some(partition) = self.partition else { return query };
         let term = Term::from_field_text(self.layout.partition, partition);
@@ -111,10 +112,10 @@ impl<'a> Compiler<'a> {
         Box::new(BooleanQuery::new(vec![(Occur::Must, filter as Boxed), (Occur::Must, query)]))
     }
 
-    /// Documents with one of these strings in a field.
+    /// Returns the query for documents with one of these strings in a field.
     fn drilldown(&self, field: &str, values: &[String]) -> Result<Boxed> {
         self.limits.check()?;
-        // Values as a whole are in a column, where a text has one beside its terms.
+        // A text with an additional column stores whole values there.
         let column = self.layout.slots_of(field).find(|(kind, ..)| *kind == SlotKind::Column);
         if let Some((_, _, Some(column))) = column {
             let is = |value: &String| {
@@ -152,7 +153,7 @@ impl<'a> Compiler<'a> {
         self.term_query(Term::from_field_text(place.field(), text), option)
     }
 
-    /// The documents that have a term of a set in one of the places of a field.
+    /// Returns the query for documents with a term of a set in a field.
     fn terms(&self, field: &str, terms: &Terms) -> Result<Boxed> {
         self.each(field, |place| Ok(self.watched(Expansion::new(place.field(), terms.clone(), self.limits))))
     }
@@ -200,7 +201,7 @@ impl<'a> Compiler<'a> {
         self.layout.slots_of(field).filter_map(place).collect()
     }
 
-    /// The same for texts and strings of a field, of which there is one at most in an index of `_nouveau`.
+    /// Combines the queries for texts and strings of a field; an index of `_nouveau` has only one of them.
     fn each(&self, field: &str, make: impl Fn(Place) -> Result<Boxed>) -> Result<Boxed> {
         let mut queries = self.places(field).into_iter().map(make).collect::<Result<Vec<_>>>()?;
         Ok(match queries.len() {
@@ -217,7 +218,7 @@ impl<'a> Compiler<'a> {
         self.terms(field, &Terms::Between(lower.clone(), upper.clone()))
     }
 
-    /// The set of terms that a query stands for.
+    /// Returns the set of terms of a query.
     fn set(&self, query: &Query) -> Result<Terms> {
         Ok(match query {
             Query::Fuzzy { text, edits, .. } => {
@@ -226,7 +227,7 @@ impl<'a> Compiler<'a> {
             }
             Query::Wildcard { pattern, .. } => Terms::Pattern(Arc::new(Utf8(Pattern::wildcard(pattern, self.limits)?))),
             Query::Regex { pattern, .. } => Terms::Pattern(Arc::new(Utf8(Pattern::regex(pattern, self.limits)?))),
-            other => return Err(Error::bad_request(format!("{other:?} stands for no set of terms"))),
+            other => return Err(Error::bad_request(format!("{other:?} is not a multi-term query"))),
         })
     }
 
@@ -299,7 +300,8 @@ impl<'a> Compiler<'a> {
         Box::new(ConstScoreQuery::new(Box::new(BooleanQuery::union(queries.collect())), 1.0))
     }
 
-    /// The documents with the nearest vectors of all segments, found before anything else is looked at.
+    /// Returns the query for the documents with the nearest vectors of all segments, which are computed before the
+    /// search.
     fn nearest(&self, wanted: &Nearest, depth: usize) -> Result<Boxed> {
         let filter = match &wanted.filter {
             Some(filter) => Some(self.in_partition(self.nested(filter, depth + 1)?)),
@@ -409,7 +411,7 @@ impl Numbers {
     }
 }
 
-/// The documents that have a word in a text.
+/// Returns the documents with at least one word in a text.
 fn with_text(reader: &SegmentReader, field: Field, limits: &SearchLimits) -> tantivy::Result<Vec<(DocId, Score)>> {
     let Some(lengths) = reader.fieldnorms_readers().get_field(field)? else {
         return Ok(Vec::new());

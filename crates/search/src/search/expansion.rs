@@ -1,4 +1,4 @@
-//! [`Expansion`]: a query for all terms of a field in a set, such as those that begin alike.
+//! [`Expansion`]: a query for all terms of a field in a set, such as those with a prefix.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) enum Terms {
     Between(Bound<String>, Bound<String>),
 }
 
-/// The documents that have one of the terms in a field.
+/// The documents with one of the terms in a field.
 #[derive(Clone)]
 pub(super) struct Expansion {
     field: Field,
@@ -31,10 +31,10 @@ pub(super) struct Expansion {
     limits: SearchLimits,
 }
 
-/// The bytes of documents that are found, of which each has four.
+/// Bytes per document found.
 const DOC_BYTES: usize = size_of::<DocId>();
 
-/// One more document is charged for this many at a time.
+/// Number of documents whose memory is charged at once.
 const CHARGED_TOGETHER: usize = 1_024;
 
 impl Expansion {
@@ -48,14 +48,14 @@ impl Expansion {
         let mut steps = self.limits.steps();
         self.limits.check()?;
         self.terms.each(index.terms(), |info| docs.add(&index, info, &mut steps))?;
-        // An automaton that fails has no more terms.
+        // An automaton that fails returns no more terms.
         self.limits.check()?;
         Ok(docs)
     }
 }
 
 impl Terms {
-    /// Calls a function with each of the terms that a dictionary has.
+    /// Calls a function with each term of a dictionary in the set.
     fn each(&self, terms: &TermDictionary, take: impl FnMut(&TermInfo) -> Result<()>) -> Result<()> {
         match self {
             Self::Fuzzy(automaton) => walk(terms.search(&**automaton).without_keys().into_stream(), take),
@@ -92,7 +92,7 @@ where
     Ok(())
 }
 
-/// Documents of a segment: a list while they are few, then a bit for each document.
+/// Documents of a segment: a list while there are few, then a bit set.
 struct Docs<'a> {
     max_doc: DocId,
     limits: &'a SearchLimits,
@@ -172,10 +172,10 @@ impl Weight for Expansion {
     }
 }
 
-/// The greatest number of terms that a set within intervals stands for: Lucene's.
+/// Maximum number of terms of a set within intervals, as in Lucene.
 const MAX_EXPANSIONS: usize = 128;
 
-/// The terms of a set that the segments of an index have.
+/// Returns the terms of a set that the segments of an index contain.
 pub(super) fn expand(
     segments: &[SegmentReader],
     field: Field,

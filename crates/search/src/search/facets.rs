@@ -1,4 +1,4 @@
-//! Counts of the values of fields among all hits, and of numbers in ranges.
+//! Facets: counts of the values of fields among all hits, and of numbers in ranges.
 
 use std::collections::HashMap;
 
@@ -12,38 +12,38 @@ use crate::limits::SearchLimits;
 use crate::request::{Range, Request};
 use crate::store::SlotKind;
 
-/// The greatest number of fields that are counted at once, and of ranges.
+/// Maximum number of counted fields, and of ranges.
 const MAX_FACETS: usize = 100;
 const MAX_RANGES: usize = 1_000;
 
-/// The texts of this many values are read between two checks.
+/// Number of values whose texts are read between two checks.
 const NAMED_TOGETHER: usize = 1_000;
 
-/// About the bytes of a value that is counted, besides its text.
+/// Approximate bytes of a counted value, in addition to its text.
 const VALUE_BYTES: usize = 96;
 
-/// Values, most frequent first.
+/// Values with counts, most frequent first.
 type Counted = Vec<(String, Vec<(String, u64)>)>;
 
-/// What was counted so far.
+/// Counts so far.
 pub(super) struct Facets<'a> {
     request: &'a Request,
     limits: &'a SearchLimits,
-    /// The columns of the counted fields; `None` for those that no document has.
+    /// Columns of the counted fields; `None` for those that no document has.
     columns: Vec<Option<String>>,
     counts: Vec<HashMap<String, u64>>,
     numbers: Vec<Option<String>>,
     ranges: Vec<Vec<u64>>,
 }
 
-/// What is counted in a segment.
+/// Counts of a segment.
 pub(super) struct OfSegment<'a> {
     strings: Vec<(usize, StrColumn, Vec<u64>)>,
     numbers: Vec<Numbers<'a>>,
     ords: Vec<u64>,
 }
 
-/// The numbers of a field, and how many documents have one in which range.
+/// Numbers of a field, and the number of documents per range.
 struct Numbers<'a> {
     at: usize,
     column: Column<f64>,
@@ -95,7 +95,7 @@ impl<'a> Facets<'a> {
         Ok(opened)
     }
 
-    /// Adds what was counted in a segment.
+    /// Adds the counts of a segment.
     pub(super) fn add(&mut self, segment: OfSegment<'_>) -> Result<()> {
         for (at, column, counts) in segment.strings {
             let into = &mut self.counts[at];
@@ -122,7 +122,7 @@ impl<'a> Facets<'a> {
         Ok(())
     }
 
-    /// The counts and the ranges.
+    /// Returns the counts and the ranges.
     pub(super) fn finish(self) -> Result<(Counted, Counted)> {
         let Self { request, limits, .. } = self;
         let top = request.top_n.unwrap_or(usize::MAX);
@@ -146,7 +146,7 @@ impl OfSegment<'_> {
         let mut steps = 0;
         for (_, column, counts) in &mut self.strings {
             if column.ords().get_cardinality() == Cardinality::Multivalued {
-                // A value that a document has twice is still that of one document.
+                // A repeated value of a document is counted once.
                 self.ords.clear();
                 self.ords.extend(column.term_ords(doc));
                 steps += self.ords.len();

@@ -1,4 +1,4 @@
-//! Hits in groups by the value of a field.
+//! Grouping of hits by the value of a field.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,37 +15,37 @@ use crate::index::Reader;
 use crate::limits::SearchLimits;
 use crate::request::{Grouping, Request, Sort};
 
-/// The greatest number of groups of an answer, and of hits of all of them.
+/// Maximum number of groups of a result, and of hits in all of them.
 const MAX_GROUPS: usize = 10_000;
 
-/// The bytes of a hit of a group, besides its keys.
+/// Bytes of a hit of a group, in addition to its keys.
 const DOC_BYTES: usize = size_of::<(Vec<u64>, DocId, Score)>();
 
-/// The groups so far.
+/// Groups so far.
 pub(super) struct Groups<'a> {
     grouping: &'a Grouping,
     limits: &'a SearchLimits,
     limit: usize,
     column: Option<String>,
-    /// The order within groups, and of groups.
+    /// Order within groups, and of groups.
     sorts: Vec<Sort>,
     group_sorts: Vec<Sort>,
     groups: HashMap<Option<String>, Growing>,
 }
 
-/// A group over segments.
+/// A group across segments.
 #[derive(Default)]
 struct Growing {
     total: u64,
     hits: Vec<Candidate>,
-    /// What the first of its hits in the order of groups has.
+    /// Values of its first hit in the order of groups.
     first: Option<Vec<OrderValue>>,
 }
 
-/// A group of a segment: its value, the number of its hits, the first of them, and what decides over its place.
+/// A group of a segment: its value, number of hits, first hits, and sort values.
 type Grown = (Option<String>, u64, Vec<Candidate>, Vec<OrderValue>);
 
-/// The groups of a segment.
+/// Groups of a segment.
 pub(super) struct OfSegment<'a> {
     limits: &'a SearchLimits,
     column: Option<StrColumn>,
@@ -149,7 +149,7 @@ impl OfSegment<'_> {
             self.limits.charge(group.docs.len().max(4) * (DOC_BYTES + self.keys.bytes()))?;
         }
         group.docs.push((self.keys.of(doc, score), doc, score));
-        // Twice as many as are wanted are kept, so that sorting is rare.
+        // Twice the needed number is kept, so that sorting is rare.
         if group.docs.len() > self.limit.max(8).saturating_mul(2) {
             group.docs.sort_unstable_by(|one, other| one.0.cmp(&other.0));
             group.docs.truncate(self.limit);
@@ -157,7 +157,7 @@ impl OfSegment<'_> {
         Ok(())
     }
 
-    /// The groups with their values.
+    /// Returns the groups with their values.
     pub(super) fn finish(self, segment: usize) -> Result<Vec<Grown>> {
         let mut groups = Vec::with_capacity(self.groups.len());
         let mut steps = self.limits.steps();

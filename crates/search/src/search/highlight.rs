@@ -1,4 +1,4 @@
-//! [`Highlighter`]: fragments of stored texts with the words that a query found in them.
+//! [`Highlighter`]: fragments of stored texts with the matching words of a query.
 
 use std::collections::HashSet;
 
@@ -11,18 +11,18 @@ use crate::limits::{SearchLimits, Steps};
 use crate::query::{Interval, Query};
 use crate::request::Highlighting;
 
-/// The tokens of a text that are read.
+/// Maximum number of tokens of a text that are processed.
 const MAX_TOKENS: usize = 100_000;
 
-/// The greatest number of fields of a search whose texts are shown.
+/// Maximum number of highlighted fields of a search.
 const MAX_FIELDS: usize = 1_000;
 
-/// Makes fragments for the hits of a search.
+/// Computes fragments for the hits of a search.
 pub(super) struct Highlighter<'a> {
     analyzers: &'a Analyzers,
     how: &'a Highlighting,
     limits: &'a SearchLimits,
-    /// The words that are found in each of the fields.
+    /// Matching words per field.
     words: Vec<FoundWords<'a>>,
 }
 
@@ -37,7 +37,7 @@ struct FoundWords<'a> {
 
 /// Part of a text.
 struct Fragment {
-    /// The number of words found in it.
+    /// Number of matching words.
     found: usize,
     text: String,
 }
@@ -62,7 +62,7 @@ impl<'a> Highlighter<'a> {
         Ok(Self { analyzers, how, limits, words })
     }
 
-    /// The fragments of a hit with these stored fields.
+    /// Returns the fragments of a hit with these stored fields.
     pub(super) fn highlights(&self, stored: &[(String, StoredValue)]) -> Result<Vec<Highlight>> {
         let mut highlights = Vec::new();
         for (field, words) in self.how.fields.iter().zip(&self.words) {
@@ -82,7 +82,7 @@ impl<'a> Highlighter<'a> {
         Ok(highlights)
     }
 
-    /// The best fragments of a text: those with the most found words, then the first.
+    /// Returns the best fragments of a text: those with the most matching words, then the first.
     fn of_text(&self, field: &str, text: &str, words: &FoundWords<'_>) -> Result<Vec<String>> {
         let mut steps = self.limits.steps();
         let tokens = self.tokens(field, text)?;
@@ -90,7 +90,7 @@ impl<'a> Highlighter<'a> {
         let mut at = 0;
         let mut start = 0;
         while start < text.len() {
-            // A fragment ends where the word ends that makes it too long.
+            // A fragment ends with the word that exceeds its length.
             let wanted = start.saturating_add(self.how.size.max(1));
             let ahead = tokens[at..].iter().map(|token| token.start);
             let end = ahead.clone().find(|&next| next >= wanted).unwrap_or(text.len());
@@ -100,7 +100,7 @@ impl<'a> Highlighter<'a> {
             fragments.extend(fragment);
             start = end.max(start + 1);
         }
-        // Stable: of equal ones, the first come first.
+        // Stable: among equal ones, the first come first.
         fragments.sort_by_key(|fragment| std::cmp::Reverse(fragment.found));
         fragments.truncate(self.how.number);
         Ok(fragments.into_iter().map(|fragment| fragment.text).collect())
@@ -116,7 +116,7 @@ impl<'a> Highlighter<'a> {
         })
     }
 
-    /// The part of a text between two places, if one of its tokens is found.
+    /// Returns the part of a text between two positions, if one of its tokens matches.
     fn fragment(
         &self,
         text: &str,
@@ -201,7 +201,7 @@ impl<'a> FoundWords<'a> {
         }
     }
 
-    /// Returns true if a word of a text is found.
+    /// Returns true if a word of a text matches.
     fn hold(&self, word: &str, steps: &mut Steps) -> Result<bool> {
         steps.take(1 + self.prefixes.len() / 8)?;
         if self.terms.contains(word) || self.prefixes.iter().any(|prefix| word.starts_with(prefix)) {

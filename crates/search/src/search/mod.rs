@@ -1,5 +1,5 @@
-//! Searching: the query is compiled, the documents of each segment that match are walked through once, and hits, counts and
-//! groups are put together from what the segments have.
+//! Execution of a search: the query is compiled, the matching documents of each segment are iterated once, and hits,
+//! counts and groups are combined from the segments.
 
 mod automata;
 pub(crate) mod bookmark;
@@ -33,14 +33,14 @@ use crate::limits::SearchLimits;
 use crate::query::{Boolean, Query};
 use crate::request::{MAX_TOP_N, Request, Sort, SortBy};
 
-/// Where not all hits are looked at, they are counted up to here.
+/// Number of hits up to which the count is exact if not all hits are iterated.
 const EXACT_HITS: u64 = 10_000;
 
-/// The most entries of lists of several terms that are skipped through in blocks, without a check in between: this takes some ten
-/// milliseconds.
+/// Maximum number of entries in the lists of several terms that are skipped in blocks without checks, which takes some
+/// ten milliseconds.
 const MAX_UNCHECKED_ENTRIES: u64 = 2_000_000;
 
-/// Searches what `reader` has.
+/// Searches the state of `reader`.
 pub(crate) fn search(
     reader: &Reader,
     definition: &Definition,
@@ -93,7 +93,7 @@ pub(crate) fn search(
                 groups.add(grouped.finish(number)?)?;
             }
         }
-        // What was to be watched ends without an error.
+        // A query that exceeded a limit ends without an error.
         limits.check()?;
         found.extend(top.finish(number)?);
     }
@@ -117,7 +117,7 @@ fn check(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// The query, compiled.
+/// The compiled query.
 struct Weights<'a> {
     reader: &'a Reader,
     definition: &'a Definition,
@@ -125,7 +125,7 @@ struct Weights<'a> {
     limits: &'a SearchLimits,
     /// With a check in each step.
     checked: Option<Box<dyn Weight>>,
-    /// Without any, and the terms whose lists it reads.
+    /// Without checks, and the terms whose lists it reads.
     unchecked: Option<(Box<dyn Weight>, Vec<Term>)>,
 }
 
@@ -153,7 +153,7 @@ impl<'a> Weights<'a> {
         Ok((query.weight(scoring)?, compiler.into_terms()))
     }
 
-    /// The weight for a segment: one without checks where that has little to do.
+    /// Returns the weight for a segment: without checks if the work is small.
     fn of(&mut self, segment: &SegmentReader) -> Result<&dyn Weight> {
         if let Some((_, terms)) = &self.unchecked {
             let entries = watched::charge_terms(segment, terms, false, self.limits)?;
@@ -173,7 +173,7 @@ fn is_by_relevance(sorts: &[Sort]) -> bool {
     sorts.first().is_some_and(|first| *first == Sort { by: SortBy::Relevance, descending: false })
 }
 
-/// Whether only the best of the hits have to be looked at: those that are of no use are left out in blocks.
+/// Returns true if only the best hits must be iterated: others are skipped in blocks.
 fn is_of_terms(request: &Request) -> bool {
     let is_term = |query: &Query| matches!(query, Query::Term { .. });
     let is_of_terms = match &request.query {
@@ -185,7 +185,7 @@ fn is_of_terms(request: &Request) -> bool {
     is_of_terms && request.partition.is_none() && request.drilldown.is_empty()
 }
 
-/// The number of hits in a segment; if that takes a walk, up to a limit.
+/// Returns the number of hits in a segment; if that needs an iteration, up to a limit.
 fn count(weight: &dyn Weight, segment: &SegmentReader, request: &Request) -> Result<u64> {
     if matches!(request.query, Query::Term { .. }) {
         return Ok(u64::from(weight.count(segment)?));
@@ -199,7 +199,7 @@ fn count(weight: &dyn Weight, segment: &SegmentReader, request: &Request) -> Res
     Ok(count)
 }
 
-/// Calls a function for each document of a segment that matches. It returns the number of its steps.
+/// Calls a function for each matching document of a segment. It returns the number of its steps.
 fn each(
     weight: &dyn Weight,
     segment: &SegmentReader,

@@ -1,4 +1,4 @@
-//! Near vectors over all segments of an index, each of which has a graph of its own.
+//! Nearest-neighbour search over all segments of an index, each of which has its own graph.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use crate::request::MAX_CANDIDATES;
 use crate::store::SlotKind;
 use crate::vectors::nearest::{Found, Wanted};
 
-/// The documents that were found in each segment, in their order.
+/// Documents found in each segment, in order.
 type BySegment = HashMap<SegmentId, Vec<(DocId, Score)>>;
 
-/// Finds the documents with the nearest vectors among those that match `filter`.
+/// Returns the documents with the nearest vectors among those that match `filter`.
 pub(super) fn find(
     reader: &Reader,
     definition: &Definition,
@@ -50,7 +50,7 @@ pub(super) fn find(
             all.extend(found.into_iter().map(|found| (number, found)));
         }
     }
-    // Stable: what is equally near comes in the order of segments and documents.
+    // Stable: equally near ones are in the order of segments and documents.
     let mut all = limits.sort(all, |(_, one), (_, other)| one.distance.total_cmp(&other.distance))?;
     all.truncate(*count);
     let mut by_segment = BySegment::new();
@@ -62,7 +62,7 @@ pub(super) fn find(
     Ok(by_segment)
 }
 
-/// The documents of a segment that match, without deleted ones.
+/// Returns the matching documents of a segment, without deleted ones.
 fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader, limits: &SearchLimits) -> Result<Option<BitSet>> {
     let Some(filter) = filter else { return Ok(None) };
     let mut allowed = bits(segment.max_doc(), limits)?;
@@ -71,7 +71,7 @@ fn allowed(filter: Option<&dyn Weight>, segment: &SegmentReader, limits: &Search
             allowed.insert(*doc);
         }
     })?;
-    // What was to be watched ends without an error.
+    // A query that exceeded a limit ends without an error.
     limits.check()?;
     Ok(Some(allowed))
 }

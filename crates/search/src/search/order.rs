@@ -1,5 +1,5 @@
-//! The order of hits. Within a segment documents are compared by numbers ([`Keys`]): scores, numbers, places in the sorted list
-//! of strings; between segments by the values that these stand for.
+//! Order of hits. Within a segment documents are compared by numbers ([`Keys`]): scores, numbers, positions in the
+//! sorted list of strings; across segments by the corresponding values.
 
 use std::cmp::Ordering;
 
@@ -14,10 +14,10 @@ use crate::limits::SearchLimits;
 use crate::request::{Sort, SortBy};
 use crate::store::SlotKind;
 
-/// The greatest number of sorts of a request.
+/// Maximum number of sorts of a request.
 const MAX_SORTS: usize = 32;
 
-/// What hits are ordered by: the sorts of a request and, so that no two are equal, ids.
+/// Returns the sorts of a request, followed by the id as a tie-breaker.
 pub(super) fn complete(sorts: &[Sort]) -> Result<Vec<Sort>> {
     if sorts.len() > MAX_SORTS {
         return Err(Error::bad_request(format!("at most {MAX_SORTS} sorts")));
@@ -44,7 +44,7 @@ pub(super) fn compare(sorts: &[Sort], one: &[OrderValue], other: &[OrderValue]) 
 fn compare_one(sort: &Sort, one: &OrderValue, other: &OrderValue) -> Ordering {
     use OrderValue::{Double, Null, Score, String};
     let order = match (one, other) {
-        // The best first.
+        // Highest first.
         (Score(one), Score(other)) => other.total_cmp(one),
         (Double(one), Double(other)) => one.total_cmp(other),
         (String(one), String(other)) => one.cmp(other),
@@ -56,7 +56,7 @@ fn compare_one(sort: &Sort, one: &OrderValue, other: &OrderValue) -> Ordering {
     if sort.descending { order.reverse() } else { order }
 }
 
-/// How the documents of a segment are ordered.
+/// Sort keys of the documents of a segment.
 pub(super) struct Keys {
     columns: Vec<(Key, bool)>,
 }
@@ -71,7 +71,7 @@ enum Key {
         from: (f64, f64),
         unit_per_km: f64,
     },
-    /// No document of the segment has it: numbers that are missing count as 0.
+    /// No document of the segment has it: missing numbers count as 0.
     Zero,
     Nothing,
 }
@@ -90,22 +90,22 @@ impl Keys {
         self.columns.iter().map(number)
     }
 
-    /// The numbers that a document is compared by, least first.
+    /// Returns the numbers by which a document is compared, ascending.
     pub(super) fn of(&self, doc: DocId, score: Score) -> Vec<u64> {
         self.each(doc, score).collect()
     }
 
-    /// How a document lies to such numbers: no more is read than it takes to know.
+    /// Compares a document with such numbers, reading no more columns than necessary.
     pub(super) fn compare(&self, doc: DocId, score: Score, to: &[u64]) -> Ordering {
         self.each(doc, score).cmp(to.iter().copied())
     }
 
-    /// The bytes of the numbers of a document.
+    /// Returns the bytes of the numbers of a document.
     pub(super) fn bytes(&self) -> usize {
         self.columns.len() * size_of::<u64>() + 16
     }
 
-    /// The values of a document, whose memory is charged.
+    /// Returns the values of a document, whose memory is charged.
     pub(super) fn charged_values(&self, doc: DocId, score: Score, limits: &SearchLimits) -> Result<Vec<OrderValue>> {
         let values: Vec<OrderValue> =
             self.columns.iter().map(|(key, _)| key.value(doc, score)).collect::<Result<_>>()?;
@@ -117,7 +117,7 @@ impl Keys {
         Ok(values)
     }
 
-    /// The numbers that stand for values of another segment or an earlier answer: all documents behind them have greater ones.
+    /// Converts values of another segment or an earlier result to numbers: all later documents have greater ones.
     pub(super) fn after(&self, values: &[OrderValue]) -> Result<Vec<u64>> {
         let columns = self.columns.iter().zip(values);
         columns
@@ -129,7 +129,7 @@ impl Keys {
     }
 }
 
-/// Orders numbers as floats are ordered.
+/// Converts a float to a number with the same order.
 fn of_float(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -192,7 +192,7 @@ impl Key {
     fn of(&self, doc: DocId, score: Score) -> u64 {
         match self {
             Self::Score => !of_float(f64::from(score)),
-            // Between two strings there is room for one that the segment does not have.
+            // The gap between two strings represents a string that the segment does not contain.
             Self::Strings(column) => least_ord(column, doc).map_or(0, |ord| 2 * ord + 2),
             Self::Numbers(_) | Self::Distance { .. } | Self::Zero => of_float(self.double(doc)),
             Self::Nothing => 0,
@@ -225,25 +225,25 @@ impl Key {
             (Self::Nothing, OrderValue::String(_)) => 1,
             (Self::Numbers(_) | Self::Distance { .. } | Self::Zero, OrderValue::Double(number)) => of_float(*number),
             (Self::Strings(_) | Self::Nothing, OrderValue::Null) => 0,
-            // The type of the field has become known in between.
+            // The field was added in between.
             (_, OrderValue::Null) => 0,
             _ => return Err(Error::bad_request("bookmark does not belong to this sort")),
         })
     }
 }
 
-/// The least of the strings of a document.
+/// Returns the smallest string of a document.
 fn least_ord(column: &StrColumn, doc: DocId) -> Option<u64> {
     column.term_ords(doc).min()
 }
 
-/// Where a string is, or would be, among those of a segment.
+/// Returns the position of a string among those of a segment, and true if it exists.
 fn place_of(column: &StrColumn, text: &str) -> Result<(u64, bool)> {
     let dictionary = column.dictionary();
     if let Some(ord) = dictionary.term_ord(text).map_err(Error::from_io)? {
         return Ok((ord, true));
     }
-    // Halved until the place is found: strings are in the order of their numbers.
+    // Binary search: strings are in the order of their numbers.
     let (mut low, mut high) = (0, dictionary.num_terms() as u64);
     let mut bytes = Vec::new();
     while low < high {
@@ -259,7 +259,7 @@ fn place_of(column: &StrColumn, text: &str) -> Result<(u64, bool)> {
     Ok((low, false))
 }
 
-/// The distance of two places on the earth.
+/// Returns the distance of two points on the earth.
 fn distance_km((from_long, from_lat): (f64, f64), (to_long, to_lat): (f64, f64)) -> f64 {
     const EARTH_KM: f64 = 6_371.008_771_4;
     let (from_lat, to_lat) = (from_lat.to_radians(), to_lat.to_radians());
@@ -268,7 +268,7 @@ fn distance_km((from_long, from_lat): (f64, f64), (to_long, to_lat): (f64, f64))
     2.0 * EARTH_KM * part.sqrt().min(1.0).asin()
 }
 
-/// Whether a field can be counted: `None` if nobody has it.
+/// Returns the column of a field that can be counted; `None` if no document has it.
 pub(super) fn countable(reader: &Reader, field: &str) -> Result<Option<String>> {
     let layout = reader.layout();
     match layout.strings(field) {

@@ -1,14 +1,14 @@
-//! The texts of patterns: the parts of wildcards, and Lucene's regular expressions in Rust's syntax.
+//! Syntax of patterns: the parts of wildcards, and the conversion of Lucene's regular expressions to Rust's.
 
 use crate::error::{Error, Result};
 
-/// The longest pattern, in characters.
+/// Maximum length of a pattern in characters.
 const MAX_PATTERN_CHARS: usize = 1_000;
 
-/// The greatest number of numbers that an interval `<1-20>` of a regular expression stands for.
+/// Maximum number of values of an interval `<1-20>` in a regular expression.
 const MAX_NUMBERS: u64 = 1_000;
 
-/// Any character, a line break too.
+/// Any character, including a line break.
 const ANY: &str = "(?s:.)";
 
 fn push_literal(out: &mut String, c: char) {
@@ -18,7 +18,7 @@ fn push_literal(out: &mut String, c: char) {
     out.push(c);
 }
 
-/// Refuses a pattern that is too long.
+/// Rejects a pattern that is too long.
 pub(super) fn check(pattern: &str) -> Result<()> {
     if pattern.chars().count() <= MAX_PATTERN_CHARS {
         return Ok(());
@@ -37,7 +37,7 @@ pub(super) enum Part {
     Is(char),
 }
 
-/// The parts of a pattern with `*` and `?`. Of several `*` in a row one is left.
+/// Splits a pattern with `*` and `?` into parts. Consecutive `*` are reduced to one.
 pub(super) fn parts(pattern: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut chars = pattern.chars();
@@ -55,7 +55,7 @@ pub(super) fn parts(pattern: &str) -> Vec<Part> {
     parts
 }
 
-/// A regular expression of Lucene as one of Rust.
+/// Converts a regular expression of Lucene to one of Rust.
 pub(super) fn of_regex(pattern: &str) -> Result<String> {
     check(pattern)?;
     let mut out = String::new();
@@ -130,7 +130,7 @@ fn push_numbers(out: &mut String, rest: &mut std::str::Chars<'_>, pattern: &str)
     Ok(())
 }
 
-/// The least string that is greater than all that begin so. `None` if there is none.
+/// Returns the smallest string that is greater than all strings with this prefix. `None` if there is none.
 pub(super) fn after_prefix(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {

@@ -1,5 +1,5 @@
-//! Places of terms: phrases whose words may be a little off, and Lucene's intervals. A [`Test`] tells whether the places of a
-//! document's terms are what was asked for; [`find`] walks the documents that have the terms.
+//! Positions of terms: phrases with slop, and Lucene's intervals. A [`Test`] is evaluated on the positions of a
+//! document's terms; [`find`] iterates the documents that have the terms.
 
 use tantivy::postings::{Postings, SegmentPostings};
 use tantivy::query::Bm25Weight;
@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::limits::{SearchLimits, Steps};
 use crate::query::Relative;
 
-/// What is asked of the places of terms, which are known by number.
+/// Condition on the positions of terms, which are identified by numbers.
 pub(super) enum Test {
-    /// Groups of alternatives, each with its place in the phrase, and by how much they may be off together.
+    /// Groups of alternatives with their positions in the phrase, and the maximum total displacement.
     Phrase(Vec<(u32, Vec<usize>)>, u32),
     Interval(Tree),
 }
@@ -35,7 +35,7 @@ pub(super) enum Tree {
     Filter(Relative, Box<Tree>, Box<Tree>),
 }
 
-/// Terms, what is asked of their places, and how a match counts.
+/// Terms, the condition on their positions, and the scoring.
 pub(super) struct Positions {
     pub(super) field: Field,
     pub(super) terms: Vec<Term>,
@@ -44,7 +44,7 @@ pub(super) struct Positions {
     pub(super) limits: SearchLimits,
 }
 
-/// From the first place to the last, and how many between belong to nothing.
+/// From the first position to the last, with the number of positions in between that belong to no part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -52,7 +52,7 @@ struct Span {
     gaps: u32,
 }
 
-/// The documents of a segment that match.
+/// Returns the matching documents of a segment.
 pub(super) fn find(query: &Positions, reader: &SegmentReader) -> tantivy::Result<Vec<(DocId, Score)>> {
     try_find(query, reader).map_err(Error::within_tantivy)
 }
@@ -74,7 +74,7 @@ fn try_find(query: &Positions, reader: &SegmentReader) -> Result<Vec<(DocId, Sco
     let mut found = Vec::new();
     let mut target = 0;
     loop {
-        // The next document that has a term of each group.
+        // The next document with a term of each group.
         let mut doc = target;
         for group in &groups {
             steps.take(group.len())?;
@@ -118,7 +118,7 @@ fn try_find(query: &Positions, reader: &SegmentReader) -> Result<Vec<(DocId, Sco
     }
 }
 
-/// The bytes of a place, in lists of them and of the spans that are made of them.
+/// Bytes of a position, in lists and derived spans.
 const BYTES_OF_PLACE: usize = 4 * size_of::<Span>();
 
 fn seek(postings: &mut Option<SegmentPostings>, target: DocId) -> DocId {
@@ -129,7 +129,7 @@ fn seek(postings: &mut Option<SegmentPostings>, target: DocId) -> DocId {
 }
 
 impl Test {
-    /// Terms of which a document has one at least, of each group.
+    /// Returns groups of terms; a document must have at least one of each group.
     fn groups(&self) -> Vec<Vec<usize>> {
         match self {
             Self::Phrase(groups, _) => groups.iter().map(|(_, terms)| terms.clone()).collect(),
@@ -150,7 +150,7 @@ impl Test {
     }
 }
 
-/// How often the groups are together: the more, the less they are off.
+/// Returns the frequency of the groups, weighted by their displacement.
 fn sloppy(groups: &[(u32, Vec<usize>)], slop: u32, places: &[Vec<u32>], steps: &mut Steps) -> Result<f32> {
     let lists: Vec<Vec<i64>> = groups
         .iter()
@@ -210,7 +210,7 @@ impl Tree {
         }
     }
 
-    /// The spans, of which none holds another, by where they begin.
+    /// Returns the minimal spans, ordered by start.
     fn spans(&self, places: &[Vec<u32>], steps: &mut Steps) -> Result<Vec<Span>> {
         let spans = match self {
             Self::Terms(terms) => {
@@ -250,7 +250,7 @@ fn all(parts: &[Tree], places: &[Vec<u32>], steps: &mut Steps) -> Result<Vec<Vec
     parts.iter().map(|part| part.spans(places, steps)).collect()
 }
 
-/// No text has as many places. Lengths of spans up to here can be added.
+/// Upper bound of positions. Lengths of spans up to it can be added.
 const LAST_PLACE: u32 = u32::MAX >> 1;
 
 fn extend(spans: Vec<Span>, before: u32, after: u32) -> Vec<Span> {
@@ -259,7 +259,7 @@ fn extend(spans: Vec<Span>, before: u32, after: u32) -> Vec<Span> {
     spans.into_iter().map(longer).collect()
 }
 
-/// Sorts spans and leaves out those that hold others.
+/// Sorts spans and removes those that contain others.
 fn least(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
     let mut kept: Vec<Span> = Vec::with_capacity(spans.len());
@@ -272,7 +272,7 @@ fn least(mut spans: Vec<Span>) -> Vec<Span> {
     kept
 }
 
-/// One after the other.
+/// Returns sequences of spans.
 fn row(parts: Vec<Vec<Span>>, fits: impl Fn(u32) -> bool, steps: &mut Steps) -> Result<Vec<Span>> {
     let mut parts = parts.into_iter();
     let mut spans = parts.next().unwrap_or_default();
@@ -335,7 +335,7 @@ impl Relative {
         !matches!(self, Self::NotContaining | Self::NotContainedBy | Self::NonOverlapping)
     }
 
-    /// Of the others, none holds another: ends are in the order of starts.
+    /// Requires minimal `others`, whose ends are in the order of their starts.
     fn holds(self, span: Span, others: &[Span]) -> bool {
         match self {
             Self::Before => others.last().is_some_and(|last| span.end < last.start),

@@ -1,4 +1,4 @@
-//! [`Shower`]: makes hits of what was found.
+//! [`Shower`]: converts found documents to hits.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,16 +13,16 @@ use crate::index::{Definition, Reader, SegmentValues};
 use crate::limits::SearchLimits;
 use crate::request::Request;
 
-/// About the bytes of a hit, besides its texts.
+/// Approximate bytes of a hit, in addition to its texts.
 const HIT_BYTES: usize = 256;
 
-/// Makes hits.
+/// Builds hits.
 pub(super) struct Shower<'a> {
     reader: &'a Reader,
     request: &'a Request,
     limits: &'a SearchLimits,
     highlighter: Option<Highlighter<'a>>,
-    /// By the numbers of segments.
+    /// By segment number.
     opened: RefCell<HashMap<usize, Rc<SegmentValues>>>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Shower<'a> {
         Ok(Hit { id, order, fields: self.grouped(stored), highlights })
     }
 
-    /// Values of the same field side by side.
+    /// Groups values of the same field.
     fn grouped(&self, stored: Vec<(String, StoredValue)>) -> Vec<(String, Vec<StoredValue>)> {
         let mut fields: Vec<(String, Vec<StoredValue>)> = Vec::new();
         let mut numbers: HashMap<String, usize> = HashMap::new();

@@ -16,17 +16,17 @@ pub(super) struct Candidate {
     pub(super) order: Vec<OrderValue>,
 }
 
-/// The first of the hits that were offered.
+/// The first of the offered hits.
 pub(super) struct Top<'a> {
     keys: &'a Keys,
     limit: usize,
     after: Option<Vec<u64>>,
-    /// The last of them at the top.
+    /// The last of them is on top.
     heap: BinaryHeap<Entry>,
     limits: &'a SearchLimits,
 }
 
-/// The memory of hits is charged for this many at a time.
+/// Number of hits whose memory is charged at once.
 const CHARGED_TOGETHER: usize = 64;
 
 struct Entry {
@@ -56,7 +56,7 @@ impl Ord for Entry {
 }
 
 impl<'a> Top<'a> {
-    /// Of the hits behind these values, so many.
+    /// Creates a collector of `limit` hits after these values.
     pub(super) fn new(keys: &'a Keys, limit: usize, after: Option<Vec<u64>>, limits: &'a SearchLimits) -> Self {
         Self { keys, limit, after, heap: BinaryHeap::new(), limits }
     }
@@ -76,7 +76,7 @@ impl<'a> Top<'a> {
         if self.heap.len() >= self.limit {
             self.heap.pop();
         } else if self.heap.len().is_multiple_of(CHARGED_TOGETHER)
-            // The check after the segment finds the error.
+            // The check after the segment reports the error.
             && self.limits.charge(CHARGED_TOGETHER * (2 * size_of::<Entry>() + self.keys.bytes())).is_err()
         {
             return;
@@ -84,17 +84,17 @@ impl<'a> Top<'a> {
         self.heap.push(Entry { keys: self.keys.of(doc, score), doc, score });
     }
 
-    /// A score that hits must exceed to be among the first, where scores come first in the order.
+    /// Returns the score that hits must exceed to be among the first, if the order starts with scores.
     pub(super) fn threshold(&self) -> Score {
         match self.heap.peek() {
-            // One that is as good may have a lesser id.
+            // A hit with an equal score may have a smaller id.
             Some(last) if self.heap.len() >= self.limit => last.score.next_down(),
             _ if self.limit == 0 => Score::INFINITY,
             _ => Score::NEG_INFINITY,
         }
     }
 
-    /// The hits, in no order.
+    /// Returns the hits, unordered.
     pub(super) fn finish(self, segment: usize) -> Result<Vec<Candidate>> {
         let Self { keys, limits, .. } = self;
         let mut steps = limits.steps();

@@ -1,5 +1,5 @@
-//! [`Watched`]: a query of `tantivy` that ends early when the limits of its search say so. Queries that are made of others are watched
-//! by the innermost of them, which each step goes through.
+//! [`Watched`]: a query of `tantivy` that ends early when a limit of its search is exceeded. Composite queries are
+//! checked by their innermost parts, through which each step passes.
 
 use tantivy::query::{EmptyScorer, EnableScoring, Explanation, Query, Scorer, Weight};
 use tantivy::{
@@ -9,7 +9,7 @@ use tantivy::{
 use crate::error::{Error, Result};
 use crate::limits::{SearchLimits, Steps};
 
-/// About the bytes of the scorer of a term, besides the list of its documents.
+/// Approximate bytes of the scorer of a term, in addition to the list of its documents.
 const SCORER_BYTES: usize = 4 << 10;
 
 /// A query and the terms whose lists of documents it reads.
@@ -26,7 +26,7 @@ impl Watched {
         Self { query: Box::new(query), terms: Vec::new(), has_positions: false, limits: limits.clone() }
     }
 
-    /// A query that reads the lists of these terms.
+    /// Wraps a query that reads the lists of these terms.
     pub(super) fn of_terms(query: impl Query, terms: Vec<Term>, has_positions: bool, limits: &SearchLimits) -> Self {
         Self { query: Box::new(query), terms, has_positions, limits: limits.clone() }
     }
@@ -63,7 +63,7 @@ impl WatchedWeight {
 
     /// `found` is [`SeekDangerResult::Found`] if the scorer is on a document or at its end.
     fn watch(&self, scorer: Box<dyn Scorer>, found: SeekDangerResult) -> Box<dyn Scorer> {
-        // It is left out of queries by its type.
+        // Queries skip it by its type.
         if scorer.is::<EmptyScorer>() {
             return scorer;
         }
@@ -71,7 +71,7 @@ impl WatchedWeight {
     }
 }
 
-/// Charges what scorers of these terms take in a segment. Returns the number of entries in the lists of all of them.
+/// Charges the memory of scorers of these terms in a segment. Returns the number of entries in all lists.
 pub(super) fn charge_terms(
     reader: &SegmentReader,
     terms: &[Term],
@@ -92,7 +92,7 @@ pub(super) fn charge_terms(
     Ok(entries)
 }
 
-/// Charges a bit for each document, and makes them.
+/// Charges and allocates one bit per document.
 pub(super) fn bits(max_doc: DocId, limits: &SearchLimits) -> Result<BitSet> {
     limits.charge(max_doc as usize / 8)?;
     Ok(BitSet::with_max_value(max_doc))
@@ -127,8 +127,8 @@ impl Weight for WatchedWeight {
 
 struct WatchedScorer {
     scorer: Box<dyn Scorer>,
-    /// After a [`DocSet::seek_danger`] that found nothing, the document before which there is none. The scorer's own document is
-    /// undefined then.
+    /// Lower bound of the next document after a [`DocSet::seek_danger`] that found none. The document of `scorer` is
+    /// then undefined.
     beyond: Option<DocId>,
     steps: Steps,
     is_over: bool,
@@ -161,7 +161,8 @@ impl DocSet for WatchedScorer {
         if self.is_over(1) {
             return SeekDangerResult::SeekLowerBound(TERMINATED);
         }
-        // An exclusion asks for documents before the first one of the excluded scorer, which a phrase asserts not to happen.
+        // An exclusion seeks documents before the first one of the excluded scorer; a phrase scorer asserts that this
+        // does not happen.
         let bound = self.beyond.unwrap_or_else(|| self.scorer.doc());
         if bound > target {
             return SeekDangerResult::SeekLowerBound(bound);

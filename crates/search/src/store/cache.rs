@@ -1,5 +1,5 @@
-//! [`Caches`]: bytes of segments in memory, over all indexes of a process. What was not asked for since as much again was read
-//! is forgotten.
+//! [`Caches`]: cached bytes of segments, for all indexes of a process. Generational: entries are evicted that were not
+//! used while half of the capacity was read.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use settee_storage::Shard;
 use tantivy::directory::OwnedBytes;
 
-/// Part of a file of a segment. Files never change and their numbers are never given out again.
+/// Part of a file of a segment. Files are immutable and their numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) shard: Shard,
@@ -17,30 +17,30 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
-/// How names of files of vectors end.
+/// Suffix of the names of files of vectors.
 pub(crate) const VECTORS: &str = ".vec";
 
-/// Bytes of segments that were read. Bounded, and shared by all indexes.
+/// Caches of segment data. Bounded, and shared by all indexes.
 #[derive(Debug)]
 pub struct Caches {
     parts: Cache,
-    /// Vectors as a whole: who looks for near ones goes all over them.
+    /// Files of vectors as a whole, because a nearest-neighbour search reads all parts of them.
     vectors: Cache,
 }
 
 impl Caches {
-    /// Caches of at most so many bytes, of parts of files and of vectors.
+    /// Creates caches with these capacities in bytes, of parts of files and of vectors.
     #[must_use]
     pub fn new(part_bytes: usize, vector_bytes: usize) -> Self {
         Self { parts: Cache::new(part_bytes), vectors: Cache::new(vector_bytes) }
     }
 
-    /// The cache for a read of a file, which may be of more than a piece.
+    /// Returns the cache for a read of a file, which may be longer than a piece.
     pub(super) fn of(&self, file: &str, is_long: bool) -> &Cache {
         if is_long && file.ends_with(VECTORS) { &self.vectors } else { &self.parts }
     }
 
-    /// Forgets what was read of an index whose last commits may not have lasted.
+    /// Evicts data of an index whose last commits may have been lost.
     pub(crate) fn forget(&self, shard: Shard) {
         for cache in [&self.parts, &self.vectors] {
             let mut parts = cache.parts.lock();
@@ -56,7 +56,7 @@ impl Caches {
     }
 }
 
-/// Bytes that were read.
+/// A cache of bytes.
 pub(super) struct Cache {
     limit: usize,
     parts: Mutex<Halves<Part, OwnedBytes>>,

@@ -1,6 +1,6 @@
-//! Files of segments as pieces in the shard of an index. [`Shelf`] writes them ahead of the commit that makes them count;
-//! [`Files`] is how `tantivy` sees them, a directory of its own for each purpose: what it writes about segments itself
-//! (`meta.json`) stays in memory, for the [`Record`] says all of that.
+//! Files of segments, stored as pieces in the shard of an index. [`Shelf`] writes them before the commit that publishes
+//! them; [`Files`] is the directory for `tantivy`, one for each purpose. Metadata of `tantivy` itself (`meta.json`)
+//! stays in memory, because the [`Record`] contains all of it.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -25,16 +25,16 @@ use super::record::{Found, Record};
 use super::{Caches, FileRecord, keys};
 use crate::error::{Error, Result};
 
-/// The length of a piece. Larger ones cost more where a few bytes are wanted, smaller ones where many are.
+/// Length of a piece: a compromise between reading few bytes and reading many.
 const PIECE_BYTES: usize = if cfg!(test) { 1_000 } else { 128 << 10 };
 
-/// So many bytes of pieces are committed together.
+/// Bytes of pieces that are committed together.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// So many keys are removed in one commit.
+/// Number of keys that are removed in one commit.
 const REMOVED_PER_COMMIT: usize = 1_000;
 
-/// Gives out names of commits that no other process gives out.
+/// Generator of commit tokens that are unique among processes.
 pub type NewToken = Arc<dyn Fn() -> CommitToken + Send + Sync>;
 
 /// The shard of an index.
@@ -43,10 +43,10 @@ pub(crate) struct Shelf {
     shard: Shard,
     new_token: NewToken,
     caches: Arc<Caches>,
-    /// The version that the next commit expects. Set when a writer opens the shelf.
+    /// Version that the next commit expects. Set when a writer opens the shard.
     version: Mutex<Version>,
     next_file: Mutex<u64>,
-    /// Why the store failed: `tantivy` keeps only the words of some errors.
+    /// The last error of the store, because `tantivy` keeps only the text of some errors.
     fault: Mutex<Option<Error>>,
 }
 
@@ -79,7 +79,7 @@ impl Shelf {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    /// Begins to write where the record ends.
+    /// Starts writing after the record.
     pub(crate) fn begin(&self, version: Version, next_file: u64) {
         *self.version.lock() = version;
         *self.next_file.lock() = next_file;
@@ -95,7 +95,7 @@ impl Shelf {
         *next - 1
     }
 
-    /// Replaces the record. Not synced: what a crash takes away can be indexed again, and later commits do not survive
+    /// Replaces the record. Not synced: data lost in a crash can be indexed again, and later commits do not survive
     /// without earlier ones.
     pub(crate) fn publish(&self, record: &Record, was_entry: bool) -> Result<bool> {
         let bytes = record.encode();
@@ -114,7 +114,7 @@ impl Shelf {
         Ok(is_entry)
     }
 
-    /// Gives back what the store said, if an error came about by that.
+    /// Returns the error of the store, if it caused the failure.
     pub(crate) fn blame<T>(&self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Err(Error::Corrupt(reason)) => Err(self.fault.lock().take().unwrap_or(Error::Corrupt(reason))),
@@ -141,7 +141,7 @@ impl Shelf {
             Outcome::Unknown => {
                 let state = self.engine.snapshot(self.shard)?.state()?;
                 if state.token != token {
-                    // No other commit can have this version, unless another process builds the index.
+                    // Only another process that builds the index can have committed with this version.
                     let is_overtaken = state.version > *version;
                     let why = || StorageError::InDoubt("a commit of an index".to_owned()).into();
                     return Err(if is_overtaken { Error::Contended } else { why() });
@@ -153,7 +153,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// Removes the files with numbers in this range, in pieces.
+    /// Removes the files with numbers in this range, in several commits.
     pub(crate) fn remove(&self, files: Range<u64>) -> Result<()> {
         let (start, end) = (keys::piece(files.start, 0), keys::piece(files.end, 0));
         let range = KeyRange { start: Some(&start), end: Some(&end) };
@@ -169,7 +169,7 @@ impl Shelf {
         if batch.is_empty() { Ok(()) } else { self.commit(batch) }
     }
 
-    /// Removes files that are known.
+    /// Removes these files.
     pub(crate) fn remove_files(&self, files: &[FileRecord]) -> Result<()> {
         let mut batch = Batch::of(Purpose::Room);
         for file in files {
@@ -189,12 +189,12 @@ impl Shelf {
         &*self.engine
     }
 
-    /// The longest file of vectors that is kept in memory as a whole.
+    /// Returns the maximum length of a file of vectors that is kept in memory as a whole.
     pub(crate) fn longest_vectors(&self) -> usize {
         self.caches.longest_vectors()
     }
 
-    /// The numbers of all files of which something is stored.
+    /// Returns the numbers of all files with stored pieces.
     #[cfg(test)]
     pub(crate) fn stored_files(&self) -> Vec<u64> {
         let snapshot = self.engine.snapshot(self.shard).expect("a snapshot");
@@ -214,7 +214,7 @@ impl Shelf {
             return Ok(OwnedBytes::empty());
         }
         let (first, last) = (range.start / PIECE_BYTES, (range.end - 1) / PIECE_BYTES);
-        // A little of a piece: the piece is kept. More than that: what was asked for.
+        // A read within a piece caches the piece; a longer one caches the requested range.
         let part = if first == last {
             first * PIECE_BYTES..((first + 1) * PIECE_BYTES).min(usize::try_from(file.bytes).unwrap_or(usize::MAX))
         } else {
@@ -233,7 +233,7 @@ impl Shelf {
     }
 }
 
-/// Part of a stored file.
+/// Reads a part of a stored file.
 fn pieces(snapshot: &dyn Snapshot, file: &FileRecord, part: Range<usize>) -> Result<Vec<u8>> {
     if part.is_empty() {
         return Ok(Vec::new());
@@ -258,11 +258,11 @@ fn pieces(snapshot: &dyn Snapshot, file: &FileRecord, part: Range<usize>) -> Res
     }
 }
 
-/// Reads all files of the index in a shard, one after the other, and compares them with the sums that they end with. An index
-/// that was never written, or has another format, has none.
+/// Reads all files of the index in a shard, and verifies their checksums. An index that was never written, or has
+/// another format, has none.
 ///
 /// # Errors
-/// When something is damaged, or the store fails.
+/// If a file is damaged, or the store fails.
 pub fn verify(engine: &dyn Engine, shard: Shard) -> Result<()> {
     let snapshot = engine.snapshot(shard)?;
     let record = Found::read(&*snapshot)?.record.unwrap_or_default();
@@ -285,14 +285,14 @@ pub(crate) struct Files {
     shelf: Arc<Shelf>,
     through_cache: bool,
     known: Arc<RwLock<HashMap<PathBuf, FileRecord>>>,
-    /// What is small and replaced as a whole.
+    /// Small files that are replaced as a whole.
     notes: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>,
-    /// Files that take the place of stored ones.
+    /// Files that replace stored ones.
     instead: Arc<RwLock<HashMap<PathBuf, Arc<dyn FileHandle>>>>,
 }
 
 impl Files {
-    /// The files of a record. What is read once as a whole had better not go through the cache.
+    /// Returns the files of a record. Files that are read once as a whole should bypass the cache.
     pub(crate) fn of(shelf: &Arc<Shelf>, record: &Record, through_cache: bool) -> Self {
         let known = record.files().map(|file| (PathBuf::from(&file.name), file.clone())).collect();
         Self {
@@ -304,7 +304,7 @@ impl Files {
         }
     }
 
-    /// The files whose names begin so.
+    /// Returns the files whose names have this prefix.
     pub(crate) fn named(&self, prefix: &str) -> Vec<FileRecord> {
         let mut files: Vec<_> =
             self.known.read().values().filter(|file| file.name.starts_with(prefix)).cloned().collect();
@@ -312,12 +312,12 @@ impl Files {
         files
     }
 
-    /// Knows of a file that another directory wrote.
+    /// Adds a file that another directory wrote.
     pub(crate) fn adopt(&self, file: FileRecord) {
         self.known.write().insert(PathBuf::from(&file.name), file);
     }
 
-    /// Has a file read instead of the stored one of this name.
+    /// Replaces the stored file of this name.
     pub(crate) fn replace(&self, path: PathBuf, by: Arc<dyn FileHandle>) {
         self.instead.write().insert(path, by);
     }
@@ -414,7 +414,7 @@ impl Directory for Files {
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {
-        // What no record names is removed by who publishes records.
+        // Files without a record are removed when a record is published.
         let was_known = self.known.write().remove(path).is_some();
         if was_known { Ok(()) } else { Err(DeleteError::FileDoesNotExist(path.to_owned())) }
     }
@@ -444,7 +444,7 @@ impl Directory for Files {
         Ok(())
     }
 
-    /// There is one writer, and readers see what was published.
+    /// There is one writer, and readers see published files only.
     fn acquire_lock(&self, _: &Lock) -> Result<DirectoryLock, LockError> {
         Ok(DirectoryLock::from(Box::new(())))
     }

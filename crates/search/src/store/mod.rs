@@ -1,5 +1,5 @@
-//! An index in its shard: files of segments in pieces ([`files`]), the record that says which of them count ([`record`]), and
-//! the cache of what was read ([`cache`]). Key bytes are in [`keys`].
+//! Storage of an index in its shard: files of segments in pieces ([`files`]), the record of the valid ones
+//! ([`record`]), and the read cache ([`cache`]). Key bytes are in [`keys`].
 
 pub(crate) mod cache;
 pub(crate) mod files;

@@ -1,4 +1,5 @@
-//! [`Record`]: what an index consists of. One commit replaces it: that is when what was written before begins to count.
+//! [`Record`]: the contents of an index. One commit replaces it and thereby publishes the files that were written
+//! before.
 
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, Snapshot, StorageError, Version};
@@ -6,41 +7,41 @@ use settee_storage::{Keyspace, MAX_HEAD_BYTES, Request, Snapshot, StorageError, 
 use super::keys;
 use crate::error::{Error, Result};
 
-/// The format of records and files. An index of another one is built anew.
+/// Format of records and files. An index of another one is rebuilt.
 const FORMAT: u8 = 1;
 
-/// What an index consists of.
+/// The contents of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// What the caller said it had seen.
+    /// Opaque position of the caller.
     pub(crate) position: Option<Vec<u8>>,
-    /// Files get numbers from here on.
+    /// Smallest unused file number.
     pub(crate) next_file: u64,
-    /// Counts commits.
+    /// Number of commits.
     pub(crate) generation: u64,
-    /// The fields, in the order in which they first appeared.
+    /// Fields, in the order of their first use.
     pub(crate) slots: Vec<Slot>,
     pub(crate) segments: Vec<SegmentRecord>,
 }
 
-/// A place for the values of a field of one type.
+/// Slot for the values of a field of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot {
     pub(crate) name: String,
     pub(crate) kind: SlotKind,
 }
 
-/// What lies in a slot.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SlotKind {
-    /// Terms with their places.
+    /// Terms with positions.
     Text,
-    /// Strings, to be found, sorted by and counted.
+    /// Strings, for searching, sorting and counting.
     String,
     Double,
-    /// Nothing: the field is only stored.
+    /// None: the field is only stored.
     Stored,
-    /// Texts as a whole, to be sorted by and counted.
+    /// Whole texts, for sorting and counting.
     Column,
     /// Vectors, in files of their own.
     Vector,
@@ -51,12 +52,12 @@ pub(crate) enum SlotKind {
 pub(crate) struct SegmentRecord {
     /// 32 hexadecimal digits.
     pub(crate) id: String,
-    /// The number of documents, deleted ones included.
+    /// Number of documents, including deleted ones.
     pub(crate) docs: u32,
     pub(crate) deleted: u32,
-    /// The generation that deleted the last of them.
+    /// Generation of the last deletion.
     pub(crate) deleted_at: u64,
-    /// How many slots there were when it was written.
+    /// Number of slots when it was written.
     pub(crate) slots: u32,
     pub(crate) files: Vec<FileRecord>,
 }
@@ -69,19 +70,19 @@ pub(crate) struct FileRecord {
     pub(crate) bytes: u64,
 }
 
-/// A record as it was found.
+/// A record as read.
 pub(crate) struct Found {
     pub(crate) version: Version,
     /// `None` if there is none, or one of another format.
     pub(crate) record: Option<Record>,
-    /// Whether it is an entry, because it is too long for a head.
+    /// True if it is an entry, because it is too long for a head.
     pub(crate) is_entry: bool,
-    /// Whether the shard is gone.
+    /// True if the shard was dropped.
     pub(crate) is_dropped: bool,
 }
 
 impl Found {
-    /// Reads it in one trip.
+    /// Reads the record in one round trip.
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
         let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::RECORD)];
         let replies: [_; 3] = match snapshot.read(&requests) {
@@ -104,7 +105,7 @@ impl Record {
         self.segments.iter().flat_map(|segment| &segment.files)
     }
 
-    /// Whether it is short enough for a head.
+    /// Returns true if it fits into a head.
     pub(crate) fn fits_head(bytes: &[u8]) -> bool {
         bytes.len() <= MAX_HEAD_BYTES
     }
@@ -128,7 +129,7 @@ impl Record {
         out
     }
 
-    /// `None` if it has another format.
+    /// Decodes a record; `None` if it has another format.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let corrupt = || Error::Corrupt("the record of the index".to_owned());
         if bytes.first() != Some(&FORMAT) {

@@ -1,4 +1,4 @@
-//! The functions of intervals: `fn:ordered(quick fox)`. Which there are, what they take, and what they mean is in one table.
+//! Interval functions: `fn:ordered(quick fox)`. One table defines names, arguments and semantics.
 
 use super::lexer::Token as Written;
 use super::parser::Parser;
@@ -9,16 +9,16 @@ use crate::query::{Interval, Query, Relative};
 
 type Result<T, E = String> = std::result::Result<T, E>;
 
-/// How many functions may be nested.
+/// Maximum nesting of functions.
 const MAX_DEPTH: usize = 32;
 
-/// Where numbers stand among the arguments of a function.
+/// Position of numbers among the arguments of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// One source at least.
+    /// At least one source.
     Sources,
     Two,
-    /// A number, then a source, or more.
+    /// A number, then one source, or several.
     NumberFirst(bool),
     /// A source, a number, a source.
     NumberBetween,
@@ -48,7 +48,7 @@ const FUNCTIONS: [(&str, Shape); 19] = [
     ("extend", Shape::NumbersLast),
 ];
 
-/// Reads a call, or a word or a text in quotes.
+/// Parses a call, or a word or a quoted text.
 pub(super) fn function(parser: &mut Parser<'_>) -> Result<Function> {
     nested(parser, 0)
 }
@@ -91,7 +91,7 @@ fn arguments(parser: &mut Parser<'_>, name: &str, depth: usize) -> Result<Functi
         return fuzzy(parser);
     }
     let Some(&(name, shape)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else {
-        return Err(format!("there is no function {name}"));
+        return Err(format!("unknown function {name}"));
     };
     let (mut numbers, mut sources) = (Vec::new(), Vec::new());
     match shape {
@@ -146,7 +146,7 @@ fn many(parser: &mut Parser<'_>, depth: usize, sources: &mut Vec<Function>) -> R
     Ok(())
 }
 
-/// What a call means in a field with this analyzer. `None` if nothing is left of its words.
+/// Returns the meaning of a call in a field with this analyzer. `None` if the analyzer keeps no words.
 pub(super) fn meaning(
     function: &Function,
     field: &str,

@@ -1,10 +1,10 @@
-//! Cuts a query into tokens. As in Lucene, the longest token wins, and what a character is depends on where it stands: in a
-//! range, behind `fn:`, or elsewhere.
+//! Splits a query into tokens. As in Lucene, the longest token wins, and the meaning of a character depends on its
+//! context: in a range, after `fn:`, or elsewhere.
 
 use super::Grammar;
 use super::tree::Text;
 
-/// A part of a query.
+/// A token of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     And,
@@ -22,7 +22,7 @@ pub(super) enum Token {
     MoreEqual,
     Caret,
     At,
-    /// `~`, and the number that stands directly behind it.
+    /// `~`, and the number directly after it.
     Tilde,
     Quoted(Text),
     Number(String),
@@ -33,18 +33,19 @@ pub(super) enum Token {
     /// `]` (true) or `}`.
     RangeEnd(bool),
     To,
-    /// An end of a range.
+    /// A bound of a range.
     Bound(Text),
-    /// `fn:` and the name behind it.
+    /// `fn:` and the following name.
     Function(String),
 }
 
-/// The characters that end a term of either grammar.
+/// Characters that end a term in both grammars.
 const SPECIAL: &str = "+-!():^[]\"{}~\\/";
-/// Those that do so in the standard grammar.
+/// Additional ones of the standard grammar.
 const SPECIAL_OF_STANDARD: &str = "@<>=";
 
-/// More tokens than a query with the greatest number of clauses has, each with a field, a sign, a range and parentheses.
+/// Upper bound of the tokens of a query with the maximum number of clauses, each with a field, a sign, a range and
+/// parentheses.
 const MAX_TOKENS: usize = 32 * super::MAX_CLAUSES;
 
 struct Lexer<'a> {
@@ -53,7 +54,7 @@ struct Lexer<'a> {
     at: usize,
 }
 
-/// The tokens of a query, or what is wrong with it.
+/// Returns the tokens of a query, or a description of the error.
 pub(super) fn tokens(grammar: Grammar, text: &str) -> Result<Vec<Token>, String> {
     let mut lexer = Lexer { grammar, text, at: 0 };
     let mut tokens = Vec::new();
@@ -153,7 +154,7 @@ impl Lexer<'_> {
         self.take(length, token)
     }
 
-    /// A text in quotes, without them.
+    /// Reads a quoted text.
     fn quoted(&mut self) -> Option<Token> {
         let rest = &self.text[self.at + 1..];
         let mut chars = rest.char_indices();
@@ -217,7 +218,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Digits, perhaps with a fraction.
+/// Returns true for digits with an optional fraction.
 fn is_number(image: &str) -> bool {
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match image.split_once('.') {

@@ -1,8 +1,8 @@
-//! Lucene's query syntax: from text to [`Query`]. [`Grammar::Standard`] is that of Lucene's flexible parser (`_nouveau`),
-//! [`Grammar::Classic`] that of its older one (`_search`). A text is cut into tokens (`lexer`), read into a tree of what was
-//! written (`parser`), and that into what is meant (`resolve`), for which one has to know analyzers and types of fields.
+//! Lucene's query syntax: from text to [`Query`]. [`Grammar::Standard`] is that of Lucene's flexible parser
+//! (`_nouveau`), [`Grammar::Classic`] that of its older one (`_search`). A text is split into tokens (`lexer`), parsed
+//! into a syntax tree (`parser`), and resolved with analyzers and types of fields (`resolve`).
 //!
-//! Of both, precedence is Lucene's: `a OR b AND c` is `a +b +c`.
+//! Precedence in both is that of Lucene: `a OR b AND c` is `a +b +c`.
 
 mod functions;
 mod lexer;
@@ -18,38 +18,38 @@ use crate::error::{Error, Result};
 use crate::limits::SearchLimits;
 use crate::query::Query;
 
-/// The longest query, in bytes.
+/// Maximum length of a query in bytes.
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
-/// Whose syntax a query has.
+/// Grammar of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grammar {
     Standard,
     Classic,
 }
 
-/// What has to be known of an index to read a query to it.
+/// Information about an index that is needed to resolve a query.
 pub(crate) trait Fields {
-    /// Whether a field has numbers.
+    /// Returns true if a field has numbers.
     fn is_number(&self, field: &str) -> bool;
 
-    /// Whether a field has texts or strings.
+    /// Returns true if a field has texts or strings.
     fn is_text(&self, field: &str) -> bool;
 }
 
-/// The field of terms for which a query names none.
+/// Default field of terms.
 pub(crate) const DEFAULT_FIELD: &str = "default";
 
-/// The greatest number of clauses: Lucene's. The words that an analyzer makes of one are clauses, too.
+/// Maximum number of clauses, as in Lucene. Words that an analyzer produces from one word count as clauses, too.
 const MAX_CLAUSES: usize = 1_024;
 
-/// The most characters of a query that an error repeats.
+/// Maximum number of characters of a query in an error message.
 const SHOWN_CHARS: usize = 4_096;
 
-/// About the bytes that each byte of a query takes while it is read.
+/// Approximate bytes per byte of a query while it is parsed.
 const BYTES_PER_BYTE: usize = 24;
 
-/// The state of a reader of queries.
+/// Context of parsing.
 pub(crate) struct Context<'a> {
     pub(crate) grammar: Grammar,
     pub(crate) analyzers: &'a Analyzers,
@@ -58,7 +58,7 @@ pub(crate) struct Context<'a> {
     pub(crate) limits: &'a SearchLimits,
 }
 
-/// Reads a query.
+/// Parses a query.
 pub(crate) fn parse(context: &Context<'_>, text: &str) -> Result<Query> {
     let Context { grammar, limits, .. } = *context;
     if text.len() > MAX_QUERY_BYTES {
@@ -75,7 +75,7 @@ pub(crate) fn parse(context: &Context<'_>, text: &str) -> Result<Query> {
     resolve::resolve(context, &node)
 }
 
-/// The beginning of a query.
+/// Returns the start of a query.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         None => text.to_owned(),
@@ -83,7 +83,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// The message of Lucene for a query with more clauses.
+/// Returns Lucene's message for a query with too many clauses.
 fn too_many_clauses() -> String {
     format!("maxClauseCount is set to {MAX_CLAUSES}")
 }

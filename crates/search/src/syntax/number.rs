@@ -1,7 +1,7 @@
-//! Numbers as Java reads them in the ways of a language: as much of the text as is a number counts, groups of digits have
-//! their sign, and the exponent is a capital `E`.
+//! Numbers as parsed by Java for a locale: the longest numeric prefix of the text is used, with grouping separators,
+//! and the exponent is a capital `E`.
 
-/// Whose signs numbers are written with.
+/// Symbols of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locale {
     decimal: char,
@@ -15,7 +15,7 @@ impl Default for Locale {
 }
 
 impl Locale {
-    /// That of a language tag such as `de` or `fr-CA`; that of English for those that are not known.
+    /// Returns the locale of a language tag such as `de` or `fr-CA`; English for unknown ones.
     #[must_use]
     pub fn named(tag: &str) -> Self {
         let mut parts = tag.split(['-', '_']);
@@ -42,7 +42,7 @@ impl Locale {
         Self { decimal, group }
     }
 
-    /// The number that a text begins with.
+    /// Parses the number at the start of a text.
     pub(super) fn parse(self, text: &str) -> Option<f64> {
         let (sign, rest) = match text.strip_prefix('-') {
             Some(rest) => ("-", rest),
@@ -80,14 +80,14 @@ impl Locale {
     }
 }
 
-/// `E` and a whole number behind it.
+/// Returns `E` and the following integer.
 fn exponent(text: &str) -> &str {
     let from = if text[1..].starts_with('-') { 2 } else { 1 };
     let length = text[from..].bytes().take_while(u8::is_ascii_digit).count();
     if length == 0 { "" } else { &text[..from + length] }
 }
 
-/// A number as `_search` takes it: the whole text is one.
+/// Parses a number of `_search`: the whole text must be one.
 pub(super) fn whole(text: &str) -> Option<f64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     text.parse().ok().filter(|number: &f64| is_plain && number.is_finite())

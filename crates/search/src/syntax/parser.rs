@@ -1,4 +1,4 @@
-//! Reads tokens into a tree, by Lucene's grammars:
+//! Parses tokens into a tree, by Lucene's grammars:
 //!
 //! ```text
 //! query     = disjunction+
@@ -13,7 +13,7 @@ use super::lexer::Token;
 use super::tree::{Modifier, Node, Text};
 use super::{Grammar, MAX_CLAUSES, functions, too_many_clauses};
 
-/// How deep groups may be nested.
+/// Maximum nesting of groups.
 const MAX_DEPTH: usize = 100;
 
 type Result<T> = std::result::Result<T, String>;
@@ -26,7 +26,7 @@ pub(super) struct Parser<'a> {
     clauses: usize,
 }
 
-/// A token in an error, which does not repeat all of a long one.
+/// Shows a token in an error message; long ones are truncated.
 fn shown(token: &Token) -> String {
     match token {
         Token::Term(text) | Token::Quoted(text) | Token::Bound(text) => super::shown(&format!("{:?}", text.text())),
@@ -35,7 +35,7 @@ fn shown(token: &Token) -> String {
     }
 }
 
-/// The tree of a query, or what is wrong with it.
+/// Returns the tree of a query, or a description of the error.
 pub(super) fn parse(grammar: Grammar, tokens: &[Token]) -> Result<Node> {
     let mut parser = Parser { grammar, tokens, at: 0, depth: 0, clauses: 0 };
     let node = parser.query(None)?;
@@ -77,7 +77,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Counts one more clause.
+    /// Counts another clause.
     pub(super) fn count(&mut self) -> Result<()> {
         self.clauses += 1;
         if self.clauses > MAX_CLAUSES { Err(too_many_clauses()) } else { Ok(()) }
@@ -93,7 +93,7 @@ impl Parser<'_> {
             clauses.push(self.disjunction(field)?);
         }
         self.depth -= 1;
-        // What only excludes stays a query that has clauses.
+        // A single exclusion remains a query with clauses.
         let is_negative = matches!(clauses.as_slice(), [Node::Modified(Modifier::Prohibited, _)]);
         Ok(if clauses.len() > 1 || is_negative {
             Node::Clauses { and: false, clauses }
@@ -216,7 +216,7 @@ impl Parser<'_> {
             Some(Token::Quoted(text)) => {
                 let mut slop = None;
                 if self.eat(&Token::Tilde) {
-                    // The classic grammar has fractions here, of which the whole counts.
+                    // The classic grammar permits fractions here, of which the integral part is used.
                     let number: f64 = self.number()?.parse().map_err(|_| "a number belongs behind ~".to_owned())?;
                     #[expect(
                         clippy::cast_possible_truncation,
@@ -240,7 +240,7 @@ impl Parser<'_> {
     fn word(&mut self, field: Option<String>, text: Text) -> Result<Node> {
         let mut fuzzy = None;
         if self.eat(&Token::Tilde) {
-            // Two edits, if nothing else is said.
+            // Two edits by default.
             let mut similarity = 2.0;
             if let Some(Token::Number(number)) = self.peek() {
                 similarity = number.parse::<f32>().map_err(|_| "a number belongs behind ~".to_owned())?;

@@ -1,4 +1,4 @@
-//! From what was written to what is meant: analyzers, types of fields, modifiers.
+//! Resolves a syntax tree with analyzers, types of fields and modifiers.
 
 use std::cell::Cell;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use crate::analysis::Token;
 use crate::error::{Error, Result};
 use crate::query::{Boolean, Query};
 
-/// The meaning of a tree.
+/// Resolves a tree.
 pub(super) fn resolve(context: &Context<'_>, node: &Node) -> Result<Query> {
     let resolver = Resolver { context, words: Cell::new(0) };
     Ok(resolver.node(node)?.unwrap_or(Query::None))
@@ -19,15 +19,15 @@ pub(super) fn resolve(context: &Context<'_>, node: &Node) -> Result<Query> {
 
 struct Resolver<'a> {
     context: &'a Context<'a>,
-    /// The words that analyzers have made so far of words without quotes.
+    /// Number of words that analyzers have produced from unquoted words.
     words: Cell<usize>,
 }
 
-/// The most words of a text in quotes. Those of more are not looked for.
+/// Maximum number of words of a quoted text. Longer ones match nothing.
 const MAX_QUOTED_WORDS: usize = 4_096;
 
 impl Resolver<'_> {
-    /// `None` where analyzers leave nothing: what is not there is not asked for.
+    /// Resolves a node; `None` if the analyzers keep no words, in which case the node is dropped.
     fn node(&self, node: &Node) -> Result<Option<Query>> {
         Ok(match node {
             Node::Term { field, text, fuzzy } => self.term(name(field.as_ref()), text, *fuzzy)?,
@@ -56,7 +56,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Clauses without parentheses around them are clauses of one query, whatever is between them.
+    /// Clauses without parentheses belong to one query, whatever operators are between them.
     fn collect(&self, node: &Node, required: bool, out: &mut Clauses) -> Result<()> {
         match node {
             Node::Clauses { and, clauses } => clauses.iter().try_for_each(|clause| self.collect(clause, *and, out)),
@@ -117,7 +117,7 @@ impl Resolver<'_> {
         Ok(self.or_number(field, text, words))
     }
 
-    /// A field of `_search` may have texts and numbers: what is a number is looked for among both.
+    /// A field of `_search` may have texts and numbers: a numeric word is searched in both.
     fn or_number(&self, field: &str, text: &Text, words: Option<Query>) -> Option<Query> {
         if self.context.grammar == Grammar::Standard || !self.context.fields.is_number(field) {
             return words;
@@ -149,7 +149,7 @@ impl Resolver<'_> {
         Ok(self.or_number(field, text, words))
     }
 
-    /// The words of a text, which may not have more than `most`.
+    /// Returns the words of a text, at most `most`.
     fn tokens(&self, field: &str, text: &str, most: usize) -> Result<Vec<Token>> {
         if field == "_id" {
             return Ok(vec![Token { text: text.to_owned(), position: 0, start: 0, end: text.len() }]);
@@ -205,7 +205,7 @@ impl Resolver<'_> {
         let number = number.ok_or_else(|| {
             Error::bad_request(format!("Could not parse text \"{}\" using java.text.DecimalFormat", text.shown()))
         })?;
-        // There is one zero.
+        // Normalizes negative zero.
         Ok(number + 0.0)
     }
 
@@ -222,7 +222,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Clauses, as they are collected.
+/// Clauses being collected.
 #[derive(Default)]
 struct Clauses {
     boolean: Boolean,
@@ -248,7 +248,7 @@ fn end<T>(value: T, included: bool) -> Bound<T> {
     if included { Bound::Included(value) } else { Bound::Excluded(value) }
 }
 
-/// Only alternatives can be told how many of them must match.
+/// Sets the minimum number of matches, which applies to alternatives only.
 fn at_least(count: usize, query: Query) -> Query {
     match query {
         Query::Boolean(boolean) => Query::Boolean(Boolean { minimum_should_match: count, ..boolean }),
@@ -258,7 +258,7 @@ fn at_least(count: usize, query: Query) -> Query {
     }
 }
 
-/// How many edits a number behind `~` means: below 1 it is a similarity.
+/// Converts the number after `~` to edits: below 1 it is a similarity.
 fn edits(similarity: f32, length: usize) -> u8 {
     #[expect(clippy::cast_precision_loss, reason = "terms are short")]
     let edits = if similarity >= 1.0 || similarity == 0.0 { similarity } else { (1.0 - similarity) * length as f32 };

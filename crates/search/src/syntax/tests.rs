@@ -1,4 +1,4 @@
-//! Queries as data: what they mean for the fields `default` and `s` (texts), `k` (keyword) and `n` (numbers).
+//! Queries as data: their meaning for the fields `default` and `s` (texts), `k` (keyword) and `n` (numbers).
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -31,7 +31,7 @@ fn read(grammar: Grammar, text: &str) -> String {
     }
 }
 
-/// A query in few characters.
+/// Shows a query in a short notation.
 fn shown(query: &Query) -> String {
     use std::ops::Bound;
     fn bounds<T: ToString>(lower: &Bound<T>, upper: &Bound<T>) -> String {

@@ -1,6 +1,6 @@
-//! What was written: the tree that a query is read into before anything is known of the index.
+//! The syntax tree of a query, independent of the index.
 
-/// A text without its backslashes, which remembers what stood behind one.
+/// A text without its backslashes, which records the escaped characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
     chars: Vec<(char, bool)>,
@@ -11,7 +11,7 @@ impl Text {
         Self { chars: text.chars().map(|c| (c, false)).collect() }
     }
 
-    /// Takes backslashes away. `None` if the last one has nothing behind it, or `\u` no four hexadecimal digits.
+    /// Removes backslashes. `None` if the last one escapes nothing, or `\u` is not followed by four hexadecimal digits.
     pub(super) fn unescape(image: &str) -> Option<Self> {
         let mut chars = Vec::with_capacity(image.len());
         let mut rest = image.chars();
@@ -36,29 +36,29 @@ impl Text {
         self.chars.len()
     }
 
-    /// Whether it is this, without backslashes.
+    /// Returns true if it equals `text` without escapes.
     pub(super) fn is(&self, text: &str) -> bool {
         self.chars.iter().copied().eq(text.chars().map(|c| (c, false)))
     }
 
-    /// Whether it has `*` or `?` that stand for others.
+    /// Returns true if it contains unescaped `*` or `?`.
     pub(super) fn is_wildcard(&self) -> bool {
         self.chars.iter().any(|&c| is_joker(c))
     }
 
-    /// Whether it begins with one.
+    /// Returns true if it starts with one.
     pub(super) fn leads_with_wildcard(&self) -> bool {
         self.chars.first().is_some_and(|&c| is_joker(c))
     }
 
-    /// What is before its only joker, a `*` at the end.
+    /// Returns the text before its only wildcard, a `*` at the end.
     pub(super) fn prefix(&self) -> Option<String> {
         let (last, before) = self.chars.split_last()?;
         let is_prefix = *last == ('*', false) && !before.iter().any(|&c| is_joker(c));
         is_prefix.then(|| before.iter().map(|&(c, _)| c).collect())
     }
 
-    /// A pattern of which everything between jokers went through a function.
+    /// Returns the pattern after applying a function to the text between wildcards.
     pub(super) fn pattern(&self, normalize: impl Fn(&str) -> String) -> String {
         let mut out = String::new();
         let mut between = String::new();
@@ -83,7 +83,7 @@ impl Text {
         out
     }
 
-    /// As it was written, but for what the backslashes stood before.
+    /// Returns the text as written, without backslashes.
     pub(super) fn shown(&self) -> String {
         self.text()
     }
@@ -101,7 +101,7 @@ fn unicode(rest: &mut std::str::Chars<'_>) -> Option<char> {
     char::from_u32(value)
 }
 
-/// A part of a query.
+/// A node of a query.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
     Term {
@@ -129,9 +129,9 @@ pub(super) enum Node {
         source: Function,
     },
     Boost(Box<Node>, f32),
-    /// In parentheses.
+    /// Parentheses.
     Group(Box<Node>),
-    /// In parentheses, of which so many must match.
+    /// Parentheses with a minimum number of matches.
     AtLeast(usize, Box<Node>),
     Modified(Modifier, Box<Node>),
     Clauses {
@@ -147,7 +147,7 @@ pub(super) enum Modifier {
     Prohibited,
 }
 
-/// A call of one of the functions of intervals.
+/// A call of an interval function.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Function {
     Text(String),

@@ -1,8 +1,8 @@
-//! [`VectorSet`]: the vectors of a segment that is being written. [`VectorFile`]: the same as they lie in its file.
+//! [`VectorSet`]: the vectors of a segment that is being written. [`VectorFile`]: the stored form.
 //!
-//! All numbers are little-endian, of four bytes: the format, dimensions, count of nodes, neighbours of each (none without a
-//! graph), count of upper layers, the length of each; the document of each node; the neighbours of each layer from the lowest
-//! on; and for each node its vector and its neighbours.
+//! All numbers are little-endian, of four bytes: format, dimensions, number of nodes, neighbours per node (0 without a
+//! graph), number of upper layers, the length of each; the document of each node; the neighbours of each layer from the
+//! lowest on; and for each node its vector and its neighbours.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::error::{Error, Result};
 
 const FORMAT: u32 = 1;
 
-/// So many vectors are looked at one by one in less time than a graph takes to be read.
+/// Number of vectors below which an exhaustive search is faster than reading a graph.
 const GRAPH_FROM: usize = if cfg!(test) { 60 } else { 4_000 };
 
-/// The parts of a header before the lengths of layers.
+/// Number of header fields before the lengths of layers.
 const HEADER: usize = 5;
 
-/// Vectors that were prepared, in the order of their documents.
+/// Prepared vectors, in the order of their documents.
 #[derive(Default)]
 pub(crate) struct VectorSet {
     docs: Vec<DocId>,
@@ -35,12 +35,12 @@ impl VectorSet {
         self.numbers.extend_from_slice(vector);
     }
 
-    /// About the memory that it takes.
+    /// Returns its approximate memory.
     pub(crate) fn size_bytes(&self) -> usize {
         4 * (self.docs.len() + self.numbers.len())
     }
 
-    /// Writes the file, with a graph where there are many.
+    /// Writes the file, with a graph if there are many vectors.
     pub(crate) fn write(self, field: &VectorField, out: &mut impl Write) -> Result<()> {
         let graph = match self.docs.len() >= GRAPH_FROM {
             true => Some(Graph::new(field.similarity, field.dimensions, &self.numbers)?),
@@ -73,13 +73,13 @@ impl VectorSet {
     }
 }
 
-/// The vectors of a segment, opened. [`Nodes`] has the vectors themselves.
+/// The opened vectors of a segment. [`Nodes`] provides the vectors themselves.
 pub(crate) struct VectorFile {
     dimensions: usize,
     near: usize,
-    /// The document of each node.
+    /// Document of each node.
     pub(super) docs: Vec<DocId>,
-    /// Neighbours in the layers above, the lowest first.
+    /// Neighbours in the upper layers, the lowest first.
     pub(super) above: Vec<Vec<u32>>,
     nodes: FileSlice,
 }
@@ -91,19 +91,19 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// As it is stored.
+    /// Returns the stored vector.
     pub(super) fn vector(&self) -> &[u8] {
         &self.bytes[..self.vector_bytes]
     }
 
-    /// Nodes near it, and [`NOBODY`](super::graph::NOBODY).
+    /// Returns neighbouring nodes, and [`NOBODY`](super::graph::NOBODY) for unused entries.
     pub(super) fn near(&self) -> impl Iterator<Item = u32> {
         words(&self.bytes[self.vector_bytes..])
     }
 }
 
 impl VectorFile {
-    /// Reads all but the vectors.
+    /// Reads everything except the vectors.
     pub(crate) fn open(file: &FileSlice) -> Result<Self> {
         let read = |from: usize, count: usize| -> Result<Vec<u32>> {
             let end = count.checked_mul(4).and_then(|bytes| from.checked_add(bytes)).filter(|end| *end <= file.len());
@@ -134,12 +134,12 @@ impl VectorFile {
         Ok(Self { dimensions, near, docs, above, nodes })
     }
 
-    /// About how long a file is for each of its vectors.
+    /// Returns the approximate bytes per vector of a file.
     pub(crate) fn bytes_of_one(dimensions: usize) -> usize {
         4 * (dimensions + NEAR + 3)
     }
 
-    /// The number of vectors.
+    /// Returns the number of vectors.
     pub(crate) fn len(&self) -> usize {
         self.docs.len()
     }
@@ -148,7 +148,7 @@ impl VectorFile {
         self.near > 0
     }
 
-    /// The vectors, to be looked at. If they take no more bytes than `longest`, they are read now.
+    /// Returns access to the vectors. If they have at most `longest` bytes, they are read now.
     pub(crate) fn nodes(&self, longest: usize) -> Result<Nodes<'_>> {
         let mut nodes = self.nodes.clone();
         if nodes.len() <= longest {
@@ -158,7 +158,7 @@ impl VectorFile {
     }
 }
 
-/// The vectors of a file while they are looked at.
+/// Access to the vectors of a file during a search.
 pub(crate) struct Nodes<'a> {
     pub(super) file: &'a VectorFile,
     nodes: FileSlice,
@@ -170,13 +170,13 @@ impl Nodes<'_> {
         let (vector_bytes, bytes) = (4 * dimensions, 4 * (dimensions + near));
         let start = node as usize * bytes;
         if node as usize >= docs.len() {
-            return Err(Error::Corrupt("a neighbour that is none".to_owned()));
+            return Err(Error::Corrupt("an invalid neighbour".to_owned()));
         }
         let bytes = self.nodes.read_bytes_slice(start..start + bytes).map_err(Error::from_io)?;
         Ok(Node { bytes, vector_bytes })
     }
 
-    /// The vectors by their documents, in the order of these, for another file.
+    /// Calls `take` with the vectors, ordered by document, for writing another file.
     pub(crate) fn for_each(&self, mut take: impl FnMut(DocId, &[f32])) -> Result<()> {
         let docs = &self.file.docs;
         let mut nodes: Vec<u32> = (0..).take(docs.len()).collect();

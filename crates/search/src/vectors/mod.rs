@@ -1,6 +1,6 @@
-//! Vectors: [`VectorField`] says what an index expects of a field, a [`VectorFile`] holds those of a segment with a graph that
-//! leads to the nearest ones of another vector ([`graph`]), and [`nearest`] walks it. Which documents may be found is for the
-//! caller to say.
+//! Vectors: [`VectorField`] defines the vectors of a field, a [`VectorFile`] stores those of a segment with a graph for
+//! nearest-neighbour search ([`graph`]), and [`nearest`] searches it. The caller specifies which documents may be
+//! found.
 
 mod file;
 mod graph;
@@ -10,36 +10,36 @@ pub(crate) use file::{VectorFile, VectorSet};
 
 use crate::error::{Error, Result};
 
-/// The greatest number of dimensions: twice what the largest embeddings of today have.
+/// Maximum number of dimensions: twice that of the largest current embeddings.
 pub const MAX_DIMENSIONS: usize = 8_192;
 
-/// What the vectors of a field are like.
+/// Parameters of the vectors of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VectorField {
-    /// The name of the field.
+    /// Field name.
     pub name: String,
-    /// How many numbers each of its vectors has.
+    /// Dimensions of its vectors.
     pub dimensions: usize,
-    /// Which of them are near each other.
+    /// Similarity of its vectors.
     pub similarity: Similarity,
 }
 
-/// When two vectors are near each other. Scores are those of Lucene: greater ones are nearer, and none is negative.
+/// Similarity of vectors. Scores are those of Lucene: greater ones are nearer, and none is negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Similarity {
-    /// By the angle between them: `(1 + cos) / 2`.
+    /// Angle: `(1 + cos) / 2`.
     Cosine,
-    /// By their product `p`, where long vectors are near to everything: `1 + p`, or `1 / (1 - p)` if it is negative.
+    /// Dot product `p`, which favours long vectors: `1 + p`, or `1 / (1 - p)` if it is negative.
     Dot,
-    /// By their distance `d`: `1 / (1 + d²)`.
+    /// Euclidean distance `d`: `1 / (1 + d²)`.
     L2,
 }
 
 impl Similarity {
-    /// All of them.
+    /// All similarities.
     pub const ALL: [Self; 3] = [Self::Cosine, Self::Dot, Self::L2];
 
-    /// The name in definitions.
+    /// Returns the name in definitions.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,12 +49,12 @@ impl Similarity {
         }
     }
 
-    /// How far two prepared vectors are apart: less is nearer, and it may be negative.
+    /// Returns the distance of two prepared vectors: less is nearer, and it may be negative.
     pub(crate) fn distance(self, one: &[f32], other: &[f32]) -> f32 {
         self.distance_of(one, other, |number| number)
     }
 
-    /// The same where the second one is stored: its numbers as four bytes each, little-endian.
+    /// Returns the distance to a stored vector: four bytes per number, little-endian.
     pub(crate) fn distance_to_stored(self, one: &[f32], stored: &[u8]) -> f32 {
         self.distance_of(one, stored.as_chunks::<4>().0, f32::from_le_bytes)
     }
@@ -66,7 +66,7 @@ impl Similarity {
         }
     }
 
-    /// The score of a distance.
+    /// Converts a distance to a score.
     pub(crate) fn score(self, distance: f32) -> f32 {
         match self {
             Self::Cosine => f32::midpoint(1.0, -distance).max(0.0),
@@ -78,10 +78,10 @@ impl Similarity {
 }
 
 impl VectorField {
-    /// Makes a vector ready to be compared: for angles all of them have the length one.
+    /// Prepares a vector for comparison: for angles it is normalized to length one.
     ///
     /// # Errors
-    /// [`Error::BadField`] with a sentence about the field, if it cannot be compared.
+    /// [`Error::BadField`] with a sentence about the field, if the vector cannot be compared.
     pub(crate) fn prepare(&self, mut vector: Vec<f32>) -> Result<Vec<f32>> {
         let refuse = |reason: String| Err(Error::BadField(format!("field {} {reason}", self.name)));
         if vector.len() != self.dimensions {
@@ -103,7 +103,7 @@ impl VectorField {
     }
 }
 
-/// Sums what is made of two rows of numbers. Several sums go on beside each other, so that processors add many at once.
+/// Sums a function of two lists of numbers. Several independent sums permit vector instructions.
 #[inline]
 fn sum<T: Copy>(one: &[f32], other: &[T], number: impl Fn(T) -> f32, of: impl Fn(f32, f32) -> f32) -> f32 {
     const LANES: usize = 16;

@@ -1,4 +1,4 @@
-//! The vectors of a file that are nearest to another one: along the graph, or one by one where that is less work.
+//! Nearest-neighbour search in a file of vectors: with the graph, or exhaustively if that is less work.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -11,15 +11,15 @@ use super::graph::{NEAR_ABOVE, NOBODY};
 use crate::error::Result;
 use crate::limits::SearchLimits;
 
-/// What is looked for.
+/// Parameters of a search.
 pub(crate) struct Wanted<'a> {
-    /// Which vectors are near.
+    /// Similarity.
     pub(crate) similarity: Similarity,
-    /// The vector, prepared.
+    /// Prepared query vector.
     pub(crate) vector: &'a [f32],
-    /// The greatest number of vectors.
+    /// Maximum number of vectors.
     pub(crate) count: usize,
-    /// How many are kept in sight on the way: more find better ones, and take longer.
+    /// Number of candidates during the search: more improve the recall, and take longer.
     pub(crate) candidates: usize,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Found {
     pub(crate) doc: DocId,
 }
 
-/// About how many vectors are compared for each candidate of a walk.
+/// Approximate number of comparisons per candidate of a graph search.
 const COMPARED_FOR_EACH: usize = 30;
 
 impl Wanted<'_> {
-    /// The nearest among documents of which so many are `allowed`, the nearest first.
+    /// Returns the nearest vectors among `allowed` documents, the nearest first.
     pub(crate) fn find(
         &self,
         nodes: &Nodes<'_>,
@@ -46,7 +46,7 @@ impl Wanted<'_> {
         let count = self.count.min(file.len());
         let candidates = self.candidates.max(count).min(file.len().max(1));
         limits.charge(NEAR_BYTES * candidates + file.len() / 8)?;
-        // Where every tenth document is allowed, ten times as many are passed on the way.
+        // If every tenth document is allowed, a graph search visits ten times as many.
         let walked = COMPARED_FOR_EACH.saturating_mul(candidates).saturating_mul(file.len()) / allowed.max(1);
         let is_walked = file.has_graph() && walked < allowed;
         let mut found = match is_walked {
@@ -77,7 +77,7 @@ impl Wanted<'_> {
         Ok(best.kept.into_vec())
     }
 
-    /// The number of steps of one comparison.
+    /// Returns the number of steps of one comparison.
     fn steps(&self) -> usize {
         1 + self.vector.len() / 256
     }
@@ -87,7 +87,7 @@ impl Wanted<'_> {
         Ok(Near { distance, node })
     }
 
-    /// Goes down the layers to a node that is near, and looks around from there.
+    /// Descends the layers to a near node, and searches from there.
     fn walk(
         &self,
         nodes: &Nodes<'_>,
@@ -133,7 +133,7 @@ impl Wanted<'_> {
         Ok(best.kept.into_vec())
     }
 
-    /// The node of a layer that is nearer than all its neighbours.
+    /// Returns the node of a layer that is nearer than all its neighbours.
     fn descend(&self, nodes: &Nodes<'_>, layer: &[u32], mut nearest: Near) -> Result<Near> {
         loop {
             let start = nearest.node as usize * NEAR_ABOVE;
@@ -149,10 +149,10 @@ impl Wanted<'_> {
     }
 }
 
-/// The bytes of a node that is kept, and of what is made of it.
+/// Bytes of a candidate, and of derived data.
 const NEAR_BYTES: usize = 2 * size_of::<Near>() + 2 * size_of::<Found>();
 
-/// A node at a distance.
+/// A node with its distance.
 #[derive(Clone, Copy)]
 struct Near {
     distance: f32,
@@ -179,7 +179,7 @@ impl Ord for Near {
     }
 }
 
-/// So many of the nearest.
+/// The nearest nodes so far, up to a limit.
 struct Best {
     /// The farthest is on top.
     kept: BinaryHeap<Near>,
@@ -191,7 +191,7 @@ impl Best {
         Self { kept: BinaryHeap::with_capacity(count + 1), count }
     }
 
-    /// Whether there are enough that are nearer.
+    /// Returns true if the limit is reached and all are nearer.
     fn refuses(&self, near: &Near) -> bool {
         self.kept.len() >= self.count && self.kept.peek().is_none_or(|farthest| near >= farthest)
     }
@@ -206,7 +206,7 @@ impl Best {
     }
 }
 
-/// The nodes that a walk has seen.
+/// Visited nodes of a search.
 struct Seen {
     bits: Vec<u64>,
 }
@@ -216,7 +216,7 @@ impl Seen {
         Self { bits: vec![0; nodes.div_ceil(64)] }
     }
 
-    /// Whether it was not seen before.
+    /// Marks a node as visited; returns true if it was not visited before.
     fn insert(&mut self, node: u32) -> bool {
         let Some(bits) = self.bits.get_mut(node as usize / 64) else { return false };
         let bit = 1 << (node % 64);

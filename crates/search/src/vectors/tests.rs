@@ -1,4 +1,4 @@
-//! Distances against sums by hand, files that come back, and what a walk finds against a look at all.
+//! Distances compared with direct sums, files that are read back, and graph search compared with exhaustive search.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn field(similarity: Similarity, dimensions: usize) -> VectorField {
     VectorField { name: "v".to_owned(), dimensions, similarity }
 }
 
-/// A number between -1 and 1.
+/// Returns a number between -1 and 1.
 fn number(random: &mut Random) -> f32 {
     random.below(20_001_u32) as f32 / 10_000.0 - 1.0
 }
@@ -139,7 +139,7 @@ fn a_walk_finds_what_a_look_at_all_finds() {
                 right += expected.iter().filter(|expected| is_right(expected)).count();
             }
             assert!(right * 100 >= all * 95, "{similarity:?}, every {every}: {right} of {all}");
-            // Few are looked at one by one.
+            // Few vectors are searched exhaustively.
             assert!(every < 500 || right == all, "{similarity:?}: {right} of {all}");
         }
     }

@@ -1,4 +1,4 @@
-//! The fuzz targets of this crate with random inputs: `fuzz/` hands the same checks the inputs of libFuzzer.
+//! The fuzz targets of this crate with random inputs. `fuzz/` runs the same checks with inputs from libFuzzer.
 
 mod analyzer;
 mod query;

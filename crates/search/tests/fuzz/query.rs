@@ -1,4 +1,4 @@
-//! Queries of both grammars: whatever is accepted can be searched for, and nothing panics or takes more than it may.
+//! Queries of both grammars: accepted ones can be executed, and no query panics or exceeds its limits.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use settee_search::{
 };
 use settee_storage::{CommitToken, Shard};
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let limits = SearchLimits::none();

@@ -1,11 +1,11 @@
-//! Ranges, sorts, bookmarks, drilldown, counts and groups, a line each: they are refused, or the search has an answer whose bookmarks
-//! lead on.
+//! Ranges, sorts, bookmarks, drilldown, counts and groups, one per line: they are rejected, or the search has a result
+//! whose bookmarks can be continued.
 
 use settee_search::{Grouping, Query, Range, Request, SearchLimits, Sort};
 
 use crate::query::{index, is_of_client};
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let lines: Vec<&str> = text.split('\n').collect();

@@ -1,10 +1,10 @@
-//! Vectors of any numbers and counts.
+//! Vectors of any numbers and dimensions.
 
 use settee_search::{Nearest, Query, Request, SearchLimits};
 
 use crate::query::{index, is_of_client};
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let (counts, numbers) = data.split_at(data.len().min(2));
     let vector = numbers.as_chunks::<4>().0.iter().map(|bytes| f32::from_be_bytes(*bytes)).collect();

@@ -103,7 +103,7 @@ fn builds_are_paused_resumed_and_cancelled() {
     client.get("/db/_design/d/_view/v").expect_error(
         503,
         "index_paused",
-        "the index is paused; resume it, or ask with update=false for what there is",
+        "the index is paused; resume it, or query its current state with update=false",
     );
     assert_eq!(build_state(&mut client).0, "paused");
     // The next build shall not be taken for this one, which still ends.

@@ -1,4 +1,4 @@
-//! The contract of engines, and what this one adds to it.
+//! The contract of engines, and additional properties of this one.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::{numbered, open, open_with, options, schema_of, server, step, steps, 
 #[test]
 fn conforms() {
     let Some(server) = server() else { return };
-    // More snapshots at a time than a server is to hold.
+    // More concurrent snapshots than a server normally has.
     conformance::run_all(&|| open_with(&server.url(), 120));
 }
 
@@ -47,7 +47,7 @@ fn opening_again_finds_everything() {
     assert_eq!(steps(&engine, Shard(2)), 450);
 }
 
-/// Around the longest key that is stored as it is: the same beginning with different rests, and what lies beside it.
+/// Keys around the maximum that is stored unchanged: the same prefix with different rests, and adjacent keys.
 fn long_keys() -> Vec<Vec<u8>> {
     let mut random = Generator::new(5);
     let mut keys = vec![b"a".to_vec(), vec![b'k'; 2_399], vec![b'k'; 2_400], b"z".to_vec()];
@@ -146,8 +146,8 @@ fn long_scans_find_everything() {
     }
 }
 
-/// With more snapshots than connections, those that nobody reads lose theirs. They go on if their shard is what it was, and say
-/// so otherwise.
+/// With more snapshots than connections, idle ones lose theirs. They continue if their shard is unchanged, and report
+/// an interruption otherwise.
 #[test]
 fn snapshots_share_few_connections() {
     const SNAPSHOTS: u64 = 20;
@@ -171,7 +171,7 @@ fn snapshots_share_few_connections() {
     assert!(taken >= SNAPSHOTS - 6, "{taken}");
 }
 
-/// Readers that each need a second snapshot, with all connections in their hands.
+/// Readers that each need a second snapshot while they hold all connections.
 #[test]
 fn readers_of_two_shards_never_wait_for_each_other() {
     let Some(server) = server() else { return };
@@ -217,11 +217,11 @@ fn entries_of_dropped_shards_are_deleted() {
     assert_eq!(steps(&engine, Shard(2)), 1);
 }
 
-/// Nothing but the entries that are asked for is looked at, also in tables of which PostgreSQL knows nothing yet.
+/// Only the requested entries are read, also in tables without statistics.
 #[test]
 fn keys_are_looked_up() {
     let Some(server) = server() else { return };
-    // Made in pieces, and as one statement.
+    // As pieces, and as one statement.
     for durability in [Durability::Buffered, Durability::Synced] {
         look_keys_up(server, durability);
     }
@@ -233,7 +233,7 @@ fn look_keys_up(server: &Scratch, durability: Durability) {
     let url = server.url();
     let schema = schema_of(&url);
     let url = format!("{url}&application_name={schema}");
-    // What a connection has looked at is counted when it ends.
+    // The statistics of a connection are updated when it ends.
     let looked_at = || {
         let open = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'");
         while server.run(&open) != "0" {
@@ -274,7 +274,7 @@ fn look_keys_up(server: &Scratch, durability: Durability) {
     assert!(rows < ROUNDS * 40, "{rows} rows in {ROUNDS} rounds");
 }
 
-/// Old commits are removed, but for the last ones of a shard; who is in doubt about his own finds it.
+/// Old commits are removed, except the last one of a shard; a writer with an unknown outcome still finds its commit.
 #[test]
 fn commits_are_pruned() {
     let Some(server) = server() else { return };
@@ -292,7 +292,7 @@ fn prune_commits(server: &Scratch, durability: Durability) {
         step(&engine, Shard(1), number, durability);
     }
     assert_eq!(rows(), 600, "all of them are young");
-    // A commit that was made before is known again by its token.
+    // A repeated commit is recognized by its token.
     let outcome = engine.commit(Shard(1), Version(100), token(101), numbered(101), Durability::Synced).unwrap();
     assert_eq!(outcome, Outcome::Committed(Version(101)));
     server.run(&format!("UPDATE {schema}.commits SET at = at - interval '5 minutes'"));

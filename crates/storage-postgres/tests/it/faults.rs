@@ -1,12 +1,12 @@
-//! Connections that are cut, wherever that is, and a server that is restarted in between.
+//! Connections that are cut at any position, and a server that is restarted in between.
 
 use settee_storage::{Batch, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, Version};
 
 use crate::proxy::Proxy;
 use crate::{numbered, open, schema_of, server, step, steps, token};
 
-/// Places of the cut: each byte of the answers to a commit, and some in those to the next. There are about a hundred to a commit of several
-/// statements, as those that are not synced are, and about thirty to one.
+/// Positions of the cut: each byte of the responses to a commit, and some in those to the next. A commit of several
+/// statements, as unsynced ones are, has about a hundred, and one of a single statement about thirty.
 const CUTS: i64 = 150;
 
 #[test]
@@ -23,7 +23,7 @@ fn a_cut_connection_loses_and_doubles_nothing() {
         for cut in 0..CUTS {
             let version = 1 + u64::try_from(cut).unwrap();
             proxy.cut_after(cut);
-            // All that was not known after a cut is found out.
+            // All outcomes that were unknown after a cut are resolved.
             step(&engine, shard, version, durability);
             cuts += i64::from(proxy.is_cut());
         }
@@ -34,7 +34,7 @@ fn a_cut_connection_loses_and_doubles_nothing() {
     }
 }
 
-/// A snapshot whose connection is cut goes on in another transaction, as long as its shard is what it was.
+/// A snapshot whose connection is cut continues in another transaction while its shard is unchanged.
 #[test]
 fn reads_go_on_after_a_cut() {
     const ENTRIES: u64 = 3_000;
@@ -60,7 +60,7 @@ fn reads_go_on_after_a_cut() {
     }
 }
 
-/// All connections end at once, as when the server is restarted.
+/// All connections end at once, as at a restart of the server.
 #[test]
 fn the_end_of_all_connections_is_survived() {
     let Some(server) = server() else { return };

@@ -1,4 +1,4 @@
-//! Commits to different shards that are made by one statement.
+//! Commits to different shards in one statement.
 
 use std::sync::Barrier;
 use std::thread;
@@ -15,8 +15,9 @@ fn statistic(engine: &PostgresEngine, wanted: &str) -> u64 {
     engine.statistics().into_iter().find(|(name, _)| *name == wanted).unwrap().1
 }
 
-/// Has threads make commits of shards 1 to `count` while none can be written, and all end. The outcomes, by shard. The first two have
-/// statements of their own, and the others are the third one: a fence that refuses a commit needs no lock to do so.
+/// Starts threads that commit to shards 1 to `count` while no commit can be written, and waits for all. Returns the
+/// outcomes by shard. The first two have statements of their own, and the others share the third one: a fence that
+/// rejects a commit needs no lock to do so.
 fn together(
     (server, url): (&Scratch, &str),
     engine: &PostgresEngine,
@@ -69,7 +70,7 @@ fn commits_that_wait_are_one_statement() {
     }
 }
 
-/// Whoever is too late, or finds a key where there was to be none, keeps nobody else from being committed.
+/// A commit that conflicts, or inserts an existing key, does not prevent the others.
 #[test]
 fn who_fails_fails_alone() {
     const COUNT: u64 = 12;
@@ -81,7 +82,7 @@ fn who_fails_fails_alone() {
     (1..=COUNT).for_each(|shard| step(&engine, Shard(shard), 0, Durability::Synced));
     step(&other, LATE, 1, Durability::Synced);
     let outcomes = together((server, &url), &engine, COUNT, |shard| {
-        // A token tells whose commit is there.
+        // The token identifies the commit that was applied.
         let mine = if shard == LATE { CommitToken(7) } else { token(2) };
         let number = if shard == WRONG { 1 } else { 2 };
         engine.commit(shard, Version(1), mine, numbered(number), Durability::Synced)
@@ -96,7 +97,7 @@ fn who_fails_fails_alone() {
     }
 }
 
-/// A connection that is cut at any byte of the answer to several commits.
+/// A connection that is cut at any byte of the response to several commits.
 #[test]
 fn a_cut_loses_and_doubles_none_of_them() {
     const SHARDS: u64 = 5;
@@ -130,7 +131,7 @@ fn a_cut_loses_and_doubles_none_of_them() {
     }
 }
 
-/// Processes whose statements have shards in common, without turns: none waits in a circle, and nothing is lost.
+/// Processes whose statements have shards in common, without shard locks: no deadlock occurs, and nothing is lost.
 #[test]
 fn statements_of_several_processes_meet() {
     const SHARDS: u64 = 6;

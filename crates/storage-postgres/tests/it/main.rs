@@ -1,4 +1,4 @@
-//! Tests of the engine on PostgreSQL, on a server that they start.
+//! Tests of the engine on PostgreSQL, with a server that they start.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -24,7 +24,7 @@ use settee_storage::{
 };
 use settee_storage_postgres::{Options, PostgresEngine};
 
-/// The server of all tests.
+/// Returns the server of all tests.
 fn server() -> Option<&'static Scratch> {
     static SERVER: OnceLock<Option<Scratch>> = OnceLock::new();
     SERVER.get_or_init(|| Scratch::start("")).as_ref()
@@ -38,7 +38,7 @@ fn open_with(url: &str, connections: usize) -> Arc<PostgresEngine> {
     Arc::new(PostgresEngine::open(&options(url).with_connections(connections), id()).unwrap())
 }
 
-/// The id of another process each time.
+/// Returns a new process id for each call.
 fn id() -> [u8; 16] {
     static LAST: AtomicU64 = AtomicU64::new(0);
     u128::from(LAST.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes()
@@ -48,12 +48,12 @@ fn options(url: &str) -> Options {
     Options::parse(url).unwrap()
 }
 
-/// The schema of an URL of the [`server`].
+/// Returns the schema of a URL of the [`server`].
 fn schema_of(url: &str) -> &str {
     url.rsplit('=').next().unwrap()
 }
 
-/// Commit number `step + 1` of a shard, which leaves an entry and a token that tell its number.
+/// Makes commit number `step + 1` of a shard, with an entry and a token that contain its number.
 fn step(engine: &PostgresEngine, shard: Shard, step: u64, durability: Durability) {
     let outcome = engine.commit(shard, Version(step), token(step + 1), numbered(step + 1), durability).unwrap();
     assert_eq!(outcome, Outcome::Committed(Version(step + 1)));
@@ -69,7 +69,7 @@ fn token(number: u64) -> CommitToken {
     CommitToken(u128::from(number) << 70)
 }
 
-/// The number of commits in a shard, after a check that the first ones are there and no other.
+/// Returns the number of commits in a shard after checking that exactly the first ones are there.
 fn steps(engine: &PostgresEngine, shard: Shard) -> u64 {
     let snapshot = engine.snapshot(shard).unwrap();
     let state = snapshot.state().unwrap();

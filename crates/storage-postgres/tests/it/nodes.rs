@@ -1,4 +1,4 @@
-//! Several processes on one schema, and a database that fails below them.
+//! Several processes on one schema, and a database that fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 use crate::scratch::Scratch;
 use crate::{open, schema_of, server, step, steps, token};
 
-/// The latest versions that somebody was told of.
+/// Latest versions of received notifications.
 pub(crate) type Heard = Arc<Mutex<BTreeMap<Shard, Version>>>;
 
 pub(crate) fn listen(engine: &PostgresEngine) -> Heard {
@@ -39,7 +39,7 @@ pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) {
     }
 }
 
-/// Where those stand who have a turn of a schema, or wait for one.
+/// Returns the holders of shard locks of a schema and their waiters.
 fn in_line(url: &str) -> String {
     let schema = schema_of(url);
     format!("FROM pg_locks WHERE locktype = 'advisory' AND classid = hashtext('settee {schema}')::oid")
@@ -47,10 +47,10 @@ fn in_line(url: &str) -> String {
 
 fn until_somebody_waits(server: &Scratch, url: &str) {
     let count = format!("SELECT count(*) {} AND NOT granted", in_line(url));
-    until("somebody waits", || server.run(&count) == "1");
+    until("a session waits", || server.run(&count) == "1");
 }
 
-/// Commits whose transactions ran in an earlier poll, and ended in an order of their own.
+/// Commits whose transactions were running during an earlier poll, and ended in another order.
 #[test]
 fn transactions_that_run_for_long_hide_nothing() {
     let Some(server) = server() else { return };
@@ -62,7 +62,7 @@ fn transactions_that_run_for_long_hide_nothing() {
         "BEGIN; INSERT INTO {schema}.commits (shard, version, token, node) VALUES (77, 1, '', 1); \
          SELECT pg_advisory_lock(77); COMMIT"
     );
-    // Somebody keeps the lock, until he is ended.
+    // The first transaction holds the lock until it is terminated.
     let keeper = "SELECT pg_advisory_lock(77); SELECT pg_sleep(60)";
     let waiting = |granted: &str, count: &str| {
         let text = format!("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND {granted}");
@@ -88,7 +88,7 @@ fn transactions_that_run_for_long_hide_nothing() {
     });
 }
 
-/// Turns end with a commit, with their owner, and for nobody later than half a second.
+/// Shard locks end with a commit or with their holder, and no writer waits longer than half a second.
 #[test]
 fn who_lines_up_writes_after_who_was_first() {
     const SHARD: Shard = Shard(5);
@@ -107,12 +107,12 @@ fn who_lines_up_writes_after_who_was_first() {
         step(&first, SHARD, 0, Durability::Synced);
         assert_eq!(other.join().unwrap(), (true, Version(1)));
     });
-    // A turn that was not used, and one whose commit is not synced.
+    // An unused lock, and one whose commit is not synced.
     drop((turn, second.line_up(SHARD, &[])));
     let turn = first.line_up(SHARD, &[]);
     step(&first, SHARD, 1, Durability::Buffered);
     assert!(turn.is_held() && second.line_up(SHARD, &[]).is_held());
-    // Whoever waits for long goes on without, and so may be faster.
+    // A writer that has waited for too long continues without the lock, and may then commit first.
     let turn = first.line_up(SHARD, &[]);
     let begun = Instant::now();
     assert!(!second.line_up(SHARD, &[]).is_held());
@@ -121,7 +121,7 @@ fn who_lines_up_writes_after_who_was_first() {
     let late = first.commit(SHARD, Version(2), CommitToken(9), Batch::new(), Durability::Synced).unwrap();
     assert_eq!(late, Outcome::Conflict(Version(3)));
     drop(turn);
-    // Nobody waits for others elsewhere, nor for the dead.
+    // Locks of other shards, or of failed processes, do not block.
     let turn = first.line_up(SHARD, &[]);
     assert!(second.line_up(Shard(6), &[]).is_held());
     server.run(&format!("SELECT count(pg_terminate_backend(pid)) {} AND granted", in_line(&url)));
@@ -131,7 +131,7 @@ fn who_lines_up_writes_after_who_was_first() {
     assert_eq!(version(&second), Version(4));
 }
 
-/// What is asked for with a turn is what the one before has left, however long that was waited for.
+/// The replies that come with a lock show the last commit of the previous holder, however long the wait was.
 #[test]
 fn a_turn_brings_what_others_have_committed() {
     const SHARD: Shard = Shard(5);
@@ -173,13 +173,13 @@ fn a_turn_brings_what_others_have_committed() {
         is_seen(other.join().unwrap(), 1);
     });
     is_seen(turn, 0);
-    // Nobody has a turn in what is gone, nor is the line closed by that.
+    // Dropped shards cannot be locked, and the locks stay enabled.
     first.drop_shard(SHARD).unwrap();
     assert!(!second.line_up(SHARD, &wanted).is_held());
     assert!(second.line_up(Shard(6), &wanted).is_held());
 }
 
-/// Polls whose connections are cut, at each byte of the answers.
+/// Polls whose connections are cut at each byte of the responses.
 #[test]
 fn cut_connections_hide_nothing() {
     const CUTS: i64 = 300;
@@ -202,7 +202,7 @@ fn cut_connections_hide_nothing() {
     assert!(cuts > 80, "{cuts}");
 }
 
-/// A server that is started again may give out numbers of transactions once more: what may be gone is told again.
+/// A restarted server may reuse transaction numbers: commits that may be lost are reported again.
 #[test]
 fn what_may_be_gone_after_a_restart_is_told() {
     let Some(server) = server() else { return };
@@ -221,7 +221,8 @@ fn what_may_be_gone_after_a_restart_is_told() {
     assert_eq!(told, [(Shard(1), Version(1)), (Shard(2), Version(0))], "one that is there still, and one to look at");
 }
 
-/// A node that cannot be heard of gives up its claims by itself, before another one takes them, and comes back without.
+/// A node that cannot send heartbeats considers its claims lost before another one takes them over, and returns without
+/// them.
 #[test]
 fn who_cannot_be_heard_of_has_no_claims() {
     let Some(server) = server() else { return };
@@ -243,7 +244,7 @@ fn who_cannot_be_heard_of_has_no_claims() {
                 assert!(!is_held || !far.members().holds(&claim), "two have it");
                 break taken;
             }
-            assert!(begun.elapsed() < Duration::from_secs(2), "nobody takes it");
+            assert!(begun.elapsed() < Duration::from_secs(2), "the claim is not taken");
         }
     };
     assert!(taken.epoch > claim.epoch);
@@ -252,12 +253,12 @@ fn who_cannot_be_heard_of_has_no_claims() {
     until("it is back", || near.members().live().iter().any(|node| node.name == "far"));
     assert!(!far.members().holds(&claim) && !far.members().holds(&kept), "it has claims");
     assert_eq!(far.members().claim("work").unwrap(), None);
-    // What nobody took is free.
+    // Claims that were not taken over are available.
     until("it claims again", || near.members().claim("more work").unwrap().is_some());
     assert!(near.members().holds(&taken));
 }
 
-/// The end of a process is the end of its connections, and others need not wait for heartbeats that do not come.
+/// The end of a process ends its connections, so others need not wait for the expiry of its heartbeat.
 #[test]
 fn who_has_ended_is_noticed_at_once() {
     let Some(server) = server() else { return };
@@ -281,7 +282,7 @@ fn who_has_ended_is_noticed_at_once() {
         assert!(taken.epoch > claim.epoch, "round {round}");
         near.members().release(&taken).unwrap();
     }
-    // One that has just begun may take what the one before had, and its name.
+    // A process that has just started can take over the claims and the name of its predecessor.
     near.members().claim("work").unwrap().unwrap();
     drop(near);
     let begun = Instant::now();
@@ -291,14 +292,15 @@ fn who_has_ended_is_noticed_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
-/// Statements that tell which connection a node has for heartbeats, and that end it and tell how many there were.
+/// Statements that return the connection for heartbeats of a node, and that end it and return their number.
 fn of_heartbeats(node: NodeId) -> [String; 2] {
     ["pid", "count(pg_terminate_backend(pid))"].map(|what| {
         format!("SELECT {what} FROM pg_stat_activity WHERE application_name = 'settee node {:032x}'", node.0)
     })
 }
 
-/// Whose way to the server was gone for a while takes what a dead one had as soon as others do: the server knows who was heard of meanwhile.
+/// A node that was unreachable for a while takes over the claims of a failed one as soon as others can, because the
+/// server stores all heartbeats.
 #[test]
 fn who_was_out_of_reach_notices_an_end_at_once() {
     let Some(server) = server() else { return };
@@ -337,7 +339,7 @@ fn who_was_out_of_reach_notices_an_end_at_once() {
     }
 }
 
-/// A connection that is lost for a moment costs no claim, and one that cannot be made again costs it here before others take it.
+/// A short loss of the connection costs no claim, and a longer one costs it here before others take it over.
 #[test]
 fn who_has_no_connection_has_soon_no_claims() {
     let Some(server) = server() else { return };
@@ -368,7 +370,7 @@ fn who_has_no_connection_has_soon_no_claims() {
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     proxy.set_down(false);
     until("it is back", || !server.run(&pid).is_empty());
-    // Whatever it believed, it has lost it.
+    // The node has lost the claim, even if it considered it valid.
     until("it knows", || far.members().claim("other work").unwrap().is_some());
     assert!(!far.members().holds(&claim));
 }
@@ -390,7 +392,7 @@ fn what_is_long_over_is_removed() {
     until("they are swept", || [count("nodes"), count("claims")] == ["1", "0"]);
 }
 
-/// Many processes write to many shards, and all of them are told of everything.
+/// Many processes write to many shards, and all of them are notified of all commits.
 #[test]
 fn many_processes_hear_of_each_other() {
     const PROCESSES: u64 = 4;
@@ -415,7 +417,7 @@ fn many_processes_hear_of_each_other() {
     }
 }
 
-/// Of two ways to the server one is open at a time, then none: what was committed meanwhile is heard of, and errors come soon.
+/// Of two hosts one is reachable at a time, then none: commits in between are observed, and errors are returned soon.
 #[test]
 fn another_host_takes_over() {
     let Some(server) = server() else { return };
@@ -454,7 +456,7 @@ fn another_host_takes_over() {
     until("it claims again", || engine.members().claim("work").unwrap().is_some());
 }
 
-/// A host falls silent, as one does whose machine is switched off, while another one is the server already.
+/// A host becomes unresponsive, as if its machine was switched off, while another one is already the server.
 #[test]
 fn a_silent_host_is_left() {
     let Some(server) = server() else { return };
@@ -486,7 +488,7 @@ fn a_silent_host_is_left() {
     proxies.iter().for_each(|proxy| proxy.stall(false));
 }
 
-/// A server that takes requests and answers none.
+/// A server that accepts requests and answers none.
 #[test]
 fn a_server_that_hangs_is_given_up() {
     let Some(server) = server() else { return };

@@ -1,4 +1,4 @@
-//! A primary dies, and its synchronous standby is promoted below two processes.
+//! A primary fails, and its synchronous standby is promoted while two processes use it.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::nodes::{listen, until};
 use crate::scratch::{Scratch, programs};
 use crate::{numbered, open, steps, token};
 
-/// A standby in the directory of its primary, which was started by that.
+/// A standby in the directory of its primary, which started it.
 struct Standby<'a> {
     primary: &'a Scratch,
     directory: String,
@@ -40,16 +40,16 @@ impl<'a> Standby<'a> {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// The host of the primary and then this one.
+    /// Returns a URL with the host of the primary and then the standby.
     fn url(&self) -> String {
         let other = self.directory.replace('/', "%2F");
         self.primary.url().replace("/postgres?", &format!(",{other}/postgres?"))
     }
 
-    /// Ends the primary as a loss of its machine would, and then makes this one the primary.
+    /// Ends the primary as a loss of its machine would, and then promotes the standby.
     fn promote(&self) {
         let home = self.primary.socket().parent().unwrap().join("data").display().to_string();
-        // It does not live to answer.
+        // The server ends before it responds.
         let _ = self.primary.try_run(&format!("COPY (SELECT 1) TO PROGRAM 'pg_ctl -D {home} -m immediate -W stop'"));
         until("it is gone", || self.primary.try_run("SELECT 1").is_err());
         self.run("SELECT pg_promote()").expect("it can be promoted");
@@ -86,7 +86,7 @@ fn a_promoted_standby_has_all_that_was_acknowledged() {
                     let batch = numbered(number + 1);
                     let answer =
                         writer.commit(Shard(shard), Version(number), token(number + 1), batch, Durability::Synced);
-                    // Whoever is told of an error asks again, as the same.
+                    // After an error the commit is retried with the same token.
                     let Ok(Outcome::Committed(_)) = answer else { continue };
                     left -= u64::from(is_promoted.load(Ordering::SeqCst));
                     number += 1;
@@ -121,6 +121,6 @@ fn a_promoted_standby_has_all_that_was_acknowledged() {
     for (shard, count) in (0..).zip(acknowledged) {
         assert_eq!(steps(&reader, Shard(shard)), count.load(Ordering::SeqCst), "shard {shard}");
     }
-    // Whether it was lost or not, nobody else has it before it is.
-    until("somebody has it", || writer.members().holds(&claim) || reader.members().claim("work").unwrap().is_some());
+    // Whether or not the claim was lost, at most one process holds it.
+    until("a node has it", || writer.members().holds(&claim) || reader.members().claim("work").unwrap().is_some());
 }

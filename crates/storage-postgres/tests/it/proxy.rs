@@ -1,4 +1,5 @@
-//! [`Proxy`]: a way to the server that can be cut after so many bytes, stalled, and made to forget its connections.
+//! [`Proxy`]: a route to the server that can be cut after a number of bytes, stalled, and made to drop its connections
+//! silently.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,23 +9,23 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// A listener that connects whoever comes to a socket.
+/// A listener that connects its clients to a socket.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    /// Bytes of answers that are let through until the connection is cut that they come by; negative: all.
+    /// Bytes of responses until the connection that transfers them is cut; negative: unlimited.
     left: Arc<AtomicI64>,
     gate: Arc<Gate>,
     down: Arc<Down>,
 }
 
-/// Whether nobody gets through, and those who did.
+/// True if no connection is accepted, and the open ones.
 #[derive(Default)]
 struct Down {
     is_down: AtomicBool,
     clients: Mutex<Vec<TcpStream>>,
 }
 
-/// What is kept, and who is forgotten.
+/// Stalled directions and silently dropped connections.
 #[derive(Default)]
 struct Gate {
     state: Mutex<State>,
@@ -33,13 +34,13 @@ struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// Requests, and answers.
+    /// Requests, and responses.
     is_closed: [bool; 2],
-    /// How often connections were forgotten.
+    /// Number of silent drops.
     forgotten: u64,
 }
 
-/// The way of bytes.
+/// Direction of bytes.
 #[derive(Clone, Copy)]
 enum Way {
     Request,
@@ -51,7 +52,7 @@ impl Gate {
         self.state.lock().unwrap().forgotten
     }
 
-    /// Waits until the way is open. False: a connection that was made when so many were forgotten is one of those by now.
+    /// Waits until the direction is open. Returns false if connections were dropped since `forgotten`.
     fn pass(&self, way: Way, forgotten: u64) -> bool {
         let state = self.state.lock().unwrap();
         let state = self.opened.wait_while(state, |state| state.is_closed[way as usize]).unwrap();
@@ -65,7 +66,7 @@ impl Gate {
 }
 
 impl Proxy {
-    /// The URL of a schema by this way.
+    /// Returns the URL of a schema through this proxy.
     pub(crate) fn url(&self, schema: &str) -> String {
         format!("postgres://settee@127.0.0.1:{}/postgres?schema={schema}&sslmode=disable", self.port)
     }
@@ -93,7 +94,7 @@ impl Proxy {
         Self { port, left, gate, down }
     }
 
-    /// Cuts all connections and lets nobody through, or does so again.
+    /// Cuts all connections and rejects new ones, or accepts them again.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.down.is_down.store(is_down, Ordering::SeqCst);
         if is_down {
@@ -103,27 +104,27 @@ impl Proxy {
         }
     }
 
-    /// Keeps all requests, or lets them go on.
+    /// Stalls all requests, or resumes them.
     pub(crate) fn stall(&self, is_closed: bool) {
         self.gate.set(|state| state.is_closed[Way::Request as usize] = is_closed);
     }
 
-    /// Keeps all answers, or lets them go on.
+    /// Stalls all responses, or resumes them.
     pub(crate) fn keep_answers(&self, is_closed: bool) {
         self.gate.set(|state| state.is_closed[Way::Answer as usize] = is_closed);
     }
 
-    /// Passes nothing on any more by the connections that there are, and tells neither side.
+    /// Stops forwarding on all open connections without closing them.
     pub(crate) fn forget(&self) {
         self.gate.set(|state| state.forgotten += 1);
     }
 
-    /// Cuts a connection after so many bytes of answers.
+    /// Cuts a connection after this many bytes of responses.
     pub(crate) fn cut_after(&self, bytes: i64) {
         self.left.store(bytes, Ordering::SeqCst);
     }
 
-    /// Whether the cut has happened.
+    /// Returns true if the cut has happened.
     pub(crate) fn is_cut(&self) -> bool {
         self.left.load(Ordering::SeqCst) < 0
     }
@@ -137,7 +138,7 @@ fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<
         while let Ok(count @ 1..) = from_client.read(&mut buffer) {
             if !keeper.pass(Way::Request, forgotten) {
                 while matches!(from_client.read(&mut buffer), Ok(1..)) {}
-                // Its end is not told either.
+                // The end of the connection is not forwarded either.
                 std::mem::forget(to_server);
                 return;
             }
@@ -146,7 +147,7 @@ fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<
             }
         }
         if keeper.pass(Way::Request, forgotten) {
-            // Requests that were sent are done, also if nobody hears of it.
+            // Requests that were sent are executed, even if the client has disconnected.
             let _ = to_server.shutdown(Shutdown::Write);
         } else {
             std::mem::forget(to_server);

@@ -1,4 +1,4 @@
-//! Tables: made, found, upgraded, refused.
+//! Tables: creation, checks, upgrade, rejection.
 
 use std::thread;
 
@@ -24,7 +24,7 @@ fn tables_are_made_once() {
     assert_eq!(steps(&engine, Shard(1)), 1);
 }
 
-/// Who only looks makes nothing and is nobody.
+/// A read without an engine creates nothing and leaves no trace in the membership.
 #[test]
 fn a_value_is_looked_up_without_a_trace() {
     let Some(server) = server() else { return };
@@ -49,7 +49,7 @@ fn what_is_not_ours_is_left_alone() {
     let text = refused(&server.url_as("settee", "postgres", "foreign1"));
     assert!(text.contains("schema foreign1 holds tables that are not Settee's"), "{text}");
     assert_eq!(server.run("SELECT count(*) FROM pg_class WHERE relnamespace = 'foreign1'::regnamespace"), "1");
-    // A schema without tables may have been made by an administrator.
+    // A schema without tables may have been created by an administrator.
     assert_eq!(init(&options(&server.url_as("settee", "postgres", "empty1")), None), Ok(Tables::Made));
 }
 
@@ -85,13 +85,13 @@ fn missing_rights_are_told_with_what_helps() {
     assert!(text.contains("not permitted to log in"), "{text}");
     let text = refused(&server.url_as("settee", "nowhere", "of_poor"));
     assert!(text.contains("database \"nowhere\" does not exist"), "{text}");
-    // An administrator makes the tables for the role, which needs no right but to log in.
+    // An administrator creates the tables for the role, which needs no privilege except to log in.
     let made = init(&options(&server.url_as("settee", "postgres", "of_poor")), Some("poor"));
     assert_eq!(made, Ok(Tables::Made));
     let engine = open(&server.url_as("poor", "postgres", "of_poor"));
     step(&engine, Shard(1), 0, Durability::Synced);
     engine.sync().unwrap();
-    // Tables of somebody else.
+    // Tables of another role.
     init(&options(&server.url_as("settee", "postgres", "of_rich")), None).unwrap();
     let text = refused(&server.url_as("poor", "postgres", "of_rich"));
     assert!(text.contains("permission denied"), "{text}");
@@ -104,7 +104,7 @@ fn a_server_that_is_not_there_is_told() {
     assert!(error.to_string().contains("database settee on /nowhere"), "{error}");
 }
 
-/// Tables of version 1 are made those of today with what is in them, unless a server of that time uses them.
+/// Tables of version 1 are upgraded with their contents, unless a server of that version uses them.
 #[test]
 fn earlier_tables_are_upgraded() {
     let Some(server) = server() else { return };
@@ -118,7 +118,7 @@ fn earlier_tables_are_upgraded() {
     server.run(&format!("SET search_path = {schema}; {DOWNGRADE}"));
     let lock = format!("SELECT pg_advisory_lock(hashtextextended('settee {schema}', 0)); SELECT pg_sleep(60)");
     let text = thread::scope(|scope| {
-        // A server of that time holds the lock.
+        // A server of that version holds the lock.
         scope.spawn(|| server.try_run(&lock));
         let holder = format!("FROM pg_stat_activity WHERE query LIKE '%settee {schema}''%' AND wait_event = 'PgSleep'");
         until("it is locked", || server.run(&format!("SELECT count(*) {holder}")) == "1");
@@ -138,7 +138,7 @@ fn earlier_tables_are_upgraded() {
     assert_eq!(init(&options(&url), None), Ok(Tables::Found));
 }
 
-/// What version 1 had in the place of what version 2 has.
+/// Replaces the objects of version 2 by those of version 1.
 const DOWNGRADE: &str = "DROP TABLE nodes, claims; DROP SEQUENCE claim_epochs; \
      DROP FUNCTION settee_drop(bigint, bigint); \
      ALTER TABLE commits DROP COLUMN xid, DROP COLUMN node; \

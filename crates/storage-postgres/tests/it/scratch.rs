@@ -1,5 +1,5 @@
-//! [`Scratch`]: a PostgreSQL of its own for tests, from the machine's packages, that ends with the process that started it,
-//! however that ends. Also used by tests of other crates and by `xtask`, and so of the standard library only.
+//! [`Scratch`]: a PostgreSQL for tests, from the packages of the machine, that ends with the process that started it,
+//! for any reason. Also used by tests of other crates and by `xtask`, so it depends on the standard library only.
 
 use std::ffi::OsString;
 use std::fs::Permissions;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Makes a database directory in `$1`, serves it on a socket there, and removes it all when nobody holds the input any more.
-/// Nothing is kept, so nothing is synced.
+/// Creates a database directory in `$1`, serves it on a socket there, and removes everything when standard input is
+/// closed. Nothing is kept, so nothing is synced.
 const SCRIPT: &str = r#"
 cd "$1" || exit 1
 PATH="$2:$PATH"
@@ -60,10 +60,10 @@ impl Scratch {
         Self::start_with(settings, &[])
     }
 
-    /// The same with files beside it, such as `server.key`, which nobody else can read.
+    /// As [`Self::start`], with additional files such as `server.key`, readable only by the server.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     pub fn start_with(settings: &str, files: &[(&str, &[u8])]) -> Option<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let Some(programs) = programs() else {
@@ -71,7 +71,7 @@ impl Scratch {
             return None;
         };
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        // A socket's path is short.
+        // The path of a socket must be short.
         let directory = PathBuf::from(format!("/tmp/settee-postgres-{}-{number}", std::process::id()));
         std::fs::create_dir(&directory).expect("a directory can be made");
         let mut command = Command::new("sh");
@@ -89,7 +89,7 @@ impl Scratch {
             }
             command.uid(user).gid(group);
         }
-        // An interrupt at the terminal is for who started it.
+        // An interrupt at the terminal must not reach the server.
         command.process_group(0);
         let mut child =
             command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("there is a shell");
@@ -103,44 +103,44 @@ impl Scratch {
         Some(Self { directory, child, schemas: AtomicU32::new(0) })
     }
 
-    /// The URL of its database, for who chooses schemas.
+    /// Returns the URL of its database, for callers that choose schemas.
     pub fn url_of_server(&self) -> String {
         let host = self.directory.display().to_string().replace('/', "%2F");
         format!("postgres://settee@{host}/postgres")
     }
 
-    /// The URL of a schema that nobody used before.
+    /// Returns the URL of a new schema.
     pub fn url(&self) -> String {
         let schema = format!("t{}", self.schemas.fetch_add(1, Ordering::Relaxed));
         self.url_as("settee", "postgres", &schema)
     }
 
-    /// The URL of a schema as a role.
+    /// Returns the URL of a schema as a role.
     pub fn url_as(&self, role: &str, database: &str, schema: &str) -> String {
         let host = self.directory.display().to_string().replace('/', "%2F");
         format!("postgres://{role}@{host}/{database}?schema={schema}")
     }
 
-    /// The socket of the server.
+    /// Returns the socket of the server.
     pub fn socket(&self) -> PathBuf {
         self.directory.join(".s.PGSQL.5432")
     }
 
-    /// Does statements with the server's own client.
+    /// Executes statements with the client of PostgreSQL.
     ///
     /// # Panics
-    /// When they fail.
+    /// If they fail.
     pub fn run(&self, statements: &str) -> String {
         self.try_run(statements).unwrap_or_else(|said| panic!("{statements}: {said}"))
     }
 
-    /// The same, with what the client says if it fails.
+    /// As [`Self::run`], but returns the message of the client if they fail.
     ///
     /// # Errors
-    /// What the client says.
+    /// The message of the client.
     ///
     /// # Panics
-    /// When there is no client.
+    /// If there is no client.
     pub fn try_run(&self, statements: &str) -> Result<String, String> {
         let programs = programs().expect("it is there");
         let mut command = Command::new(Path::new(&programs).join("psql"));
@@ -166,7 +166,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Where the programs of the newest version are.
+/// Returns the directory of the programs of the newest version.
 pub fn programs() -> Option<OsString> {
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -179,10 +179,10 @@ pub fn programs() -> Option<OsString> {
     found.pop().map(|(_, path)| path.into_os_string())
 }
 
-/// PostgreSQL refuses to run as root: user and group of somebody else who does it then.
+/// Returns the user and group that run the server instead of root, which PostgreSQL does not accept.
 ///
 /// # Panics
-/// When the directory, which was just made, is not there.
+/// If the directory does not exist.
 pub fn other_user(directory: &Path) -> Option<(u32, u32)> {
     if std::fs::metadata(directory).expect("it was made").uid() != 0 {
         return None;

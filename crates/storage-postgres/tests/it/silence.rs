@@ -1,4 +1,4 @@
-//! A way to the server that takes everything and answers nothing.
+//! A network that accepts data and returns none.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::nodes::until;
 use crate::proxy::Proxy;
 use crate::{numbered, open, schema_of, server, step, steps, token};
 
-/// Nobody waits longer because of it.
+/// Maximum wait of any request.
 const LIMIT: Duration = Duration::from_secs(2);
 
 const SHARD: Shard = Shard(1);
@@ -19,7 +19,7 @@ fn commit(engine: &PostgresEngine, number: u64) -> Result<Outcome> {
     engine.commit(SHARD, Version(number), token(number + 1), numbered(number + 1), Durability::Synced)
 }
 
-/// Many connections that were used and are idle, as many for each purpose as `count`.
+/// Opens many connections and leaves them idle, `count` for each purpose.
 fn fill(engine: &PostgresEngine, count: u64) {
     let snapshots: Vec<_> = (0..count).map(|_| engine.snapshot(SHARD).unwrap()).collect();
     assert!(snapshots.iter().all(|snapshot| snapshot.state().is_ok()));
@@ -27,10 +27,10 @@ fn fill(engine: &PostgresEngine, count: u64) {
     assert!(turns.iter().all(settee_storage::Turn::is_held));
 }
 
-/// Does whatever a request may do, each on a thread of its own, after something has happened, and returns what became of a commit. Nobody waits
-/// for long.
+/// Runs all kinds of requests, each on its own thread, after `happening`, and returns the outcome of a commit. No
+/// request may wait for long.
 fn all_after(happening: impl FnOnce(), engine: &PostgresEngine, number: u64, may_fail: bool) -> Result<Outcome> {
-    // Of a shard that does not change. It has a connection.
+    // Of a shard that does not change. The snapshot has a connection.
     let held = engine.snapshot(Shard(3)).unwrap();
     let is_open = held.state().is_ok();
     assert!(may_fail || is_open);
@@ -64,7 +64,7 @@ fn is_unknown(outcome: &Result<Outcome>) -> bool {
     matches!(outcome, Err(_) | Ok(Outcome::Unknown))
 }
 
-/// Whatever became of a commit, it is there once when it is asked for again.
+/// Whatever the outcome of a commit was, after a retry it is applied exactly once.
 fn settle(engine: &PostgresEngine, number: u64) {
     until("it answers again", || engine.catch_up().is_ok());
     until("it commits again", || matches!(commit(engine, number), Ok(Outcome::Committed(_))));
@@ -85,7 +85,7 @@ fn nobody_waits_for_a_silent_server() {
         };
         let outcome = all_after(fall_silent, &engine, 2 * round + 1, true);
         assert!(is_unknown(&outcome), "{outcome:?}");
-        // Now it is known.
+        // The state is detected by now.
         let outcome = all_after(|| {}, &engine, 2 * round + 1, true);
         assert!(is_unknown(&outcome), "{outcome:?}");
         engine.check().unwrap_err();
@@ -95,7 +95,7 @@ fn nobody_waits_for_a_silent_server() {
     }
 }
 
-/// A commit that has happened, of which only the answer is lost.
+/// A commit that was applied, of which only the response is lost.
 #[test]
 fn what_was_done_in_silence_is_done_once() {
     const ROUNDS: u64 = 4;
@@ -105,7 +105,8 @@ fn what_was_done_in_silence_is_done_once() {
     let (engine, witness) = (open(&proxy.url(schema_of(&url))), open(&url));
     let mut happened = 0;
     for round in 0..ROUNDS {
-        // The others are told of the first one, over the same connection or another one, and for a moment of none after it.
+        // Other processes are notified of the first commit, over the same connection or another one, and for a moment
+        // of none after it.
         step(&engine, SHARD, 3 * round, Durability::Synced);
         step(&engine, SHARD, 3 * round + 1, Durability::Synced);
         proxy.keep_answers(true);
@@ -117,12 +118,12 @@ fn what_was_done_in_silence_is_done_once() {
         proxy.keep_answers(false);
         settle(&engine, 3 * round + 2);
     }
-    // All but those that got a connection without statements.
+    // All except those that got a connection without prepared statements.
     println!("{happened} of {ROUNDS} have happened");
     assert!(happened > 0);
 }
 
-/// All connections are lost without a word, and new ones can be made: nothing fails.
+/// All connections are lost silently, and new ones can be created: no request fails.
 #[test]
 fn forgotten_connections_are_replaced() {
     let Some(server) = server() else { return };
@@ -138,7 +139,7 @@ fn forgotten_connections_are_replaced() {
     }
 }
 
-/// A transaction of which nothing more is heard ends.
+/// A transaction of an unresponsive client ends.
 #[test]
 fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
     let Some(server) = server() else { return };
@@ -163,7 +164,8 @@ fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
 }
 
-/// A server that cannot write heartbeats for a while and does everything else is not given up, nor are claims.
+/// A server that cannot write heartbeats for a while but serves everything else is not considered lost, and claims are
+/// kept.
 #[test]
 fn a_slow_server_is_waited_for() {
     const SLOW: Duration = Duration::from_secs(2);
@@ -191,7 +193,7 @@ fn a_slow_server_is_waited_for() {
     until("heartbeats are answered", || engine.members().holds(&claim));
 }
 
-/// What is long over may be locked by somebody, and heartbeats go on.
+/// Expired rows may be locked; heartbeats continue.
 #[test]
 fn heartbeats_wait_for_nothing_else() {
     let Some(server) = server() else { return };
@@ -209,7 +211,7 @@ fn heartbeats_wait_for_nothing_else() {
     thread::scope(|scope| {
         let locking = scope.spawn(|| server.try_run(&locking).unwrap());
         until("it is locked", || server.run(&locked) == "1");
-        // It sweeps after its second heartbeat.
+        // The node sweeps after its second heartbeat.
         let far = open(&url);
         let claim = far.members().claim("work").unwrap().unwrap();
         while !locking.is_finished() {

@@ -9,7 +9,8 @@ use settee_storage_postgres::PostgresEngine;
 use crate::scratch::Scratch;
 use crate::{open, options, step};
 
-/// Files that the tests of the server use as well: `first.pem` is for localhost and 127.0.0.1, by the authority `root.pem`.
+/// Returns a file that the tests of the server use as well: `first.pem` is for localhost and 127.0.0.1, issued by the
+/// authority `root.pem`.
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../server/tests/it/certificates").join(name)
 }
@@ -17,9 +18,9 @@ fn file(name: &str) -> PathBuf {
 #[test]
 fn certificates_are_verified_if_that_is_asked_for() {
     let read = |name| std::fs::read(file(name)).unwrap();
-    // Nobody else is likely to take it until the server has it.
+    // The port is unlikely to be used by another process until the server binds it.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    // Another port than the usual one, which also names the socket.
+    // Not the default port; the port also names the socket.
     let settings = format!(
         "-c ssl=on -c ssl_cert_file=../server.crt -c ssl_key_file=../server.key -c listen_addresses=127.0.0.1 -c port={port}"
     );

@@ -1,12 +1,12 @@
-//! A server that is there and refuses writes: health checks report it, and its end.
+//! A reachable server that rejects writes: health checks report the start and end of that state.
 
 use settee_storage::{Durability, Engine, Outcome, Shard, StorageError, Version};
 use settee_storage_postgres::init;
 
 use crate::{numbered, open, options, schema_of, server, step, token};
 
-/// Statements that make writes fail and work again, part of the reason, and whether that shows before a write. `{S}` and `{R}` are the schema and
-/// the role.
+/// Statements that make writes fail and succeed again, part of the reason, and true if the state is detected before a
+/// write. `{S}` and `{R}` are the schema and the role.
 const REFUSALS: [(&str, &str, &str, bool); 5] = [
     (
         "REVOKE INSERT ON {S}.commits FROM {R}",
@@ -44,7 +44,7 @@ fn writes_that_are_refused_are_reported_until_they_are_not() {
     server.run(&format!("CREATE ROLE {role} LOGIN"));
     let schema = schema_of(&server.url()).to_owned();
     assert!(init(&options(&server.url_as("settee", "postgres", &schema)), Some(role)).is_ok());
-    // The owner keeps its rights on the schema: another role has them by grants alone.
+    // The owner keeps its privileges on the schema: another role has them by grants alone.
     server.run(&format!("ALTER SCHEMA {schema} OWNER TO settee; GRANT USAGE ON SCHEMA {schema} TO {role}"));
     let engine = open(&server.url_as(role, "postgres", &schema));
     step(&engine, Shard(1), 0, Durability::Synced);
@@ -57,7 +57,7 @@ fn writes_that_are_refused_are_reported_until_they_are_not() {
         let made =
             engine.commit(Shard(1), Version(version), token(version + 1), numbered(version + 1), Durability::Synced);
         match made {
-            // A commit that needs less than others.
+            // A commit that needs fewer privileges than others.
             Ok(outcome) => {
                 assert!(refuse.contains("kv_documents") || refuse.contains("USAGE"), "{refuse}");
                 assert_eq!(outcome, Outcome::Committed(Version(version + 1)));
@@ -70,14 +70,14 @@ fn writes_that_are_refused_are_reported_until_they_are_not() {
             assert!(why.contains(reason), "{refuse}: {why}");
             assert_eq!(engine.health().map_err(|error| error.to_string()), Err(why));
         }
-        // Each write is tried all the same: a refusal may be over.
+        // Each write is attempted all the same, because the state may be over.
         assert!(engine.check().is_ok());
         run(allow);
         assert!(engine.tend().is_ok() && engine.health().is_ok(), "{allow}");
         step(&engine, Shard(1), version, Durability::Synced);
         version += 1;
     }
-    // A write clears it as well.
+    // A successful write clears it as well.
     let (refuse, allow, ..) = REFUSALS[4];
     run(refuse);
     let made = engine.commit(Shard(1), Version(version), token(9999), numbered(9999), Durability::Synced);

@@ -1,4 +1,4 @@
-//! Properties of single commits and of what is read after them.
+//! Properties of single commits and of reads after them.
 
 use super::{Open, commit, commit_at, entries, puts, view};
 use crate::{
@@ -20,7 +20,7 @@ pub fn fresh_shards_are_empty(open: Open<'_>) {
     engine.sync().expect("an engine without commits can be synced");
 }
 
-/// Every commit raises the version by one, and the state names the last token, whatever the durability.
+/// Every commit increments the version by one, and the state contains the last token, with either durability.
 pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
     let engine = open();
     for step in 0..10 {
@@ -33,7 +33,7 @@ pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
             Outcome::Committed(found) => assert_eq!(found, version, "the version after commit {step}"),
             Outcome::Unknown => {}
             Outcome::Conflict(found) => {
-                panic!("commit {step} met a conflict with {found:?}, though nobody else writes")
+                panic!("commit {step} met a conflict with {found:?}, although there is no other writer")
             }
         }
         let snapshot = view(&*engine, SHARD);
@@ -46,13 +46,13 @@ pub fn commits_count_versions_and_keep_tokens(open: Open<'_>) {
         let mut replies = snapshot.read(&[Request::Token(Version(version)), Request::State]).expect("read");
         let found = replies.swap_remove(0).into_value().expect("a value");
         let right = (1..=10).contains(&version).then(|| (u128::MAX - u128::from(version - 1)).to_be_bytes().to_vec());
-        // Earlier ones may be forgotten.
+        // Older tokens may have been discarded.
         assert!(found == right || (found.is_none() && version < 10), "the token of version {version}: {found:?}");
     }
     engine.sync().expect("sync");
 }
 
-/// A commit that expects a lower or a higher version writes nothing and learns the version.
+/// A commit that expects a lower or a higher version writes nothing and returns the current version.
 pub fn a_wrong_version_is_a_conflict(open: Open<'_>) {
     let engine = open();
     for version in 0..3 {
@@ -68,7 +68,7 @@ pub fn a_wrong_version_is_a_conflict(open: Open<'_>) {
     assert_eq!(snapshot.state().expect("state").token, CommitToken(3), "a conflict leaves the token");
 }
 
-/// A head is what the last commit that set one made it; snapshots keep theirs, conflicts change nothing.
+/// A head has the value that the last commit with a head set; snapshots keep theirs, conflicts change nothing.
 pub fn heads_stay_until_they_are_set(open: Open<'_>) {
     let engine = open();
     assert_eq!(view(&*engine, SHARD).head().expect("head"), None, "the head of a fresh shard");
@@ -92,7 +92,7 @@ pub fn heads_stay_until_they_are_set(open: Open<'_>) {
     assert_eq!(view(&*engine, Shard(SHARD.0 + 1)).head().expect("head"), None, "the head of another shard");
 }
 
-/// Requests of one trip are answered as if each were made alone, in order.
+/// Requests of one round trip have the same replies as separate requests, in order.
 pub fn trips_answer_all_requests(open: Open<'_>) {
     let engine = open();
     let mut batch = puts(Keyspace::Local, &[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]);
@@ -125,7 +125,7 @@ pub fn trips_answer_all_requests(open: Open<'_>) {
     assert_eq!(snapshot.read(&[]).expect("read"), [], "a trip for nothing");
 }
 
-/// Entries within the limits are kept; one beyond them is refused as a whole and leaves nothing behind.
+/// Entries within the limits are stored; a batch with one beyond them is rejected as a whole and has no effect.
 pub fn limits_are_kept(open: Open<'_>) {
     let engine = open();
     let longest = vec![b'k'; MAX_KEY_BYTES];
@@ -142,7 +142,7 @@ pub fn limits_are_kept(open: Open<'_>) {
     assert_eq!(entries(&*snapshot, Keyspace::Documents), wanted, "what was refused leaves nothing behind");
 }
 
-/// Writes of one batch apply in their order.
+/// Writes of one batch are applied in order.
 pub fn the_last_write_of_a_batch_wins(open: Open<'_>) {
     let engine = open();
     let space = Keyspace::Documents;
@@ -170,7 +170,7 @@ pub fn empty_batches_count(open: Open<'_>) {
     assert_eq!(view(&*engine, SHARD).state().expect("state").version, Version(1), "the state after an empty batch");
 }
 
-/// One batch writes to all keyspaces at once.
+/// One batch can write to all keyspaces.
 pub fn batches_cover_all_keyspaces(open: Open<'_>) {
     let engine = open();
     let mut batch = Batch::new();
@@ -185,7 +185,7 @@ pub fn batches_cover_all_keyspaces(open: Open<'_>) {
     }
 }
 
-/// A snapshot answers the same before and after later commits.
+/// A snapshot returns the same before and after later commits.
 pub fn snapshots_are_repeatable(open: Open<'_>) {
     let engine = open();
     let space = Keyspace::Sequence;
@@ -206,7 +206,7 @@ pub fn snapshots_are_repeatable(open: Open<'_>) {
     assert_eq!(now, [Some(b"2".to_vec()), Some(b"2".to_vec()), None], "values in a new snapshot");
 }
 
-/// Keys and values are any bytes: none, zeros, all ones, long ones.
+/// Keys and values may be any bytes: empty, zeros, all ones, long.
 pub fn odd_keys_and_values_are_kept(open: Open<'_>) {
     let engine = open();
     let longest_key = vec![0xff; 9_000];

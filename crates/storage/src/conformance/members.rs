@@ -1,4 +1,4 @@
-//! Properties of the members of a store, which two processes use.
+//! Properties of the membership of a store that two processes use.
 
 use std::sync::Barrier;
 use std::thread;
@@ -8,10 +8,10 @@ use super::OpenTwice;
 use crate::Engine;
 use crate::members::{Claim, Node, NodeId};
 
-/// The time after which a process that is gone must be noticed.
+/// Time within which a failed process must be detected.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until something is so.
+/// Polls until `look` returns a value.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -31,7 +31,7 @@ fn names(engine: &dyn Engine) -> Vec<String> {
     engine.members().live().iter().map(|node| node.name.clone()).collect()
 }
 
-/// Nodes see each other under names that differ, until one leaves.
+/// Nodes see each other under distinct names, until one leaves.
 pub fn names_are_of_one_node(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
@@ -60,7 +60,7 @@ pub fn names_are_of_one_node(open: OpenTwice<'_>) {
     other.members().announce("b", "http://b").expect("the name is free again");
 }
 
-/// Of many threads of two processes that claim the same, those of one get it, in one epoch.
+/// When several threads of two processes claim the same key, all successful claims belong to one process and one epoch.
 pub fn claims_are_exclusive(open: OpenTwice<'_>) {
     const THREADS: usize = 4;
     let engines = &open();
@@ -94,7 +94,8 @@ pub fn claims_are_exclusive(open: OpenTwice<'_>) {
     }
 }
 
-/// What one process releases, or leaves, another can claim at once, with a greater epoch; and nobody releases what others have.
+/// A claim that one process releases, or that ends because the process leaves, is available at once, with a greater
+/// epoch. A process cannot release claims of others.
 pub fn released_claims_are_free(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
@@ -113,14 +114,15 @@ pub fn released_claims_are_free(open: OpenTwice<'_>) {
     assert!(third.epoch > second.epoch, "{third:?} after {second:?}");
 }
 
-/// Who has claimed something hears that another process waits for it, until it has given it back, and of nothing else.
+/// The holder of a claim is notified that another process waits for it, until it has released the claim, and is not
+/// notified of waiters for other claims.
 pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
     let [held, further] = ["work", "other work"].map(|key| claim(one, key).expect("it is free"));
     let is_awaited = |claim: &Claim| one.members().is_awaited(claim);
     let say = |engine: &dyn Engine, key| engine.members().say_awaited(key).expect("the engine can be asked");
-    assert!(!is_awaited(&held), "nobody has waited yet");
+    assert!(!is_awaited(&held), "the claim has no waiter yet");
     say(one, "other work");
     until("it is heard", || {
         say(other, "work");
@@ -131,10 +133,10 @@ pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
     assert!(!other.members().is_awaited(&foreign) && !other.members().is_awaited(&held));
     one.members().release(&held).expect("it can be released");
     let anew = claim(one, "work").expect("it is free");
-    until("nobody waits any more", || (!is_awaited(&anew)).then_some(()));
+    until("the claim has no waiter any more", || (!is_awaited(&anew)).then_some(()));
 }
 
-/// Work of a process that ends without a word goes to another one, and it is no member any more.
+/// Claims of a process that fails are taken over by another one, and the failed process is no longer a member.
 pub fn what_the_dead_claimed_is_taken_over(open: OpenTwice<'_>) {
     let [dying, living] = open();
     dying.members().announce("dying", "").expect("the name is free");

@@ -1,4 +1,4 @@
-//! Random operations on an engine and on a naive model beside it.
+//! Random operations on an engine, compared with a naive model.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,7 +20,7 @@ struct Model {
     states: BTreeMap<Shard, ShardState>,
 }
 
-/// Snapshots of all shards that may be in use, taken one after the other while nobody writes.
+/// Snapshots of all shards that may be in use, taken while no thread writes.
 type Moment = Arc<BTreeMap<Shard, Arc<dyn Snapshot>>>;
 
 struct Run {
@@ -29,11 +29,12 @@ struct Run {
     engine: Arc<dyn Engine>,
     now: Model,
     kept: Vec<(Moment, Model)>,
-    /// Shards are not used again after they were dropped.
+    /// Dropped shards are not reused.
     offset: [u64; SHARDS.len()],
 }
 
-/// Commits, conflicts, drops and reads of new and old snapshots, as `seed` has it. Messages name the seed.
+/// Random commits, conflicts, drops and reads of new and old snapshots, determined by `seed`. Messages contain the
+/// seed.
 pub fn random_operations_agree_with_a_model(open: Open<'_>, seed: u64) {
     let mut run = Run {
         seed,
@@ -75,7 +76,7 @@ impl Run {
         *self.random.choose(&Keyspace::ALL)
     }
 
-    /// Few different bytes, so that keys meet and are prefixes of each other.
+    /// Few distinct bytes, so that keys collide and are prefixes of each other.
     fn key(&mut self) -> Vec<u8> {
         let len = self.random.below(4);
         (0..len).map(|_| *self.random.choose(&[0x00, 0x01, 0x7f, 0xff])).collect()
@@ -151,7 +152,7 @@ impl Run {
             kept => (Arc::clone(&self.kept[kept - 1].0), self.kept[kept - 1].1.clone()),
         };
         let (shard, space) = (self.shard(), self.space());
-        // A shard that is in use since then.
+        // The shard has been in use only since a later snapshot.
         let Some(snapshot) = moment.get(&shard) else { return };
         let nothing = BTreeMap::new();
         let entries = model.entries.get(&(shard, space)).unwrap_or(&nothing);
@@ -167,7 +168,7 @@ impl Run {
         self.scan(&**snapshot, entries, shard, space);
     }
 
-    /// A scan of a random range, with a seek on the way.
+    /// Scans a random range, with a seek in between.
     fn scan(&mut self, snapshot: &dyn Snapshot, entries: &BTreeMap<Vec<u8>, Vec<u8>>, shard: Shard, space: Keyspace) {
         let start = (self.random.below(3) > 0).then(|| self.key());
         let end = (self.random.below(3) > 0).then(|| self.key());

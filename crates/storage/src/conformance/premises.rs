@@ -1,4 +1,4 @@
-//! Properties of commits that [presume](crate::Batch::presume) what their process had heard.
+//! Properties of optimistic commits, which [depend](crate::Batch::presume) on the read set of their process.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,10 +9,10 @@ use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Premise, 
 
 const WATCHED: [Shard; 2] = [Shard(1), Shard(2)];
 
-/// How often an engine is asked for what it may give up.
+/// Maximum number of retries of commits that an engine may abort.
 const TRIES: u32 = 50;
 
-/// What a process knows that has heard of everything.
+/// Returns a read set after catching up with all commits.
 fn premise(engine: &dyn Engine) -> Premise {
     engine.catch_up().expect("the engine can be read");
     engine.premise(&WATCHED).expect("who has heard of everything knows that")
@@ -24,13 +24,13 @@ fn presuming(premise: &Premise, key: &[u8]) -> Batch {
     batch
 }
 
-/// A synced commit behind the last one.
+/// Makes a synced commit at the current version.
 fn next(engine: &dyn Engine, shard: Shard, batch: Batch) -> Result<Outcome> {
     let Version(version) = view(engine, shard).state().expect("state").version;
     engine.commit(shard, Version(version), CommitToken(u128::from(version) + 1), batch, Durability::Synced)
 }
 
-/// Commits on what is known now. Engines may give that up, but not again and again.
+/// Commits with a current read set. Engines may abort such commits, but not repeatedly.
 fn presume_and_commit(engine: &dyn Engine, shard: Shard, key: &[u8]) {
     for _ in 0..TRIES {
         match next(engine, shard, presuming(&premise(engine), key)) {
@@ -41,8 +41,8 @@ fn presume_and_commit(engine: &dyn Engine, shard: Shard, key: &[u8]) {
     panic!("{TRIES} commits were given up");
 }
 
-/// What is known, after three commits on it. What others do elsewhere does not matter, nor what this process does. Engines may give that up as well, as one
-/// does that has just made another connection.
+/// Returns a read set after three commits with it. Commits of others to other shards, and commits of this process, do
+/// not invalidate it. Engines may abort here as well, for example after a reconnect.
 fn presume_and_commit_on([here, there]: [&dyn Engine; 2], shard: Shard) -> Premise {
     for _ in 0..TRIES {
         let known = premise(here);
@@ -59,7 +59,8 @@ fn presume_and_commit_on([here, there]: [&dyn Engine; 2], shard: Shard) -> Premi
     panic!("commits were given up {TRIES} times");
 }
 
-/// A batch is committed for as long as nobody has committed to what it presumes to be known, and then it writes nothing.
+/// A batch is committed while no other process has committed to the shards of its read set; after that it writes
+/// nothing.
 pub fn premises_hold_until_somebody_commits(open: OpenTwice<'_>) {
     let engines = open();
     let [here, there] = engines.each_ref().map(AsRef::as_ref);
@@ -76,7 +77,7 @@ pub fn premises_hold_until_somebody_commits(open: OpenTwice<'_>) {
         let snapshot = view(here, own);
         assert_eq!(snapshot.state().expect("state"), state);
         assert_eq!(snapshot.get(Keyspace::Local, key.as_bytes()).expect("get"), None);
-        // Whoever hears of it may go on, and who presumes nothing need not.
+        // After it has observed the commit a writer can succeed again; a batch without a read set always can.
         presume_and_commit(here, own, b"heard");
         let free = puts(Keyspace::Local, &[(b"free", b"value")]);
         assert!(matches!(next(here, own, free), Ok(Outcome::Committed(_))));
@@ -87,7 +88,8 @@ pub fn premises_hold_until_somebody_commits(open: OpenTwice<'_>) {
     assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}");
 }
 
-/// What one commit presumes is nothing to those that are made together with it; large ones and those that are not synced never happen in vain.
+/// A read set applies to one commit and not to those that share a statement with it. Large commits and unsynced ones
+/// are never aborted without reason.
 pub fn premises_are_of_one_commit(open: OpenTwice<'_>) {
     let engines = open();
     let [here, there] = engines.each_ref();

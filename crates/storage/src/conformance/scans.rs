@@ -6,7 +6,7 @@ use crate::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Shard};
 const SHARD: Shard = Shard(255);
 const SPACE: Keyspace = Keyspace::Documents;
 const KEYS: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"b", b"ba", b"\xff", b"\xff\xff"];
-/// Bounds and targets on, between and around the keys.
+/// Bounds and seek targets on, between and around the keys.
 const PROBES: [&[u8]; 11] = [
     b"",
     b"\0",
@@ -21,7 +21,7 @@ const PROBES: [&[u8]; 11] = [
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
 ];
 
-/// Fills the shard, and its neighbours with entries that no scan of it may meet.
+/// Fills the shard, and adjacent shards with entries that no scan may return.
 fn fill(open: Open<'_>) -> std::sync::Arc<dyn crate::Engine> {
     let engine = open();
     for shard in [Shard(SHARD.0 - 1), SHARD, Shard(SHARD.0 + 1)] {
@@ -69,7 +69,7 @@ pub fn scans_answer_every_range(open: Open<'_>) {
     }
 }
 
-/// A cursor that answered `None` goes on to do so.
+/// A cursor that returned `None` continues to do so.
 pub fn cursors_stay_at_the_end(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -83,7 +83,7 @@ pub fn cursors_stay_at_the_end(open: Open<'_>) {
     }
 }
 
-/// A scan answers as of its snapshot, though commits happen while it runs.
+/// A scan returns the entries of its snapshot, even if commits happen concurrently.
 pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -99,8 +99,8 @@ pub fn scans_keep_to_their_snapshot(open: Open<'_>) {
     }
 }
 
-/// Seeks go forth and back, before the first read, in the middle and after the end, onto and between keys, and never
-/// outside the range.
+/// Seeks move forward and backward, before the first read, in the middle and after the end, to keys and between keys,
+/// and never leave the range.
 pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);
@@ -129,7 +129,7 @@ pub fn seeks_go_anywhere_in_the_range(open: Open<'_>) {
     }
 }
 
-/// A multi-get answers in the order of its keys: sorted, unsorted, repeated, absent, none.
+/// A multi-get returns values in the order of its keys: sorted, unsorted, repeated, absent, empty.
 pub fn multi_gets_keep_their_order(open: Open<'_>) {
     let engine = fill(open);
     let snapshot = view(&*engine, SHARD);

@@ -6,7 +6,7 @@ use crate::{
     Version,
 };
 
-/// Neighbours in every notation: as bytes of either order, as text, at both ends.
+/// Shards that are adjacent in every notation: as bytes of either order, as text, at both ends.
 const SHARDS: [Shard; 9] = [
     Shard(0),
     Shard(1),
@@ -53,7 +53,7 @@ pub fn shards_are_isolated(open: Open<'_>) {
     }
 }
 
-/// The same key has a value of its own in every keyspace.
+/// The same key has an independent value in every keyspace.
 pub fn keyspaces_are_isolated(open: Open<'_>) {
     let engine = open();
     let shard = Shard(3);
@@ -72,7 +72,7 @@ pub fn keyspaces_are_isolated(open: Open<'_>) {
     }
 }
 
-/// A copy of a shard, written piece by piece, ends with the version, token and head that it is given, and goes on from there.
+/// A copied shard, written in pieces, has the given version, token and head, and accepts further commits.
 pub fn copied_shards_are_as_they_were(open: Open<'_>) {
     let engine = open();
     let (shard, token) = (Shard(u64::MAX), CommitToken(77));
@@ -110,7 +110,7 @@ pub fn copied_shards_are_as_they_were(open: Open<'_>) {
     assert_dropped(&*engine, shard);
 }
 
-/// Nothing of a dropped shard can be read or written ever again, whatever version a late writer expects.
+/// A dropped shard can never be read or written again, whatever version a late writer expects.
 fn assert_dropped(engine: &dyn Engine, shard: Shard) {
     let snapshot = view(engine, shard);
     assert!(matches!(snapshot.state(), Err(StorageError::Dropped)), "the state of dropped {shard:?}");
@@ -131,7 +131,7 @@ fn assert_dropped(engine: &dyn Engine, shard: Shard) {
     }
 }
 
-/// A dropped shard is gone for good, its neighbours keep what they have, and older snapshots see it still.
+/// A dropped shard is removed permanently, adjacent shards are unchanged, and older snapshots still read it.
 pub fn dropped_shards_are_gone(open: Open<'_>) {
     let engine = fill(open);
     let before = SHARDS.map(|shard| view(&*engine, shard));
@@ -153,7 +153,7 @@ pub fn dropped_shards_are_gone(open: Open<'_>) {
     assert_dropped(&*engine, Shard(77));
 }
 
-/// Giving back space changes nothing that anybody can read, in new snapshots and in old ones.
+/// Reclaiming space changes no read, in new and in old snapshots.
 pub fn reclaiming_changes_nothing(open: Open<'_>) {
     let engine = fill(open);
     let before = SHARDS.map(|shard| view(&*engine, shard));
@@ -181,7 +181,7 @@ pub fn reclaiming_changes_nothing(open: Open<'_>) {
     }
 }
 
-/// The size of a shard has about as many bytes as its entries, also right after they were written.
+/// The size of a shard is approximately that of its entries, also directly after they were written.
 pub fn sizes_follow_the_data(open: Open<'_>) {
     const BYTES: u64 = 4 << 20;
     let engine = open();

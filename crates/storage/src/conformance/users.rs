@@ -1,4 +1,4 @@
-//! Properties of a store that several processes use at the same time.
+//! Properties of a store that several processes use concurrently.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -15,10 +15,10 @@ use crate::{CommitToken, Durability, Engine, Keyspace, Outcome, Shard, Version};
 /// Opens one store for two processes.
 pub type OpenTwice<'a> = &'a dyn Fn() -> [Arc<dyn Engine>; 2];
 
-/// The time for which there may be no news at all.
+/// Maximum wait for a commit notification.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The latest version of each shard that a listener was told.
+/// The latest version of each shard that a listener was notified of.
 #[derive(Default)]
 struct Heard {
     versions: Mutex<BTreeMap<Shard, Version>>,
@@ -41,12 +41,13 @@ impl Heard {
     fn wait_for(&self, shard: Shard, version: Version) {
         let mut versions = self.versions.lock();
         while versions.get(&shard).is_none_or(|heard| *heard < version) {
-            assert!(!self.changed.wait_for(&mut versions, TIMEOUT).timed_out(), "nobody was told of {shard:?}");
+            assert!(!self.changed.wait_for(&mut versions, TIMEOUT).timed_out(), "no notification for {shard:?}");
         }
     }
 }
 
-/// A commit of one process can be read by the other, which is notified of it; nobody is notified of his own commits.
+/// A commit of one process can be read by the other, which is notified of it. No process is notified of its own
+/// commits.
 pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
     let engines = open();
     let heard = [0, 1].map(|user| Heard::on(&*engines[user]));
@@ -63,20 +64,20 @@ pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
     heard[1].wait_for(Shard(3), version);
     engines[0].drop_shard(Shard(3)).expect("drop_shard");
     heard[1].wait_for(Shard(3), Version(version.0 + 1));
-    // Whatever was on its way to the first has arrived when it is notified of a later commit of the other.
+    // Notifications are ordered: after one of a later commit, all earlier ones of the other process have arrived.
     let version = commit(&*engines[1], Shard(4), puts(Keyspace::Local, &[(b"key", b"value")]));
     heard[0].wait_for(Shard(4), version);
     assert!(!heard[0].versions.lock().contains_key(&Shard(3)), "a process is told of its own commits");
 }
 
-/// Many threads commit through one process and others look through the other one: whatever was committed before they caught up,
-/// they have been told.
+/// Many threads commit through one process while others read through the other one: after a catch-up they have been
+/// notified of every commit that ended before it.
 pub fn commits_are_told_before_catch_up_returns(open: OpenTwice<'_>) {
     const SHARDS: u64 = 6;
     const COMMITS: u64 = 60;
     let engines = open();
     let heard = [0, 1].map(|user| Heard::on(&*engines[user]));
-    // The last commits that have ended, by the user that made them and the shard.
+    // The last commits that have ended, by process and shard.
     let ended: [[AtomicU64; SHARDS as usize]; 2] = Default::default();
     let seed = RandomState::new().hash_one(0);
     println!("seed {seed}");
@@ -118,7 +119,7 @@ pub fn commits_are_told_before_catch_up_returns(open: OpenTwice<'_>) {
     });
 }
 
-/// Two processes that commit to one shard at the same time: one does, and the other one learns that it was not first.
+/// When two processes commit to one shard concurrently, one succeeds and the other one gets a conflict.
 pub fn one_of_two_commits_wins(open: OpenTwice<'_>) {
     const ROUNDS: u64 = 100;
     let engines = &open();

@@ -1,18 +1,18 @@
-//! A small application that counts, run on an engine that fails and crashes.
+//! A small counting application on an engine that fails and crashes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
 use crate::conformance::{self, Generator};
 use crate::{Direction, KeyRange, Keyspace};
 
-/// Counts in a shard: each step raises a total and leaves an entry. Steps are told apart by token.
+/// Counter in a shard: each step increments a total and adds an entry. Steps are identified by token.
 struct Counter<'a> {
     engine: &'a dyn Engine,
     shard: Shard,
 }
 
 impl Counter<'_> {
-    /// Raises the total until it is known to have been raised once.
+    /// Retries until the total was incremented exactly once.
     fn step(&self, durability: Durability) -> Result<u64> {
         loop {
             let total = self.total();
@@ -33,7 +33,7 @@ impl Counter<'_> {
         }
     }
 
-    /// The total, after a check that entries and version belong to it; 0 if the shard was dropped.
+    /// Returns the total after checking that entries and version match it; 0 if the shard was dropped.
     fn total(&self) -> u64 {
         let snapshot = self.engine.snapshot(self.shard).unwrap();
         if matches!(snapshot.state(), Err(StorageError::Dropped)) {
@@ -72,7 +72,7 @@ fn crash_images_hold_all_that_was_synced_and_a_prefix_of_the_rest() {
         println!("seed {seed}");
         let mut random = Generator::new(seed);
         let mut engine = FaultyEngine::new();
-        // Totals after every change since the last sync, the totals at the sync first.
+        // Totals after every change since the last sync, starting with the totals at the sync.
         let mut history = vec![[0, 0]];
         for _ in 0..60 {
             let shard = Shard(1 + random.below(2) as u64);
@@ -82,7 +82,7 @@ fn crash_images_hold_all_that_was_synced_and_a_prefix_of_the_rest() {
                     history.drain(..history.len() - 1);
                 }
                 1 => {
-                    // A crash, after which the application goes on with one of the images.
+                    // A crash, after which the application continues with one of the images.
                     let images: Vec<_> = engine.crash_images().collect();
                     let kept = random.below(images.len());
                     assert_eq!(totals(&images[kept]), history[kept]);
@@ -148,7 +148,7 @@ fn a_failed_sync_poisons_and_leaves_the_commit_open() {
     assert!(matches!(engine.drop_shard(Shard(1)), Err(StorageError::Poisoned(_))));
     let images: Vec<_> = engine.crash_images().map(|image| totals(&image)[0]).collect();
     assert_eq!(images, [1, 2, 3], "the failed commit may survive");
-    // Opened again, it works.
+    // The engine works after it was opened again.
     for image in engine.crash_images() {
         let total = totals(&image)[0];
         let engine = FaultyEngine::over(image);

@@ -1,4 +1,4 @@
-//! Checkpoints of a memory engine: one file with everything. Not meant to be fast or small.
+//! Checkpoints of a memory engine: one file with everything, optimized for neither speed nor size.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -55,7 +55,7 @@ pub(super) fn read(directory: &Path) -> Result<Shards> {
         let version = Version(read_number(file)?);
         let is_dropped = read_number(file)? == 1;
         let token = CommitToken(u128::from_be_bytes(read_array(file)?));
-        // One more than its length, if there is one.
+        // One more than its length, if present.
         let head = match read_number(file)? {
             0 => None,
             len => Some(read_exactly(file, len - 1)?),

@@ -1,4 +1,4 @@
-//! The processes of a memory engine: its users. They notice at once when one of them ends.
+//! Membership of a memory engine: its users. The end of a user is visible at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use super::MemoryEngine;
 use crate::members::{Claim, Members, Node, NodeId};
 use crate::{Result, StorageError};
 
-/// Those who are there, and what they claim.
+/// Announced users and their claims.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     announced: BTreeMap<u64, Node>,
     ended: BTreeSet<u64>,
-    /// The users that have them, if any does, with the epochs of the last claims.
+    /// Holders, if any, and the epochs of the last claims.
     claims: BTreeMap<String, (Option<u64>, u64)>,
-    /// The epochs of claims of which others have said that they wait for them.
+    /// Epochs of claims that other users have announced to wait for.
     awaited: BTreeMap<String, u64>,
 }
 
@@ -34,7 +34,7 @@ impl Members for MemoryEngine {
         NodeId(self.user.into())
     }
 
-    /// Whether there is no other user yet: who wants several makes them first.
+    /// Returns true while there is no other user: tests that need several must create them first.
     fn is_sole(&self) -> bool {
         self.store.users.load(Ordering::Relaxed) == 0
     }

@@ -1,37 +1,37 @@
-//! A [`Tree`]: a sorted map that shares what did not change with its copies. Nothing else.
+//! A [`Tree`]: a sorted map that shares unmodified parts with its copies.
 //!
-//! Entries are in chunks; a copy of a tree copies one pointer, and a write to a copied tree copies the
-//! list of chunks and the chunks that it touches.
+//! Entries are stored in chunks; a copy of a tree copies one pointer, and a write to a copied tree copies the list of
+//! chunks and the chunks that it modifies.
 
 use std::sync::Arc;
 
-/// Full chunks are split. Writes copy at most this many pointers per touched chunk.
+/// Full chunks are split. Writes copy at most this many pointers per modified chunk.
 const MAX_CHUNK: usize = 256;
-/// Neighbours are joined when they have at most this many entries together.
+/// Adjacent chunks are merged if they have at most this many entries together.
 const MAX_JOINED: usize = 64;
 
 pub(super) type Entry = (Arc<[u8]>, Arc<[u8]>);
 pub(super) type Chunk = Vec<Entry>;
 
-/// A boundary between entries: chunk and index within it of the entry that follows. The index is always
-/// inside its chunk, except that the end is `(number of chunks, 0)`, so that positions can be compared.
+/// A boundary between entries: chunk, and index within it, of the entry that follows. The index is always inside its
+/// chunk, except that the end is `(number of chunks, 0)`, so that positions can be compared.
 pub(super) type Position = (usize, usize);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
-    /// None is empty.
+    /// No chunk is empty.
     chunks: Arc<Vec<Arc<Chunk>>>,
     pub(super) entries: u64,
     pub(super) bytes: u64,
 }
 
 impl Tree {
-    /// Before the first entry whose key is not less than `key`.
+    /// Returns the position before the first entry whose key is not less than `key`.
     pub(super) fn before(&self, key: &[u8]) -> Position {
         self.partition(|candidate| candidate < key)
     }
 
-    /// Before the first entry whose key is greater than `key`.
+    /// Returns the position before the first entry whose key is greater than `key`.
     pub(super) fn after(&self, key: &[u8]) -> Position {
         self.partition(|candidate| candidate <= key)
     }
@@ -49,14 +49,14 @@ impl Tree {
         if index == entries.len() { (chunk + 1, 0) } else { (chunk, index) }
     }
 
-    /// The entry after `position`, which is not the end, and the position after it.
+    /// Returns the entry after `position`, which must not be the end, and the position after it.
     pub(super) fn following(&self, (chunk, index): Position) -> ((&[u8], &[u8]), Position) {
         let entries = &self.chunks[chunk];
         let next = if index + 1 == entries.len() { (chunk + 1, 0) } else { (chunk, index + 1) };
         ((&entries[index].0, &entries[index].1), next)
     }
 
-    /// The entry before `position`, which is not the beginning, and the position before it.
+    /// Returns the entry before `position`, which must not be the start, and the position before it.
     pub(super) fn preceding(&self, (chunk, index): Position) -> ((&[u8], &[u8]), Position) {
         let (chunk, index) = if index > 0 { (chunk, index - 1) } else { (chunk - 1, self.chunks[chunk - 1].len() - 1) };
         let entry = &self.chunks[chunk][index];
@@ -93,7 +93,7 @@ impl Tree {
                 self.entries += 1;
                 self.bytes += (key.len() + value.len()) as u64;
                 if chunk.len() > MAX_CHUNK {
-                    // Ascending keys leave full chunks behind.
+                    // Ascending inserts leave full chunks.
                     let middle = if index + 1 == chunk.len() { index } else { MAX_CHUNK / 2 };
                     let upper = chunk.split_off(middle);
                     chunks.insert(at + 1, Arc::new(upper));
@@ -128,7 +128,7 @@ impl Tree {
         self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(key, value)| (&**key, &**value)))
     }
 
-    /// Tells shared chunks from copied ones.
+    /// Identifies shared chunks.
     #[cfg(test)]
     pub(super) fn chunk_addresses(&self) -> std::collections::HashSet<*const Chunk> {
         self.chunks.iter().map(Arc::as_ptr).collect()

@@ -1,21 +1,22 @@
-//! [`Checkpoint`]: how far a load of an index is that is not in its trees yet.
+//! [`Checkpoint`]: progress of a load of an index that is not in its trees yet.
 
 use settee_storage::codec::{Reader, put_len, put_varint};
 
 use crate::error::Result;
 
-/// Changes when runs get another layout; a checkpoint of another format does not count.
+/// Incremented when the layout of runs changes; checkpoints of other formats are ignored.
 const FORMAT: u64 = 1;
 
-/// Sorted runs on disk that bring an index from the update sequence of its record to that of the checkpoint. It is in
-/// the engine beside the record, so a database that was brought back to an older state has the checkpoints of that state.
+/// Sorted runs on disk that bring an index from the update sequence of its record to that of the checkpoint. It is
+/// stored in the engine next to the record, so a database that was restored to an older state has the checkpoints of
+/// that state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
-    /// The state that the index showed when the load began.
+    /// Update sequence of the index at the start of the load.
     pub(crate) since: u64,
-    /// The state that it shows with the runs.
+    /// Update sequence of the index including the runs.
     pub(crate) update_seq: u64,
-    /// The purges that it has seen then.
+    /// Purge sequence of the index including the runs.
     pub(crate) purge_seq: u64,
     pub(crate) rows: Vec<RunFile>,
     pub(crate) entries: Vec<RunFile>,
@@ -42,7 +43,7 @@ impl Checkpoint {
         out
     }
 
-    /// `None` if it was written by another format.
+    /// Decodes a checkpoint; `None` if it has another format.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "checkpoint");
         if reader.varint()? != FORMAT {
@@ -54,7 +55,7 @@ impl Checkpoint {
         Ok(Some(Self { since, update_seq, purge_seq, rows, entries }))
     }
 
-    /// All files.
+    /// Returns all files.
     pub(crate) fn runs(&self) -> impl Iterator<Item = &RunFile> {
         self.rows.iter().chain(&self.entries)
     }
@@ -62,7 +63,7 @@ impl Checkpoint {
 
 fn decode_run(reader: &mut Reader<'_>) -> Result<RunFile> {
     let (number, bytes, checksum) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    // A sum that is none fits no file.
+    // An invalid checksum matches no file.
     Ok(RunFile { number, bytes, checksum: u32::try_from(checksum).unwrap_or_default() })
 }
 

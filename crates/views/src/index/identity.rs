@@ -1,5 +1,5 @@
-//! The key of an index: everything that decides its rows, and nothing else. Names of views and of design documents
-//! and reduce functions do not, so views with the same map function share an index.
+//! The identity of an index: everything that determines its rows. Names of views and design documents, and reduce
+//! functions, are not included, so views with the same map function share an index.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use settee_database::Layout;
 use settee_design::{DesignDocument, DesignOptions, ViewDefinition};
 use settee_model::collate::Collation;
 
-/// The name of an index: of one of views, equal for equal map functions, languages, libraries and options.
+/// Identifies an index: for views, equal for equal map functions, languages, libraries and options.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signature([u8; 16]);
 
 impl Signature {
-    /// The signature of what is told by these parts.
+    /// Returns the signature of these parts.
     #[must_use]
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         Self(hash(parts).finalize().into())
     }
 
-    /// Reads what [`fmt::Display`] wrote.
+    /// Parses the output of [`fmt::Display`].
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 32 && text.is_ascii())?;
         let mut bytes = [0; 16];
@@ -30,7 +30,7 @@ impl Signature {
         Some(Self(bytes))
     }
 
-    /// The signature of a design document: that of all its indexes and reduce functions.
+    /// Returns the signature of a design document: that of all its indexes and reduce functions.
     pub(crate) fn of_all(definitions: &[IndexDefinition]) -> Self {
         let mut parts: Vec<&[u8]> = Vec::new();
         for definition in definitions {
@@ -53,7 +53,7 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// The division of the rows of the views of a design document in a database of this layout.
+/// Returns the layout of the views of a design document in a database of this layout.
 #[must_use]
 pub fn layout_of(database: Layout, ddoc: &DesignDocument) -> Layout {
     match (database, ddoc.partitioned) {
@@ -62,18 +62,18 @@ pub fn layout_of(database: Layout, ddoc: &DesignDocument) -> Layout {
     }
 }
 
-/// An index that a design document asks for.
+/// An index that a design document requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IndexDefinition {
     pub(crate) signature: Signature,
     pub(crate) map: Arc<str>,
     pub(crate) collation: Collation,
     pub(crate) layout: Layout,
-    /// The reduce functions of the views that share it.
+    /// Reduce functions of the views that share it.
     pub(crate) reduces: Vec<Arc<str>>,
 }
 
-/// The indexes of a design document, in the order of their first views.
+/// Returns the indexes of a design document, in the order of their first views.
 pub(crate) fn definitions(database: Layout, ddoc: &DesignDocument) -> Vec<IndexDefinition> {
     let layout = layout_of(database, ddoc);
     let common = common_hash(layout, ddoc);
@@ -94,12 +94,12 @@ pub(crate) fn definitions(database: Layout, ddoc: &DesignDocument) -> Vec<IndexD
     definitions
 }
 
-/// The index that holds the rows of a view.
+/// Returns the index that contains the rows of a view.
 pub(crate) fn signature(database: Layout, ddoc: &DesignDocument, view: &ViewDefinition) -> Signature {
     view_signature(common_hash(layout_of(database, ddoc), ddoc), view)
 }
 
-/// Of what the views of a design document have in common: a library may be large.
+/// Hashes the common part of the views of a design document once, because a library may be large.
 fn common_hash(layout: Layout, ddoc: &DesignDocument) -> Md5 {
     let DesignOptions { include_design, local_seq } = ddoc.options;
     let library = ddoc.library.as_deref().unwrap_or_default();
@@ -113,7 +113,7 @@ fn view_signature(mut common: Md5, view: &ViewDefinition) -> Signature {
     Signature(common.finalize().into())
 }
 
-/// Lengths keep the ends of parts apart.
+/// Lengths separate the parts unambiguously.
 fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Md5 {
     let mut hash = Md5::new();
     for part in parts {

@@ -7,56 +7,56 @@ use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 use crate::error::Result;
 use crate::tree::Root;
 
-/// Changes when nodes or records get another layout, or when the same documents make other rows or put them into another
-/// order; an index of another format is built anew.
+/// Incremented when the layout of nodes or records changes, or when the same documents have other rows or another
+/// order; an index of another format is rebuilt.
 const FORMAT: u64 = 6;
 
-/// The previous format: records do not contain [`Leftovers`].
+/// Previous format: records without [`Leftovers`].
 const FORMAT_WITHOUT_LEFTOVERS: u64 = 5;
 
-/// The same, but that records do not tell the number of the load.
+/// Format before that: records also lack the number of the load.
 const FORMAT_WITHOUT_LOAD: u64 = 4;
 
-/// The same, but that they do not tell the first node either.
+/// Format before that: records also lack the first node.
 const FORMAT_WITHOUT_FIRST_NODE: u64 = 3;
 
-/// The progress of an index, and the beginnings of its trees.
+/// Progress of an index, and the roots of its trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The rows show the database at this update sequence.
+    /// Update sequence of the database that the rows show.
     pub(crate) update_seq: u64,
-    /// Purges up to this one are seen in the rows as well.
+    /// Purge sequence that the rows include.
     pub(crate) purge_seq: u64,
-    /// Nodes with lesser numbers belong to trees that were replaced.
+    /// Nodes with smaller numbers belong to replaced trees.
     pub(crate) first_node: u64,
-    /// The least number that no node ever had. Nodes from there on are left over from a crash.
+    /// Smallest number that no node ever had. Nodes from there on were left by a crash.
     pub(crate) next_node: u64,
-    /// The number of loads: entries beside the tree that are older than the last one do not count.
+    /// Number of loads: entries outside of the tree that are older than the last load are ignored.
     pub(crate) load: u64,
-    /// The reduce functions, in the order of the reductions in inner nodes.
+    /// Reduce functions, in the order of the reductions in inner nodes.
     pub(crate) reduces: Vec<Arc<str>>,
-    /// The tree of rows.
+    /// Tree of rows.
     pub(crate) rows: Option<Root>,
-    /// The tree of back-pointers as the last load wrote it.
+    /// Tree of back-pointers as written by the last load.
     pub(crate) entries: Option<Root>,
     pub(crate) leftovers: Leftovers,
 }
 
-/// The parts of the shard that may contain nodes and entries that the index does not refer to. Opening an index reads these
-/// parts only: a scan for the first stored key would pass over every deleted key that the engine has not compacted yet, which
-/// after a load are as many as the index has nodes.
+/// The parts of the shard that may contain nodes and entries that the index does not refer to. Opening an index reads
+/// only these parts, because a scan for the first stored key would skip every deleted key that the engine has not
+/// compacted yet, and after a load there are as many as the index has nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers {
-    /// Nodes with lesser numbers are removed. Those from here to [`Meta::first_node`] may be stored.
+    /// Nodes with smaller numbers are removed. Those from here to [`Meta::first_node`] may be stored.
     pub(crate) from_node: u64,
     /// Entries of earlier loads are removed. Those from this load to [`Meta::load`] may be stored.
     pub(crate) from_load: u64,
-    /// Nodes from [`Meta::next_node`] on may be stored, because a writer has committed nodes and has not published yet.
+    /// Nodes from [`Meta::next_node`] on may be stored, because a writer has committed nodes without publishing yet.
     pub(crate) is_writing: bool,
 }
 
 impl Meta {
-    /// An index that shows the database before its first change.
+    /// Creates an index that shows the database before its first change.
     pub(crate) fn new() -> Self {
         Self {
             update_seq: 0,
@@ -71,7 +71,8 @@ impl Meta {
         }
     }
 
-    /// Whether the index is as new as `update_seq` and has the reductions of `reduces`. Without rows there are none to have.
+    /// Returns true if the index is at least at `update_seq` and has the reductions of `reduces`. Without rows no
+    /// reductions are needed.
     pub(crate) fn is_current(&self, reduces: &[Arc<str>], update_seq: u64) -> bool {
         let has = |reduce: &Arc<str>| self.aggregate(reduce).is_some() || self.rows.is_none();
         self.update_seq >= update_seq && reduces.iter().all(has)
@@ -100,7 +101,7 @@ impl Meta {
         out
     }
 
-    /// `None` if the index was written by another format or ordered by another version of collation.
+    /// Decodes a record; `None` if it has another format or another version of collation.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let mut reader = Reader::new(bytes, "index record");
         let format = reader.varint()?;
@@ -127,17 +128,17 @@ impl Meta {
         Ok(Some(Self { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers }))
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(crate) fn total_rows(&self) -> u64 {
         self.rows.as_ref().map_or(0, |root| root.node.rows)
     }
 
-    /// The bytes of ids, keys and values of the rows.
+    /// Returns the bytes of ids, keys and values of the rows.
     pub(crate) fn content_bytes(&self) -> u64 {
         self.rows.as_ref().map_or(0, |root| root.node.bytes)
     }
 
-    /// Where a reduce function stands among those attached.
+    /// Returns the position of a reduce function among those attached.
     pub(crate) fn aggregate(&self, reduce: &str) -> Option<usize> {
         self.reduces.iter().position(|attached| **attached == *reduce)
     }
@@ -174,7 +175,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Meta::decode(&bytes[..len]).is_err());
         }
-        // A record of the previous format ends before the leftovers, so every part may contain some.
+        // A record of the previous format has no leftovers, so every part may contain some.
         let old = [&[5], &bytes[1..bytes.len() - 3]].concat();
         let leftovers = Leftovers { from_node: 0, from_load: 0, is_writing: true };
         assert_eq!(Meta::decode(&old).unwrap().unwrap().leftovers, leftovers);

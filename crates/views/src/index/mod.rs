@@ -1,9 +1,10 @@
-//! Indexes: what one is keyed by ([`identity`]), the record that describes it ([`Meta`]), and access to its shard
+//! Indexes: their identity ([`identity`]), the record that describes one ([`Meta`]), and access to its shard
 //! ([`IndexStore`]).
 //!
-//! An index has a shard of its own, and another one when it starts over. Its head is the [`Meta`], unless that is too long;
-//! then `Catalog` holds it, as it holds a [`Checkpoint`] while the index is loaded. `IndexNodes` holds the nodes of two trees: the rows, and the back-pointers that the last load wrote, from document ids to the sort keys of their rows; `IndexEntries`
-//! holds back-pointers that changed since.
+//! An index has a shard of its own, and a new one when it is rebuilt. The head of the shard is the [`Meta`]; if that is
+//! too long it is in `Catalog`, which also contains a [`Checkpoint`] while the index is loaded. `IndexNodes` contains
+//! the nodes of two trees: the rows, and the back-pointers that the last load wrote, from document ids to the sort keys
+//! of their rows; `IndexEntries` contains back-pointers that changed since.
 
 mod checkpoint;
 pub(crate) mod identity;

@@ -15,19 +15,18 @@ use crate::keys;
 use crate::tree::write::Committer;
 use crate::tree::{Inner, NodeCache, TreeReader};
 
-/// Names commits, so that one whose answer was lost can be found again. Begins at a random number, so that other
-/// processes have others.
+/// Generator of commit tokens. It starts at a random number, so that tokens of processes differ.
 #[derive(Debug)]
 pub struct Tokens(AtomicU64);
 
 impl Tokens {
-    /// Begins at a random number.
+    /// Creates a generator that starts at `seed`, which must be random.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
 
-    /// Another one.
+    /// Returns a new token.
     pub fn next(&self) -> CommitToken {
         CommitToken(u128::from(self.0.fetch_add(1, Ordering::Relaxed)))
     }
@@ -41,7 +40,7 @@ pub(crate) struct IndexStore {
     tokens: Arc<Tokens>,
 }
 
-/// So many nodes or entries that nobody needs any more are removed in one commit.
+/// Maximum number of obsolete nodes or entries that one commit removes.
 const LEFTOVERS_PER_COMMIT: usize = if cfg!(test) { 50 } else { 10_000 };
 
 impl IndexStore {
@@ -61,10 +60,10 @@ impl IndexStore {
         TreeReader { snapshot, shard: self.shard, cache: &self.cache }
     }
 
-    /// The state of the index in `snapshot`; `None` if it must be built from nothing.
+    /// Returns the state of the index in `snapshot`; `None` if it must be rebuilt.
     ///
     /// # Errors
-    /// [`StorageError::Dropped`] if the index has another shard by now, or none.
+    /// [`StorageError::Dropped`] if the index has another shard now, or none.
     pub(crate) fn meta(&self, snapshot: &dyn Snapshot) -> Result<Option<Meta>> {
         let requests = [Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
         let replies: [_; 2] = snapshot.read(&requests)?.try_into().map_err(|_| ViewError::Corrupt("replies"))?;
@@ -72,7 +71,7 @@ impl IndexStore {
         decode_meta(head.into_value()?, entry.into_value()?)
     }
 
-    /// The load that is under way, if it got as far as that.
+    /// Returns the checkpoint of the current load, if any.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>> {
         match Record::read(&*self.snapshot()?) {
             Ok(record) => Ok(record.checkpoint),
@@ -81,24 +80,24 @@ impl IndexStore {
         }
     }
 
-    /// Makes everything committed so far durable, also to the database.
+    /// Makes all commits so far durable, including those to the database.
     pub(crate) fn sync(&self) -> Result<()> {
         Ok(self.engine.sync()?)
     }
 
-    /// Bytes on disk, about.
+    /// Returns the approximate bytes on disk.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.engine.approximate_size(self.shard)
     }
 
-    /// Lets the engine give back space.
+    /// Makes the engine reclaim space.
     pub(crate) fn reclaim(&self) -> Result<()> {
         Ok(self.engine.reclaim(self.shard)?)
     }
 
-    /// Prepares for writing: clears away what a crash left over, or who has lost the right to build. New nodes get numbers from
-    /// `first_number` on, see [`Claimed`](crate::claims::Claimed). `None` if what is in the shard cannot be used: the index starts
-    /// over, in another shard.
+    /// Prepares for writing: removes leftovers of crashes, and of builders that lost their claim. New nodes get numbers
+    /// from `first_number` on, see [`Claimed`](crate::claims::Claimed). `None` if the contents of the shard are
+    /// unusable: the index must then be rebuilt in another shard.
     pub(crate) fn open(&self, first_number: u64) -> Result<Option<Opened<'_>>> {
         let snapshot = self.snapshot()?;
         let record = match Record::read(&*snapshot) {
@@ -113,10 +112,10 @@ impl IndexStore {
             let is_new = record.version == Version::default();
             return Ok(is_new.then(|| Opened { meta: numbered(Meta::new()), writer, checkpoint: None }));
         };
-        // An index without rows has no nodes at all.
+        // An index without rows has no nodes.
         let is_empty = meta.rows.is_none() && meta.entries.is_none();
         if meta.leftovers.is_writing {
-            // Where there is one process, their numbers are given out again.
+            // With a single process, their numbers are reused.
             self.cache.forget(self.shard);
             writer.clear_nodes(&*snapshot, if is_empty { 0 } else { meta.next_node }..u64::MAX)?;
         }
@@ -130,22 +129,22 @@ impl IndexStore {
 pub(crate) struct Opened<'a> {
     pub(crate) meta: Meta,
     pub(crate) writer: IndexWriter<'a>,
-    /// The progress of a load that was interrupted.
+    /// Checkpoint of an interrupted load.
     pub(crate) checkpoint: Option<Checkpoint>,
 }
 
-/// The record of an index beside its trees.
+/// The record of an index, without its trees.
 pub(crate) struct Record {
     version: Version,
-    /// `None` if it must be built from nothing.
+    /// `None` if the index must be rebuilt.
     pub(crate) meta: Option<Meta>,
-    /// Whether that is an entry, because it is too long for a head or was written before heads were used.
+    /// True if it is an entry, because it is too long for a head or of an older version.
     has_entry: bool,
     checkpoint: Option<Checkpoint>,
 }
 
 impl Record {
-    /// Reads it in one trip.
+    /// Reads the record in one round trip.
     pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self> {
         let requests = [
             Request::State,
@@ -167,32 +166,32 @@ impl Record {
     }
 }
 
-/// The description of an index is the head of its shard, or an entry, if the head is empty.
+/// The description of an index is the head of its shard, or an entry if the head is empty.
 fn decode_meta(head: Option<Vec<u8>>, entry: Option<Vec<u8>>) -> Result<Option<Meta>> {
     let record = head.filter(|head| !head.is_empty()).or(entry);
     record.map_or(Ok(None), |bytes| Meta::decode(&bytes))
 }
 
-/// Commits to the shard of an index. There is one at a time.
+/// Commits to the shard of an index. Only one writer may exist.
 pub(crate) struct IndexWriter<'a> {
     store: &'a IndexStore,
     version: Version,
     has_entry: bool,
-    /// The record of the index as it is stored.
+    /// The stored record of the index.
     recorded: Option<Meta>,
     /// Inner nodes that the next commit stores.
     written: Vec<(u64, Inner)>,
 }
 
 impl IndexWriter<'_> {
-    /// Commits a batch after which the index is what `meta` says. A checkpoint was one of what it was before.
+    /// Commits a batch after which `meta` describes the index. The checkpoint of the previous state is removed.
     pub(crate) fn publish(&mut self, mut batch: Batch, meta: &Meta) -> Result<()> {
         self.put(&mut batch, meta);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
         self.apply(batch)
     }
 
-    /// Writes down how far a load of the index that `meta` describes is. To be synced by the caller.
+    /// Stores a checkpoint of a load of the index that `meta` describes. The caller must sync.
     pub(crate) fn note(&mut self, checkpoint: &Checkpoint, meta: &Meta) -> Result<()> {
         let mut batch = Batch::new();
         self.put(&mut batch, meta);
@@ -200,7 +199,7 @@ impl IndexWriter<'_> {
         self.apply(batch)
     }
 
-    /// The description of an index is the head of its shard. One with long functions or reductions has to be an entry.
+    /// The description is stored as the head of the shard; one with long functions or reductions is stored as an entry.
     fn put(&mut self, batch: &mut Batch, meta: &Meta) {
         let record = meta.encode();
         if record.len() > MAX_HEAD_BYTES {
@@ -224,7 +223,7 @@ impl IndexWriter<'_> {
             Outcome::Unknown => {
                 let state = store.snapshot()?.state()?;
                 if state.token != token {
-                    // No other commit can have this version, unless another process builds the index.
+                    // Only another process that builds the index can have committed with this version.
                     let is_overtaken = state.version > self.version;
                     let why = || StorageError::InDoubt("a commit of an index".to_owned()).into();
                     return Err(if is_overtaken { ViewError::Contended } else { why() });
@@ -237,7 +236,7 @@ impl IndexWriter<'_> {
         Ok(())
     }
 
-    /// Removes the nodes and entries of trees that were replaced, and records that none are left.
+    /// Removes the nodes and entries of replaced trees, and records that none are left.
     pub(crate) fn clear_replaced(&mut self, snapshot: &dyn Snapshot, meta: Meta) -> Result<Meta> {
         let Leftovers { from_node, from_load, .. } = meta.leftovers;
         if from_node == meta.first_node && from_load == meta.load {
@@ -253,13 +252,13 @@ impl IndexWriter<'_> {
         Ok(meta)
     }
 
-    /// Removes the nodes with these numbers, in pieces.
+    /// Removes the nodes with these numbers, in several commits.
     fn clear_nodes(&mut self, snapshot: &dyn Snapshot, nodes: Range<u64>) -> Result<()> {
         let (start, end) = (keys::node(nodes.start), keys::node(nodes.end));
         self.clear(snapshot, Keyspace::IndexNodes, KeyRange { start: Some(&start), end: Some(&end) })
     }
 
-    /// Removes the entries beside trees of these loads, in pieces.
+    /// Removes the entries of these loads that are outside of trees, in several commits.
     fn clear_entries(&mut self, snapshot: &dyn Snapshot, loads: Range<u64>) -> Result<()> {
         let (start, end) = (keys::entry_prefix(loads.start), keys::entry_prefix(loads.end));
         self.clear(snapshot, Keyspace::IndexEntries, KeyRange { start: Some(&start), end: Some(&end) })
@@ -280,7 +279,7 @@ impl IndexWriter<'_> {
         if batch.is_empty() { Ok(()) } else { self.apply(batch) }
     }
 
-    /// Forgets the checkpoint, if there is one.
+    /// Removes the checkpoint, if there is one.
     pub(crate) fn forget_checkpoint(&mut self) -> Result<()> {
         let mut batch = Batch::of(Purpose::Room);
         batch.delete(Keyspace::Catalog, keys::CHECKPOINT);
@@ -294,10 +293,10 @@ impl IndexWriter<'_> {
 }
 
 impl Committer for IndexWriter<'_> {
-    /// Commits nodes that the record does not refer to yet, and notes in the record that there are some. The record of a new
-    /// index is absent until it is published.
+    /// Commits nodes that the record does not refer to yet, and records their existence. The record of a new index is
+    /// absent until it is published.
     ///
-    /// Not synced: what a crash takes away can be computed again, and later commits do not survive without earlier ones.
+    /// Not synced: nodes lost in a crash are computed again, and later commits do not survive without earlier ones.
     fn commit(&mut self, mut batch: Batch) -> Result<()> {
         if let Some(meta) = self.recorded.as_ref().filter(|meta| !meta.leftovers.is_writing).cloned() {
             let leftovers = Leftovers { is_writing: true, ..meta.leftovers };
@@ -343,7 +342,7 @@ mod tests {
         let Opened { meta, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!(meta, Meta::new());
         write_nodes(&mut writer, 1..30);
-        // Without a record there is no index: it cannot be used.
+        // Without a record the index is unusable.
         assert!(store.open(0).unwrap().is_none());
         let store = IndexStore::new(Arc::clone(&store.engine), Shard(6), Arc::new(Tokens::new(9)), Arc::default());
         let Opened { mut writer, .. } = store.open(0).unwrap().unwrap();
@@ -353,10 +352,10 @@ mod tests {
         let meta = Meta { update_seq: 9, next_node: 4, rows, ..Meta::new() };
         writer.publish(Batch::new(), &meta).unwrap();
         write_nodes(&mut writer, 4..30_000);
-        // With one, the nodes that it does not know of.
+        // With a record, nodes unknown to it are removed.
         let Opened { meta: found, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!((&found, nodes(&store)), (&meta, vec![1, 2, 3]));
-        // One that is described at length is described by an entry, as long as it needs one.
+        // A long description is stored as an entry, as long as needed.
         for reduces in [vec![], vec![Arc::from("x".repeat(2000))], vec![]] {
             let meta = Meta { reduces, ..meta.clone() };
             writer.publish(Batch::new(), &meta).unwrap();
@@ -372,7 +371,7 @@ mod tests {
         assert!(matches!(meta, Err(ViewError::Storage(StorageError::Dropped))));
     }
 
-    /// A scan for the first or the last key would pass over the deleted keys of trees that were replaced.
+    /// A scan for the first or the last key would skip the deleted keys of replaced trees.
     #[test]
     fn opening_an_index_scans_only_where_something_may_be_left() {
         let counting = Arc::new(CountingEngine::new(engine()));
@@ -398,7 +397,7 @@ mod tests {
         let Opened { mut writer, .. } = opened(0, 0);
         write_nodes(&mut writer, 5..9);
         let Opened { meta, mut writer, .. } = opened(1, 1);
-        // A load, whose replaced nodes a crash leaves behind.
+        // A load whose replaced nodes remain after a crash.
         write_nodes(&mut writer, 5..7);
         writer.publish(Batch::new(), &Meta { first_node: 5, next_node: 7, load: 1, ..meta }).unwrap();
         let Opened { meta, .. } = opened(2, 2);
@@ -424,7 +423,7 @@ mod tests {
         let first = meta.next_node;
         writer.publish(Batch::new(), &Meta { next_node: first, ..Meta::new() }).unwrap();
         write_nodes(&mut writer, first..first + 30);
-        // The other process does not use what this one may have read of its own nodes, and which it removes.
+        // The other process does not use nodes of this one that are not published, and removes them.
         let Opened { meta, writer: mut other, .. } = next.open(1 << 24).unwrap().unwrap();
         assert!(nodes(&next).is_empty() && meta.next_node > first + 30);
         write_nodes(&mut other, meta.next_node..meta.next_node + 3);

@@ -1,9 +1,9 @@
-//! Back-pointers: which rows a document has in an index, so that they can be found when it changes.
+//! Back-pointers: the rows of a document in an index, so that they can be found when it changes.
 //!
-//! An entry is the sort keys of the rows, in the order in which the document emitted them. What the last load wrote is in
-//! a tree of its own (packed, because a first build writes one for every document); entries that changed since are beside
-//! it, one by one, and are asked first. An empty one says that the document has no rows any more. Their keys begin with the
-//! number of that load, so that the next one need not remove all of them in the commit of its tree.
+//! An entry consists of the sort keys of the rows, in the order of emission. Entries of the last load are in a tree of
+//! their own (packed, because a first build writes one per document); entries that changed since are stored
+//! individually, and have priority. An empty entry means that the document has no rows any more. Their keys start with
+//! the number of the load, so that the next load need not remove all of them in the commit of its tree.
 
 use settee_storage::codec::{Reader, put_bytes};
 use settee_storage::{Batch, Cursor, Direction, Expect, KeyRange, Keyspace, Snapshot};
@@ -36,17 +36,17 @@ pub(crate) fn for_each_row(entry: &[u8], mut each: impl FnMut(&[u8], u32)) -> Re
 pub(super) struct EntryReader<'a> {
     pub(super) tree: TreeReader<'a>,
     pub(super) root: Option<Root>,
-    /// The number of the load that wrote the tree.
+    /// Number of the load that wrote the tree.
     pub(super) load: u64,
 }
 
 impl EntryReader<'_> {
-    /// The number of bytes that an entry has on average.
+    /// Returns the average length of an entry.
     pub(super) fn typical_bytes(&self) -> u64 {
         self.root.as_ref().map_or(0, |root| root.node.bytes / root.node.rows.max(1))
     }
 
-    /// The entries of documents; absent if there is none, empty if there is none any more.
+    /// Returns the entries of documents: absent if there is none, empty if there is none any more.
     pub(super) fn lookup(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         let bytes: Vec<Vec<u8>> = ids.iter().map(|id| keys::entry(self.load, id.as_bytes())).collect();
         let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
@@ -57,7 +57,7 @@ impl EntryReader<'_> {
         Ok(found)
     }
 
-    /// Asks the tree for what is not known yet, in the order of its keys, so that a leaf is read once.
+    /// Looks up the remaining entries in the tree, in the order of its keys, so that each leaf is read once.
     fn lookup_loaded(&self, root: &Root, ids: &[&str], found: &mut [Option<Vec<u8>>]) -> Result<()> {
         let mut missing: Vec<(Vec<u8>, usize)> = Vec::new();
         for (index, id) in ids.iter().enumerate().filter(|&(index, _)| found[index].is_none()) {
@@ -66,7 +66,7 @@ impl EntryReader<'_> {
             missing.push((key, index));
         }
         missing.sort_unstable();
-        // The leaves in their order, each with the end of its part of `missing`.
+        // The leaves in order, each with the end of its part of `missing`.
         let mut leaves: Vec<(u64, u64, usize)> = Vec::new();
         for (position, (key, _)) in missing.iter().enumerate() {
             let (id, bytes) = self.tree.leaf_of(root, key)?;
@@ -95,7 +95,7 @@ impl EntryReader<'_> {
     }
 }
 
-/// Writes a changed entry beside the tree of `load`. Without a tree, none is the same as an empty one.
+/// Writes a changed entry outside of the tree of `load`. Without a tree, an absent entry is equivalent to an empty one.
 pub(super) fn write_change(batch: &mut Batch, change: Change<'_>, load: u64, is_loaded: bool) {
     let key = keys::entry(load, keys::row_id(change.row_key, 0).as_bytes());
     match change.row {
@@ -105,7 +105,7 @@ pub(super) fn write_change(batch: &mut Batch, change: Change<'_>, load: u64, is_
     }
 }
 
-/// The entries beside the tree.
+/// The entries outside of the tree.
 pub(super) struct ChangedEntries<'a> {
     cursor: Box<dyn Cursor + 'a>,
     prefix_len: usize,
@@ -115,7 +115,7 @@ pub(super) struct ChangedEntries<'a> {
 }
 
 impl<'a> ChangedEntries<'a> {
-    /// Those that have changed since `load`.
+    /// Opens the entries that changed since `load`.
     pub(super) fn open(snapshot: &'a dyn Snapshot, load: u64) -> Result<Self> {
         let (start, end) = (keys::entry_prefix(load), keys::after_entries(load));
         let range = KeyRange { start: Some(&start), end: Some(&end) };

@@ -1,4 +1,4 @@
-//! [`Merge`]: one ascending sequence of changes out of several.
+//! [`Merge`]: merges several sorted sequences of changes into one.
 
 use std::ops::ControlFlow;
 
@@ -8,17 +8,17 @@ use crate::tree::apply::Change;
 
 /// Changes in ascending order of their keys.
 pub(crate) trait Source {
-    /// The key of the current change; `None` after the last one.
+    /// Returns the key of the current change; `None` after the last one.
     fn row_key(&self) -> Option<&[u8]>;
 
-    /// The current change, if there is one.
+    /// Returns the current change, if any.
     fn change(&self) -> Result<Change<'_>>;
 
-    /// Goes to the next one.
+    /// Moves to the next change.
     fn advance(&mut self) -> Result<()>;
 }
 
-/// The sources that there are: nearly always sorted runs in memory, which are read without virtual calls.
+/// A source: nearly always a sorted run in memory, which is read without virtual calls.
 pub(crate) enum Input<'a> {
     Run(SortedRun),
     Other(Box<dyn Source + Send + 'a>),
@@ -50,10 +50,10 @@ impl Source for Input<'_> {
     }
 }
 
-/// A [`Source`], and how much its word counts.
+/// A [`Source`] with its priority.
 pub(crate) struct Ranked<'a> {
     pub(crate) source: Input<'a>,
-    /// Where several sources have a key, the least rank decides; among equals, a put.
+    /// If several sources have a key, the smallest rank has priority; among equals, a put.
     pub(crate) rank: u32,
 }
 
@@ -62,16 +62,16 @@ impl<'a> Ranked<'a> {
         Self { source: Input::Other(Box::new(source)), rank }
     }
 
-    /// A sorted run in memory.
+    /// Wraps a sorted run in memory.
     pub(crate) fn run(run: SortedRun) -> Self {
         Self { source: Input::Run(run), rank: 0 }
     }
 }
 
-/// A heap of sources, the least key on top.
+/// A heap of sources, the smallest key on top.
 pub(crate) struct Merge<'a> {
     heap: Vec<Ranked<'a>>,
-    /// Whether a key may come more than once.
+    /// True if a key may occur more than once.
     may_repeat: bool,
 }
 
@@ -87,19 +87,19 @@ impl<'a> Merge<'a> {
         merge
     }
 
-    /// Calls `each` with one change for each key.
+    /// Calls `each` with one change per key.
     pub(crate) fn for_each(self, mut each: impl FnMut(Change<'_>) -> Result<ControlFlow<()>>) -> Result<()> {
         self.for_all(|change, is_first, _| if is_first { each(change) } else { Ok(ControlFlow::Continue(())) })
     }
 
-    /// Calls `each` with every change, whether it is the first one of its key, and the rank of its source. The first change of
-    /// a key is the one that counts.
+    /// Calls `each` with every change, a flag for the first one of its key, and the rank of its source. The first
+    /// change of a key is the valid one.
     #[inline]
     pub(crate) fn for_all(
         mut self,
         mut each: impl FnMut(Change<'_>, bool, u32) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        // The key of the last change, where there may be another of the same key.
+        // Key of the last change, if another one with the same key may follow.
         let mut done: Option<Vec<u8>> = None;
         while let Some(top) = self.heap.first_mut() {
             let change = top.source.change()?;

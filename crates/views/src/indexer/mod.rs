@@ -1,17 +1,17 @@
-//! Brings indexes up to date.
+//! Updates indexes.
 //!
-//! A [`Pass`] takes all indexes of a design document that stand at the same update sequence through the changes since then,
-//! once:
+//! A [`Pass`] brings all indexes of a design document at the same update sequence up to date with one scan of the
+//! changes:
 //!
-//! 1. Each worker thread takes the lock of the scan, fills a batch of documents, gives the lock back, runs the map
-//!    functions on the batch, and sorts what they emitted into runs of its own ([`worker`]).
-//! 2. An index that is empty, or has little compared to what changed, is loaded: all runs, spilled to disk where memory is
-//!    short, and what is stored are merged into new trees. Otherwise changes are taken in rounds, and the runs of a round
-//!    change the leaves that they touch ([`mod@write`]).
+//! 1. Each worker thread takes the lock of the scan, fills a batch of documents, releases the lock, runs the map
+//!    functions on the batch, and sorts the emitted rows into runs of its own ([`worker`]).
+//! 2. An index that is empty, or small compared to the changes, is loaded: all runs, spilled to disk if memory is
+//!    short, and the stored rows are merged into new trees. Otherwise changes are processed in rounds, and the runs of
+//!    a round modify the leaves that they affect ([`mod@write`]).
 //! 3. The last commit moves the index to the update sequence of the snapshot that was scanned.
-//! 4. A load that takes long makes checkpoints ([`resume`]): after a crash it goes on from the last one.
+//! 4. A long load writes checkpoints ([`resume`]): after a crash it continues from the last one.
 //!
-//! Which indexes lag, who may write them, and who waits is not decided here, but by [`Views`](crate::Views).
+//! [`Views`](crate::Views) determines which indexes lag and which thread may write them, and implements waiting.
 
 pub(crate) mod entries;
 mod merge;
@@ -52,41 +52,41 @@ use crate::reduce::Aggregate;
 use crate::tree::aggregates::rebuild;
 use crate::tree::write::NodeWriter;
 
-/// The settings of builds.
+/// Settings of builds.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The number of threads that map documents.
+    /// Number of threads that map documents.
     pub threads: usize,
-    /// The memory that sorted runs may take before they are spilled.
+    /// Maximum memory of sorted runs before they are spilled.
     pub memory_bytes: usize,
-    /// Where they are spilled to. What is there belongs to checkpoints of builds and must outlive the process.
+    /// Directory of spilled runs. Its contents belong to checkpoints of builds and must outlive the process.
     pub run_directory: PathBuf,
-    /// The least time between two checkpoints of a long build, from which it goes on after a crash.
+    /// Minimum time between two checkpoints of a long build.
     pub checkpoint_interval_ms: u64,
-    /// Tells the time.
+    /// Clock.
     pub clock: Clock,
-    /// The limits of functions.
+    /// Limits of functions.
     pub limits: Limits,
     /// A random number.
     pub seed: u64,
 }
 
-/// Changes that one thread maps faster than a second one is made ready.
+/// Number of changes that one thread maps in the time that starting a second one takes.
 const CHANGES_PER_THREAD: u64 = 200;
-/// An update takes so many changes, or so many bytes of documents, in one round.
+/// Maximum number of changes, or bytes of documents, of one round of an update.
 const ROUND_CHANGES: u64 = 20_000;
 const ROUND_BYTES: u64 = 64 << 20;
-/// The back-pointers of an update are in its last commit: an index for which there are more of them is loaded.
+/// Maximum size of back-pointers of an update, which are in its last commit: an index with more of them is loaded.
 const UPDATE_ENTRY_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 32 << 20 };
-/// An index is loaded rather than updated if at least so many documents changed, and for each of them there are no more
-/// than so many rows: reading a row in order costs about a thousandth of finding its leaf.
+/// Thresholds for loading an index instead of updating it: minimum number of changed documents, and maximum number of
+/// rows per change, because reading a row in order costs about a thousandth of finding its leaf.
 const LOAD_CHANGES: u64 = if cfg!(test) { 1_000 } else { 5_000 };
 const LOAD_ROWS_PER_CHANGE: u64 = 8;
-/// A checkpoint has files of its own, so there must not be too many: after a while there is one each time when the work
-/// has grown by this part.
+/// Each checkpoint has files of its own, so their number is limited: after a while a checkpoint is made whenever the
+/// work has grown by this fraction.
 const CHECKPOINT_PART: u64 = 16;
 
-/// An index that takes part in a pass.
+/// An index that participates in a pass.
 pub(crate) struct PassIndex<'a> {
     pub(crate) store: &'a IndexStore,
     pub(crate) collation: Collation,
@@ -96,51 +96,51 @@ pub(crate) struct PassIndex<'a> {
     pub(crate) directory: RunDirectory,
 }
 
-/// The documents that the functions of a pass see, and their limits.
+/// The documents and limits for the functions of a pass.
 pub(crate) struct Pass<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) limits: Limits,
     pub(crate) language: &'a Arc<dyn Language>,
-    /// The map functions, in the order of the indexes.
+    /// Map functions, in the order of the indexes.
     pub(crate) source: MapSource,
     pub(crate) options: DesignOptions,
     pub(crate) database: &'a dyn ChangeSnapshot,
-    /// The number of changes that the first of the indexes is behind.
+    /// Number of changes that the first of the indexes is behind.
     pub(crate) pending: u64,
-    /// The name of the database.
+    /// Name of the database.
     pub(crate) database_name: &'a str,
-    /// Called between batches, with the bytes of the last one: may wait, and says why the work must end early. What is done by then is kept, unless the
-    /// reason is [`ViewError::Cancelled`].
+    /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
+    /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
     pub(crate) control: &'a (dyn Fn(&mut Turn, u64) -> Result<()> + Sync),
-    /// Told how many changes are done.
+    /// Receives the number of processed changes.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
-    /// Sees what functions threw and logged.
+    /// Receives exceptions and log lines of functions.
     pub(crate) report: &'a (dyn Fn(&DocumentBatch, &Emissions) + Sync),
-    /// Told what runs the functions, and why it is not something faster.
+    /// Receives the engine of the functions, and why it is not a faster one.
     pub(crate) remark: &'a (dyn Fn(&str) + Sync),
 }
 
 /// The scan that the workers share.
 struct Scan<'a> {
     changes: Box<dyn Changes + 'a>,
-    /// The changes and bytes that may still be taken in this round.
+    /// Changes and bytes that may still be read in this round.
     changes_left: u64,
     bytes_left: u64,
-    /// When the round ends at the latest.
+    /// Latest end of the round.
     ends_us: u64,
     last_seq: u64,
     fill: Fill,
-    /// Why the work must end early.
+    /// Reason why the work must stop.
     interrupted: Option<ViewError>,
 }
 
 impl Pass<'_> {
-    /// Brings indexes that stand at about the same update sequence to that of the database snapshot. None or all of them
-    /// stand at its beginning.
+    /// Brings indexes at about the same update sequence to that of the database snapshot. Either none or all of them
+    /// must be at its start.
     pub(crate) fn run(&self, mut indexes: Vec<PassIndex<'_>>) -> Result<()> {
         let since = indexes.iter().map(|index| index.meta.update_seq).min().unwrap_or(0);
-        // Indexes that were interrupted may have seen different purges. Seeing one again does no harm. Before the first
-        // change there was nothing that a purge could have taken.
+        // Interrupted indexes may have seen different purges. Processing one again is harmless. Before the first change
+        // a purge cannot have removed anything.
         let purged_since = match since {
             0 => self.database.purge_seq()?,
             _ => indexes.iter().map(|index| index.meta.purge_seq).min().unwrap_or(0),
@@ -189,7 +189,7 @@ impl Pass<'_> {
                 Fill::End => Reached { update_seq, purge_seq: self.database.purge_seq()? },
                 Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },
             };
-            // Before the trees of a long load are written as well: that takes a while, too.
+            // A checkpoint also before the trees of a long load are written, because that takes long as well.
             let is_long = writings.iter().any(|writing| !writing.noted.is_empty());
             if is_load && (scan.fill == Fill::Full || interrupted.is_some() || is_long) {
                 self.make_checkpoint(&mut writings, &mut workers, &targets, reached)?;
@@ -204,7 +204,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Says how much is taken before something is written.
+    /// Sets the limits of a round.
     fn begin_round(&self, scan: &mut Scan<'_>, is_load: bool, started_us: u64) {
         if is_load {
             let now_us = self.settings.clock.now_us();
@@ -223,7 +223,7 @@ impl Pass<'_> {
         Ok(Writing { store, writer, meta, aggregates, noted: HashSet::new() })
     }
 
-    /// Maps documents on all workers until the round or the scan is at its end.
+    /// Maps documents on all workers until the end of the round or of the scan.
     fn map<'s>(
         &self,
         scan: Scan<'s>,
@@ -263,7 +263,7 @@ impl Pass<'_> {
         done: &AtomicU64,
     ) -> Result<()> {
         while !failed.load(Ordering::Relaxed) {
-            // Asked before changes are taken: what was taken is mapped.
+            // Checked before changes are read, because read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
             if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
                 scan.lock().interrupted = Some(reason);
@@ -278,7 +278,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Brings what the workers found into the indexes, several at a time.
+    /// Writes the results of the workers into the indexes, several concurrently.
     fn write(
         &self,
         writings: &mut [Writing<'_>],
@@ -341,7 +341,7 @@ impl<'a> PassIndex<'a> {
 }
 
 impl Scan<'_> {
-    /// Whether there is anything in the batch now.
+    /// Returns true if the batch is not empty.
     fn fill_batch(&mut self, worker: &mut Worker, options: DesignOptions, clock: &Clock) -> Result<bool> {
         worker.batch.clear();
         let is_over = self.fill == Fill::End || self.changes_left == 0 || self.bytes_left == 0;
@@ -375,7 +375,7 @@ fn open(
     Ok(sources)
 }
 
-/// Gives an index the reduce functions `reduces`. Those that it has are not computed anew.
+/// Attaches the reduce functions `reduces` to an index. Existing reductions are not recomputed.
 pub(crate) fn attach(
     index: PassIndex<'_>,
     reduces: Vec<Arc<str>>,

@@ -1,9 +1,9 @@
-//! Checkpoints of long loads, and how a load goes on after a crash.
+//! Checkpoints of long loads, and resuming a load after a crash.
 //!
-//! A load writes nothing to the index before its end. So that a crash does not take all of it, the workers pause from time
-//! to time, move their sorted runs to files, sync these, and note in the index which files bring it how far
-//! ([`Checkpoint`]). Only what is noted counts, and it is noted after the files are safe. Who opens the index next brings
-//! the noted runs into its trees ([`resume`]) and goes on from there as after any other update.
+//! A load writes nothing to the index before its end. To limit the loss in a crash, the workers pause periodically,
+//! move their sorted runs to files, sync these, and record in the index which files bring it to which update sequence
+//! ([`Checkpoint`]). Only recorded files are valid, and they are recorded after they are durable. The next opening of
+//! the index merges the recorded runs into its trees ([`resume`]) and continues as after any other update.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::index::Checkpoint;
 use crate::reduce::Aggregate;
 
 impl Pass<'_> {
-    /// Notes that the runs of the workers bring the indexes to `reached`.
+    /// Records that the runs of the workers bring the indexes to `reached`.
     pub(super) fn make_checkpoint(
         &self,
         writings: &mut [Writing<'_>],
@@ -49,7 +49,7 @@ impl Pass<'_> {
     }
 }
 
-/// Removes the runs that were written into the indexes. Where a checkpoint named them, a crash must not bring it back.
+/// Removes the runs that were merged into the indexes. If a checkpoint refers to them, a crash must not restore it.
 pub(super) fn clear_runs<'r>(
     writings: &mut [Writing<'_>],
     mut directories: impl Iterator<Item = &'r RunDirectory>,
@@ -61,8 +61,8 @@ pub(super) fn clear_runs<'r>(
     directories.try_for_each(RunDirectory::remove)
 }
 
-/// Brings what a checkpoint names into the index, or forgets it if it does not count: that is so when files are gone or
-/// broken, or when purges up to `purges_forgotten` are needed to go on.
+/// Merges the runs of a checkpoint into the index, or discards the checkpoint if it is invalid, because files are
+/// missing or damaged, or purges up to `purges_forgotten` are needed to continue.
 pub(crate) fn resume(
     index: PassIndex<'_>,
     checkpoint: &Checkpoint,

@@ -1,7 +1,7 @@
-//! [`RunDirectory`]: the sorted runs of one index that lie on disk while it is built.
+//! [`RunDirectory`]: the sorted runs of one index on disk during a build.
 //!
-//! A run is written once, from start to end, and named by a number. Which of them count is not said here but by the
-//! checkpoint in the index itself: a file that no checkpoint names is left over from something that ended early.
+//! A run is written once, sequentially, and named by a number. The checkpoint in the index determines which of them are
+//! valid: a file without a checkpoint was left by an interrupted build.
 
 use std::cell::{OnceCell, RefCell};
 use std::fs::{self, File, OpenOptions};
@@ -20,26 +20,26 @@ use crate::error::{Result, ViewError};
 use crate::index::RunFile;
 use crate::tree::apply::Change;
 
-/// Buffers of files that are written or read from start to end.
+/// Buffer size of files that are read or written sequentially.
 const FILE_BUFFER_BYTES: usize = 256 << 10;
-/// The file that tells to which database the index belongs.
+/// Name of the file with the database of the index.
 const OWNER: &str = "database";
 
-/// Where the runs of one index lie.
+/// Directory of the runs of one index.
 #[derive(Debug, Default)]
 pub(crate) struct RunDirectory {
     path: PathBuf,
-    /// The least number that no run of this pass had.
+    /// Smallest number that no run of this pass had.
     next: AtomicU64,
 }
 
 impl RunDirectory {
-    /// The directory of the index in `shard`. Numbers of shards are never used again, so it is nobody else's.
+    /// Returns the directory of the index in `shard`. It is unique, because numbers of shards are never reused.
     pub(crate) fn new(base: &Path, shard: Shard) -> Self {
         Self { path: base.join(shard.0.to_string()), next: AtomicU64::new(0) }
     }
 
-    /// Begins a run.
+    /// Creates a run.
     pub(crate) fn create(&self) -> Result<RunWriter> {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl RunDirectory {
                     let (lengths, parts) = Default::default();
                     return Ok(RunWriter { number, bytes: 0, checksum: crc32fast::Hasher::new(), out, lengths, parts });
                 }
-                // One of before a crash, which a checkpoint may name.
+                // A run from before a crash, which a checkpoint may refer to.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => durable::create_directories(&self.path)?,
                 Err(error) => return Err(error.into()),
@@ -57,12 +57,12 @@ impl RunDirectory {
         }
     }
 
-    /// Reads a run from its start.
+    /// Opens a run for reading.
     pub(crate) fn read(&self, run: &RunFile) -> Result<SpilledRows> {
         SpilledRows::open(File::open(self.file(run.number))?)
     }
 
-    /// Whether a run is on disk as it was written. Reads it.
+    /// Returns true if a run on disk is undamaged. Reads the whole file.
     pub(crate) fn is_whole(&self, run: &RunFile) -> bool {
         let check = || {
             let mut file = File::open(self.file(run.number))?;
@@ -81,7 +81,7 @@ impl RunDirectory {
         check().unwrap_or(false)
     }
 
-    /// Makes runs durable, with the name of the database that they belong to.
+    /// Makes runs durable, with the name of their database.
     pub(crate) fn sync<'r>(&self, runs: impl IntoIterator<Item = &'r RunFile>, database: &str) -> Result<()> {
         for run in runs {
             File::open(self.file(run.number))?.sync_all()?;
@@ -93,7 +93,7 @@ impl RunDirectory {
         Ok(durable::sync_directory(&self.path)?)
     }
 
-    /// Removes everything.
+    /// Removes the directory.
     pub(crate) fn remove(&self) -> Result<()> {
         match fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
@@ -106,7 +106,7 @@ impl RunDirectory {
     }
 }
 
-/// The directories below `base`: the shards of their indexes, and the databases of those that have a checkpoint.
+/// Returns the directories below `base`: the shards of their indexes, and the databases of those with a checkpoint.
 pub(crate) fn directories(base: &Path) -> Result<Vec<(Shard, Option<String>)>> {
     let mut found = Vec::new();
     let entries = match fs::read_dir(base) {
@@ -122,11 +122,11 @@ pub(crate) fn directories(base: &Path) -> Result<Vec<(Shard, Option<String>)>> {
     Ok(found)
 }
 
-/// So many runs are read at a time: each takes a buffer, a row and a file.
+/// Maximum number of runs that are read concurrently: each needs a buffer, a row and a file.
 const RUNS_AT_A_TIME: usize = if cfg!(test) { 3 } else { 64 };
 
-/// Opens runs, which are merged into longer ones before if they are many. Those that were merged stay where they are: a
-/// checkpoint may name them.
+/// Opens runs, after merging them into longer ones if there are many. Merged runs are not removed, because a checkpoint
+/// may refer to them.
 pub(super) fn open(directory: &RunDirectory, mut runs: Vec<RunFile>) -> Result<Vec<Ranked<'static>>> {
     while runs.len() > RUNS_AT_A_TIME {
         let later = runs.split_off(RUNS_AT_A_TIME);
@@ -151,13 +151,13 @@ pub(crate) struct RunWriter {
     bytes: u64,
     checksum: crc32fast::Hasher,
     out: BufWriter<File>,
-    /// Memory for lengths and for a row, which one row uses after another.
+    /// Buffers for lengths and for a row, reused for all rows.
     lengths: Vec<u8>,
     parts: Vec<u8>,
 }
 
 impl RunWriter {
-    /// Appends a row or its removal, as [`SpilledRows`] reads it.
+    /// Appends a row or its removal in the format of [`SpilledRows`].
     pub(super) fn push(&mut self, change: Change<'_>) -> Result<()> {
         let Change { row_key, row } = change;
         let (mut lengths, mut parts) = (std::mem::take(&mut self.lengths), std::mem::take(&mut self.parts));
@@ -188,8 +188,8 @@ impl RunWriter {
     }
 }
 
-/// The parts of a row behind its key are read when they are wanted if they are longer than this: of all runs that are merged
-/// only one gives its row at a time.
+/// The rest of a row after its key is read lazily if it is longer than this, because of all merged runs only one
+/// provides its row at a time.
 const LONG_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
 
 /// The rows of a [`RunFile`].
@@ -197,7 +197,7 @@ const LONG_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
 pub(crate) struct SpilledRows {
     input: RefCell<BufReader<File>>,
     row_key: Vec<u8>,
-    /// The bytes behind the key, once it was read; none of a removal.
+    /// The bytes after the key, once read; empty for a removal.
     payload: OnceCell<Vec<u8>>,
     payload_len: usize,
     is_removal: bool,
@@ -228,7 +228,7 @@ impl SpilledRows {
     }
 }
 
-/// `None` at the end of the file, if that is where a row may end.
+/// Reads a number; `None` at the end of the file, if a row may end there.
 fn read_number(input: &mut BufReader<File>) -> Result<Option<u64>> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {

@@ -1,9 +1,8 @@
-//! [`Sorting`]: the order of rows that are in one buffer.
+//! [`Sorting`]: sorts rows in one buffer.
 //!
-//! Rows are sorted by eight bytes of their keys at a time, as numbers: first all of them, then those among which these
-//! bytes are the same, by the next bytes that differ. In between, the rows may be brought into the order that is known so
-//! far, so that looking at the others costs no more than reading them one after another. This module moves slots; it
-//! neither collects rows nor merges runs.
+//! Rows are sorted by eight bytes of their keys at a time, as numbers: first all of them, then groups with equal bytes
+//! by the next bytes that differ. In between, the rows may be rearranged in the current order, so that the remaining
+//! ones are read sequentially. This module moves slots; it neither collects rows nor merges runs.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -11,17 +10,17 @@ use std::ops::Range;
 use super::radix::{self, Numbered};
 use super::sorter::Slot;
 
-/// The order of rows.
+/// Sort order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// The sort keys; rows that have the same keep their order.
+    /// By sort key; the sort is stable.
     SortKey,
-    /// The whole keys; of rows that have the same, removals come last.
+    /// By whole key; for equal keys, removals are last.
     Key,
 }
 
 impl By {
-    /// The bytes that decide. None are the beginning of different ones.
+    /// Returns the compared bytes. No part is a prefix of a different one.
     fn part<'a>(self, slot: &Slot, bytes: &'a [u8]) -> &'a [u8] {
         match self {
             By::SortKey => slot.sort_key(bytes),
@@ -29,7 +28,7 @@ impl By {
         }
     }
 
-    /// The order of rows whose parts are the same.
+    /// Returns the order of rows with equal parts.
     fn then(self, a: &Slot, b: &Slot) -> Ordering {
         match self {
             By::SortKey => Ordering::Equal,
@@ -38,36 +37,36 @@ impl By {
     }
 }
 
-/// So few rows are sorted by comparing them, and rows that have so many bytes in common.
+/// Maximum number of rows that are sorted by comparison, and of common bytes from which they are.
 const FEW_ROWS: usize = 16;
 const LONG_BYTES: usize = 256;
 
-/// Memory for sorting, which one run uses after another.
+/// Buffers for sorting, reused for all runs.
 #[derive(Debug, Default)]
 pub(super) struct Sorting {
     order: Vec<Numbered>,
     numbered: Vec<Numbered>,
     slots: Vec<Slot>,
-    /// Rows that are not in order yet, and how many bytes their parts have in common.
+    /// Ranges of rows that are not sorted yet, and the number of common bytes of their parts.
     ties: Vec<(Range<usize>, usize)>,
 }
 
 impl Sorting {
-    /// Sorts by the first bytes that differ. What is left is for [`Sorting::finish`], which must come next.
+    /// Sorts by the first bytes that differ. The caller must call [`Sorting::finish`] next.
     pub(super) fn begin(&mut self, bytes: &[u8], slots: &mut [Slot], by: By) {
         self.ties.clear();
         self.sort(bytes, slots, by, 0..slots.len(), 0);
     }
 
-    /// Sorts what [`Sorting::begin`] left. The rows may be elsewhere by now.
+    /// Completes the sort. The rows may have been moved.
     pub(super) fn finish(&mut self, bytes: &[u8], slots: &mut [Slot], by: By) {
         while let Some((rows, shared)) = self.ties.pop() {
             self.sort(bytes, slots, by, rows, shared);
         }
     }
 
-    /// Sorts rows that have the first `shared` bytes in common, by the first eight that differ, and notes those that have
-    /// these in common as well.
+    /// Sorts rows with `shared` common bytes by the first eight bytes that differ, and records groups for which these
+    /// are equal as well.
     fn sort(&mut self, bytes: &[u8], all: &mut [Slot], by: By, rows: Range<usize>, shared: usize) {
         let slots = &mut all[rows.clone()];
         let part = |slot: &Slot| by.part(slot, bytes);
@@ -96,7 +95,7 @@ impl Sorting {
     }
 }
 
-/// From which byte on parts differ that have the first `shared` bytes in common; `None` if all are the same.
+/// Returns the first position at which parts with `shared` common bytes differ; `None` if all are equal.
 fn differ_at<'a>(slots: &[Slot], part: impl Fn(&Slot) -> &'a [u8], shared: usize) -> Option<usize> {
     let first = part(slots.first()?);
     (shared..first.len()).step_by(size_of::<u64>()).find_map(|at| {
@@ -106,8 +105,8 @@ fn differ_at<'a>(slots: &[Slot], part: impl Fn(&Slot) -> &'a [u8], shared: usize
     })
 }
 
-/// The eight bytes at `start` as a number that sorts as they do; missing ones are zero, which does not matter where no part
-/// is the beginning of a different one.
+/// Returns the eight bytes at `start` as a number with the same order; missing ones are zero, which is correct because
+/// no part is a prefix of a different one.
 fn word_at(bytes: &[u8], start: usize) -> u64 {
     let bytes = bytes.get(start..).unwrap_or_default();
     if let Some(word) = bytes.first_chunk() {

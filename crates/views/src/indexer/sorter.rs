@@ -1,7 +1,7 @@
-//! [`Sorter`]: collects rows in one flat buffer, sorts them, and spills them to a file when memory is short.
+//! [`Sorter`]: collects rows in one flat buffer, sorts them, and spills them to a file if memory is short.
 //!
-//! Nothing is allocated for a row: keys and values lie one behind the other, and fixed-size slots are what is sorted. A
-//! row that is to be removed has no value; where a key is both removed and put, the put stays.
+//! Rows need no allocation: keys and values are concatenated, and fixed-size slots are sorted. A row to be removed has
+//! no value; if a key is both removed and put, the put has priority.
 
 use std::cmp::Ordering;
 
@@ -16,18 +16,18 @@ use crate::index::RunFile;
 use crate::leaf::Row;
 use crate::tree::apply::Change;
 
-/// The bytes of a slot that count as memory: itself, and what sorting needs besides.
+/// Accounted memory per slot: the slot itself, and the memory for sorting it.
 const SLOT_BYTES: usize = size_of::<Slot>() + size_of::<Numbered>();
 
-/// A row: its key, of which the sort key is the first part, then the emitted key and value, one behind the other.
+/// A row: its key, which starts with the sort key, then the emitted key and value, concatenated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     start: u32,
     key_len: u32,
-    /// The number of bytes of the key are the sort key; not known of a removal.
+    /// Length of the sort key; unknown for a removal.
     sort_len: u32,
     emitted_len: u32,
-    /// [`REMOVED`] if there is none.
+    /// [`REMOVED`] for a removal.
     value_len: u32,
 }
 
@@ -38,7 +38,7 @@ impl Slot {
         self.value_len == REMOVED
     }
 
-    /// The number of bytes that it has.
+    /// Returns its length.
     fn len(&self) -> usize {
         let value_len = if self.is_removal() { 0 } else { self.value_len };
         self.key_len as usize + self.emitted_len as usize + value_len as usize
@@ -62,27 +62,27 @@ impl Slot {
     }
 }
 
-/// Most rows have fewer bytes. Room that is made for more than there are costs nothing, because nobody touches it.
+/// Typical maximum length of a row. Reserving too much is free, because untouched memory is not allocated.
 const ROW_BYTES: usize = 128;
 
-/// A sorter that had to take more in one go, a document with long rows, gives the memory back.
+/// A sorter that has grown beyond this size, because of a document with long rows, frees its memory.
 const KEPT_BYTES: usize = 32 << 20;
 
-/// Memory for sorting and moving rows, which one run uses after another.
+/// Buffers for sorting and moving rows, reused for all runs.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     sorting: Sorting,
     bytes: Vec<u8>,
 }
 
-/// Rows in the order in which they come.
+/// Rows in order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     bytes: Vec<u8>,
     slots: Vec<Slot>,
-    /// For how many rows room is made with the first.
+    /// Number of rows for which memory is reserved at the first row.
     expected_rows: usize,
-    /// Whether there are removals, or documents that did not come in the order of their ids.
+    /// True if there are removals, or documents that did not arrive in the order of their ids.
     is_disordered: bool,
     longest_sort_key: u32,
 }
@@ -92,19 +92,19 @@ impl Sorter {
         self.slots.is_empty()
     }
 
-    /// The memory in use.
+    /// Returns the memory in use.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * SLOT_BYTES
     }
 
-    /// Makes room for `rows` rows when there is one, or as many as fit in `bytes`: memory that grows is copied, and none of it
-    /// was touched before.
+    /// Reserves memory for `rows` rows at the first one, or as many as fit into `bytes`, because growing copies the
+    /// buffer.
     pub(crate) fn expect(&mut self, rows: u64, bytes: usize) {
         let most = bytes / (ROW_BYTES + SLOT_BYTES);
         self.expected_rows = usize::try_from(rows).unwrap_or(most).min(most);
     }
 
-    /// Adds a row; `write_key` appends its key and tells how many bytes of it are the sort key. Lends the sort key.
+    /// Adds a row; `write_key` must append its key and return the length of the sort key. Returns the sort key.
     #[inline]
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8], write_key: impl FnOnce(&mut Vec<u8>) -> usize) -> &[u8] {
         if self.expected_rows > 0 {
@@ -129,12 +129,12 @@ impl Sorter {
         &self.bytes[start..start + sort_len]
     }
 
-    /// Says that the document whose rows come next is not greater than the one before.
+    /// Records that the next document is not greater than the previous one.
     pub(crate) fn disorder(&mut self) {
         self.is_disordered = true;
     }
 
-    /// Appends to the value of the row that was put last.
+    /// Appends to the value of the last row.
     #[inline]
     pub(crate) fn extend_value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.bytes.len();
@@ -143,7 +143,7 @@ impl Sorter {
         last.value_len += narrow(self.bytes.len() - before);
     }
 
-    /// Adds what was taken from elsewhere.
+    /// Adds a change of another source.
     pub(crate) fn push(&mut self, change: Change<'_>) {
         match change.row {
             None => self.remove(|out| out.extend_from_slice(change.row_key)),
@@ -166,20 +166,20 @@ impl Sorter {
         self.slots.push(Slot { start, key_len, sort_len: key_len, emitted_len: 0, value_len: REMOVED });
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Removes everything and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
         (self.is_disordered, self.longest_sort_key) = (false, 0);
     }
 
-    /// The changes in the order in which they were added.
+    /// Returns the changes in order of arrival.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         self.slots.iter().map(|slot| slot.change(&self.bytes))
     }
 
-    /// Sorts what is there and gives it away. The memory of `space` is used, and another left in its place for the next
-    /// run, whose pages are there already.
+    /// Sorts and returns the contents. The buffer of `space` is used, and the previous one is left there for the next
+    /// run, because its pages are already allocated.
     pub(super) fn take_sorted(&mut self, space: &mut Space) -> SortedRun {
         let mut run = std::mem::take(self);
         if let Some(by) = run.disorder_of() {
@@ -191,22 +191,22 @@ impl Sorter {
         SortedRun { run, at: 0 }
     }
 
-    /// The order that the rows are not in; `None` if they are in order.
+    /// Returns the order by which the rows must be sorted; `None` if they are sorted.
     fn disorder_of(&self) -> Option<By> {
         let in_order = |a: &Slot, b: &Slot| compare(&self.bytes, a, b) != Ordering::Greater;
         match self.is_disordered {
-            // Back-pointers have no sort keys, and documents often come in the order of their keys.
+            // Back-pointers have no sort keys, and documents often arrive in the order of their keys.
             false if self.longest_sort_key == 0 => None,
             _ if self.slots.is_sorted_by(in_order) => None,
-            // Where documents came in the order of their ids, rows with equal sort keys stand as they came, which is
-            // known without a look at their ids.
+            // If documents arrived in the order of their ids, a stable sort by sort key suffices, without reading their
+            // ids.
             false => Some(By::SortKey),
             true => Some(By::Key),
         }
     }
 
-    /// Brings the rows into the order of their slots. Here the processor waits for many of them at once; who reads the run
-    /// would wait for each.
+    /// Moves the rows into the order of their slots. The processor waits for many of them at once here, whereas a
+    /// reader of the run would wait for each.
     fn gather(&mut self, gathered: &mut Vec<u8>) {
         gathered.clear();
         gathered.reserve(self.bytes.len());
@@ -218,12 +218,12 @@ impl Sorter {
         std::mem::swap(&mut self.bytes, gathered);
     }
 
-    /// Brings rows into the order of their slots that were gathered in a slightly different one: read in that order, they
-    /// would be fetched from memory one by one.
+    /// Moves rows, which were gathered in a slightly different order, into the order of their slots, so that they are
+    /// read sequentially.
     fn straighten(&mut self, moved: &mut Vec<u8>) {
         let (mut at, mut start) = (0, 0);
         while at < self.slots.len() {
-            // Rows lie one behind the other, so a stretch of them is over when its bytes are all there.
+            // Rows are concatenated, so a stretch is complete when all its bytes are present.
             let (first, mut len, mut end) = (at, 0, start);
             while len == 0 || start + len < end {
                 let slot = &self.slots[at];
@@ -244,7 +244,7 @@ impl Sorter {
         }
     }
 
-    /// Writes what is there to a file in `directory`, sorted, and is empty then. The rows stay where they are meanwhile:
+    /// Writes the contents to a file in `directory`, sorted, and empties the sorter. The rows are not moved, because
     /// memory is short.
     fn spill(&mut self, directory: &RunDirectory) -> Result<RunFile> {
         if let Some(by) = self.disorder_of() {
@@ -258,7 +258,7 @@ impl Sorter {
         Ok(file)
     }
 
-    /// Writes what was sorted, as [`SpilledRows`](super::runs::SpilledRows) reads it.
+    /// Writes the sorted rows in the format of [`SpilledRows`](super::runs::SpilledRows).
     fn write(&self, directory: &RunDirectory) -> Result<RunFile> {
         let mut out = directory.create()?;
         self.slots.iter().try_for_each(|slot| out.push(slot.change(&self.bytes)))?;
@@ -266,7 +266,7 @@ impl Sorter {
     }
 }
 
-/// The rows of one kind of one thread: those still being collected, and sorted runs.
+/// The rows of one type of one thread: those being collected, and sorted runs.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     pub(crate) current: Sorter,
@@ -275,12 +275,12 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// The memory in use by what is still being collected.
+    /// Returns the memory in use by rows being collected.
     pub(crate) fn size_bytes(&self) -> usize {
         self.current.size_bytes()
     }
 
-    /// Moves what was collected to disk.
+    /// Spills the collected rows to disk.
     pub(super) fn spill(&mut self, directory: &RunDirectory) -> Result<()> {
         if !self.current.is_empty() {
             self.spilled.push(self.current.spill(directory)?);
@@ -288,7 +288,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Moves everything to disk, and tells the files of all runs so far.
+    /// Spills everything to disk, and returns the files of all runs so far.
     pub(super) fn spill_all(&mut self, directory: &RunDirectory) -> Result<&[RunFile]> {
         self.spill(directory)?;
         for run in std::mem::take(&mut self.sorted) {
@@ -297,36 +297,36 @@ impl Runs {
         Ok(&self.spilled)
     }
 
-    /// Sorts what was collected.
+    /// Sorts the collected rows.
     pub(super) fn seal(&mut self, space: &mut Space) {
         if !self.current.is_empty() {
             self.sorted.push(self.current.take_sorted(space));
         }
     }
 
-    /// The bytes of all sorted runs, those in files included.
+    /// Returns the bytes of all sorted runs, including those in files.
     pub(super) fn sorted_bytes(&self) -> u64 {
         let in_memory = self.sorted.iter().map(|run| run.run.size_bytes() as u64).sum::<u64>();
         in_memory + self.spilled.iter().map(|file| file.bytes).sum::<u64>()
     }
 
-    /// Gives all sorted runs away: those in memory, and the files of the others.
+    /// Removes and returns all sorted runs: those in memory, and the files of the others.
     pub(crate) fn take(&mut self) -> (Vec<SortedRun>, Vec<RunFile>) {
         (std::mem::take(&mut self.sorted), std::mem::take(&mut self.spilled))
     }
 }
 
-/// Sorters are spilled long before this can happen; a single batch is limited as well.
+/// Cannot fail: sorters are spilled long before, and batches are limited as well.
 fn narrow(len: usize) -> u32 {
     u32::try_from(len).expect("a run stays below 4 GiB")
 }
 
-/// The order of keys; puts come before removals of the same key.
+/// Compares keys; puts sort before removals of the same key.
 fn compare(bytes: &[u8], a: &Slot, b: &Slot) -> Ordering {
     a.key(bytes).cmp(b.key(bytes)).then_with(|| a.is_removal().cmp(&b.is_removal()))
 }
 
-/// The change of a spilled row.
+/// Decodes the change of a spilled row.
 pub(super) fn decode<'a>(row_key: &'a [u8], payload: Option<&'a [u8]>) -> Result<Change<'a>> {
     let Some(payload) = payload else {
         return Ok(Change { row_key, row: None });
@@ -345,7 +345,7 @@ pub(crate) struct SortedRun {
 }
 
 impl SortedRun {
-    /// Whether no key can be there twice, nor in another run of the same documents' scan.
+    /// Returns true if no key can occur twice, neither in it nor in another run of the same scan.
     pub(crate) fn has_new_rows_only(&self) -> bool {
         !self.run.is_disordered
     }
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
     use crate::keys;
 
-    /// Rows as `(sort key, document, number)`, which are sorted as their whole keys would be.
+    /// Checks rows `(sort key, document, number)`, which must be sorted like their whole keys.
     #[track_caller]
     fn check(rows: &[(&[u8], &str, u32)], removed: Option<(&[u8], &str, u32)>) {
         let mut sorter = Sorter::default();
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn rows_are_sorted_by_key_then_id_then_number() {
-        // No sort key is the beginning of another.
+        // No sort key is a prefix of another.
         let long = [[7; 20].as_slice(), &[0]].concat();
         let longer = [[7; 20].as_slice(), &[8, 0]].concat();
         let rows: [(&[u8], &str, u32); 7] = [
@@ -441,7 +441,7 @@ mod tests {
     fn many_rows_are_sorted_as_few_are() {
         let mut random = Random::new();
         for round in 0..150 {
-            // Sort keys that share their beginnings, some longer than what is looked at piece by piece; ids in order or not.
+            // Sort keys with common prefixes, some longer than the unit of comparison; ordered and unordered ids.
             let (letters, longest) = (2 + random.below(3), [3, 12, 40, 400][random.below(4)]);
             let shared = vec![9; random.below(longest)];
             let mut documents: Vec<String> = (0..random.below(400)).map(|number| format!("{number:04}")).collect();

@@ -1,83 +1,83 @@
-//! Where documents come from: the changes of a database, in batches ([`ChangeBatch`]).
+//! Source of documents: the changes of a database, in batches ([`ChangeBatch`]).
 
 use settee_design::{DesignOptions, DocumentBatch};
 
 use crate::error::Result;
 
-/// A database at one moment.
+/// A snapshot of a database.
 pub trait ChangeSnapshot: Send + Sync {
-    /// The last update sequence.
+    /// Returns the last update sequence.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     fn update_seq(&self) -> Result<u64>;
 
-    /// The number of documents that last changed after `since`.
+    /// Returns the number of documents whose last change is after `since`.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     fn count_after(&self, since: u64) -> Result<u64>;
 
-    /// The number of the last purge.
+    /// Returns the number of the last purge.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     fn purge_seq(&self) -> Result<u64>;
 
-    /// The number of the newest purge that is no longer remembered.
+    /// Returns the number of the newest purge whose record was removed.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     fn purges_forgotten(&self) -> Result<u64>;
 
-    /// The documents that were purged after the purge `purged_since` and are not there any more, then those that last
-    /// changed after `since`, in the order of these changes: about `expected` of them.
+    /// Returns the documents that were purged after the purge `purged_since` and do not exist any more, then those
+    /// whose last change is after `since`, in the order of these changes: about `expected` of them.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     fn changes(&self, since: u64, purged_since: u64, expected: u64) -> Result<Box<dyn Changes + '_>>;
 }
 
-/// A walk through changes.
+/// Iterator of changes.
 pub trait Changes: Send {
-    /// Adds the next changes to `batch` until it is full. Design documents are left out unless asked for.
+    /// Adds the next changes to `batch` until it is full. Design documents are skipped unless requested.
     ///
     /// # Errors
-    /// When storage failed.
+    /// If storage failed.
     fn fill(&mut self, batch: &mut ChangeBatch, options: DesignOptions) -> Result<Fill>;
 }
 
-/// The progress of a walk through changes.
+/// Progress of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// There may be more.
+    /// More changes may exist.
     Full,
-    /// There is no more.
+    /// No more changes exist.
     End,
 }
 
-/// Changed documents that are mapped in one go.
+/// Changed documents that are mapped together.
 #[derive(Debug, Default)]
 pub struct ChangeBatch {
-    /// Documents to be mapped.
+    /// Documents to map.
     pub documents: DocumentBatch,
-    /// The ids of deleted and purged documents.
+    /// Ids of deleted and purged documents.
     pub removed: Vec<String>,
-    /// The update sequence of the last change, also if it is neither of these.
+    /// Update sequence of the last change of any type.
     pub last_seq: u64,
-    /// The number of changes, also those that are neither of these.
+    /// Number of changes of any type.
     pub changes: u64,
-    /// Documents are filled in without the members that name conflicts.
+    /// True if documents omit the members that name conflicts.
     pub hides_conflicts: bool,
 }
 
-/// Enough that the way into a language costs nothing per document, and little enough for progress and memory. Small in
-/// tests, so that few documents make many steps.
+/// Large enough to amortize the call of a language, small enough for progress and memory. Small in tests, so that few
+/// documents cause many steps.
 const BATCH_CHANGES: u64 = if cfg!(test) { 100 } else { 1024 };
 const BATCH_BYTES: usize = 1 << 20;
 
 impl ChangeBatch {
-    /// Forgets everything and keeps the memory.
+    /// Removes everything and keeps the memory.
     pub fn clear(&mut self) {
         self.documents.clear();
         self.removed.clear();
@@ -88,14 +88,14 @@ impl ChangeBatch {
         self.changes >= BATCH_CHANGES || self.documents.size_bytes() >= BATCH_BYTES
     }
 
-    /// Counts a change; its document may be added then.
+    /// Counts a change, whose document may be added next.
     pub(crate) fn count(&mut self, seq: u64) {
         self.last_seq = seq;
         self.changes += 1;
     }
 }
 
-/// Whether an index does not see a document because of its id.
+/// Returns true if an index excludes a document because of its id.
 pub(crate) fn is_left_out(id: &str, options: DesignOptions) -> bool {
     !options.include_design && id.starts_with("_design/")
 }

@@ -1,4 +1,4 @@
-//! [`Worker`]: maps batches of documents and sorts what they emit into the runs of each index.
+//! [`Worker`]: maps batches of documents and sorts the emitted rows into the runs of each index.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -17,23 +17,23 @@ use crate::error::Result;
 use crate::keys;
 use crate::pace::Turn;
 
-/// The part of an index that a worker needs to know.
+/// The part of an index that workers need.
 pub(super) struct Target<'a> {
     pub(super) collation: Collation,
     pub(super) layout: Layout,
     pub(super) before: Before<'a>,
-    /// Where sorted runs go when memory is short.
+    /// Directory for spilled runs.
     pub(super) directory: &'a RunDirectory,
 }
 
-/// The source of the rows that documents emitted before, which are to be removed.
+/// Source of the former rows of documents, which must be removed.
 pub(super) enum Before<'a> {
     /// The index is empty.
     Nothing,
-    /// The index is loaded: [`load`](super::write::load) merges the back-pointers of all documents, and finds those of the
-    /// changed ones on the way.
+    /// The index is loaded: [`load`](super::write::load) merges the back-pointers of all documents, and finds those of
+    /// the changed ones in the process.
     Merged,
-    /// The index is updated: the back-pointers of the changed documents are read one by one.
+    /// The index is updated: the back-pointers of the changed documents are looked up.
     LookedUp(EntryReader<'a>),
 }
 
@@ -42,9 +42,9 @@ pub(super) enum Before<'a> {
 pub(super) struct Output {
     pub(super) rows: Runs,
     pub(super) entries: Runs,
-    /// The documents of the batch that emitted something, ascending.
+    /// Documents of the batch that emitted rows, ascending.
     emitting: Vec<u32>,
-    /// The end of the keys of the document whose rows came last.
+    /// The end of the keys of the last document with rows.
     last_document_key: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Output {
         self.entries.spill(directory)
     }
 
-    /// Begins with the rows of a document, the key of which is given.
+    /// Starts the rows of a document with this key.
     fn begin_document(&mut self, document: u32, document_key: &[u8]) {
         let Self { rows, entries, emitting, last_document_key } = self;
         emitting.push(document);
@@ -76,15 +76,15 @@ impl Output {
     }
 }
 
-/// Runs are spilled at this size at the latest, because their parts are addressed by 32 bits. One document adds less
-/// than this again.
+/// Maximum size of a run before it is spilled, because offsets have 32 bits. One document adds less than this again.
 const RUN_BYTES: usize = 1 << 30;
 
-/// After so many bytes more it is looked whether runs must be spilled. That is never done between two rows of a document.
+/// Number of additional bytes after which the need for spilling is checked. Runs are never spilled between two rows of
+/// a document.
 const CHECK_BYTES: usize = 1 << 20;
 
-/// Former rows are looked up for so many documents at a time that these have about so many bytes, even if they emitted several
-/// times as much as others. Each time is a trip to the engine.
+/// Target size of the former rows that are looked up together, even if the documents have several times as many as
+/// others. Each lookup is a round trip to the engine.
 const LOOKUP_BYTES: u64 = 32 << 20;
 const LOOKUP_DOCUMENTS: std::ops::RangeInclusive<u64> = 16..=10_000;
 
@@ -96,7 +96,7 @@ pub(super) struct Worker {
     emissions: Emissions,
     /// The end of the keys of all rows of a document.
     document_key: Vec<u8>,
-    /// One for each index, in the order of the functions of the program.
+    /// Outputs by index, in the order of the functions of the program.
     pub(super) outputs: Vec<Output>,
 }
 
@@ -112,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// The engines that run the functions that the fastest one does not run, a line each.
+    /// Returns the engines of the functions that do not run on the fastest one, one line each.
     pub(super) fn engines(&self) -> impl Iterator<Item = String> {
         (0..self.outputs.len()).filter_map(|index| {
             let Engine { name, reason } = self.program.engine(index)?;
@@ -120,7 +120,7 @@ impl Worker {
         })
     }
 
-    /// On how many documents the fastest engine bailed out since this was last asked, a line for each reason.
+    /// Returns and resets the bail-outs of the fastest engine, one line per reason.
     pub(super) fn take_bail_outs(&mut self) -> Vec<String> {
         let line = |counted: BailOuts| {
             let BailOuts { function, reason, documents } = counted;
@@ -129,7 +129,7 @@ impl Worker {
         self.program.take_bail_outs().into_iter().map(line).collect()
     }
 
-    /// Makes room for the rows of `documents` documents that emit one row each, in `memory_bytes`.
+    /// Reserves memory for the rows of `documents` documents with one row each, within `memory_bytes`.
     pub(super) fn expect(&mut self, documents: u64, memory_bytes: usize) {
         let bytes = memory_bytes / self.outputs.len().max(1) / 2;
         for output in &mut self.outputs {
@@ -138,11 +138,11 @@ impl Worker {
         }
     }
 
-    /// Maps the batch and keeps its rows, spilling them when there are more than `memory_bytes`. `report` sees what
-    /// functions threw and logged.
+    /// Maps the batch and stores its rows, spilling them above `memory_bytes`. `report` receives exceptions and log
+    /// lines of functions.
     ///
-    /// Besides these there are at a time: the documents of the batch, a part of what is emitted for them
-    /// ([`settee_design::Limits::bytes_per_part`] and one document more), and the runs of one document.
+    /// Additional memory: the documents of the batch, a part of their emissions
+    /// ([`settee_design::Limits::bytes_per_part`] and one more document), and the runs of one document.
     pub(super) fn map(
         &mut self,
         targets: &[Target<'_>],
@@ -176,7 +176,7 @@ impl Worker {
         keeping.spill_if_full()
     }
 
-    /// Sorts what was kept: there will be no more.
+    /// Sorts the stored rows. No more rows may follow.
     pub(super) fn seal(&mut self) {
         let mut space = Space::default();
         for output in &mut self.outputs {
@@ -186,12 +186,12 @@ impl Worker {
     }
 }
 
-/// The order of rows of one document with one key.
+/// Compares rows of one document with one key.
 fn by_value(value: &[u8], other: &[u8]) -> Ordering {
     term_order::compare(Value::trusted(value), Value::trusted(other))
 }
 
-/// The rows of a batch on their way into the outputs.
+/// Stores the rows of a batch in the outputs.
 struct Keeping<'a, 't> {
     documents: &'a DocumentBatch,
     targets: &'a [Target<'t>],
@@ -202,7 +202,7 @@ struct Keeping<'a, 't> {
 }
 
 impl Keeping<'_, '_> {
-    /// Keeps a part of what was emitted.
+    /// Stores a part of the emissions.
     fn keep(&mut self, part: &Emissions) -> Result<()> {
         if !part.failures.is_empty() || !part.log.is_empty() {
             (self.report)(self.documents, part);
@@ -227,7 +227,7 @@ impl Keeping<'_, '_> {
             let sort_key = output.rows.current.put(row.key, row.value, |out| {
                 let start = out.len();
                 if target.layout == Layout::Partitioned {
-                    // Ids without a partition were written before anybody checked, and belong to the empty one.
+                    // Ids without a partition, which predate the check, belong to the empty one.
                     keys::push_partition(out, partition::split(id).map_or("", |(partition, _)| partition));
                 }
                 collate::encode(Value::trusted(row.key), target.collation, out);
@@ -253,7 +253,7 @@ impl Keeping<'_, '_> {
         }
     }
 
-    /// Removes what the documents of a batch emitted before. Rows that they emit again are put besides, which wins.
+    /// Removes the former rows of the documents of a batch. If a row is emitted again, the put has priority.
     fn remove_rows(&mut self, before: &EntryReader<'_>, batch: &ChangeBatch, index: usize) -> Result<()> {
         let documents = batch.documents.iter().map(|document| document.id);
         let ids: Vec<&str> = documents.chain(batch.removed.iter().map(String::as_str)).collect();
@@ -296,8 +296,7 @@ mod tests {
     use super::*;
     use crate::testing::Rules;
 
-    /// The bytes that are kept between two batches, and while one is mapped, stay within the memory, a part and a
-    /// document.
+    /// The memory between batches and during a batch is bounded by the limit, a part and a document.
     #[test]
     fn emitted_bytes_are_bounded() {
         let (memory_bytes, part_bytes, documents, elements) = (20_000, 4_000, 50, 40);
@@ -328,7 +327,7 @@ mod tests {
             worker.map(&targets, memory_bytes, &|_, _| {}).unwrap();
             let kept: usize = worker.outputs.iter().map(Output::size_bytes).sum();
             assert!(kept <= memory_bytes, "{kept} bytes are kept");
-            // Of one function and document, as much again for the growth of vectors.
+            // For one function and document, plus as much again for the growth of vectors.
             let document_bytes = 2 * elements * 100;
             let left = worker.emissions.size_bytes();
             assert!(left <= part_bytes as usize + document_bytes, "{left} bytes were emitted in one part");

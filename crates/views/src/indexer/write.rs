@@ -1,5 +1,5 @@
-//! Brings the runs of a pass into an index: [`load`] writes its trees anew, [`update`] changes the leaves that the runs
-//! touch. Either way the index changes in the last commit, with everything before it unseen.
+//! Writes the runs of a pass into an index: [`load`] rewrites its trees, [`update`] modifies the leaves that the runs
+//! affect. In both cases the index changes atomically with the last commit.
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -25,20 +25,20 @@ use crate::tree::{Root, TreeReader, together};
 pub(super) struct Writing<'a> {
     pub(super) store: &'a IndexStore,
     pub(super) writer: IndexWriter<'a>,
-    /// The index as it is now, in the engine as well.
+    /// Current state of the index, also in the engine.
     pub(super) meta: Meta,
     pub(super) aggregates: Vec<Aggregate>,
-    /// The runs that the last checkpoint names.
+    /// Runs of the last checkpoint.
     pub(super) noted: HashSet<u64>,
 }
 
-/// The changes that a pass found for one index.
+/// Changes of a pass for one index.
 pub(super) struct Found {
     pub(super) rows: Vec<Ranked<'static>>,
     pub(super) entries: Vec<Ranked<'static>>,
-    /// The bytes of the entries.
+    /// Size of the entries in bytes.
     pub(super) entry_bytes: u64,
-    /// The state that the index shows when it has all that.
+    /// State of the index with these changes.
     pub(super) reached: Reached,
 }
 
@@ -50,19 +50,19 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// The same for an index that was ahead of the others of its pass.
+    /// Returns the state for an index that was ahead of the others of its pass.
     pub(super) fn not_before(self, meta: &Meta) -> Self {
         Self { update_seq: self.update_seq.max(meta.update_seq), ..self }
     }
 }
 
-/// The ranks of sources: what was found counts more than what is stored.
+/// Ranks of sources: new changes have priority over stored entries.
 const CHANGED_ENTRIES: u32 = 1;
 const STORED: u32 = 2;
 
-/// Rewrites both trees from the changes and the stored trees, which are read from start to end. The tree of
-/// back-pointers comes first: merging it finds the rows that changed documents had, which are removed from the other tree.
-/// At most `memory_bytes` of these removals are in memory; the others are in `directory`.
+/// Rewrites both trees from the changes and the stored trees, which are read sequentially. The tree of back-pointers is
+/// first: merging it finds the former rows of changed documents, which are removed from the other tree. At most
+/// `memory_bytes` of these removals are in memory; the others are in `directory`.
 pub(super) fn load(
     writing: &mut Writing<'_>,
     found: Found,
@@ -111,19 +111,19 @@ pub(super) fn load(
     let leftovers = Leftovers { from_node, from_load, is_writing: false };
     let loaded = Meta { update_seq, purge_seq, first_node, next_node, load, reduces, rows, entries, leftovers };
     writer.publish(batch, &loaded)?;
-    // Not in the same commit, which would be as large as the index was. The next opening continues if a crash comes between.
+    // Not in the same commit, which would be as large as the index was. After a crash the next opening continues.
     *meta = writer.clear_replaced(&*snapshot, loaded)?;
     Ok(())
 }
 
-/// Loads the tree of back-pointers. `replaced` gets the key and the stored entry of each document that has changed.
+/// Loads the tree of back-pointers. `replaced` receives the key and the stored entry of each changed document.
 fn load_entries(
     sources: Vec<Ranked<'_>>,
     nodes: &mut NodeWriter<'_>,
     mut replaced: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<Option<Root>> {
     let mut loader = Loader::new(nodes, &mut []);
-    // True while the stored entry of a changed document has not come: of several, the first one is the valid one.
+    // True while the stored entry of a changed document was not merged yet: of several entries, the first one is valid.
     let mut has_changed = false;
     Merge::new(sources).for_all(|change, is_first, rank| {
         if is_first {
@@ -141,7 +141,7 @@ fn load_entries(
 /// The rows of a stored tree.
 struct StoredRows<'a> {
     tree: TreeReader<'a>,
-    /// The leaves that were not read yet, and the bytes of their rows.
+    /// Leaves that were not read yet, and the bytes of their rows.
     leaves: VecDeque<(u64, u64)>,
     ahead: std::vec::IntoIter<Leaf>,
     leaf: Leaf,
@@ -186,10 +186,10 @@ impl Source for StoredRows<'_> {
     }
 }
 
-/// Changes are applied to the tree in portions of about this size.
+/// Approximate size of a portion of changes that is applied to the tree.
 const PORTION_BYTES: usize = if cfg!(test) { 20 << 10 } else { 8 << 20 };
 
-/// Changes the leaves that have rows among what was found.
+/// Modifies the leaves with changed rows.
 pub(super) fn update(writing: &mut Writing<'_>, found: Found) -> Result<()> {
     let Writing { store, writer, meta, aggregates, .. } = writing;
     let mut updating = Updating {
@@ -233,13 +233,13 @@ struct Updating<'a, 'w> {
     aggregates: &'a mut [Aggregate],
     rows: Option<Root>,
     next_node: u64,
-    /// Nodes that nothing refers to when the index has changed.
+    /// Nodes that are unreferenced after the change.
     obsolete: Vec<u64>,
 }
 
 impl Updating<'_, '_> {
-    /// Applies a portion of changes. `batch` holds new nodes of those before, which are read once it is committed; the answer
-    /// holds new nodes again.
+    /// Applies a portion of changes. `batch` contains new nodes of previous portions, which are read after it is
+    /// committed; the result contains new nodes again.
     fn apply(&mut self, portion: &Sorter, mut batch: Batch) -> Result<Batch> {
         let changes = portion.changes().collect::<Vec<Change<'_>>>();
         let mut left = &changes[..];

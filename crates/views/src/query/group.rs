@@ -1,8 +1,8 @@
-//! [`Groups`]: shows reductions of rows that have something in common.
+//! [`Groups`]: returns reductions of groups of rows.
 //!
-//! The first row of a group is always read, because its key is shown. From then on subtrees all of whose rows belong to
-//! the group are taken by their stored reduction, so a group costs the paths to its ends. Groups are handed to the reduce
-//! function several at a time: within a leaf, and when they are finished.
+//! The first row of a group is always read, because its key is returned. After it, subtrees that belong to the group as
+//! a whole contribute their stored reduction, so a group costs the paths to its ends. Groups are passed to the reduce
+//! function several at a time: within a leaf, and when they are complete.
 
 use std::ops::{ControlFlow, Range};
 
@@ -20,16 +20,16 @@ use crate::tree::walk::{Subtree, Visit, Visitor};
 /// The common part of the keys of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grouping {
-    /// Nothing: there is one group.
+    /// Nothing: a single group.
     Whole,
-    /// The first elements of their keys, in an index of this layout.
+    /// The first elements of the keys, in an index of this layout.
     Level(usize, Layout),
-    /// Their keys.
+    /// The whole keys.
     Exact,
 }
 
 impl Grouping {
-    /// The bytes with which the row keys of the group of `row` begin, and no others.
+    /// Returns the prefix of exactly those row keys that are in the group of `row`.
     fn prefix<'a>(self, row: &Row<'a>) -> &'a [u8] {
         match self {
             Self::Whole => &[],
@@ -45,7 +45,7 @@ impl Grouping {
         }
     }
 
-    /// Appends the key that is shown for the group of `row`.
+    /// Appends the key of the group of `row` for clients.
     fn write_key(self, row: &Row<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Whole => out.extend_from_slice(b"null"),
@@ -65,7 +65,7 @@ impl Grouping {
     }
 }
 
-/// So many finished groups are handed to the reduce function in one go.
+/// Number of complete groups that are passed to the reduce function together.
 const FINISHED_GROUPS: usize = 64;
 
 /// A group and the stored reductions of its parts.
@@ -76,13 +76,13 @@ struct OpenGroup {
     parts: Vec<Vec<u8>>,
 }
 
-/// Collects and shows groups.
+/// Collects and returns groups.
 pub(super) struct Groups<'a> {
     grouping: Grouping,
     order: Order,
-    /// Groups to leave out, the current one included if it is one of them.
+    /// Number of groups to skip, including the current one if it is skipped.
     skip: u64,
-    /// Groups that may still begin.
+    /// Number of groups that may still start.
     limit: u64,
     aggregate: &'a mut Aggregate,
     index: usize,
@@ -103,7 +103,7 @@ impl<'a> Groups<'a> {
         Self { grouping, order, skip, limit, aggregate, index, current: None, finished: Vec::new(), sink }
     }
 
-    /// Shows what is left.
+    /// Returns the remaining groups.
     pub(super) fn finish(mut self) -> Result<()> {
         self.close();
         self.show().map(drop)
@@ -121,7 +121,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Shows the groups that are finished.
+    /// Returns the complete groups.
     fn show(&mut self) -> Result<ControlFlow<()>> {
         let mut groups = std::mem::take(&mut self.finished);
         let parts: Vec<Vec<&[u8]>> =
@@ -144,7 +144,7 @@ impl<'a> Groups<'a> {
         self.current.as_ref().is_some_and(|group| row.row_key.starts_with(&group.prefix))
     }
 
-    /// Begins the group of `row`. `Break` if it may not begin.
+    /// Starts the group of `row`. `Break` if the limit is reached.
     fn open(&mut self, row: &Row<'_>) -> ControlFlow<()> {
         self.close();
         if self.limit == 0 {
@@ -156,7 +156,7 @@ impl<'a> Groups<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Cuts rows of a leaf, in the order of the walk, where another group begins.
+    /// Splits rows of a leaf, in the order of the traversal, at the starts of groups.
     fn segments(&self, leaf: &Leaf, rows: &Range<usize>) -> Vec<Range<usize>> {
         let mut segments: Vec<Range<usize>> = Vec::new();
         let mut prefix: &[u8] = self.current.as_ref().map_or(&[], |group| &group.prefix);

@@ -1,8 +1,8 @@
-//! Queries of a view and their answers: [`ViewQuery`] in, rows into a [`RowSink`].
+//! Queries of a view and their results: [`ViewQuery`] in, rows into a [`RowSink`].
 //!
-//! The types here cannot be contradictory; parameters that contradict each other or the kind of view are a
-//! [`QueryError`](crate::QueryError), whose text is CouchDB's. Reading parameters from query strings or bodies, and fetching
-//! documents for `include_docs`, are left to the caller.
+//! The types cannot represent contradictory parameters; parameters that contradict each other or the type of view are a
+//! [`QueryError`](crate::QueryError), with CouchDB's text. The caller parses query strings and bodies, and reads
+//! documents for `include_docs`.
 
 mod group;
 mod plan;
@@ -20,37 +20,36 @@ pub(crate) use plan::{Plan, Shown};
 /// A query of one view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewQuery {
-    /// Which keys.
+    /// Keys of the query.
     pub keys: Keys,
     /// `descending`.
     pub order: Order,
     /// `reduce`, `group` and `group_level`.
     pub reduce: Reduce,
-    /// The number of rows that or groups to leave out first.
+    /// Number of rows or groups to skip.
     pub skip: u64,
-    /// The number of rows that or groups to give at most.
+    /// Maximum number of rows or groups.
     pub limit: Option<u64>,
-    /// `include_docs`. The rows are the same; see [`MapRow::document`].
+    /// `include_docs`. The rows are unchanged; see [`MapRow::document`].
     pub docs: Docs,
     /// `update` and `stale`.
     pub update: Update,
-    /// The partition whose rows are asked for; needed if the index is partitioned, refused if it is not.
+    /// Partition of the query; required for partitioned indexes, invalid for others.
     pub partition: Option<String>,
 }
 
-/// The keys that a query asks for.
+/// Keys of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// `startkey` and `endkey` (also `key`, which is both): all rows between them, where `start` is the side on which
-    /// the rows begin in the order asked for.
+    /// `startkey` and `endkey` (also `key`, which is both): all rows between them. `start` is the first side in the
+    /// requested order.
     Range {
-        /// Where the rows begin; absent: at the very first.
+        /// Start of the range; absent for the first row.
         start: Option<Start>,
-        /// Where the rows end; absent: after the very last.
+        /// End of the range; absent for the last row.
         end: Option<End>,
     },
-    /// `keys`: the rows of each key, in this order, as far as they are within the bounds. One key is the same as a range
-    /// from it to itself.
+    /// `keys`: the rows of each key, in this order, within the bounds. A single key equals a range from it to itself.
     Many(Vec<Json>, Bounds),
 }
 
@@ -61,7 +60,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// `key`: the rows of one key.
+    /// Returns `key`: the rows of one key.
     #[must_use]
     pub fn one(key: Json) -> Self {
         let start = Start { key: key.clone(), docid: None };
@@ -74,7 +73,7 @@ impl Keys {
 pub struct Start {
     /// The key.
     pub key: Json,
-    /// Rows of the key begin at this document id.
+    /// Document id at which rows of the key start.
     pub docid: Option<String>,
 }
 
@@ -83,20 +82,20 @@ pub struct Start {
 pub struct End {
     /// The key.
     pub key: Json,
-    /// Rows of the key end at this document id.
+    /// Document id at which rows of the key end.
     pub docid: Option<String>,
-    /// Whether the end itself belongs to the range.
+    /// Inclusion of the end itself.
     pub inclusion: Inclusion,
 }
 
-/// `startkey_docid`, `endkey_docid` and `inclusive_end` beside `keys`: they hold for the rows of each key.
+/// `startkey_docid`, `endkey_docid` and `inclusive_end` with `keys`: they apply to the rows of each key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Rows of a key begin at this document id.
+    /// Document id at which rows of a key start.
     pub start: Option<String>,
-    /// Rows of a key end at this document id.
+    /// Document id at which rows of a key end.
     pub end: Option<String>,
-    /// Whether the end itself belongs to the rows. Without an id there are none otherwise.
+    /// Inclusion of the end itself. Without an id, an exclusive end excludes all rows.
     pub inclusion: Inclusion,
 }
 
@@ -120,13 +119,14 @@ pub enum Order {
     Descending,
 }
 
-/// `reduce`, `group` and `group_level`, as far as they were given.
+/// `reduce`, `group` and `group_level`, if given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reduce {
-    /// Nothing was said, or `group=false` or `group_level=0`: one reduction if the view can reduce, otherwise its rows.
+    /// No parameter, or `group=false` or `group_level=0`: one reduction if the view has a reduce function, otherwise
+    /// its rows.
     #[default]
     Default,
-    /// `reduce=false`: the rows of the map function. Together with grouping it is
+    /// `reduce=false`: the rows of the map function. With grouping it is
     /// [`QueryError::GroupingOnMap`](crate::QueryError::GroupingOnMap).
     Off,
     /// `reduce=true`: one reduction of the whole range.
@@ -150,39 +150,39 @@ pub enum Docs {
 /// `update`; `stale=ok` is `False`, `stale=update_after` is `Lazy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Update {
-    /// The answer shows everything that was in the database when the query began.
+    /// The result includes all changes up to the start of the query.
     #[default]
     True,
-    /// The answer shows the index as it is.
+    /// The result shows the index without an update.
     False,
-    /// As `False`; the caller is told to bring the index up to date afterwards, see [`Answer`](crate::Answer).
+    /// As `False`; the caller must update the index afterwards, see [`Answer`](crate::Answer).
     Lazy,
 }
 
-/// Another definition of a view answers than the one that its design document has.
+/// Information about a result of a former definition of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// The signature of the index that is being built.
+    /// Signature of the index that is being built.
     pub building: String,
-    /// The part of it that is done, in percent; absent while nobody works on it.
+    /// Progress of its build in percent; absent while no build is running.
     pub progress: Option<u64>,
 }
 
-/// The figures before the rows.
+/// Values before the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// Rows of a map function follow.
     Map {
-        /// The number of rows that the view has.
+        /// Number of rows of the view.
         total_rows: u64,
-        /// The number of rows that precede the first one asked for.
+        /// Number of rows before the first returned one.
         offset: u64,
-        /// The update sequence of the database that the rows show.
+        /// Update sequence of the database that the rows show.
         update_seq: u64,
     },
     /// Reductions follow.
     Reduce {
-        /// The update sequence of the database that the rows show.
+        /// Update sequence of the database that the rows show.
         update_seq: u64,
     },
 }
@@ -190,34 +190,34 @@ pub enum Header {
 /// A row of a map function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRow<'a> {
-    /// The emitted key as JSON text.
+    /// Emitted key as JSON text.
     pub key: &'a [u8],
-    /// The id of the document that emitted it, as plain text.
+    /// Id of the document that emitted it, as plain text.
     pub id: &'a str,
-    /// The emitted value as JSON text.
+    /// Emitted value as JSON text.
     pub value: &'a [u8],
 }
 
 /// A reduction of one or more rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReduceRow<'a> {
-    /// The common part of the rows, as JSON text: `null`, the key, or the first elements of the key.
+    /// Common part of the rows, as JSON text: `null`, the key, or the first elements of the key.
     pub key: &'a [u8],
-    /// The reduction as JSON text.
+    /// Reduction as JSON text.
     pub value: &'a [u8],
 }
 
-/// The document that `include_docs` puts beside a row.
+/// The document that `include_docs` adds to a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedDocument<'a> {
-    /// Its id; absent if the value names one that is no string, which no document has.
+    /// Document id; absent if the value names one that is not a string, which matches no document.
     pub id: Option<Cow<'a, str>>,
-    /// Its revision; absent: the winner.
+    /// Revision; absent for the winner.
     pub rev: Option<Cow<'a, str>>,
 }
 
 impl<'a> MapRow<'a> {
-    /// The document that `include_docs` asks for: the one that `_id` and `_rev` in the value name, otherwise the one that
+    /// Returns the document for `include_docs`: the one that `_id` and `_rev` in the value name, otherwise the one that
     /// emitted the row.
     #[must_use]
     pub fn document(&self) -> LinkedDocument<'a> {
@@ -227,24 +227,24 @@ impl<'a> MapRow<'a> {
     }
 }
 
-/// Takes an answer as it is found. Nothing of it is kept in memory meanwhile, so a sink may block.
+/// Receiver of a result. Rows are not buffered, so a sink may block.
 pub trait RowSink {
     /// Returns the cancellation of the client: a query that waits for its index ends with it.
     fn cancellation(&self) -> Cancellation {
         Cancellation::never()
     }
 
-    /// Called before everything else if the view that answers is not the one that was asked for.
+    /// Called before all other methods if another definition of the view serves the query.
     fn stale(&mut self, stale: &Stale) {
         let _ = stale;
     }
 
-    /// Called once, before the rows. `Break` ends the query: it is the receiver's wish and no error.
+    /// Called once, before the rows. `Break` ends the query without an error.
     fn header(&mut self, header: Header) -> ControlFlow<()>;
 
-    /// A row of a map function.
+    /// Receives a row of a map function.
     fn map_row(&mut self, row: MapRow<'_>) -> ControlFlow<()>;
 
-    /// A reduction.
+    /// Receives a reduction.
     fn reduce_row(&mut self, row: ReduceRow<'_>) -> ControlFlow<()>;
 }

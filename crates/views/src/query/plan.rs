@@ -1,4 +1,4 @@
-//! [`Plan`]: a query that fits its view, ready to run on the index.
+//! [`Plan`]: a validated query, ready to run on the index.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use crate::tree::{LEAVES_TOGETHER, Root, TreeReader};
 /// A query of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// In the order in which they are shown.
+    /// In the order of the result.
     ranges: Vec<RowRange>,
     order: Order,
     mode: Mode,
@@ -34,14 +34,14 @@ enum Mode {
     Reduce(Grouping),
 }
 
-/// The index that a plan runs on.
+/// The index of a plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub(crate) tree: TreeReader<'a>,
     pub(crate) meta: &'a Meta,
 }
 
-/// The beginning of the sort keys of the rows that a query may see.
+/// Returns the prefix of the sort keys that a query may access.
 fn prefix(layout: Layout, partition: Option<&str>) -> Result<Vec<u8>, QueryError> {
     let mut prefix = Vec::new();
     match (layout, partition) {
@@ -54,7 +54,7 @@ fn prefix(layout: Layout, partition: Option<&str>) -> Result<Vec<u8>, QueryError
 }
 
 impl Plan {
-    /// Checks a query against a view that can reduce or not.
+    /// Validates a query of a view with or without reduce function.
     pub(crate) fn new(
         query: &ViewQuery,
         can_reduce: bool,
@@ -83,7 +83,7 @@ impl Plan {
                 let ranges = keys.iter().map(|key| of_key(key, bounds, query.order, space));
                 match query.order {
                     Order::Ascending => ranges.collect::<Result<_, _>>()?,
-                    // CouchDB turns the list around as well.
+                    // CouchDB reverses the list as well.
                     Order::Descending => ranges.rev().collect::<Result<_, _>>()?,
                 }
             }
@@ -91,12 +91,13 @@ impl Plan {
         Ok(Self { ranges, order: query.order, mode, skip: query.skip, limit: query.limit.unwrap_or(u64::MAX) })
     }
 
-    /// Whether the answer consists of reductions.
+    /// Returns true if the result consists of reductions.
     pub(crate) fn reduces(&self) -> bool {
         self.mode != Mode::Map
     }
 
-    /// Shows rows or reductions; `aggregate` is the view's reduce function and where its reductions are in the index.
+    /// Returns rows or reductions; `aggregate` is the view's reduce function and the position of its reductions in the
+    /// index.
     pub(crate) fn run(
         &self,
         shown: Shown<'_>,
@@ -113,7 +114,7 @@ impl Plan {
     }
 
     fn show_rows(&self, Shown { tree, meta }: Shown<'_>, sink: &mut dyn RowSink) -> Result<()> {
-        // Also a query of one partition counts the rows of all of them, as in CouchDB.
+        // A query of one partition also counts the rows of all partitions, as in CouchDB.
         let total_rows = meta.rows.as_ref().map_or(0, |root| root.node.rows);
         let before = match (&meta.rows, self.ranges.first()) {
             (Some(root), Some(range)) => self.rows_before(tree, root, range)?,
@@ -131,7 +132,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The number of rows that precede the range in the order asked for.
+    /// Returns the number of rows before the range in the requested order.
     fn rows_before(&self, tree: TreeReader<'_>, root: &Root, range: &RowRange) -> Result<u64> {
         match (self.order, &range.upper) {
             (Order::Ascending, _) => Ok(tree.rank(root, &range.lower)?),
@@ -151,7 +152,7 @@ impl Plan {
         if sink.header(Header::Reduce { update_seq: meta.update_seq }).is_break() || self.limit == 0 {
             return Ok(());
         }
-        // The reduction of everything is known already.
+        // The reduction of all rows is stored in the root.
         if let (Grouping::Whole, [range], Some(root)) = (grouping, &self.ranges[..], &meta.rows)
             && *range == RowRange::default()
         {

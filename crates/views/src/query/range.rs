@@ -1,4 +1,4 @@
-//! From keys as clients write them to ranges of row keys.
+//! Converts keys of clients to ranges of row keys.
 
 use settee_model::collate::{self, Collation};
 use settee_model::json::Json;
@@ -17,10 +17,10 @@ impl Order {
     }
 }
 
-/// The common part of the sort keys of a query, and how its keys are compared.
+/// Common prefix of the sort keys of a query, and the collation of its keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space<'a> {
-    /// Empty, or what sort keys of a partition begin with.
+    /// Empty, or the prefix of the sort keys of a partition.
     pub(super) prefix: &'a [u8],
     pub(super) collation: Collation,
 }
@@ -32,14 +32,14 @@ impl Space<'_> {
         out
     }
 
-    /// All rows.
+    /// Returns all rows.
     pub(super) fn all(self) -> RowRange {
         let upper = (!self.prefix.is_empty()).then(|| keys::after_prefix(self.prefix));
         RowRange { lower: self.prefix.to_vec(), upper }
     }
 }
 
-/// The rows between two keys. Document ids count only beside their key, as in CouchDB.
+/// Returns the rows between two keys. Document ids apply only with their key, as in CouchDB.
 pub(super) fn between(
     start: Option<&Start>,
     end: Option<&End>,
@@ -55,7 +55,7 @@ pub(super) fn between(
             Order::Ascending | Order::Descending => {}
         }
     }
-    // Before or behind the rows of a key, or within them before or behind those of a document.
+    // Before or after the rows of a key, or within them before or after those of a document.
     let before = |key: Vec<u8>, id: Option<&str>| id.map_or(key.clone(), |id| keys::from_id(&key, id));
     let behind =
         |key: Vec<u8>, id: Option<&str>| id.map_or_else(|| keys::after_prefix(&key), |id| keys::after_id(&key, id));
@@ -79,7 +79,7 @@ pub(super) fn between(
     Ok(RowRange { lower: lower.unwrap_or(all.lower), upper: upper.or(all.upper) })
 }
 
-/// The rows of one key within bounds.
+/// Returns the rows of one key within bounds.
 pub(super) fn of_key(key: &Json, bounds: &Bounds, order: Order, space: Space<'_>) -> Result<RowRange, QueryError> {
     if *bounds != Bounds::default() {
         let start = Start { key: key.clone(), docid: bounds.start.clone() };

@@ -1,4 +1,4 @@
-//! [`Rows`]: shows the rows of a map function.
+//! [`Rows`]: returns the rows of a map function.
 
 use std::ops::{ControlFlow, Range};
 
@@ -7,20 +7,20 @@ use crate::error::Result;
 use crate::leaf::{Leaf, Row};
 use crate::tree::walk::{Subtree, Visit, Visitor};
 
-/// Leaves out `skip` rows, by whole subtrees where it can, and shows `limit`, which is not 0.
+/// Skips `skip` rows, by whole subtrees if possible, and returns `limit` rows, which must not be 0.
 ///
-/// Rows that one document emitted with one key are sorted by their values, and stay so when all others are turned around.
+/// Rows of one document with one key are sorted by value, also in descending order.
 pub(super) struct Rows<'a> {
     skip: u64,
     limit: u64,
     order: Order,
     sink: &'a mut dyn RowSink,
-    /// Rows of one document and key that come before those of the leaves that follow in a descending walk, unless these
-    /// begin with rows of the same.
+    /// Rows of one document and key that precede those of the following leaves in a descending traversal, unless these
+    /// start with rows of the same document and key.
     held: Vec<Held>,
 }
 
-/// A row that was taken out of its leaf.
+/// A row that was copied from its leaf.
 struct Held {
     row_key: Vec<u8>,
     sort_len: usize,
@@ -44,7 +44,7 @@ impl<'a> Rows<'a> {
         Self { skip, limit, order, sink, held: Vec::new() }
     }
 
-    /// Shows a row, or leaves it out.
+    /// Returns or skips a row.
     fn show(&mut self, row: Row<'_>) -> ControlFlow<()> {
         if self.skip > 0 {
             self.skip -= 1;
@@ -61,7 +61,8 @@ impl<'a> Rows<'a> {
         rows.skip(skipped).try_for_each(|index| self.show(leaf.row(index)))
     }
 
-    /// Shows the rows of a leaf by runs of one document and key, the last run first. The first may go on in the leaf before.
+    /// Returns the rows of a leaf by runs of one document and key, the last run first. The first run may continue in
+    /// the previous leaf.
     fn descending(&mut self, leaf: &Leaf, rows: Range<usize>) -> ControlFlow<()> {
         let mut end = rows.end;
         while end > rows.start {
@@ -89,7 +90,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Whether two rows are of one document and key.
+/// Returns true if two rows have the same document and key.
 fn is_same(row: Row<'_>, other: Row<'_>) -> bool {
     row.sort_key() == other.sort_key() && row.id() == other.id()
 }

@@ -1,4 +1,4 @@
-//! `_count`: how many rows there are.
+//! `_count`: number of rows.
 
 use settee_storage::codec::{Reader, put_varint};
 
@@ -8,7 +8,7 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_count")).then(|| Box::new(Count) as Box<dyn Builtin>)
 }
 
-/// Stored as a number of variable length.
+/// Stored as a variable-length integer.
 struct Count;
 
 fn stored(partial: &[u8]) -> u64 {

@@ -1,5 +1,5 @@
-//! `_approx_count_distinct`: about how many different keys there are, by HyperLogLog with 2,048 registers as in CouchDB
-//! (a standard error of 2.3 %). The hash differs from CouchDB's, and so do estimates, within that error.
+//! `_approx_count_distinct`: approximate number of distinct keys, by HyperLogLog with 2,048 registers as in CouchDB
+//! (standard error 2.3 %). The hash differs from CouchDB's, and so do estimates, within that error.
 
 use super::{Builtin, Growth, Input, OfRows};
 use crate::leaf::Group;
@@ -8,7 +8,7 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_approx_count_distinct")).then(|| Box::new(Distinct) as Box<dyn Builtin>)
 }
 
-/// Stored as `(register, rank)` of the registers in use, three bytes each, or as all ranks if that is shorter.
+/// Stored as `(register, rank)` of the used registers, three bytes each, or as all ranks if that is shorter.
 struct Distinct;
 
 const PRECISION: u32 = 11;
@@ -61,12 +61,12 @@ impl Registers {
         let zeros = self.0.iter().filter(|&&rank| rank == 0).count() as f64;
         let bias = 0.7213 / (1.0 + 1.079 / count);
         let estimate = bias * count * count / self.0.iter().map(|&rank| (-f64::from(rank)).exp2()).sum::<f64>();
-        // Few keys leave registers empty, and how many they leave tells more than the ranks of the others.
+        // With few keys, the number of empty registers gives a better estimate than the ranks.
         if estimate <= 2.5 * count && zeros > 0.0 { count * (count / zeros).ln() } else { estimate }
     }
 }
 
-/// FNV-1a, and the finisher of SplitMix64, because FNV leaves the high bits of short keys alike.
+/// FNV-1a with the finalizer of SplitMix64, because FNV gives similar high bits for short keys.
 fn hash(bytes: &[u8]) -> u64 {
     let fnv = bytes
         .iter()

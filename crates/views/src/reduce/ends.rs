@@ -1,4 +1,4 @@
-//! `_first` and `_last`: the value of the first or the last row.
+//! `_first` and `_last`: value of the first or the last row.
 
 use settee_storage::codec::{Reader, put_bytes};
 
@@ -16,7 +16,7 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     Some(Box::new(end))
 }
 
-/// Stored as the row's key in the tree and its value, so that reductions may be put together in any order.
+/// Stored as the row's key in the tree and its value, so that reductions can be combined in any order.
 enum End {
     First,
     Last,

@@ -1,9 +1,9 @@
-//! Reduce functions: the built-in ones, one file each, and those that a language compiled.
+//! Reduce functions: the built-in ones, one file each, and compiled ones.
 //!
-//! An [`Aggregate`] is a reduce function attached to an index; the tree keeps its reductions in inner nodes, in the function's
-//! stored form. Three steps lead to what clients see: `reduce` makes a stored reduction of rows, `rereduce` makes one of
-//! several, `finish` turns it into JSON. For every function `rereduce` of the partials gives what `reduce` of the whole gives;
-//! only then do the shapes of trees not matter.
+//! An [`Aggregate`] is a reduce function attached to an index; inner nodes of the tree contain its reductions, in the
+//! stored form of the function. Three steps lead to the result for clients: `reduce` converts rows to a stored
+//! reduction, `rereduce` combines several, `finish` converts one to JSON. Invariant for every function: `rereduce` of
+//! partial reductions equals `reduce` of all rows, so results do not depend on the shape of trees.
 
 mod count;
 mod distinct;
@@ -23,7 +23,7 @@ use settee_design::{CompileError, Growth, Language, Limits, ReduceRows, Reducer}
 use crate::error::Result;
 use crate::leaf::{EncodedLeaf, Group};
 
-/// The values of rows, for functions that look no further.
+/// Values of rows, for functions that need nothing else.
 #[derive(Clone, Debug)]
 enum Values<'a> {
     Of(Group<'a>),
@@ -45,7 +45,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// The bytes of ids, keys and values.
+    /// Returns the bytes of ids, keys and values.
     fn content_bytes(&self) -> usize {
         match self {
             Self::Of(group) => group.rows().map(|row| row.content_bytes()).sum(),
@@ -54,28 +54,28 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Appends the stored reduction of values; there is at least one.
+/// Appends the stored reduction of values, at least one.
 trait OfValues {
     fn reduce(&self, values: &Values<'_>, out: &mut Vec<u8>);
 }
 
-/// Appends the stored reduction of rows; there is at least one.
+/// Appends the stored reduction of rows, at least one.
 trait OfRows {
     fn reduce(&self, rows: &Group<'_>, out: &mut Vec<u8>);
 }
 
-/// The input of a function.
+/// Input of a function.
 enum Input<'a> {
     Values(&'a dyn OfValues),
     Rows(&'a dyn OfRows),
 }
 
-/// A reduce function that needs no language.
+/// A built-in reduce function.
 trait Builtin: Send + Sync {
-    /// The input that it takes.
+    /// Returns the input that it needs.
     fn input(&self) -> Input<'_>;
 
-    /// Appends the stored reduction of stored reductions; there is at least one.
+    /// Appends the stored reduction of stored reductions, at least one.
     fn rereduce(&self, partials: &[&[u8]], out: &mut Vec<u8>);
 
     /// Appends the JSON text of a stored reduction.
@@ -84,8 +84,8 @@ trait Builtin: Send + Sync {
     }
 }
 
-/// Makes the function of a name, if the name is its own: CouchDB looks at its beginning only, `_sum` may be followed by
-/// anything, but for the number of `_top_N`.
+/// Parses the name of a function. CouchDB compares only the prefix: `_sum` may be followed by any text, and `_top_N` by
+/// its number.
 type Parse = fn(&str, Growth) -> Option<Box<dyn Builtin>>;
 
 /// All built-in reduce functions.
@@ -95,8 +95,8 @@ fn builtin(source: &str, growth: Growth) -> Option<Box<dyn Builtin>> {
     BUILTINS.iter().find_map(|parse| parse(source, growth))
 }
 
-/// Returns the reason for which a design document is refused (400 `invalid_design_doc`) whose reduce function `source` begins
-/// with `_` and is no built-in one. The texts are CouchDB's.
+/// Returns the reason why a design document is rejected (400 `invalid_design_doc`) whose reduce function `source`
+/// starts with `_` and is not built in. The texts are CouchDB's.
 #[must_use]
 pub fn unsupported_reduce(source: &str) -> String {
     match rank::refuse(source) {
@@ -105,8 +105,8 @@ pub fn unsupported_reduce(source: &str) -> String {
     }
 }
 
-/// Whether `source` names a built-in reduce function, which then needs no language. If it begins with `_` and does not,
-/// CouchDB refuses the design document, see [`unsupported_reduce`].
+/// Returns true if `source` names a built-in reduce function, which needs no language. CouchDB rejects design documents
+/// with other names that start with `_`, see [`unsupported_reduce`].
 #[must_use]
 pub fn is_builtin_reduce(source: &str) -> bool {
     builtin(source, Growth::default()).is_some()
@@ -115,7 +115,7 @@ pub fn is_builtin_reduce(source: &str) -> bool {
 /// A reduce function that is attached to an index.
 pub(crate) struct Aggregate {
     kind: Kind,
-    /// The view that is queried, as CouchDB names it to query servers; for messages.
+    /// Name of the queried view as CouchDB passes it to query servers, for messages.
     context: Option<String>,
 }
 
@@ -124,7 +124,7 @@ enum Kind {
     Custom(Custom),
 }
 
-/// A function that is compiled when it is called first: many queries need no more than one stored reduction.
+/// A function that is compiled at its first call, because many queries need only a stored reduction.
 struct Custom {
     source: Arc<str>,
     language: Arc<dyn Language>,
@@ -142,7 +142,7 @@ impl Custom {
 }
 
 impl Aggregate {
-    /// Finds a function.
+    /// Returns the function of this source.
     pub(crate) fn open(source: &Arc<str>, language: &Arc<dyn Language>, limits: Limits) -> Result<Self> {
         if let Some(builtin) = builtin(source, limits.growth) {
             return Ok(Self { kind: Kind::Builtin(builtin), context: None });
@@ -155,13 +155,13 @@ impl Aggregate {
         Ok(Self { kind, context: None })
     }
 
-    /// The same function, for a query of a view.
+    /// Returns the function for a query of a view.
     pub(crate) fn with_context(mut self, context: String) -> Self {
         self.context = Some(context);
         self
     }
 
-    /// Takes the lines that the function has logged.
+    /// Removes and returns the lines that the function has logged.
     pub(crate) fn take_log(&mut self) -> Vec<String> {
         match &mut self.kind {
             Kind::Custom(Custom { reducer: Some(reducer), .. }) => reducer.take_log(),
@@ -169,8 +169,8 @@ impl Aggregate {
         }
     }
 
-    /// The stored reduction of a leaf whose rows cannot be looked at any more and of which there is at least one; `None` if
-    /// the function needs more than their values.
+    /// Returns the stored reduction of an encoded leaf with at least one row; `None` if the function needs more than
+    /// values.
     pub(crate) fn reduce_encoded(&self, leaf: &EncodedLeaf) -> Option<Vec<u8>> {
         let function = self.of_values()?;
         let mut out = Vec::new();
@@ -178,7 +178,7 @@ impl Aggregate {
         Some(out)
     }
 
-    /// Whether [`Aggregate::reduce_encoded`] answers.
+    /// Returns true if [`Aggregate::reduce_encoded`] is supported.
     pub(crate) fn reduces_encoded(&self) -> bool {
         self.of_values().is_some()
     }
@@ -193,7 +193,7 @@ impl Aggregate {
         }
     }
 
-    /// The stored reductions of groups of rows, none of which is empty.
+    /// Returns the stored reductions of groups of rows, which must not be empty.
     pub(crate) fn reduce(&mut self, groups: &[Group<'_>]) -> Result<Vec<Vec<u8>>> {
         match &mut self.kind {
             Kind::Builtin(builtin) => Ok(groups
@@ -217,7 +217,7 @@ impl Aggregate {
         }
     }
 
-    /// The stored reductions of groups of stored reductions, none of which is empty.
+    /// Returns the stored reductions of groups of stored reductions, which must not be empty.
     pub(crate) fn rereduce(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
         match &mut self.kind {
             Kind::Builtin(builtin) => Ok(groups
@@ -231,13 +231,13 @@ impl Aggregate {
                     }
                 })
                 .collect()),
-            // A single reduction is its own reduction.
+            // A single reduction is its own rereduction.
             Kind::Custom(custom) => rereduce_custom(custom, groups, |_| true),
         }
     }
 
-    /// The reductions that clients are shown, in their stored form. CouchDB's coordinator hands what a shard answered to
-    /// the function once more, even if there is one shard: functions that do not care for `rereduce` show it.
+    /// Returns the reductions for clients, in stored form. CouchDB's coordinator passes the result of a shard to the
+    /// function again, even if there is one shard, which is visible with functions that ignore `rereduce`.
     pub(crate) fn finalize(&mut self, groups: &[Vec<&[u8]>]) -> Result<Vec<Vec<u8>>> {
         let reductions = self.rereduce(groups)?;
         let Kind::Custom(custom) = &mut self.kind else { return Ok(reductions) };
@@ -261,8 +261,8 @@ fn reduce_rows<'a>(group: &Group<'a>, ids: &'a [Cow<'_, str>]) -> ReduceRows<'a>
     ReduceRows { rows: group.rows().zip(ids).map(|(row, id)| (row.key, &**id, row.value)).collect() }
 }
 
-/// Asks the function for the reductions of all groups but those that are known: of a single partial for which `is_known`
-/// holds, and of partials one of which grew too large and stays what it is.
+/// Calls the function for the reductions of all groups except those that need no call: a single partial for which
+/// `is_known` is true, and partials one of which is an overflow, which is kept.
 fn rereduce_custom(
     custom: &mut Custom,
     groups: &[Vec<&[u8]>],
@@ -279,12 +279,12 @@ fn rereduce_custom(
         let mut answers = custom.reducer()?.rereduce(&asked)?.into_iter();
         reductions.iter_mut().filter(|known| known.is_none()).for_each(|known| *known = answers.next());
     }
-    // A reducer that answers too little has no result for the rest, which is what `undefined` means as well.
+    // A missing result is equivalent to `undefined`.
     Ok(reductions.into_iter().map(|reduction| reduction.unwrap_or_else(|| b"null".to_vec())).collect())
 }
 
-/// The text of a reduction that grew too large, as a query of one view shows it. In the index it names none, because views
-/// share their reductions; CouchDB's line to the query server holds the name, so that the input is longer by it.
+/// Returns the text of an overflow for a query of one view. In the index it names no view, because views share
+/// reductions; CouchDB's line to the query server contains the name, so the input is longer by it.
 fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
     let text = std::str::from_utf8(stored).ok()?.strip_prefix(OVERFLOW)?.strip_suffix("\"}")?;
     let (head, rest) = text.split_once("input size: ")?;
@@ -297,7 +297,7 @@ fn overflow_of(stored: &[u8], context: &str) -> Option<String> {
     Some(format!("{OVERFLOW}{head}input size: {input} output size: {output} context: {context}\"}}"))
 }
 
-/// The reason why a reduction grew too large, as it stands within its JSON text; `None` for others.
+/// Returns the reason of an overflow in its JSON text; `None` for other reductions.
 #[must_use]
 pub fn overflow_reason(reduction: &[u8]) -> Option<&[u8]> {
     let reason = reduction.strip_prefix(OVERFLOW.as_bytes())?.strip_suffix(b"\"}")?;

@@ -1,13 +1,13 @@
-//! [`Number`]: arithmetic as Erlang does it, which CouchDB's built-in reduce functions are written in: integers stay exact
-//! integers, an integer and a float make a float.
+//! [`Number`]: arithmetic of Erlang, in which CouchDB's built-in reduce functions are written: integers are exact, an
+//! integer and a float give a float.
 //!
-//! Integers beyond 128 bits become floats (Erlang's do not end), and floats beyond the range of a double stay the greatest
-//! double (Erlang gives up).
+//! Integers beyond 128 bits become floats (Erlang's are unbounded), and floats beyond the range of a double saturate
+//! (Erlang raises an error).
 
 use std::cmp::Ordering;
 use std::io::Write;
 
-/// A JSON number that is calculated with.
+/// A JSON number for calculations.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Number {
     Int(i128),
@@ -17,7 +17,7 @@ pub(super) enum Number {
 impl Number {
     pub(super) const ZERO: Self = Self::Int(0);
 
-    /// The number that `text` is; `None` if it is some other JSON value.
+    /// Parses `text`; `None` for other JSON values.
     #[inline]
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let (negative, digits) = match text {
@@ -27,7 +27,7 @@ impl Number {
         if !digits.first()?.is_ascii_digit() {
             return None;
         }
-        // 18 digits always fit 64 bits.
+        // 18 digits always fit into 64 bits.
         if digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit) {
             let number = digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'));
             return Some(Self::Int(i128::from(if negative { -number } else { number })));
@@ -86,8 +86,8 @@ impl Number {
         }
     }
 
-    /// Appends the number as CouchDB prints it: the shortest digits that mean this double, with a point even if the float
-    /// is a whole number, with an exponent from 1e21 on and below 1e-6.
+    /// Appends the number in CouchDB's format: the shortest digits that denote this double, with a point even if it is
+    /// integral, with an exponent from 1e21 on and below 1e-6.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Int(number) => write!(out, "{number}").expect("a Vec takes everything"),

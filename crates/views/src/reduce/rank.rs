@@ -1,4 +1,4 @@
-//! `_top_N` and `_bottom_N`: the N greatest or smallest different values, in the order of views.
+//! `_top_N` and `_bottom_N`: the N greatest or smallest distinct values, in view collation.
 
 use std::cmp::Ordering;
 
@@ -20,29 +20,29 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
 /// CouchDB's limit.
 const MAX_COUNT: usize = 100;
 
-/// The reason why the text behind `_top_` or `_bottom_` is no rank. The texts are CouchDB's.
+/// Reason why the text after `_top_` or `_bottom_` is invalid. The texts are CouchDB's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidRank {
-    /// It is no integer.
+    /// Not an integer.
     #[error("invalid rank reducer")]
     NoInteger,
-    /// It is out of range.
+    /// Out of range.
     #[error("rank value must be between 1 and {MAX_COUNT}")]
     OutOfRange,
 }
 
-/// Reads an integer as Erlang does: signs and leading zeros are allowed.
+/// Parses an integer as Erlang does: signs and leading zeros are permitted.
 fn parse_count(text: &str) -> Result<usize, InvalidRank> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(InvalidRank::NoInteger);
     }
-    // A number that is too large for the type is out of range as well.
+    // A number that exceeds the type is out of range as well.
     let count = text.parse::<isize>().ok().and_then(|count| usize::try_from(count).ok());
     count.filter(|count| (1..=MAX_COUNT).contains(count)).ok_or(InvalidRank::OutOfRange)
 }
 
-/// Returns the reason why `source` is no function of this module although it begins like one.
+/// Returns the reason why `source` is invalid although it has a prefix of this module.
 pub(super) fn refuse(source: &str) -> Option<InvalidRank> {
     let count = source.strip_prefix("_top_").or_else(|| source.strip_prefix("_bottom_"))?;
     parse_count(count).err()
@@ -77,7 +77,7 @@ impl Rank {
         }
     }
 
-    /// Whether `value` is no better than all of a full list, which most values are.
+    /// Returns true if `value` cannot enter a full list, which is the common case.
     fn is_beaten(&self, best: &[Value<'_>], value: Value<'_>) -> bool {
         let Some(last) = best.last().filter(|_| best.len() == self.count) else {
             return false;

@@ -1,4 +1,4 @@
-//! `_stats`: sum, count, minimum, maximum and sum of squares of numbers, of arrays place by place, and of objects that
+//! `_stats`: sum, count, minimum, maximum and sum of squares of numbers, of arrays by position, and of objects that
 //! already are such statistics.
 
 use settee_model::json::{Kind, Value, write_array};
@@ -11,7 +11,7 @@ pub(super) fn parse(source: &str, _: Growth) -> Option<Box<dyn Builtin>> {
     (source.starts_with("_stats")).then(|| Box::new(StatsOfValues) as Box<dyn Builtin>)
 }
 
-/// Stored as the JSON text that clients see, which the function takes as a value, too.
+/// Stored as the JSON text for clients, which the function accepts as a value, too.
 struct StatsOfValues;
 
 impl OfValues for StatsOfValues {
@@ -133,7 +133,7 @@ impl Shape {
         }
     }
 
-    /// `text` is what `value` was parsed from.
+    /// `text` must be the text from which `value` was parsed.
     fn add(self, value: Self, text: &[u8]) -> Result<Self, ErrorValue> {
         match (self, value) {
             (Self::One(mut total), Self::One(value)) => {

@@ -1,8 +1,8 @@
 //! `_sum`: the sum of numbers, of arrays element by element, of objects member by member.
 //!
-//! Follows CouchDB's function clause by clause, also where it is odd: values are checked only when they meet another, a
-//! number is added to the first element of an array, and an object starts afresh on a sum that is still 0. What cannot be
-//! added makes an error value of the whole, which then stays.
+//! Follows CouchDB's function clause by clause, including its peculiarities: values are validated only when combined, a
+//! number is added to the first element of an array, and an object replaces a sum that is still 0. A value that cannot
+//! be added makes the result an error value, which is kept.
 
 use settee_model::json::{Kind, Value, write_array};
 
@@ -22,7 +22,7 @@ const REASON: &str = "The _sum function requires that map values be numbers, arr
     cannot be mixed with other data structures. Objects can be arbitrarily nested, provided that the values for all \
     fields are themselves numbers, arrays of numbers, or objects.";
 
-/// A sum that is larger than this and not half its input is an error, as with CouchDB's `reduce_limit`.
+/// Minimum length of a sum that is an error if it exceeds half its input, as with CouchDB's `reduce_limit`.
 const OVERFLOW_BYTES: usize = 4906;
 
 impl OfValues for SumValues {
@@ -73,7 +73,7 @@ fn sum<'a>(
     }
 }
 
-/// The JSON text of an error value.
+/// JSON text of an error value.
 pub(super) struct ErrorValue(pub(super) Vec<u8>);
 
 /// `{"error":"builtin_reduce_error",…}`
@@ -88,7 +88,7 @@ pub(super) fn error(reason: &str, caused_by: Option<&[u8]>) -> ErrorValue {
     ErrorValue(text)
 }
 
-/// Whether a value is an earlier error, which then is the result of everything.
+/// Returns true if a value is an earlier error, which is then the result.
 pub(super) fn is_error(value: Value<'_>) -> bool {
     value.is_object() && value.get("error").is_some_and(|error| error.is_string("builtin_reduce_error"))
 }
@@ -97,7 +97,7 @@ pub(super) fn is_error(value: Value<'_>) -> bool {
 enum Sum<'a> {
     Number(Number),
     Array(Vec<Sum<'a>>),
-    /// Names as JSON texts. In the order of the document until two objects meet, then sorted.
+    /// Names as JSON texts. In the order of the document until two objects are combined, then sorted.
     Object(Vec<(&'a [u8], Sum<'a>)>),
     Other(Value<'a>),
 }
@@ -115,7 +115,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Adds `value` to what was summed so far.
+    /// Adds `value` to the sum so far.
     fn add(self, value: &Self) -> Result<Self, ErrorValue> {
         match (value, self) {
             (Self::Number(value), Self::Number(sum)) => Ok(Self::Number(sum.add(*value))),
@@ -156,7 +156,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// The longer array gives the rest unseen.
+/// The rest of the longer array is not validated.
 fn add_arrays<'a>(mut sum: Vec<Sum<'a>>, value: &[Sum<'a>]) -> Result<Sum<'a>, ErrorValue> {
     for (index, value) in value.iter().enumerate() {
         match (sum.get_mut(index), value) {

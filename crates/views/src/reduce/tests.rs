@@ -1,4 +1,4 @@
-//! Built-in reductions against those that CouchDB gave, and rereduce of the partials against reduce of the whole.
+//! Built-in reductions compared with those of CouchDB, and rereduce of partials compared with reduce of all rows.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,7 @@ fn aggregate(name: &str) -> Aggregate {
     Aggregate::open(&name.into(), &NoLanguage::shared(), Default::default()).unwrap()
 }
 
-/// A leaf of rows whose keys are their positions.
+/// Returns a leaf of rows whose keys are their positions.
 fn leaf(values: &[&str]) -> Leaf {
     let mut leaf = Leaf::default();
     for (index, value) in values.iter().enumerate() {
@@ -135,7 +135,7 @@ fn what_begins_with_the_name_of_a_built_in_function_is_one() {
     assert!(!is_builtin_reduce("function(k, v) {}"));
 }
 
-/// Values that every function takes, in the shape that `kind` chooses.
+/// Returns a value that every function accepts, in the shape selected by `kind`.
 fn random_value(random: &mut Random, kind: u64) -> String {
     let mut number = || match random.below(4) {
         0 => format!("{}.5", random.below(1000)),
@@ -203,7 +203,7 @@ fn encoded_leaves_reduce_as_others_do() {
     for _ in 0..200 {
         let long = format!("[{}1]", "7,".repeat(3000));
         let kinds = ["1", "-2.5", "[1,2]", "{\"a\":1}", "\"x\"", "null", &long];
-        // Mostly values that can be added up.
+        // Mostly values that can be added.
         let among = &kinds[..1 + random.below(kinds.len())];
         let values: Vec<&str> = (0..1 + random.below(20)).map(|_| random.pick(among)).collect();
         let leaf = leaf(&values);

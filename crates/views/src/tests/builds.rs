@@ -1,4 +1,4 @@
-//! Who builds what, who waits, and what becomes of failures.
+//! Builds, waiting for them, and their failures.
 
 use std::ops::ControlFlow;
 
@@ -26,7 +26,7 @@ fn identical_map_functions_share_an_index_and_a_pass_takes_all() {
     let core = core(settings(1, 1 << 20));
     ask(&core, &host, &ddoc(VIEWS), "plain", &ViewQuery::default()).unwrap();
     assert_eq!(host.index_count(), 4, "value, raw, none, each");
-    // All are up to date now, for every design document that has such views.
+    // All are current now, for every design document with such views.
     let same = ddoc(r#""x": {"map": "each list", "reduce": "_count"}, "y": {"map": "value k v"}"#);
     let stale = ViewQuery { update: Update::False, ..ViewQuery::default() };
     for view in ["x", "y"] {
@@ -152,7 +152,7 @@ fn cleanup_beside_queries_changes_no_answer() {
     let shards = host.shards_given_out();
     let is_dropped = |shard| matches!(engine.snapshot(shard).unwrap().state(), Err(StorageError::Dropped));
     let left: Vec<Shard> = shards.filter(|shard| !is_dropped(*shard)).collect();
-    assert_eq!(left, [], "no index was built where nobody finds it");
+    assert_eq!(left, [], "no index was built that no query finds");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_stopped_database_is_not_indexed() {
     assert!(matches!(core.update(&host, &ddoc, Urgency::Client), Err(ViewError::Stopped)));
 }
 
-/// Takes so many rows and then hangs up.
+/// Accepts this many rows and then disconnects.
 struct StopsAfter(usize);
 
 impl RowSink for StopsAfter {
@@ -193,14 +193,14 @@ fn a_receiver_may_hang_up_at_any_row() {
     for rows in [0, 1, 2, 10, 100] {
         for reduce in [Reduce::Off, Reduce::Exact, Reduce::Level(1)] {
             let query = ViewQuery { reduce, ..ViewQuery::default() };
-            // A sink that is called once more than it can take panics.
+            // A sink panics if it is called after its limit.
             let _ = core.query(&host, &ddoc, "each", &query, &mut StopsAfter(rows)).unwrap();
         }
     }
 }
 
-/// Each index notes for itself whether its documents came in the order of their ids: here they do not in `a` and in `b`, and
-/// every document comes after the one before it in the scan that emits for the other index, or is less than that.
+/// Each index records independently whether its documents arrived in the order of their ids: not in `a` and `b` here,
+/// where consecutive documents of the scan emit for different indexes or are not ascending.
 #[test]
 fn indexes_of_one_pass_see_different_documents() {
     let host = TestHost::new(engine());
@@ -223,8 +223,7 @@ fn indexes_of_one_pass_see_different_documents() {
     }
 }
 
-/// Rows that are long, many for each document, and sorted in many runs: all are there, in order, also after updates that
-/// touch all leaves.
+/// Long rows, many per document, sorted in many runs: all are present, in order, also after updates of all leaves.
 #[test]
 fn long_rows_are_sorted_and_applied_bit_by_bit() {
     let host = TestHost::new(engine());
@@ -235,7 +234,7 @@ fn long_rows_are_sorted_and_applied_bit_by_bit() {
             host.put(&format!("d{:02}", number * 17 % 40), Some(&format!("\"list\":[{}]", list.join(","))));
         }
     };
-    // So little memory that each document is a run, and so small parts that documents are taken apart.
+    // So little memory that each document is a run, and so small parts that documents are split.
     let mut settings = settings(2, 3_000);
     settings.limits.bytes_per_part = 2_000;
     let core = core(settings);

@@ -1,4 +1,4 @@
-//! On a real database: what indexes see of it, and that they go with it.
+//! Indexes on a real database: the documents that they include, and their removal with it.
 
 use std::sync::Arc;
 
@@ -91,11 +91,11 @@ fn purges_of_a_real_database_reach_its_indexes() {
     assert_eq!(ids(&views, &database, &design), "1:a:1 1:b:1 1:c:1 1:d:1");
     purge("a", &revs[0]);
     assert_eq!(ids(&views, &database, &design), "1:b:1 1:c:1 1:d:1");
-    // Gone and written again before the index looks.
+    // Purged and written again before the index is updated.
     purge("b", &revs[1]);
     write(&database, r#"{"_id":"b","k":2,"v":2}"#);
     assert_eq!(ids(&views, &database, &design), "1:c:1 1:d:1 2:b:2");
-    // The index misses purges that are not remembered any more.
+    // The index misses purges whose records were removed.
     database.update(Work::SetPurgedInfosLimit(1)).unwrap();
     purge("c", &revs[2]);
     purge("d", &revs[3]);
@@ -106,7 +106,7 @@ fn purges_of_a_real_database_reach_its_indexes() {
     assert_eq!(views.info(&database, &design).unwrap().purge_seq, 4);
 }
 
-/// Clients that ask for a compaction wait until this says that it is over, and look at the sizes then.
+/// Clients that request a compaction wait for its reported end, and then read the sizes.
 #[test]
 fn a_compaction_runs_from_when_it_is_asked_for() {
     let (catalog, views) = views(engine());

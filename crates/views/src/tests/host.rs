@@ -25,13 +25,13 @@ pub(super) struct TestDocument {
 pub(super) struct Documents {
     pub(super) by_id: BTreeMap<String, TestDocument>,
     pub(super) update_seq: u64,
-    /// The purged documents, also those that are not remembered any more.
+    /// The purged documents, including those whose records were removed.
     purged: Vec<String>,
     purges_forgotten: usize,
 }
 
 impl Documents {
-    /// The number of purges.
+    /// Returns the number of purges.
     pub(super) fn purged(&self) -> u64 {
         self.purged.len() as u64
     }
@@ -66,7 +66,7 @@ impl TestHost {
         }
     }
 
-    /// The same database with the index shards of another engine, as after a crash.
+    /// Returns the same database with the index shards of another engine, as after a crash.
     pub(super) fn over(&self, engine: Arc<dyn Engine>) -> Self {
         Self {
             engine,
@@ -96,7 +96,7 @@ impl TestHost {
         documents.by_id.insert(id.to_owned(), TestDocument { seq: documents.update_seq, json });
     }
 
-    /// Writes a revision that loses against the one that is there: the document changes its place, and nothing else.
+    /// Writes a losing revision: the document gets a new sequence, and is otherwise unchanged.
     pub(super) fn put_conflict(&self, id: &str) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);
@@ -106,7 +106,7 @@ impl TestHost {
         }
     }
 
-    /// Purges a document, or one of its conflicts, which shows as a change.
+    /// Purges a document, or one of its conflicts, which appears as a change.
     pub(super) fn purge(&self, id: &str, leaves_something: bool) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);
@@ -118,7 +118,7 @@ impl TestHost {
         }
     }
 
-    /// Forgets the purges so far.
+    /// Removes the records of the purges so far.
     pub(super) fn forget_purges(&self) {
         let mut documents = self.documents.lock();
         let documents = Arc::make_mut(&mut documents);
@@ -129,7 +129,7 @@ impl TestHost {
         self.indexes.lock().len()
     }
 
-    /// Those of all indexes that there have ever been.
+    /// Returns the shards of all indexes ever created.
     pub(super) fn shards_given_out(&self) -> impl Iterator<Item = Shard> {
         (FIRST_SHARD..self.next_shard.load(Ordering::Relaxed)).map(Shard)
     }

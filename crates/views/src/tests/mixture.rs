@@ -1,5 +1,5 @@
-//! Everything that can happen to an index, in random order: writes, conflicts, purges, compactions, crashes, failing writes,
-//! builds that end, edits of the design document with and without a swap. Afterwards the index is one that was built anew.
+//! All events of an index in random order: writes, conflicts, purges, compactions, crashes, failing writes, interrupted
+//! builds, changes of the design document with and without a swap. Afterwards the index equals a rebuilt one.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::testing::CountedRules;
 
 const SPACE: u64 = 400;
 
-/// Views besides those of the other random tests: values that are arrays and objects, and functions that throw.
+/// Views in addition to those of the other random tests: values that are arrays and objects, and functions that throw.
 const MORE_VIEWS: &str = r#"
     "sums": {"map": "value k pair", "reduce": "_sum"},
     "members": {"map": "value k object", "reduce": "_sum"},
@@ -35,7 +35,7 @@ fn names() -> Vec<&'static str> {
     [&NAMES[..], &MORE_NAMES].concat()
 }
 
-/// The design document in several editions: the same maps with other reduces, and other maps under the same names.
+/// The design document in several editions: the same maps with other reduces, and other maps with the same names.
 fn editions() -> Vec<DesignDocument> {
     let edits: [&[(&str, &str)]; 4] = [
         &[],
@@ -55,10 +55,10 @@ struct World {
     host: TestHost,
     core: Core,
     language: CountedRules,
-    /// The last one is the present one.
+    /// The last one is the current one.
     editions: Vec<DesignDocument>,
     crashes: u64,
-    /// Answers of an earlier edition.
+    /// Number of results of earlier editions.
     stale: u64,
 }
 
@@ -81,7 +81,7 @@ impl World {
         (self.core, self.language) = counted_core(hurried(&run_directory(), memory_bytes));
     }
 
-    /// Goes on with what a crash may have left. Documents are synced before anybody sees them.
+    /// Continues with a possible state after a crash. Documents are synced before they are visible.
     fn crash(&mut self) {
         let mut images: Vec<MemoryEngine> = self.faulty.crash_images().collect();
         let image = images.swap_remove(self.random.below(images.len()));
@@ -98,7 +98,7 @@ impl World {
         self.editions.push(edition);
     }
 
-    /// Something happens to documents, to the engine, to the process or to the design document.
+    /// Changes documents, the engine, the process or the design document.
     fn step(&mut self) {
         let (host, random) = (&self.host, &mut self.random);
         match random.below(20) {
@@ -149,7 +149,7 @@ impl World {
         *self.language.watcher.lock() = None;
     }
 
-    /// Queries: the present edition answers, or an earlier one that says so.
+    /// Queries: the current edition serves them, or an earlier one that is reported.
     fn look(&mut self) {
         for _ in 0..self.random.below(6) {
             let (name, query) = (self.random.pick(&names()), query(&mut self.random));
@@ -169,13 +169,13 @@ impl World {
                 Err(ViewError::Query(_)) => {
                     compare_one(&self.core, &self.host, self.present(), name, &query, &documents);
                 }
-                // An earlier failure rests: the build is begun by hand.
+                // Background builds are skipped after a failure: the build is started explicitly.
                 Err(_) => self.core.update(&self.host, self.present(), Urgency::Client).unwrap(),
             }
         }
     }
 
-    /// The index at the end, and one that is built from nothing.
+    /// Compares the final index with one that is built from scratch.
     fn compare_with_a_new_one(&self) {
         self.core.update(&self.host, self.present(), Urgency::Client).unwrap();
         let engine: Arc<dyn Engine> = self.faulty.clone();

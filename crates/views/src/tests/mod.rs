@@ -39,14 +39,14 @@ use crate::testing::{CountedRules, Rules};
 use crate::views::Answer;
 use host::TestHost;
 
-/// An answer, copied.
+/// A copied result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rows {
     pub(super) header: Option<Header>,
     /// Key, id and value.
     pub(super) map: Vec<(String, String, String)>,
     pub(super) reduce: Vec<(String, String)>,
-    /// Another view answered.
+    /// Set if another view served the query.
     pub(super) stale: Option<Stale>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn settings(threads: usize, memory_bytes: usize) -> Settings {
     }
 }
 
-/// A directory that goes with the process, one for each host.
+/// Returns a directory that is removed with the process, one for each host.
 fn run_directory() -> PathBuf {
     static ALL: OnceLock<tempfile::TempDir> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -95,7 +95,7 @@ fn run_directory() -> PathBuf {
     all.path().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string())
 }
 
-/// A core, and the language that it runs.
+/// Returns a core, and its language.
 fn counted_core(settings: Settings) -> (Core, CountedRules) {
     let language = CountedRules::default();
     let shared: Arc<dyn Language> = Arc::new(language.clone());
@@ -124,7 +124,7 @@ fn ask(core: &Core, host: &TestHost, ddoc: &DesignDocument, view: &str, query: &
     Ok(rows)
 }
 
-/// A log that is kept.
+/// Returns a log that stores its lines.
 fn kept_log() -> (Log, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);

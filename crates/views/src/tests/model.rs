@@ -1,4 +1,4 @@
-//! The model: maps all documents, sorts by [`compare`], and answers queries by looking at every row.
+//! The model: maps all documents, sorts by [`compare`], and evaluates queries by reading every row.
 
 use std::cmp::Ordering;
 
@@ -36,12 +36,12 @@ fn rows(documents: &Documents, ddoc: &DesignDocument, view: &ViewDefinition) -> 
         sort_repeated_keys(&mut emitted);
         rows.append(&mut emitted);
     }
-    // Stable: rows of one document stay in the order in which they are.
+    // Stable: rows of one document keep their order.
     rows.sort_by(|a, b| by_key(&a.key, &b.key, view.collation).then_with(|| a.id.cmp(&b.id)));
     rows
 }
 
-/// Puts rows of one document with the same key into the order of their values, by exchanging neighbours.
+/// Sorts rows of one document with the same key by value, by exchanging neighbours.
 fn sort_repeated_keys(rows: &mut [ModelRow]) {
     for end in (0..rows.len()).rev() {
         for at in 0..end {
@@ -60,7 +60,7 @@ fn by_key(a: &Json, b: &Json, collation: Collation) -> Ordering {
     compare(a.value(), b.value(), collation)
 }
 
-/// Whether a row is at or behind the start, in the order of the query.
+/// Returns true if a row is at or after the start, in the order of the query.
 fn is_from(row: &ModelRow, start: &Start, order: Order, collation: Collation) -> bool {
     let by_id = || {
         start.docid.as_ref().map_or(Ordering::Equal, |id| {
@@ -81,12 +81,12 @@ fn directed(ordering: Ordering, order: Order) -> Ordering {
     if order == Order::Ascending { ordering } else { ordering.reverse() }
 }
 
-/// The answer to a query that fits its view.
+/// Returns the result of a valid query.
 pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, query: &ViewQuery) -> Rows {
     let view = ddoc.view(view).unwrap();
     let collation = view.collation;
     let mut all = rows(documents, ddoc, view);
-    // Also a query of one partition counts the rows of all of them.
+    // A query of one partition also counts the rows of all partitions.
     let mut before_partition = 0;
     let everything = all.len() as u64;
     if let Some(partition) = query.partition.as_ref() {
@@ -97,7 +97,7 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
         all.retain(|row| part(row) == *partition);
     }
     if query.order == Order::Descending {
-        // Stable: rows of one document with one key stay in their order.
+        // Stable: rows of one document with one key keep their order.
         all.sort_by(|a, b| by_key(&b.key, &a.key, collation).then_with(|| b.id.cmp(&a.id)));
     }
     let in_range = |row: &&ModelRow, start: &Option<Start>, end: &Option<End>| {
@@ -111,7 +111,7 @@ pub(super) fn answer(documents: &Documents, ddoc: &DesignDocument, view: &str, q
             ranges.push(all.iter().filter(|row| in_range(row, start, end)).cloned().collect());
             let before =
                 |row: &&ModelRow| start.as_ref().is_some_and(|start| !is_from(row, start, query.order, collation));
-            // A descending answer without rows is before those that its start excludes.
+            // A descending result without rows is before those that its start excludes.
             offset = all.iter().filter(before).count();
         }
         Keys::Many(keys, _) => {

@@ -1,5 +1,5 @@
-//! Several processes have the same indexes: one of them builds, the others wait for it or take its place, and what somebody says to
-//! builds counts everywhere.
+//! Several processes with the same indexes: one of them builds, the others wait for it or take over, and control of
+//! builds applies to all processes.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
@@ -42,7 +42,7 @@ impl Process {
         Self { catalog, views, language }
     }
 
-    /// The database as the next request uses it.
+    /// Returns the database as the next request uses it.
     fn database(&self) -> Arc<Database> {
         self.catalog.engine().catch_up().unwrap();
         self.catalog.database("db").unwrap()
@@ -53,7 +53,7 @@ impl Process {
         self.views.query(&self.database(), design, "v", query, &mut rows).map(|_| rows)
     }
 
-    /// The rows of the view `v`: the number of all, and a count of them by another way.
+    /// Returns the number of rows of the view `v`, and their count by a reduction.
     fn count(&self, design: &DesignDocument) -> (usize, String) {
         let rows = self.ask(design, &ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() }).unwrap().map.len();
         let counted = self.ask(design, &ViewQuery::default()).unwrap().reduce;
@@ -68,14 +68,14 @@ impl Process {
         self.language.mapped.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Has the next build stop before its first batch, tell that, and go on when it is told so.
+    /// Makes the next build stop before its first batch; returns channels for its notification and its continuation.
     fn hold(&self) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((held, is_held), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
         let mut is_first = true;
         *self.language.watcher.lock() = Some(Box::new(move |_| {
             if std::mem::take(&mut is_first) {
                 held.send(()).unwrap();
-                // Also when nobody is there any more to say so.
+                // Also if the sender was dropped.
                 let _ = may_go_on.recv();
             }
             Ok(())
@@ -87,7 +87,7 @@ impl Process {
         self.views.core().claims.waits()
     }
 
-    /// The one index that it has: its signature, its shard, and the number that its next node gets.
+    /// Returns its only index: signature, shard, and the number of its next node.
     fn index(&self) -> (Signature, Shard, u64) {
         let indexes = self.views.core().indexes_of(self.database().shard());
         let handles = indexes.handles.lock();
@@ -95,7 +95,7 @@ impl Process {
         (*signature, handle.store().shard(), handle.meta().unwrap().next_node)
     }
 
-    /// Gives its index another shard, as a build does that cannot use what is in this one.
+    /// Replaces the shard of its index, as a build does if the shard is unusable.
     fn replace(&self) {
         let (signature, shard, _) = self.index();
         let host = CatalogHost { catalog: &self.catalog, database: &self.database() };
@@ -103,18 +103,18 @@ impl Process {
         assert_ne!(host.find_index(signature).unwrap(), Some(shard));
     }
 
-    /// Is taken for dead.
+    /// Simulates a failed heartbeat.
     fn leave(&self) {
         self.catalog.engine().members().leave().unwrap();
     }
 
-    /// Is heard of again.
+    /// Simulates the return of the node.
     fn come_back(&self) {
         self.catalog.engine().members().announce("back", "").unwrap();
     }
 }
 
-/// Two processes on a database with some documents.
+/// Returns two processes on a database with some documents.
 fn processes(documents: usize) -> [Process; 2] {
     let [one, other] = Store::new().two();
     let [one, other] = [Process::new(one, 1), Process::new(other, 2)];
@@ -169,13 +169,13 @@ fn the_background_leaves_an_index_to_who_builds_it() {
     let [one, other] = processes(500);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
-        // Dropped when this fails, so that the build ends.
+        // Dropped if this fails, so that the build ends.
         let tell = go_on;
         let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
         is_held.recv().unwrap();
         let left = other.views.update(&other.database(), &design(), Urgency::Background);
         assert!(matches!(left, Err(ViewError::Stopped)), "{left:?}");
-        // An administrator's word counts for who builds.
+        // Control by an administrator applies to the building process.
         assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 0, "it is being built");
         tell.send(()).unwrap();
         builds.join().unwrap().unwrap();
@@ -188,7 +188,7 @@ fn the_background_leaves_an_index_to_who_builds_it() {
 #[test]
 fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
     let [one, other] = processes(3000);
-    // Somebody goes first, and does not end.
+    // Another build has priority, and does not end.
     let urgent = one.views.pace().begin(Urgency::Client);
     let (answer, answered) = mpsc::channel();
     thread::scope(|scope| {
@@ -196,7 +196,7 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
         until(|| !one.views.core().tasks.list().is_empty());
         scope.spawn(|| answer.send(other.count(&design())).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        // It may rest again now that nobody waits.
+        // It may pause again after the waiter has ended.
         drop(urgent);
         assert_eq!(counted, Ok((3000, "3000".to_owned())), "a timeout: it rests");
         builds.join().unwrap().unwrap();
@@ -215,7 +215,7 @@ fn who_waits_takes_the_place_of_a_process_that_dies() {
         until(|| other.waits());
         one.leave();
         assert_eq!(waits.join().unwrap(), (3000, "3000".to_owned()));
-        // It was only slow, and does no harm.
+        // The process was only slow, and its late commits are harmless.
         write(&other, 3000..3100, "2");
         assert_eq!(other.count(&design()), (3100, "3100".to_owned()));
         one.come_back();
@@ -232,13 +232,13 @@ fn who_waits_takes_the_place_of_a_process_that_dies() {
     }
 }
 
-/// It goes on under a claim of its own.
+/// The process continues under a new claim.
 #[test]
 fn who_was_taken_for_dead_claims_again() {
     let [one, _] = processes(3000);
     let (is_held, go_on) = one.hold();
     let lost = thread::scope(|scope| {
-        // Dropped when this fails, so that the build ends.
+        // Dropped if this fails, so that the build ends.
         let tell = go_on;
         let late = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
@@ -250,11 +250,11 @@ fn who_was_taken_for_dead_claims_again() {
         assert_eq!(late.join().unwrap(), (3000, "3000".to_owned()));
         lost
     });
-    // The least number of the next claim.
+    // Smallest number of the next claim.
     assert!(one.index().2 >> 24 >= lost.epoch, "{} of {lost:?}", one.index().2);
 }
 
-/// What somebody has read who was too late is never met again under a number of somebody else.
+/// A number cached by a builder that lost its claim is never reused by another one.
 #[test]
 fn each_claim_has_numbers_of_its_own() {
     let processes = processes(100);
@@ -263,14 +263,14 @@ fn each_claim_has_numbers_of_its_own() {
         let process = &processes[round % 2];
         write(process, round * 1000..round * 1000 + 50, "6");
         assert_eq!(process.count(&design()).0, 100 + 50 * round);
-        // Sixteen millions of a claim.
+        // Sixteen million numbers per claim.
         let claim = Some(process.index().2 >> 24);
         assert!(claim > before, "{claim:?} after {before:?}");
         before = claim;
     }
 }
 
-/// Who builds an index may find that it has to begin anew, in another shard.
+/// A build may have to be restarted in another shard.
 #[test]
 fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
     let [one, other] = processes(500);
@@ -290,7 +290,7 @@ fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
     assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole));
 }
 
-/// The same while nobody builds it: each way to an index finds its new shard.
+/// The same without a running build: every access to an index finds its new shard.
 #[test]
 fn an_index_whose_shard_is_another_one_is_found() {
     let as_it_is = ViewQuery { update: Update::False, reduce: Reduce::Off, ..ViewQuery::default() };
@@ -309,7 +309,7 @@ fn an_index_whose_shard_is_another_one_is_found() {
     }
 }
 
-/// Its record goes behind its shard: who asks between the two finds nothing, and builds another one.
+/// The record is removed after the shard: a query in between finds an empty index, and builds another one.
 #[test]
 fn an_index_that_is_about_to_be_forgotten_is_empty() {
     let as_it_is = ViewQuery { update: Update::False, reduce: Reduce::Off, ..ViewQuery::default() };
@@ -346,7 +346,7 @@ fn two_processes_build_at_all_times() {
     });
     for process in &processes {
         assert_eq!(process.count(&design()), (3100, "3100".to_owned()));
-        // As one that was built by nobody but this process.
+        // Equal to an index that only this process has built.
         let anew = ddoc(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "none"}"#);
         let anew =
             DesignDocument { options: settee_design::DesignOptions { include_design: true, ..anew.options }, ..anew };
@@ -365,7 +365,7 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     for _ in 0..5 {
         assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole.clone()));
         assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
-        // Made again there, it is found here, also by who takes what there is.
+        // After a rebuild there it is found here, also by queries without an update.
         assert_eq!(one.count(&design()), whole);
         assert_eq!(other.ask(&design(), &as_it_is).unwrap().map.len(), 200);
         assert_eq!(one.views.cleanup(&one.database(), &[], 0).unwrap(), 1);
@@ -376,7 +376,7 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     assert_eq!(used, 0, "nothing is left of them");
 }
 
-/// Rows, with something else that happens after the first one.
+/// Rows, with another action after the first one.
 struct Meanwhile<F> {
     rows: Rows,
     act: Option<F>,
@@ -411,7 +411,7 @@ fn who_reads_an_index_that_another_process_removes_reads_all_of_it() {
         let _ = other.views.query(&other.database(), &design(), "v", &query, &mut read).unwrap();
         assert!(read.act.is_none());
         assert_eq!(read.rows.map, whole);
-        // What is there again is another one, and nothing of the old one is taken for a part of it.
+        // The new index is another one, and no node of the old one is used as a part of it.
         assert_eq!(other.count(&design()), (2000, "2000".to_owned()));
     }
 }
@@ -449,7 +449,7 @@ fn what_is_said_to_builds_counts_in_all_processes() {
             is_held.recv().unwrap();
             let say = if is_pause { Views::pause } else { Views::cancel };
             say(&other.views, &other.database(), &design).unwrap();
-            // Some request comes.
+            // A request arrives.
             one.database();
             go_on.send(()).unwrap();
             builds.join().unwrap()
@@ -459,7 +459,7 @@ fn what_is_said_to_builds_counts_in_all_processes() {
         other.views.resume(&other.database(), &design).unwrap();
         assert_eq!(one.status(&design), BuildStatus::Lagging);
     }
-    // Of what was cancelled everybody leaves the rest alone until somebody asks, wherever that is.
+    // After a cancellation all processes skip the indexes until a query needs them, in any process.
     one.views.cancel(&one.database(), &design).unwrap();
     assert_eq!(other.status(&design), BuildStatus::Resting);
     assert_eq!(other.count(&design), (3000, "3000".to_owned()));
@@ -477,7 +477,7 @@ fn the_swap_of_a_view_counts_in_all_processes() {
         let rows = process.ask(design, &ViewQuery::default()).unwrap();
         (rows.stale.is_some(), rows.map.len())
     };
-    // Nothing is shown yet, and that is known.
+    // Nothing serves queries yet, and that is cached.
     assert_eq!(stale(&other, &new), (false, 0));
     assert_eq!(stale(&one, &old), (true, 0));
     one.views.update(&one.database(), &old, Urgency::Client).unwrap();

@@ -1,4 +1,4 @@
-//! A long load goes on after a crash, from its last checkpoint, whatever the crash left of engine and files.
+//! A long load resumes after a crash, from its last checkpoint, with any possible state of engine and files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::indexer::runs::RunDirectory;
 use crate::pace::Urgency;
 use settee_model::testing::Random;
 
-/// A clock that goes on by a millisecond whenever somebody looks.
+/// A clock that advances by a millisecond at each read.
 fn busy_clock() -> Clock {
     let now = AtomicU64::new(0);
     Clock::new(move || now.fetch_add(1000, Ordering::Relaxed))
 }
 
-/// Settings under which a load makes a checkpoint after every few batches.
+/// Settings with which a load writes a checkpoint after every few batches.
 pub(super) fn hurried(directory: &Path, memory_bytes: usize) -> Settings {
     Settings {
         checkpoint_interval_ms: 3,
@@ -49,7 +49,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What a crash may leave at one moment.
+/// A possible state after a crash.
 struct Moment {
     engine: MemoryEngine,
     files: PathBuf,
@@ -57,8 +57,8 @@ struct Moment {
 
 type Moments = Arc<Mutex<Vec<Moment>>>;
 
-/// Has an engine remember what a crash after each of its steps would leave, with the files at that time: what is durable,
-/// all that was committed, and something between.
+/// Makes an engine record the possible states after a crash at each of its steps, with the files at that time: the
+/// durable state, all commits, and one in between.
 fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
     let moments = Moments::default();
     let remembered = Arc::clone(&moments);
@@ -77,14 +77,14 @@ fn remember_moments(engine: &FaultyEngine, files: PathBuf) -> Moments {
     moments
 }
 
-/// The checkpoints of a host, with the directories that their runs are in.
+/// Returns the checkpoints of a host, with the directories of their runs.
 fn checkpoints(host: &TestHost, engine: &Arc<dyn Engine>, files: &Path) -> Vec<(RunDirectory, Checkpoint)> {
     let store = |shard| IndexStore::new(Arc::clone(engine), shard, Arc::new(Tokens::new(0)), Arc::default());
     let of = |shard| Some((RunDirectory::new(files, shard), store(shard).checkpoint().unwrap()?));
     host.index_shards().into_iter().filter_map(of).collect()
 }
 
-/// A build that was watched.
+/// Returns a build with recorded states.
 fn watched_build(seed: u64) -> (TestHost, Random, Vec<Moment>) {
     println!("seed {seed}");
     let mut random = Random::of(seed);
@@ -113,7 +113,7 @@ fn a_crash_at_any_step_of_a_load_leaves_what_goes_on_to_the_same_index() {
     for seed in 0..2 {
         let (built, mut random, moments) = watched_build(seed);
         let (mut resumed, count) = (0, moments.len());
-        // All of them in a life of the nightly kind.
+        // All of them in long test runs.
         let step = if std::env::var_os("SETTEE_LIVES").is_some() { 1 } else { count.div_ceil(40) };
         for Moment { engine, files } in moments.into_iter().step_by(step) {
             let engine: Arc<dyn Engine> = Arc::new(engine);
@@ -124,7 +124,7 @@ fn a_crash_at_any_step_of_a_load_leaves_what_goes_on_to_the_same_index() {
             }
             let mut reached: Vec<u64> = noted.iter().map(|(_, checkpoint)| checkpoint.update_seq).collect();
             reached.dedup();
-            // Between the notes of one checkpoint the indexes part, and go on in passes of their own.
+            // Between the records of one checkpoint the indexes diverge, and continue in separate passes.
             let reached = if let [one] = reached[..] { Some(one) } else { None };
             let left = reached.map(|seq| crate::host::IndexHost::read(&host).unwrap().count_after(seq).unwrap());
             change(&host, &mut random, 30, 9_000);

@@ -1,4 +1,4 @@
-//! `"swap":"online"`: the old view answers until the new one is ready.
+//! `"swap":"online"`: the former view serves queries until the new one is ready.
 
 use settee_design::{DesignDocument, RunError, Swap};
 use settee_storage_testing::engine;
@@ -22,7 +22,8 @@ fn host() -> TestHost {
     host
 }
 
-/// Asks `view` of `asked`: it must answer as `shown` does, and say so if that is another. Tells whether an update is wanted.
+/// Queries `view` of `asked`: the result must equal that of `shown`, and be reported if that is another one. Returns
+/// true if an update is requested.
 #[track_caller]
 fn check(core: &Core, host: &TestHost, asked: &DesignDocument, view: &str, shown: &DesignDocument) -> bool {
     let query = ViewQuery::default();
@@ -44,7 +45,7 @@ fn the_view_of_before_answers_until_the_new_one_is_built() {
     check(&core, &host, &old, "w", &old);
     let new = online(r#""v": {"map": "value v k", "reduce": "_count"}, "w": {"map": "each list"}"#);
     assert!(check(&core, &host, &new, "v", &old));
-    // It is kept up to date, and kept by a cleanup; a view that did not change is itself.
+    // Its index is updated, and kept by a cleanup; an unchanged view serves itself.
     change(&host, &mut Random::of(6), 100, 200);
     assert_eq!(core.collect(&host, std::slice::from_ref(&new), 0).unwrap(), 0);
     assert!(check(&core, &host, &new, "v", &old));
@@ -76,7 +77,7 @@ fn two_edits_in_a_row_show_what_was_last_ready() {
     check(&core, &host, &first, "v", &first);
     check(&core, &host, &second, "v", &first);
     assert!(check(&core, &host, &third, "v", &first));
-    // Back to the first: nothing has to be built.
+    // Back to the first definition: nothing must be built.
     assert!(!check(&core, &host, &first, "v", &first));
     let mapped = language.mapped.load(std::sync::atomic::Ordering::Relaxed);
     core.update(&host, &third, Urgency::Background).unwrap();
@@ -98,7 +99,7 @@ fn views_that_are_new_gone_or_renamed_have_nothing_to_show_instead() {
     assert!(matches!(missing, Err(crate::ViewError::MissingView)));
     core.update(&host, &new, Urgency::Client).unwrap();
     assert_eq!(core.collect(&host, std::slice::from_ref(&new), 0).unwrap(), 1, "the index of w");
-    // A view that comes back after its old one was forgotten is as new.
+    // A view that returns after its old index was removed is new.
     let back = online(r#""w": {"map": "none"}"#);
     check(&core, &host, &back, "w", &back);
 }
@@ -125,7 +126,7 @@ fn what_does_not_ask_for_it_waits_and_remembers() {
     check(&core, &host, &old, "v", &old);
     let new = ddoc(r#""v": {"map": "value v k"}"#);
     check(&core, &host, &new, "v", &new);
-    // The edit that brings the option is the first that profits of it.
+    // The change that adds the option is the first that uses it.
     let newer = online(r#""v": {"map": "each list"}"#);
     check(&core, &host, &newer, "v", &new);
 }

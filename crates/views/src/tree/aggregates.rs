@@ -1,4 +1,4 @@
-//! [`rebuild`]: the same leaves under inner nodes with other reduce functions.
+//! [`rebuild`]: new inner nodes with other reduce functions over the same leaves.
 
 use super::load::{transpose, write_inner_nodes};
 use super::write::NodeWriter;
@@ -11,12 +11,12 @@ use crate::reduce::Aggregate;
 #[derive(Debug)]
 pub(crate) struct Rebuilt {
     pub(crate) root: Root,
-    /// Inner nodes of the tree before.
+    /// Inner nodes of the former tree.
     pub(crate) obsolete: Vec<u64>,
 }
 
-/// Makes a tree with `aggregates` of the leaves of `root`. `known` tells for each aggregate where its reductions are in the
-/// tree so far, if they are; only the others are asked to reduce rows.
+/// Builds a tree with `aggregates` over the leaves of `root`. `known` contains, for each aggregate, the position of its
+/// reductions in the former tree, if any; only the others are computed from rows.
 pub(crate) fn rebuild(
     tree: TreeReader<'_>,
     root: &Root,

@@ -1,8 +1,8 @@
-//! [`apply`]: makes a tree of another one and sorted changes.
+//! [`apply`]: builds a tree from another one and sorted changes.
 //!
-//! Three steps: find the leaves that change and merge the changes into copies of them (drafts); join drafts that became
-//! too small with a neighbour and cut those that became too large, level by level; then write the drafts, the lowest level
-//! first, reducing those of one level together.
+//! Three steps: find the affected leaves and merge the changes into copies of them (drafts); merge drafts that became
+//! too small with a neighbour and split those that became too large, level by level; then write the drafts, the lowest
+//! level first, reducing those of one level together.
 
 use super::load::{transpose, write_inner_nodes};
 use super::node::separator;
@@ -12,27 +12,27 @@ use crate::error::Result;
 use crate::leaf::{Group, Leaf, Row};
 use crate::reduce::Aggregate;
 
-/// The outcome for a row.
+/// A change of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
-    /// The row's key.
+    /// Key of the row.
     pub(crate) row_key: &'a [u8],
-    /// The row as it is from now on; absent: there is none.
+    /// New state of the row; absent if it is removed.
     pub(crate) row: Option<Row<'a>>,
 }
 
 /// A changed tree.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    /// Where it begins, unless it is empty.
+    /// Root, unless the tree is empty.
     pub(crate) root: Option<Root>,
-    /// Nodes that belonged to the tree before and not to this one.
+    /// Nodes of the former tree that are not in this one.
     pub(crate) obsolete: Vec<u64>,
-    /// The number of the that changes it has; those that are left touch more leaves than should be held at a time.
+    /// Number of applied changes; the remaining ones affect more leaves than should be held at a time.
     pub(crate) changes: usize,
 }
 
-/// Applies changes, which are in ascending order of different keys: at least one, if there are any.
+/// Applies changes, which must be in ascending order of distinct keys: at least one, if there are any.
 pub(crate) fn apply(
     tree: TreeReader<'_>,
     root: Option<&Root>,
@@ -69,7 +69,7 @@ pub(crate) fn apply(
     Ok(Applied { root, obsolete: draft.obsolete, changes: draft.changes })
 }
 
-/// A node of the tree to be.
+/// A node of the new tree.
 struct Part {
     separator: Vec<u8>,
     node: PartNode,
@@ -86,11 +86,11 @@ impl Part {
         Self { separator: child.separator.clone(), node: PartNode::Stored(child) }
     }
 
-    /// The bytes that it takes in its parent, about.
+    /// Returns its approximate size in its parent.
     fn size_bytes(&self) -> usize {
         match &self.node {
             PartNode::Stored(child) => child.size_bytes(),
-            // What its reductions will be like is not known; those of numbers are short.
+            // The size of its reductions is unknown; those of numbers are short.
             PartNode::Leaf(_) | PartNode::Inner(_) => self.separator.len() + 40,
         }
     }
@@ -109,16 +109,16 @@ impl Part {
 struct Drafting<'a> {
     tree: TreeReader<'a>,
     obsolete: Vec<u64>,
-    /// The number of bytes of leaves may still be held.
+    /// Bytes of leaves that may still be held.
     bytes_left: usize,
-    /// The number of changes that are in the drafts.
+    /// Number of changes in the drafts.
     changes: usize,
 }
 
 impl Drafting<'_> {
-    /// The replacement of `child`: itself, or any number of drafts. `leaf` is what it holds, if that is known already.
+    /// Returns the replacement of `child`: itself, or any number of drafts. `leaf` is its contents, if already read.
     fn change(&mut self, child: Child, height: u32, leaf: Option<Leaf>, changes: &[Change<'_>]) -> Result<Vec<Part>> {
-        // The leaves that are not touched any more are the last ones.
+        // Only the last leaves remain unmodified.
         if changes.is_empty() || height > 0 && self.bytes_left == 0 {
             return Ok(vec![Part::stored(child)]);
         }
@@ -145,12 +145,12 @@ impl Drafting<'_> {
         Ok(cut_inner(parts, child.separator))
     }
 
-    /// A node is not part of the tree any more.
+    /// Records that a node is not part of the tree any more.
     fn discard(&mut self, id: u64, pieces: u32) {
         self.obsolete.extend(id..=id + u64::from(pieces));
     }
 
-    /// A node all of whose children stay, none of them gone.
+    /// Returns the node if all of its children are unchanged.
     fn unchanged(&self, child: &Child, parts: &[Part]) -> Result<Option<Part>> {
         Ok((self.tree.inner(child.id)?.len() == parts.len()).then(|| Part::stored(child.clone())))
     }
@@ -187,7 +187,7 @@ impl Drafting<'_> {
         Ok(parts)
     }
 
-    /// Joins drafts that are too small with a neighbour.
+    /// Merges drafts that are too small with a neighbour.
     fn mend(&mut self, mut parts: Vec<Part>, height: u32) -> Result<Vec<Part>> {
         let mut index = 0;
         while index < parts.len() {
@@ -251,7 +251,7 @@ impl Part {
     }
 }
 
-/// The rows of a leaf after changes; `None` if they are the same.
+/// Returns the rows of a leaf after changes; `None` if they are unchanged.
 fn merge(leaf: &Leaf, changes: &[Change<'_>]) -> Option<Leaf> {
     let mut merged = Leaf::default();
     let mut changed = false;
@@ -270,7 +270,7 @@ fn merge(leaf: &Leaf, changes: &[Change<'_>]) -> Option<Leaf> {
     changed.then_some(merged)
 }
 
-/// Cuts a leaf if it is too large; nothing is left of an empty one.
+/// Splits a leaf if it is too large; removes an empty one.
 fn cut_leaf(leaf: Leaf, first_separator: Vec<u8>) -> Vec<Part> {
     let size = leaf.size_bytes();
     if leaf.is_empty() {
@@ -295,7 +295,7 @@ fn cut_leaf(leaf: Leaf, first_separator: Vec<u8>) -> Vec<Part> {
     parts
 }
 
-/// Cuts an inner node if it is too large; nothing is left of an empty one.
+/// Splits an inner node if it is too large; removes an empty one.
 fn cut_inner(mut parts: Vec<Part>, first_separator: Vec<u8>) -> Vec<Part> {
     let Some(first) = parts.first_mut() else {
         return Vec::new();
@@ -321,7 +321,7 @@ struct Settling<'a, 'w> {
 }
 
 impl Settling<'_, '_> {
-    /// Writes the drafts among the children of several parents and tells what the parents should know of all of them.
+    /// Writes the drafts among the children of several parents, and returns all children for the parents.
     fn settle(&mut self, parents: Vec<Vec<Part>>, height: u32) -> Result<Vec<Vec<Child>>> {
         let mut leaves = Vec::new();
         let mut inner = Vec::new();

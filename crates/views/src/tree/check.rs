@@ -1,11 +1,11 @@
-//! For tests: [`check`] proves that a tree is what it claims to be, [`rows`] reads it the plain way.
+//! For tests: [`check`] verifies the invariants of a tree, [`rows`] reads it without shortcuts.
 
 use super::{Child, INNER_BYTES, LEAF_BYTES, Root, TreeReader};
 use crate::leaf::Group;
 use crate::leaf::common_len;
 use crate::reduce::Aggregate;
 
-/// A row with everything copied.
+/// A copied row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OwnedRow {
     pub(crate) row_key: Vec<u8>,
@@ -14,7 +14,7 @@ pub(crate) struct OwnedRow {
     pub(crate) value: Vec<u8>,
 }
 
-/// Panics if anything in the tree is not as it must be; gives its rows and the numbers of its nodes.
+/// Panics if an invariant of the tree is violated; returns its rows and the numbers of its nodes.
 pub(crate) fn check(
     tree: TreeReader<'_>,
     root: Option<&Root>,

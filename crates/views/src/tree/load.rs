@@ -1,4 +1,4 @@
-//! [`Loader`]: builds a tree bottom-up from rows that come in order.
+//! [`Loader`]: builds a tree bottom-up from sorted rows.
 
 use super::node::separator;
 use super::write::NodeWriter;
@@ -7,26 +7,26 @@ use crate::error::Result;
 use crate::leaf::{EncodedLeaf, Group, Leaf, Row};
 use crate::reduce::Aggregate;
 
-/// So many nodes of a level are reduced in one go, because calling into a language has a price.
+/// Number of nodes of a level that are reduced together, because calling a language is expensive.
 const NODES_PER_REDUCE: usize = 32;
 
-/// Takes rows in ascending order.
+/// Builds a tree from rows in ascending order.
 pub(crate) struct Loader<'a, 'w> {
     nodes: &'a mut NodeWriter<'w>,
     aggregates: &'a mut [Aggregate],
-    /// The leaf that is being filled, if nobody looks at more than the values of its rows.
+    /// Current leaf, if only the values of its rows are needed.
     encoded: EncodedLeaf,
-    /// Whether that is so.
+    /// True if all aggregates reduce encoded values, so that the current leaf is `encoded`.
     is_encoded: bool,
-    /// The same, if somebody does.
+    /// Current leaf otherwise.
     leaf: Leaf,
-    /// Cut leaves with their separators.
+    /// Complete leaves with their separators.
     leaves: Vec<(Vec<u8>, Leaf)>,
-    /// The number of bytes that these have.
+    /// Size of these leaves in bytes.
     leaves_bytes: usize,
     spare: Vec<Leaf>,
     separator: Vec<u8>,
-    /// The inner levels, from the lowest.
+    /// Inner levels, from the lowest.
     levels: Vec<Level>,
 }
 
@@ -34,9 +34,9 @@ pub(crate) struct Loader<'a, 'w> {
 struct Level {
     children: Vec<Child>,
     size_bytes: usize,
-    /// The children of nodes that were cut.
+    /// Children of complete nodes.
     cut: Vec<Vec<Child>>,
-    /// The number of bytes that these have.
+    /// Size of these children in bytes.
     cut_bytes: usize,
 }
 
@@ -56,7 +56,7 @@ impl<'a, 'w> Loader<'a, 'w> {
         }
     }
 
-    /// Adds a row, which is greater than all before.
+    /// Adds a row, which must be greater than all previous ones.
     #[inline]
     pub(crate) fn push(&mut self, row: Row<'_>) -> Result<()> {
         if self.is_encoded {
@@ -73,7 +73,7 @@ impl<'a, 'w> Loader<'a, 'w> {
         Ok(())
     }
 
-    /// The tree of all rows; `None` if there were none.
+    /// Returns the tree of all rows; `None` if there were none.
     pub(crate) fn finish(mut self) -> Result<Option<Root>> {
         if !self.encoded.is_empty() {
             self.cut_encoded(&[])?;
@@ -129,7 +129,7 @@ impl<'a, 'w> Loader<'a, 'w> {
             let id = self.nodes.leaf(&leaf)?;
             let (rows, bytes) = (leaf.len() as u64, leaf.content_bytes());
             self.push_child(0, Child { separator, id, rows, bytes, reductions })?;
-            // Room for a long row is not kept.
+            // Memory for a long row is freed.
             if leaf.size_bytes() < WAITING_BYTES {
                 leaf.clear();
                 self.spare.push(leaf);
@@ -169,7 +169,7 @@ impl Level {
     }
 }
 
-/// Writes inner nodes, given by their children, and tells what their parents should know of them.
+/// Writes inner nodes, given by their children, and returns their records for their parents.
 pub(super) fn write_inner_nodes(
     nodes: &mut NodeWriter<'_>,
     aggregates: &mut [Aggregate],
@@ -194,7 +194,7 @@ pub(super) fn write_inner_nodes(
     Ok(parents)
 }
 
-/// From the reductions of each aggregate to those of each of `nodes` nodes.
+/// Transposes the reductions per aggregate into reductions per node.
 pub(super) fn transpose(
     aggregates: &mut [Aggregate],
     nodes: usize,

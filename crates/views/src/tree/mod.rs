@@ -1,16 +1,16 @@
-//! The aggregate tree: a B+tree of engine values whose inner nodes know the number of rows below each child and what the
-//! reduce functions of the index make of them.
+//! The aggregate tree: a B+tree of engine values whose inner nodes contain, for each child, the number of rows below
+//! and their reductions.
 //!
-//! Nodes are never changed: a change writes new nodes from the leaf to the root, under numbers that were never used in
-//! this index, and a new [`Root`] names the tree from then on. So a crash between two commits leaves the old tree, a
-//! reader needs no lock, and a decoded inner node may be kept for as long as anybody wants it ([`NodeCache`]).
+//! Nodes are immutable: a change writes new nodes from the leaf to the root, with numbers that were never used in this
+//! index, and a new [`Root`] then refers to the tree. So a crash between two commits leaves the old tree, a reader
+//! needs no lock, and a decoded inner node can be cached indefinitely ([`NodeCache`]).
 //!
 //! - [`load`] builds a tree from sorted rows, bottom-up.
-//! - [`apply`] makes a tree of another and sorted changes, touching the nodes that change.
-//! - [`walk`] goes through a range of rows and may take whole subtrees by what their parent knows of them.
-//! - [`aggregates`] makes a tree with other reduce functions of the same leaves.
+//! - [`apply`] builds a tree from another one and sorted changes, writing only changed nodes.
+//! - [`walk`] traverses a range of rows and can use the stored data of whole subtrees.
+//! - [`aggregates`] builds a tree with other reduce functions over the same leaves.
 //!
-//! The tree orders opaque bytes. It knows nothing of documents, collation or queries.
+//! The tree orders opaque bytes. It is independent of documents, collation and queries.
 
 pub(crate) mod aggregates;
 pub(crate) mod apply;
@@ -31,20 +31,21 @@ use crate::error::Result;
 pub(crate) use node::{Child, Inner};
 pub(crate) use read::{LEAVES_TOGETHER, NodeCache, TreeReader, together};
 
-/// Leaves are cut at about this many bytes of rows. Encoded they take about half of it. Nodes are small in tests, so that
-/// few rows make high trees.
+/// Approximate size at which leaves are split. Encoded they take about half of it. Nodes are small in tests, so that
+/// few rows give high trees.
 const LEAF_BYTES: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
-/// Inner nodes are cut at about this many bytes.
+/// Approximate size at which inner nodes are split.
 const INNER_BYTES: usize = if cfg!(test) { 512 } else { 8 << 10 };
-/// Inner nodes have at least so many children, however large their reductions are.
+/// Minimum number of children of inner nodes, however large their reductions are.
 const INNER_CHILDREN: usize = if cfg!(test) { 4 } else { 8 };
 
-/// Leaves whose rows are held at a time have about so many bytes, or are one. Rows may be long, and many leaves may be touched.
+/// Approximate maximum size of the leaves whose rows are held at a time, at least one leaf. Rows may be long, and many
+/// leaves may be affected.
 const HELD_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
-/// Nodes that wait to be reduced together have about so many bytes at most.
+/// Approximate maximum size of the nodes that wait to be reduced together.
 const WAITING_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 
-/// The leaves that are held at a time: how many of `children`, from the first.
+/// Returns how many of `children`, from the first, are held at a time.
 fn held_together<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
     let mut bytes = 0;
     let fits = |child: &&Child| {
@@ -55,17 +56,17 @@ fn held_together<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
     children.take_while(fits).count()
 }
 
-/// The memory that a leaf takes whose rows have so many bytes, as clients see them.
+/// Returns the memory of a leaf whose rows have this size as clients see them.
 fn leaf_bytes(content_bytes: u64) -> usize {
     usize::try_from(content_bytes).unwrap_or(usize::MAX).saturating_mul(2).max(LEAF_BYTES)
 }
 
-/// Where a tree begins, and what is known of all its rows.
+/// Root of a tree, and the summary of all its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
-    /// The number of inner levels: 0 if the root is a leaf.
+    /// Number of inner levels: 0 if the root is a leaf.
     pub(crate) height: u32,
-    /// The root node, as a parent would know it.
+    /// Record of the root node, as in a parent.
     pub(crate) node: Child,
 }
 

@@ -1,8 +1,8 @@
-//! Inner nodes: [`Inner`] holds what is known of its children. Leaves are [`Leaf`](crate::leaf::Leaf)s.
+//! [`Inner`]: inner nodes with the records of their children. Leaves are [`Leaf`](crate::leaf::Leaf)s.
 //!
-//! Encoded inner node: how many reductions there are for each child; then for each child: separator, node id, rows,
-//! bytes, reductions. A separator is not greater than the rows of its child and greater than those of the child before;
-//! it is as short as that allows, so that long keys do not swell inner nodes.
+//! Encoded inner node: number of reductions per child; then for each child: separator, node id, rows, bytes,
+//! reductions. A separator is not greater than the rows of its child and greater than those of the previous child; it
+//! is as short as possible, so that long keys do not enlarge inner nodes.
 
 use settee_storage::codec::{Reader, put_bytes, put_len, put_varint};
 
@@ -11,40 +11,40 @@ use crate::leaf::{common_len, narrow, range};
 
 const INNER: &str = "inner node";
 
-/// The shortest prefix of `first` that is greater than `last`, which is less than `first`.
+/// Returns the shortest prefix of `first` that is greater than `last`, which must be less than `first`.
 pub(crate) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
     &first[..first.len().min(common_len(last, first) + 1)]
 }
 
-/// The record of a child in an inner node.
+/// Record of a child in an inner node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
-    /// Not greater than the rows below, greater than those of the child before.
+    /// Not greater than the rows below, greater than those of the previous child.
     pub(crate) separator: Vec<u8>,
     pub(crate) id: u64,
-    /// The number of rows that lie below.
+    /// Number of rows below.
     pub(crate) rows: u64,
-    /// The number of bytes that ids, keys and values below have.
+    /// Bytes of ids, keys and values below.
     pub(crate) bytes: u64,
-    /// The reduction of the rows below by each function of the index, in their stored form.
+    /// Reductions of the rows below by each function of the index, in stored form.
     pub(crate) reductions: Vec<Vec<u8>>,
 }
 
 impl Child {
-    /// The bytes that count when inner nodes are cut.
+    /// Returns the size by which inner nodes are split.
     pub(crate) fn size_bytes(&self) -> usize {
         16 + self.separator.len() + self.reductions.iter().map(|reduction| reduction.len() + 1).sum::<usize>()
     }
 }
 
-/// An inner node, as it was read.
+/// A decoded inner node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
     bytes: Vec<u8>,
     children: Vec<ChildSlot>,
     reductions: Vec<(u32, u32)>,
     aggregates: usize,
-    /// The count of numbers behind its own that it takes.
+    /// Number of additional node numbers that it occupies.
     pub(super) pieces: u32,
 }
 
@@ -88,7 +88,7 @@ impl Inner {
         if node.children.is_empty() { Err(ViewError::Corrupt(INNER)) } else { Ok(node) }
     }
 
-    /// The same node, which takes so many numbers behind its own.
+    /// Sets the number of additional node numbers.
     pub(super) fn in_pieces(self, pieces: u32) -> Self {
         Self { pieces, ..self }
     }
@@ -97,7 +97,7 @@ impl Inner {
         self.children.len()
     }
 
-    /// The memory that it takes.
+    /// Returns its memory size.
     pub(crate) fn memory_bytes(&self) -> usize {
         let slots = size_of_val(self.children.as_slice()) + size_of_val(self.reductions.as_slice());
         size_of::<Self>() + self.bytes.len() + slots
@@ -125,7 +125,7 @@ impl Inner {
         &self.bytes[range(start, len)]
     }
 
-    /// The child in which `row_key` is or would be.
+    /// Returns the position of the child that contains `row_key` or would contain it.
     pub(crate) fn position(&self, row_key: &[u8]) -> usize {
         let (mut low, mut high) = (1, self.len());
         while low < high {

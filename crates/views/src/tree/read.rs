@@ -1,4 +1,4 @@
-//! [`TreeReader`]: nodes of one index in one snapshot; [`NodeCache`]: nodes of all indexes that are kept in memory.
+//! [`TreeReader`]: nodes of one index in one snapshot; [`NodeCache`]: cached nodes of all indexes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::leaf::Leaf;
 
 const MISSING: &str = "node is missing";
 
-/// So many leaves are read together …
+/// Maximum number of leaves that are read together …
 pub(crate) const LEAVES_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
 
-/// … unless their rows have more bytes.
+/// … unless their rows exceed this size.
 const LEAVES_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 2 << 20 };
 
-/// Nodes of all indexes that were read lately. Nodes never change, and neither shards nor the numbers of nodes in one are
-/// used again, so nothing in here goes stale.
+/// Cache of recently read nodes of all indexes. Nodes are immutable, and neither shards nor node numbers are reused, so
+/// entries never become stale.
 #[derive(Debug, Default)]
 pub(crate) struct NodeCache {
     generations: Mutex<Generations>,
 }
 
-/// Nodes that are used move to `young`; when it is full, the ones that did not move are forgotten.
+/// Used nodes move to `young`; when it is full, the nodes in `old` are evicted.
 #[derive(Debug, Default)]
 struct Generations {
     young: HashMap<(Shard, u64), Node>,
@@ -50,7 +50,7 @@ impl Node {
     }
 }
 
-/// The memory that the nodes of one generation take; there are two.
+/// Memory of one generation; there are two.
 const GENERATION_BYTES: usize = if cfg!(test) { 256 << 10 } else { 24 << 20 };
 
 impl NodeCache {
@@ -68,12 +68,12 @@ impl NodeCache {
         self.generations.lock().insert((shard, id), node);
     }
 
-    /// Keeps an inner node that was just written.
+    /// Caches an inner node that was just written.
     pub(crate) fn keep(&self, shard: Shard, id: u64, node: Inner) {
         self.insert(shard, id, Node::Inner(Arc::new(node)));
     }
 
-    /// Forgets a shard in which numbers are used again, because the nodes that had them were never part of an index.
+    /// Evicts a shard in which numbers are reused, because their former nodes were never part of an index.
     pub(crate) fn forget(&self, shard: Shard) {
         let mut generations = self.generations.lock();
         let Generations { young, old, young_bytes } = &mut *generations;
@@ -94,13 +94,13 @@ impl Generations {
     }
 }
 
-/// So many pieces of a long node are read together.
+/// Number of pieces of a long node that are read together.
 const PIECES_TOGETHER: usize = 16;
 
-/// A node as it was written.
+/// An encoded node.
 struct Encoded {
     node: Vec<u8>,
-    /// The count of numbers behind its own that it takes.
+    /// Number of additional node numbers that it occupies.
     pieces: u32,
 }
 
@@ -108,18 +108,18 @@ struct Encoded {
 #[derive(Clone, Copy)]
 pub(crate) struct TreeReader<'a> {
     pub(crate) snapshot: &'a dyn Snapshot,
-    /// The shard of the snapshot.
+    /// Shard of the snapshot.
     pub(crate) shard: Shard,
     pub(crate) cache: &'a NodeCache,
 }
 
 impl TreeReader<'_> {
-    /// A leaf that others are likely to want as well.
+    /// Returns a leaf that is worth caching.
     pub(crate) fn leaf(&self, id: u64) -> Result<Arc<Leaf>> {
         self.shared_leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
     }
 
-    /// Leaves that others are likely to want as well, in one trip.
+    /// Returns leaves that are worth caching, in one round trip.
     pub(crate) fn shared_leaves(&self, ids: &[u64]) -> Result<Vec<Arc<Leaf>>> {
         let mut leaves: Vec<Option<Arc<Leaf>>> = ids.iter().map(|&id| self.cached_leaf(id)).collect();
         let missing: Vec<u64> = ids.iter().zip(&leaves).filter(|(_, leaf)| leaf.is_none()).map(|(&id, _)| id).collect();
@@ -139,13 +139,13 @@ impl TreeReader<'_> {
         }
     }
 
-    /// Leaves for the caller alone, in one trip.
+    /// Returns uncached leaves, in one round trip.
     pub(crate) fn leaves(&self, ids: &[u64]) -> Result<Vec<Leaf>> {
         let nodes = self.nodes(ids)?;
         nodes.into_iter().map(|Encoded { node, pieces }| Ok(Leaf::decode(&node)?.in_pieces(pieces))).collect()
     }
 
-    /// A leaf for the caller alone.
+    /// Returns an uncached leaf.
     pub(crate) fn own_leaf(&self, id: u64) -> Result<Leaf> {
         self.leaves(&[id])?.pop().ok_or(ViewError::Corrupt(MISSING))
     }
@@ -160,7 +160,7 @@ impl TreeReader<'_> {
         Ok(node)
     }
 
-    /// Nodes as they were written, in one trip unless some are in pieces.
+    /// Returns encoded nodes, in one round trip unless some are in pieces.
     fn nodes(&self, ids: &[u64]) -> Result<Vec<Encoded>> {
         let mut nodes = Vec::with_capacity(ids.len());
         for (id, node) in ids.iter().zip(self.stored(ids)?) {
@@ -180,7 +180,7 @@ impl TreeReader<'_> {
         Ok(nodes)
     }
 
-    /// The values under these numbers.
+    /// Returns the values of these node numbers.
     fn stored(&self, ids: &[u64]) -> Result<Vec<Vec<u8>>> {
         let keys: Vec<[u8; 8]> = ids.iter().map(|&id| keys::node(id)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(<[u8; 8]>::as_slice).collect();
@@ -188,7 +188,7 @@ impl TreeReader<'_> {
         stored.into_iter().map(|node| node.ok_or(ViewError::Corrupt(MISSING))).collect()
     }
 
-    /// Reads the leaves together in which the rows `row_keys` are or would be, for who is about to look at them.
+    /// Prefetches the leaves that contain the rows `row_keys` or would contain them.
     pub(crate) fn read_ahead<'k>(&self, root: &Root, row_keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let mut ids = Vec::new();
         let mut bytes = 0;
@@ -205,7 +205,7 @@ impl TreeReader<'_> {
         self.shared_leaves(&ids).map(drop)
     }
 
-    /// The number of rows that are less than `bound`.
+    /// Returns the number of rows that are less than `bound`.
     pub(crate) fn rank(&self, root: &Root, bound: &[u8]) -> Result<u64> {
         let mut id = root.node.id;
         let mut rank = 0;
@@ -218,7 +218,7 @@ impl TreeReader<'_> {
         Ok(rank + self.leaf(id)?.rank(bound) as u64)
     }
 
-    /// The leaves in their order, with the bytes of their rows.
+    /// Returns the leaves in order, with the bytes of their rows.
     pub(crate) fn leaf_ids(&self, root: &Root) -> Result<Vec<(u64, u64)>> {
         let mut level = vec![(root.node.id, root.node.bytes)];
         for _ in 0..root.height {
@@ -232,7 +232,7 @@ impl TreeReader<'_> {
         Ok(level)
     }
 
-    /// The leaf in which `row_key` is or would be, and the bytes of its rows.
+    /// Returns the leaf that contains `row_key` or would contain it, and the bytes of its rows.
     pub(crate) fn leaf_of(&self, root: &Root, row_key: &[u8]) -> Result<(u64, u64)> {
         let (mut id, mut bytes) = (root.node.id, root.node.bytes);
         for _ in 0..root.height {
@@ -244,7 +244,7 @@ impl TreeReader<'_> {
     }
 }
 
-/// The number of leaves, from the first of those whose rows have so many bytes, are best read together.
+/// Returns how many leaves, from the first, should be read together, given the bytes of their rows.
 pub(crate) fn together(leaf_bytes: impl Iterator<Item = u64>) -> usize {
     let mut bytes = 0;
     let fits = |leaf: &u64| {

@@ -1,4 +1,4 @@
-//! Trees against sorted lists: loads, updates, walks, and what must hold of every node.
+//! Trees compared with sorted lists: loads, updates, traversals, and the invariants of nodes.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -32,7 +32,7 @@ struct Store {
     aggregates: Vec<Aggregate>,
 }
 
-/// The engine, as the tree commits to it.
+/// The engine as the committer of the tree.
 struct Shared(Arc<dyn Engine>);
 
 impl Committer for Shared {
@@ -102,7 +102,7 @@ impl Store {
         self.settle(Some(rebuilt.root), &rebuilt.obsolete, batch, next_node);
     }
 
-    /// Checks the tree, that it has just these rows, and that no node is left over.
+    /// Checks the tree, that it has exactly these rows, and that no node is left over.
     fn check(&mut self, model: &BTreeMap<Vec<u8>, OwnedRow>) {
         let snapshot = self.engine.0.snapshot(SHARD).unwrap();
         let tree = TreeReader { snapshot: &*snapshot, shard: SHARD, cache: &self.cache };
@@ -141,7 +141,7 @@ fn lend(row: &OwnedRow) -> Row<'_> {
     Row { row_key: &row.row_key, sort_len: row.sort_len, key: &row.key, value: &row.value }
 }
 
-/// A row whose key has the length and the alphabet that make prefixes common.
+/// Returns a row whose key has a length and alphabet that make common prefixes likely.
 fn random_row(random: &mut Random, space: u64) -> OwnedRow {
     let number = random.below(space);
     let mut row_key = b"prefix-of-all-keys-".to_vec();
@@ -284,7 +284,7 @@ fn walks_and_ranks_agree_with_a_sorted_list() {
             assert!(counted.subtrees < 900, "{} subtrees of {} leaves", counted.subtrees, root.node.rows / 100);
         });
     }
-    // Backward walks see leaves in reverse.
+    // Backward traversals visit leaves in reverse order.
     store.with_tree(|tree, root| {
         let mut all = Collect::default();
         assert!(walk(tree, root, &RowRange::default(), Direction::Backward, &mut all).unwrap().is_continue());

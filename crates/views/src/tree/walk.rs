@@ -1,5 +1,5 @@
-//! [`walk`]: goes through a range of rows in one direction. A [`Visitor`] sees rows leaf by leaf and may take whole
-//! subtrees by what their parent knows of them, so that the cost is that of the path to the ends of what it looks at.
+//! [`walk`]: traverses a range of rows in one direction. A [`Visitor`] receives rows leaf by leaf and may use the
+//! stored data of whole subtrees, so that the cost is that of the paths to the ends.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -27,13 +27,13 @@ impl RowRange {
         below && self.lower.as_slice() <= lower
     }
 
-    /// Whether no row can be in it.
+    /// Returns true if the range cannot contain a row.
     pub(crate) fn is_empty(&self) -> bool {
         self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
     }
 }
 
-/// The order of a walk.
+/// Direction of a traversal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
@@ -45,9 +45,9 @@ pub(crate) enum Direction {
 pub(crate) struct Subtree<'a> {
     node: &'a Inner,
     child: usize,
-    /// No row below is less.
+    /// Lower bound of the rows below.
     pub(crate) lower: &'a [u8],
-    /// All rows below are less, if there is a bound.
+    /// Exclusive upper bound of the rows below, if any.
     pub(crate) upper: Option<&'a [u8]>,
 }
 
@@ -60,40 +60,40 @@ impl<'a> Subtree<'a> {
         self.node.reduction(self.child, aggregate)
     }
 
-    /// Whether all rows below begin with `prefix`.
+    /// Returns true if all rows below start with `prefix`.
     pub(crate) fn begins_with(&self, prefix: &[u8]) -> bool {
         let upper = |upper: &[u8]| upper.starts_with(prefix);
         prefix.is_empty() || self.lower.starts_with(prefix) && self.upper.is_some_and(upper)
     }
 }
 
-/// The outcome for a subtree.
+/// Result for a subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// It was taken as a whole.
+    /// The stored data of the whole subtree was used.
     Taken,
-    /// Its parts must be visited.
+    /// The children must be visited.
     Enter,
 }
 
-/// Sees the rows of a walk.
+/// Receives the rows of a traversal.
 pub(crate) trait Visitor {
-    /// A subtree in the range comes next.
+    /// Visits a subtree in the range.
     fn subtree(&mut self, subtree: Subtree<'_>) -> Result<Visit>;
 
-    /// Rows of a leaf come next, not empty; in a backward walk the last one first.
+    /// Visits rows of a leaf, at least one; in a backward traversal in reverse order.
     fn rows(&mut self, leaf: &Leaf, rows: Range<usize>) -> Result<ControlFlow<()>>;
 
-    /// The number of more rows that are wanted, so that their leaves are read together; 0 if nobody knows.
+    /// Returns the number of further rows that are needed, so that their leaves are read together; 0 if unknown.
     fn wanted(&self) -> u64 {
         0
     }
 
-    /// A range is over, another may follow that is visited on its own.
+    /// Called at the end of a range; another range may follow.
     fn end_of_range(&mut self) -> Result<ControlFlow<()>>;
 }
 
-/// Shows the rows of `range` to `visitor`.
+/// Passes the rows of `range` to `visitor`.
 pub(crate) fn walk(
     tree: TreeReader<'_>,
     root: &Root,
@@ -130,7 +130,7 @@ impl Walk<'_> {
                 Direction::Forward => first + step,
                 Direction::Backward => last - step,
             };
-            // What bounds the node may be closer than the separator of its first child, which bounds the child only.
+            // The bound of the node may be tighter than the separator of its first child.
             let lower = if child == 0 { lower.max(node.separator(0)) } else { node.separator(child) };
             let upper = if child + 1 < node.len() { Some(node.separator(child + 1)) } else { upper };
             let visit = if self.range.contains(lower, upper) {
@@ -153,8 +153,8 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The leaf `child` of `node`, behind which the range has `more` of them in this node. Leaves that are probably wanted
-    /// as well are read with it, and are found in `ahead` then.
+    /// Returns the leaf `child` of `node`, after which the range has `more` leaves in this node. Leaves that are
+    /// probably needed as well are read with it, and added to `ahead`.
     fn next_leaf(&self, node: &Inner, child: usize, more: usize, ahead: &mut VecDeque<Ahead>) -> Result<Arc<Leaf>> {
         while let Some((number, leaf)) = ahead.pop_front() {
             if number == child {
@@ -186,5 +186,5 @@ impl Walk<'_> {
     }
 }
 
-/// A leaf that was read ahead, and its place in the node above.
+/// A prefetched leaf, and its position in the parent.
 type Ahead = (usize, Arc<Leaf>);

@@ -1,4 +1,4 @@
-//! [`NodeWriter`]: gives numbers to new nodes and brings them to the engine.
+//! [`NodeWriter`]: assigns numbers to new nodes and writes them to the engine.
 
 use settee_storage::{Batch, Keyspace};
 
@@ -7,26 +7,27 @@ use crate::error::Result;
 use crate::keys;
 use crate::leaf::{EncodedLeaf, Leaf};
 
-/// Takes batches of new nodes that nothing refers to yet.
+/// Receiver of batches of new nodes that are not referenced yet.
 pub(crate) trait Committer {
-    /// Commits a batch. Until the index refers to them its entries are not seen and may be lost.
+    /// Commits a batch. Until the index refers to them its entries are invisible and may be lost.
     fn commit(&mut self, batch: Batch) -> Result<()>;
 
-    /// Tells of an inner node that is stored under this number when the next commit is made, which may be the last one of
-    /// who writes nodes: readers of the new tree are going to want it.
+    /// Notifies of an inner node that the next commit stores, which may be the last commit of the writer: readers of
+    /// the new tree will need it.
     fn written(&mut self, id: u64, node: Inner) {
         let _ = (id, node);
     }
 }
 
-/// Batches are committed when they have this many bytes; early in tests, which look at what is between two commits.
+/// Size at which batches are committed; small in tests, which check the states between commits.
 const BATCH_BYTES: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
-/// Longer nodes, those with long rows, are stored in pieces, each under a number of its own.
+/// Maximum size of a stored value; longer nodes, those with long rows, are stored in pieces, each with a number of its
+/// own.
 const PIECE_BYTES: usize = if cfg!(test) { 600 } else { 256 << 10 };
 
-/// The first piece of a node begins so, and then tells how many others there are (4 bytes). No node begins so: it would have
-/// billions of columns.
+/// Prefix of the first piece of a node, followed by the number of the others (4 bytes). No encoded node has this
+/// prefix, because it would have billions of columns.
 pub(super) const IN_PIECES: [u8; 5] = [0xff; 5];
 
 /// Writes nodes, in several commits if there are many.
@@ -37,7 +38,7 @@ pub(crate) struct NodeWriter<'a> {
 }
 
 impl<'a> NodeWriter<'a> {
-    /// `next_node` is the least number that was never used.
+    /// Creates a writer; `next_node` is the smallest number that was never used.
     pub(crate) fn new(committer: &'a mut dyn Committer, next_node: u64) -> Self {
         Self { committer, batch: Batch::new(), next_node }
     }
@@ -85,7 +86,7 @@ impl<'a> NodeWriter<'a> {
         Ok(id)
     }
 
-    /// The nodes that were not committed yet, and the least number that was never used.
+    /// Returns the nodes that were not committed yet, and the smallest number that was never used.
     pub(crate) fn finish(self) -> (Batch, u64) {
         (self.batch, self.next_node)
     }

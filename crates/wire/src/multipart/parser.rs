@@ -1,47 +1,47 @@
-//! The [`Parser`]: bytes in, [`Event`]s out.
+//! The [`Parser`]: turns bytes into [`Event`]s.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem::Finder;
 
 use super::{ContentType, MAX_HEAD_BYTES, MultipartError};
 
-/// The most white space behind a boundary; more of it makes the line an ordinary one.
+/// Maximum white space after a boundary; a line with more is an ordinary line.
 const MAX_PADDING_BYTES: usize = 64;
 
-/// The next thing that the parser found.
+/// The next event of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A part begins.
+    /// Start of a part.
     Part(Head),
-    /// Some of its data.
+    /// Some data of the current part.
     Data(Bytes),
-    /// The part is complete.
+    /// End of the current part.
     PartEnd,
-    /// The last boundary; what comes behind it counts for nothing.
+    /// The last boundary. Input after it is ignored.
     End,
 }
 
 /// The header lines of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Names in lower case, and values.
+    /// Names in lower case, with their values.
     fields: Vec<(String, String)>,
 }
 
 impl Head {
-    /// The value of a header; `name` in lower case.
+    /// Returns the value of a header; `name` must be in lower case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The content type, if there is one.
+    /// Returns the content type, if present.
     #[must_use]
     pub fn content_type(&self) -> Option<ContentType> {
         self.get("content-type").map(ContentType::parse)
     }
 
-    /// The `filename` of `Content-Disposition`.
+    /// Returns the `filename` of `Content-Disposition`.
     #[must_use]
     pub fn filename(&self) -> Option<String> {
         ContentType::parse(self.get("content-disposition")?).parameter("filename").map(str::to_owned)
@@ -52,7 +52,7 @@ impl Head {
         let mut fields: Vec<(String, String)> = Vec::new();
         for line in text.split("\r\n").filter(|line| !line.is_empty()) {
             match (line.starts_with([' ', '\t']), fields.last_mut(), line.split_once(':')) {
-                // A line that begins with white space continues the one before.
+                // A line that starts with white space continues the one before.
                 (true, Some((_, value)), _) => {
                     value.push(' ');
                     value.push_str(line.trim());
@@ -71,17 +71,17 @@ impl Head {
 enum State {
     /// Before the first boundary.
     Preamble,
-    /// Behind a boundary. Its line end is still in the buffer.
+    /// After a boundary. Its line end is still in the buffer.
     Head,
-    /// Behind a head. The line end of the empty line is still in the buffer: it may belong to the next boundary.
+    /// After a head. The line end of the empty line is still in the buffer, because it may belong to the next boundary.
     BodyBegins,
     /// In a part's data.
     Body,
-    /// Behind a part's data and the boundary that ends it.
+    /// After the data of a part and the boundary that ends it.
     BodyEnded(Boundary),
-    /// Behind the last boundary.
+    /// After the last boundary.
     Ended,
-    /// All was told.
+    /// All events were returned.
     Done,
 }
 
@@ -91,25 +91,25 @@ enum Boundary {
     Last,
 }
 
-/// The start of a line where a boundary may begin.
+/// The start of a line where a boundary may start.
 enum Line {
     /// A boundary of this many bytes, line end included.
     Boundary(Boundary, usize),
-    /// Data that looks alike.
+    /// Data that starts like a boundary.
     Data,
-    /// More bytes are needed to tell.
+    /// More input is needed to decide.
     Unclear,
 }
 
-/// The outcome of [`Parser::find`].
+/// Result of [`Parser::find`].
 enum Found {
-    /// A boundary, its place, and its length.
+    /// A boundary, its position and its length.
     Boundary(Boundary, usize, usize),
-    /// No boundary, and none begins in this many bytes.
+    /// No boundary, and none starts within this many bytes.
     None(usize),
 }
 
-/// Takes a body of several parts apart.
+/// Parser of a multipart body.
 #[derive(Debug)]
 pub struct Parser {
     buffer: BytesMut,
@@ -120,11 +120,11 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser of a body with this boundary.
+    /// Creates a parser for a body with this boundary.
     #[must_use]
     pub fn new(boundary: &str) -> Self {
         let delimiter = format!("\r\n--{boundary}").into_bytes();
-        // The first boundary may stand at the very beginning, where no line ends before it.
+        // The first boundary may be at the very start, where no line end precedes it.
         Self {
             buffer: BytesMut::from(&b"\r\n"[..]),
             delimiter: Finder::new(&delimiter).into_owned(),
@@ -133,7 +133,7 @@ impl Parser {
         }
     }
 
-    /// A parser for a body of this content type.
+    /// Creates a parser for a body of this content type.
     ///
     /// # Errors
     /// [`MultipartError::NoBoundary`].
@@ -141,22 +141,22 @@ impl Parser {
         content_type.boundary().map(Self::new)
     }
 
-    /// Adds bytes. Take all events before adding more, so that the buffer stays small.
+    /// Adds input. The caller must take all events before it adds more, so that the buffer stays small.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.state != State::Done {
             self.buffer.extend_from_slice(bytes);
         }
     }
 
-    /// Says that no more bytes come.
+    /// Declares the end of the input.
     pub fn finish(&mut self) {
         self.complete = true;
     }
 
-    /// The next event; `None` if more bytes are needed, and after the end.
+    /// Returns the next event, or `None` if more input is needed and after the end.
     ///
     /// # Errors
-    /// When the body cannot be understood; also when it ends too early.
+    /// If the body is malformed or ends too early.
     #[expect(clippy::should_implement_trait, reason = "an iterator would end where more bytes are needed")]
     pub fn next(&mut self) -> Result<Option<Event>, MultipartError> {
         loop {
@@ -211,7 +211,7 @@ impl Parser {
         Ok(Some(Event::Part(head)))
     }
 
-    /// A part without data may have but one line end between its head and the next boundary.
+    /// A part without data may have only one line end between its head and the next boundary.
     fn body_begins(&mut self) -> Option<Event> {
         let needle = self.delimiter.needle();
         let compared = needle.len().min(self.buffer.len());
@@ -249,7 +249,7 @@ impl Parser {
         (until > 0).then(|| Event::Data(self.buffer.split_to(until).freeze()))
     }
 
-    /// The first boundary in the buffer.
+    /// Finds the first boundary in the buffer.
     fn find(&self) -> Found {
         let mut from = 0;
         while let Some(at) = self.delimiter.find(&self.buffer[from..]).map(|at| from + at) {
@@ -259,13 +259,13 @@ impl Parser {
                 Line::Unclear => return Found::None(at),
             }
         }
-        // The end may be the beginning of a boundary.
+        // The end of the buffer may be the start of a boundary.
         let kept = self.delimiter.needle().len() - 1;
         Found::None(self.buffer.len().saturating_sub(kept).max(from))
     }
 
-    /// What begins at `at`, where the delimiter was found. The line end behind an inner boundary is not part of it: it begins
-    /// the head.
+    /// Classifies the line at `at`, where the delimiter was found. The line end after an inner boundary is not part of
+    /// the boundary: it starts the head.
     fn line(&self, at: usize) -> Line {
         let behind = at + self.delimiter.needle().len();
         let rest = &self.buffer[behind..];

@@ -1,4 +1,4 @@
-//! Bodies of known and of random shape, whole and in pieces, sound and damaged.
+//! Bodies of fixed and of random shape, whole and in pieces, valid and damaged.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +8,7 @@ use super::{Attached, ContentType, Event, Head, MAX_HEAD_BYTES, MultipartError, 
 
 type Parts = Vec<(Head, Vec<u8>)>;
 
-/// SplitMix64, seeded anew each run; the seed is printed and `SETTEE_SEED=…` repeats a run.
+/// SplitMix64 with a new seed for each run. The seed is printed; `SETTEE_SEED=…` repeats a run.
 struct Random(u64);
 
 impl Random {
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// All parts of a body that is fed in pieces whose lengths `piece` gives.
+/// Parses a body that is fed in pieces whose lengths `piece` returns.
 fn parse(boundary: &str, body: &[u8], mut piece: impl FnMut() -> usize) -> Result<Parts, MultipartError> {
     let mut parser = Parser::new(boundary);
     let mut rest = body;
@@ -140,7 +140,7 @@ fn random_body(random: &mut Random) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut parts = Vec::new();
     for number in 0..random.below(5) {
         let length = random.below(40);
-        // Made of what could be taken for a boundary.
+        // Composed of fragments that resemble a boundary.
         let pieces: [&[u8]; 9] = [b"\r\n", b"--", b"se", b"-", b"\r", b"\n", b"p", b"\0", b"\r\n--se"];
         let part = (0..length).flat_map(|_| pieces[random.below(pieces.len())]).copied().collect::<Vec<u8>>();
         let with_lines = [b"\r\n".as_slice(), &part].concat();

@@ -2,7 +2,7 @@
 
 use super::ContentType;
 
-/// Makes the heads and ends of parts. The data in between is the caller's.
+/// Writer of the heads and ends of parts. The caller writes the data in between.
 #[derive(Clone, Debug)]
 pub struct Writer {
     boundary: String,
@@ -17,42 +17,42 @@ pub struct Attached<'a> {
     pub content_type: &'a str,
     /// The number of bytes that follow.
     pub length: u64,
-    /// How they are encoded, unless they are as they are.
+    /// Encoding of the data; `None` if it is not encoded.
     pub encoding: Option<&'a str>,
 }
 
 impl Writer {
-    /// A writer of parts between lines with `boundary`, which must not occur in the data.
+    /// Creates a writer that separates parts by `boundary`, which must not occur in the data.
     #[must_use]
     pub fn new(boundary: String) -> Self {
         Self { boundary }
     }
 
-    /// The header's value: `essence` and the boundary.
+    /// Returns the header value: `essence` and the boundary.
     #[must_use]
     pub fn content_type(&self, essence: &str) -> String {
         format!("{essence}; boundary=\"{}\"", self.boundary)
     }
 
-    /// Begins the body.
+    /// Starts the body.
     pub fn begin(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"--");
         out.extend_from_slice(self.boundary.as_bytes());
     }
 
-    /// Begins a part with these header lines.
+    /// Starts a part with these header lines.
     pub fn part<'a>(&self, out: &mut Vec<u8>, headers: impl IntoIterator<Item = (&'a str, &'a str)>) {
         for (name, value) in headers {
             out.extend_from_slice(b"\r\n");
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
-            // What could end the line would become another header.
+            // Line ends are removed, because they would start another header.
             out.extend(value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')));
         }
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Begins a part with the bytes of an attachment.
+    /// Starts a part with the data of an attachment.
     pub fn attachment(&self, out: &mut Vec<u8>, attached: Attached<'_>) {
         let disposition = format!("attachment; filename=\"{}\"", quotable(attached.name));
         let length = attached.length.to_string();
@@ -76,7 +76,7 @@ impl Writer {
     }
 }
 
-/// A file name for the inside of quotes.
+/// Escapes a file name for a quoted string.
 fn quotable(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for character in name.chars() {
@@ -89,7 +89,7 @@ fn quotable(name: &str) -> String {
 }
 
 impl ContentType {
-    /// Whether this is a body of several parts.
+    /// Returns true for the type of a multipart body.
     #[must_use]
     pub fn is_multipart(&self) -> bool {
         self.essence.starts_with("multipart/")

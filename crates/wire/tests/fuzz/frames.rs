@@ -1,10 +1,11 @@
-//! The reader of frames: they do not depend on how the bytes are cut into pieces, and are read again as they were when they are written.
+//! The reader of frames: its result does not depend on how the input is split, and written frames are read back
+//! unchanged.
 
 use settee_wire::frames::{Frame, NoFrame, Reader, write_head};
 
 const BYTES_MAX: usize = 1000;
 
-/// Panics if the input breaks a rule.
+/// Panics if the input violates an invariant.
 pub(crate) fn check(data: &[u8]) {
     let Some((cut, bytes)) = data.split_first() else { return };
     let whole = frames(bytes, bytes.len().max(1));
@@ -20,7 +21,7 @@ pub(crate) fn check(data: &[u8]) {
     assert!(bytes.starts_with(&again), "{:?}", whole.0);
 }
 
-/// All frames, and how they ended.
+/// Returns all frames and the end of the input or the error.
 fn frames(bytes: &[u8], piece: usize) -> (Vec<Frame>, Result<bool, NoFrame>) {
     let mut reader = Reader::new(BYTES_MAX);
     let mut frames = Vec::new();

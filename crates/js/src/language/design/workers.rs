@@ -1,9 +1,9 @@
-//! Which worker was taught which design document: [`DesignWorkers`].
+//! Assignment of design documents to workers: [`DesignWorkers`].
 //!
 //! Workers are shared between clients ([`Shares`]): the owner of a call is the account or the address of its client.
 //!
-//! A worker knows several design documents at a time, each in an engine of its own. Who calls a function gets a worker that
-//! knows its design document, if one is free, so that a repeated call compiles nothing.
+//! A worker has several design documents loaded, each in an engine of its own. A call gets a worker that has its design
+//! document loaded, if one is free, so that repeated calls need no compilation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::language::{ask, write_limits};
 use crate::pool::{Lease, Pool, PoolSettings, Worker, WorkerError};
 use crate::protocol::{Kind, Writer};
 
-/// Design documents that one worker knows at a time.
+/// Maximum number of design documents loaded in one worker.
 const PLACES: u64 = 16;
 
-/// The longest time that a call waits for others to end.
+/// Maximum wait of a call for the end of others.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Workers that know design documents.
+/// Workers with loaded design documents.
 pub(in crate::language) struct DesignWorkers {
     pool: Arc<Pool>,
     settings: PoolSettings,
@@ -32,30 +32,30 @@ pub(in crate::language) struct DesignWorkers {
 }
 
 struct State {
-    /// The one used last stands last.
+    /// Ordered by last use, the most recent last.
     idle: Vec<Taught>,
-    /// Those at work, by client.
+    /// Running calls by client.
     calls: Shares,
     lists: Shares,
 }
 
-/// Which functions a worker is wanted for.
+/// Kind of function for which a worker is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     Call,
     List,
 }
 
-/// A worker and what it knows.
+/// A worker and its loaded design documents.
 pub(super) struct Taught {
     pub(super) lease: Lease,
-    /// The one used last stands last.
+    /// Ordered by last use, the most recent last.
     known: Vec<(Key, u64)>,
-    /// Whether it was idle since its last request: it may have died meanwhile.
+    /// True if it was idle since its last request, so that it may have died.
     pub(super) rested: bool,
 }
 
-/// Names a design document.
+/// Identifies a design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) database: u64,
@@ -76,7 +76,7 @@ impl DesignWorkers {
         drop(idle);
     }
 
-    /// Waits until another function may run for the caller, and borrows a worker: one that knows `key` if there is one.
+    /// Waits until the caller may run another function, and leases a worker, preferably one that has loaded `key`.
     pub(super) fn borrow(self: &Arc<Self>, key: &Key, wanted: Use, caller: &Caller) -> Result<Borrowed, WorkerError> {
         let mut state = self.state.lock();
         let owner = caller.owner;
@@ -115,7 +115,7 @@ impl Taught {
         self.known.iter().any(|(known, _)| known == key)
     }
 
-    /// The place of a design document that the worker knows.
+    /// Returns the slot of a loaded design document.
     fn place(&mut self, key: &Key) -> Option<u64> {
         let index = self.known.iter().position(|(known, _)| known == key)?;
         let entry = self.known.remove(index);
@@ -124,7 +124,7 @@ impl Taught {
         Some(place)
     }
 
-    /// A place for another design document; what was used least recently gives way.
+    /// Returns a slot for another design document; the least recently used one is evicted if necessary.
     fn free_place(&mut self) -> u64 {
         if (self.known.len() as u64) < PLACES {
             let taken = |place: &u64| self.known.iter().any(|(_, known)| known == place);
@@ -134,13 +134,13 @@ impl Taught {
     }
 }
 
-/// A worker borrowed for calls. It goes back when this is dropped.
+/// A worker leased for calls; returned to the pool when dropped.
 pub(super) struct Borrowed {
     workers: Arc<DesignWorkers>,
     owner: Option<Owner>,
     pub(super) wanted: Use,
     cancellation: Cancellation,
-    /// None only after it was discarded.
+    /// `None` only after it was discarded.
     pub(super) taught: Option<Taught>,
 }
 
@@ -159,7 +159,7 @@ impl Borrowed {
         }
     }
 
-    /// Makes the worker know a design document; returns its place.
+    /// Loads a design document into the worker; returns its slot.
     pub(super) fn teach(&mut self, key: &Key, source: &DesignSource, limits: Limits) -> Result<u64, CallError> {
         let machinery = |error: WorkerError| CallError::Run(RunError::Machinery(error.to_string()));
         let taught = self.taught().map_err(machinery)?;
@@ -185,7 +185,7 @@ impl Borrowed {
                     let reason = String::from_utf8_lossy(&message).into_owned();
                     return Err(CallError::Failed { name: "compilation_error".to_owned(), reason });
                 }
-                // It may have been killed by the kernel or an operator while it was idle.
+                // The worker may have been killed by the kernel or an operator while it was idle.
                 Err(WorkerError::Died(..) | WorkerError::Talk(_)) if taught.rested => {
                     self.discard();
                     let mut lease = self.workers.pool.fresh_lease().map_err(machinery)?;
@@ -221,7 +221,7 @@ impl Drop for Borrowed {
         }
         drop(state);
         self.workers.freed.notify_all();
-        // Ends a process perhaps, so not under the lock.
+        // Dropping it may end a process, which must not happen under the lock.
         drop(surplus);
     }
 }

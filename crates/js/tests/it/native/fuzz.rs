@@ -17,17 +17,17 @@ use self::documents::document;
 use self::generate::Writer;
 use super::super::{batch, language, native_language, show};
 
-/// Functions of one program, and documents that they are run on.
+/// Functions of one program, and documents to which they are applied.
 const FUNCTIONS: usize = 12;
 const DOCUMENTS: usize = 12;
 
-/// The native evaluator without workers: it fails where it bails out.
+/// Returns the native evaluator without workers: it fails on a bail-out.
 fn alone() -> JavaScript {
     let nobody = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
     JavaScript::new(nobody, PoolSettings::default()).with_evaluator(Evaluator::Native)
 }
 
-/// What a language makes of documents.
+/// Returns the result of a language for some documents.
 pub(super) fn outcome(language: &JavaScript, source: &MapSource, documents: &[&str]) -> Result<Emissions, RunError> {
     let mut output = Emissions::new();
     let mut program = language.program(source, Limits::default()).unwrap_or_else(|error| panic!("{source:?}: {error}"));
@@ -35,13 +35,14 @@ pub(super) fn outcome(language: &JavaScript, source: &MapSource, documents: &[&s
     Ok(output)
 }
 
-/// The number of documents on which the native evaluator does not bail out.
+/// Returns the number of documents on which the native evaluator does not bail out.
 pub(super) fn without_help(source: &MapSource, documents: &[&str]) -> usize {
     let alone = alone();
     documents.iter().filter(|document| outcome(&alone, source, &[document]).is_ok()).count()
 }
 
-/// Checks that both engines come to the same; answers for how many functions and documents the native one needed no help.
+/// Checks that both engines have the same result; returns for how many functions and documents the native one did not
+/// bail out.
 fn compare(seed: u64) -> (usize, usize) {
     let mut random = Random::of(seed);
     let functions: Vec<Arc<str>> = (0..FUNCTIONS).map(|_| Writer::function(&mut random).into()).collect();
@@ -64,7 +65,7 @@ fn compare(seed: u64) -> (usize, usize) {
     natives
 }
 
-/// Finds the function and the document that differ.
+/// Finds the function and the document with different results.
 fn explain(seed: u64, source: &MapSource, documents: &[&str]) {
     for function in &source.functions {
         let source = MapSource { functions: vec![Arc::clone(function)], library: None };

@@ -1,11 +1,11 @@
-//! What old design documents rely on, in both engines.
+//! Legacy behaviour that old design documents depend on, in both engines.
 
 use settee_design::{CompileError, Language as _, Limits, MapSource};
 
 use super::super::{check, language, native_language};
 use super::engines;
 
-/// Checks the rows of a source, and what runs it.
+/// Checks the rows of a source, and its engine.
 #[track_caller]
 fn check_on(engine: &str, source: &str, document: &str, expected: &str) {
     check(source, document, expected);
@@ -156,7 +156,7 @@ fn long_and_deeply_nested_sources_harm_nobody() {
             for source in
                 [middle.clone(), format!("function(doc) {{ {middle} }}"), format!("function(doc) {{ emit({middle}) }}")]
             {
-                // What they mean does not matter here.
+                // Only the engine is checked here.
                 assert_eq!(engines(&[&source]).len(), 1);
             }
         }

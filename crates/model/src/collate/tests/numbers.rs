@@ -1,4 +1,4 @@
-//! Numbers against their exact decimal values.
+//! Numbers compared with their exact decimal values.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ pub(super) fn random_number(random: &mut Random) -> String {
         0 => format!("{sign}{}", random.below(20)),
         1 => format!("{sign}{}.{}", random.below(20), random.below(4)),
         2 => format!("{sign}{}", random.next()),
-        // Around powers of two: where doubles begin to skip integers, and where a limb is full.
+        // Around powers of two, where doubles start to skip integers and where a limb is full.
         3 => around_power_of_two(sign, random.below(8) + 50, random),
         4 => around_power_of_two(sign, random.below(130), random),
         // Integers around the largest double and beyond.
@@ -38,7 +38,7 @@ fn around_power_of_two(sign: &str, power: usize, random: &mut Random) -> String 
     }
 }
 
-/// A number as sign and digits before and after the point, exactly, without needless zeros. Every double has such a form.
+/// A number as sign and exact digits before and after the point, without redundant zeros. Every double has such a form.
 struct Exact {
     negative: bool,
     whole: String,

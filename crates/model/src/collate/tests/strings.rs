@@ -1,4 +1,4 @@
-//! Strings: recorded orders, the short way for ASCII against the library, Han characters.
+//! Strings: recorded orders, the fast path for ASCII compared with the library, Han characters.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ const PIECES: [&[&str]; 13] = [
 ];
 
 pub(super) fn random_string(random: &mut Random) -> String {
-    // Few alphabets in one string and few pieces, so that strings are often close to each other.
+    // Few alphabets and pieces per string, so that strings are often close to each other.
     let alphabets = [random.pick(&PIECES), random.pick(&PIECES)];
     let mut text = String::new();
     for _ in 0..random.below(6) {
@@ -160,7 +160,7 @@ fn strings_without_difference_are_equal() {
     }
 }
 
-/// The short way gives what the library gives.
+/// Checks that the fast path returns the result of the library.
 fn check_ascii(text: &str, library: &mut Vec<u8>, short: &mut Vec<u8>) {
     library.clear();
     short.clear();
@@ -264,7 +264,7 @@ fn escapes_do_not_matter() {
 
 #[test]
 fn han_characters_are_in_the_order_of_radicals_and_strokes() {
-    // From ICU 76. By code point 㐀 and 𠀀 would come last.
+    // Recorded from ICU 76. By code point 㐀 and 𠀀 would be last.
     check_strings_ascending(&[
         "z", "я", "あ", "一", "丁", "𠀀", "㐀", "丨", "丶", "乙", "了", "二", "人", "儿", "日", "本", "水", "火", "龥",
     ]);
@@ -285,7 +285,7 @@ fn han_characters_are_exchanged_one_for_one() {
     assert_eq!(unified.len(), 97_680);
     let used: BTreeSet<char> = unified.iter().filter_map(|&character| han::substitute(character)).collect();
     assert_eq!(used, unified.iter().copied().collect(), "not a permutation");
-    // Those that are used are in the library in the order that the table was made for.
+    // The replacements are in the order of the library for which the table was generated.
     let block = |character: &char| match character {
         '\u{4e00}'..='\u{9fff}' => 0,
         '\u{f900}'..='\u{faff}' => 1,
@@ -304,7 +304,7 @@ fn han_characters_are_exchanged_one_for_one() {
 
 #[test]
 fn marks_that_are_not_in_canonical_order_count_in_the_order_they_have() {
-    // As recorded; marks with nothing before them, after a letter, and after a letter that is composed with a mark.
+    // As recorded; marks without a base character, after a letter, and after a letter that is composed with a mark.
     check_strings_ascending(&[
         "\u{301}\u{329}",
         "\u{300}\u{323}",

@@ -5,7 +5,7 @@ use std::str::Chars;
 
 use crate::json::{Kind, Value};
 
-/// A value with all its parts. Numbers are their text.
+/// A value with all its parts. Numbers are stored as text.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Tree {
     Null,
@@ -31,14 +31,14 @@ impl From<Value<'_>> for Tree {
     }
 }
 
-/// `None` if the text is invalid. Of repeated members the last stays.
+/// Parses `text`; `None` if it is invalid. Of repeated members the last is kept.
 pub(super) fn parse(text: &str) -> Option<Tree> {
     let mut chars = text.chars().peekable();
     let tree = value(&mut chars)?;
     chars.next().is_none().then_some(tree)
 }
 
-/// Whether there is whitespace outside of strings.
+/// Returns true if there is whitespace outside of strings.
 pub(super) fn has_space(text: &str) -> bool {
     let mut in_string = false;
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! Documents at rest as a table, and secrets in all places where a document may have them.
+//! Documents without an active replication as a table, and secrets in all positions of a document.
 
 use settee_model::testing::Random;
 
@@ -53,10 +53,10 @@ fn documents_at_rest_as_a_table() {
     check_file("resting.txt", &table);
 }
 
-/// A word that no other part of a document has.
+/// Word that occurs in no other part of a document.
 const SECRET: &str = "GEHEIM";
 
-/// An endpoint with secrets in it.
+/// Returns an endpoint that contains secrets.
 fn endpoint(random: &mut Random) -> String {
     let url = match random.below(6) {
         0 => format!("http://u:{SECRET}@host/db"),
@@ -106,11 +106,11 @@ fn nothing_secret_is_shown_wherever_it_stands() {
         write_without_credentials(&mut out, parsed.value());
         let shown = String::from_utf8(out).unwrap();
         assert!(!shown.contains(SECRET), "{document}\n{shown}");
-        // Everything else is as it was, in its order.
+        // All other members are unchanged, in their order.
         let names = |text: &str| json(text).value().members().map(|(name, _)| name.to_text()).collect::<Vec<_>>();
         assert_eq!(names(&shown), names(&document));
         assert!(shown.contains("\"n\":[1.50,{\"source\":\"http://a:b@c\"}]") && shown.contains("\"owner\":\"ann\""));
-        // Once more it is the same.
+        // A second application changes nothing.
         let mut again = Vec::new();
         write_without_credentials(&mut again, json(&shown).value());
         assert_eq!(String::from_utf8(again).unwrap(), shown);

@@ -1,4 +1,4 @@
-//! Answers that come in pieces, however they are cut, say what they say whole; and those that end too early say so.
+//! Answers in pieces are equivalent to complete answers, for every division; truncated answers are errors.
 
 use http::Response;
 use settee_model::json::Json;
@@ -11,7 +11,7 @@ use crate::spec::Filter;
 use crate::testing::{in_pieces, spec};
 use crate::transport::full_body;
 
-/// A peer whose every answer is `text`, cut as `lengths` says, again and again.
+/// Returns a peer that always answers `text`, cut repeatedly into these `lengths`.
 fn peer(content_type: &'static str, text: &'static str, lengths: Vec<usize>) -> Peer {
     let scripted = Scripted::new(move |_, _| {
         let (mut left, mut pieces) = (bytes::Bytes::from_static(text.as_bytes()), Vec::new());
@@ -27,7 +27,7 @@ fn peer(content_type: &'static str, text: &'static str, lengths: Vec<usize>) -> 
     scripted.peer("\"http://host/db\"")
 }
 
-/// All that a normal or continuous feed says, as text.
+/// Returns the content of a normal or continuous feed, as text.
 async fn feed(peer: &Peer, continuous: bool) -> Result<Vec<String>, PeerError> {
     let query = ChangesQuery::of(&spec("a", "b", if continuous { "\"continuous\":true" } else { "" }));
     let mut feed = peer.changes(&query, &Json::trusted(b"0".to_vec())).await?;
@@ -93,7 +93,7 @@ async fn said(kind: Kind, peer: &Peer) -> Result<Vec<String>, PeerError> {
 
 const JSON: &str = "application/json";
 
-/// Answers with all that can be taken for the end of something: brackets, quotation marks and boundaries within texts.
+/// Answers with text that may be mistaken for an end: brackets, quotation marks and boundaries within strings.
 const ANSWERS: [(Kind, &str, &str, &[&str]); 5] = [
     (
         Kind::Normal,
@@ -165,12 +165,13 @@ async fn pieces_of_any_length() {
     }
 }
 
-/// What ends early is an error, or, in a feed that goes on, fewer rows: never a row that is cut, and never the end of all.
+/// A truncated answer is an error or, in a continuous feed, has fewer rows. It never yields a truncated row, nor the
+/// end of the feed.
 #[tokio::test(start_paused = true)]
 async fn answers_that_end_anywhere() {
     for (kind, content_type, text, expected) in ANSWERS {
         let whole = owned(expected);
-        // What stands behind the last bracket or boundary says nothing.
+        // Text after the last bracket or boundary is ignored.
         let needed = text.trim_end_matches(['\n', '\r']).trim_end_matches("behind").trim_end().len();
         for end in 0..needed {
             let scripted = Scripted::new(move |_, _| {
@@ -180,7 +181,7 @@ async fn answers_that_end_anywhere() {
             let found = said(kind, &scripted.peer("\"http://host/db\"")).await;
             match (kind, found) {
                 (Kind::Continuous, Ok(rows)) => assert_eq!(rows[..], whole[..rows.len()], "cut at {end}"),
-                // Whoever asks for revisions counts what came.
+                // The caller compares the number of revisions with the request.
                 (Kind::BulkGet, Ok(rows)) if end == 0 => assert_eq!(rows.len(), 0),
                 (_, Ok(rows)) => panic!("{kind:?} cut at {end}: {rows:?}"),
                 (_, Err(_)) => {}
@@ -189,7 +190,7 @@ async fn answers_that_end_anywhere() {
     }
 }
 
-/// The requests that feeds of replications begin with: members of the replication, then method, query and body.
+/// First requests of the feeds of replications: members of the replication, then method, query and body.
 #[tokio::test(start_paused = true)]
 async fn feeds() {
     let members = [

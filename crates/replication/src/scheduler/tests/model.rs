@@ -1,5 +1,5 @@
-//! The scheduler against a naive one: all that ever happened is kept in one list, and each question is answered by going through
-//! it from the start.
+//! Comparison with a naive scheduler: all events are kept in one list, and each question is answered from the whole
+//! list.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ enum What {
     Crashed,
 }
 
-/// A job and its whole past, the oldest event first.
+/// Job with all its events, oldest first.
 struct Known {
     id: String,
     group: String,
@@ -27,7 +27,7 @@ struct Known {
 }
 
 impl Known {
-    /// The events that are remembered, the oldest first.
+    /// Returns the events that the history keeps, oldest first.
     fn remembered(&self) -> &[(u64, What)] {
         &self.past[self.past.len().saturating_sub(LIMITS.events)..]
     }
@@ -40,7 +40,8 @@ impl Known {
         self.remembered().iter().rev().find(|(_, what)| *what == What::Started).map_or(0, |(at, _)| *at)
     }
 
-    /// The crashes since the job was last well: it was if it ran long, or was stopped while it ran.
+    /// Returns the number of crashes since the job was last healthy: after a long run, or after it was stopped while it
+    /// ran.
     fn crashes(&self) -> u32 {
         let mut crashes = 0;
         for pair in self.remembered().windows(2) {
@@ -64,7 +65,7 @@ impl Known {
     }
 }
 
-/// The part of a burden that is left after an interval.
+/// Returns the part of a burden that remains after an interval.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -75,13 +76,13 @@ fn faded(burden: u64) -> u64 {
     (burden as f64 * 0.98) as u64
 }
 
-/// All jobs, as they were put in.
+/// All jobs, in the order in which they were added.
 struct Naive {
     jobs: Vec<Known>,
     max_jobs: usize,
     max_churn: usize,
     shares: BTreeMap<String, u64>,
-    /// Usage of the intervals before, and charges of this one.
+    /// Usage of previous intervals, and charges of the current one.
     groups: BTreeMap<String, (u64, u64)>,
     settled: u64,
     decisions: Vec<Decision>,
@@ -120,7 +121,7 @@ impl Naive {
         }
     }
 
-    /// Who waits and may run, the least burdened first, then who began to run longest ago.
+    /// Returns the waiting jobs that may run, by burden, then by the time of their last start.
     fn waiting(&self, now: u64) -> Vec<String> {
         let mut waiting: Vec<&Known> = self.jobs.iter().filter(|job| !job.runs() && job.due() <= now).collect();
         waiting.sort_by_key(|job| (job.burden, job.started(), job.id.clone()));
@@ -195,7 +196,7 @@ impl Naive {
     }
 }
 
-/// One life of a scheduler; how many decisions there were.
+/// Runs a scheduler with a random sequence of calls; returns the number of decisions.
 fn check(seed: u64) -> usize {
     let mut random = Random::of(seed);
     let (max_jobs, max_churn) = (random.below(5_usize), random.below(4_usize));

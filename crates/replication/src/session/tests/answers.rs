@@ -1,5 +1,5 @@
-//! Answers that are changed on their way: those that still say the same change nothing, and whatever the others say, the session
-//! ends, nothing is lost, and nothing is written twice.
+//! Altered answers: equivalent answers change nothing; with all others the session ends, no revision is lost, and none
+//! is written twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::testing::{
     Alteration, Altering, HARMFUL, HARMLESS, KINDS, Missing, Sequences, Server, Sides, check_file, services, spec,
 };
 
-/// Small batches, and a target that may have to be made.
+/// Small batches, and a target that may have to be created.
 fn spec_of(kind: &str) -> Spec {
     let create = if kind == "create" { ",\"create_target\":true" } else { "" };
-    // Databases of this server have no timeouts: a commit takes as long as it takes.
+    // Local databases have no timeouts, so the databases are remote.
     spec(
         "http://h/a",
         "http://h/b",
@@ -23,7 +23,7 @@ fn spec_of(kind: &str) -> Spec {
     )
 }
 
-/// Documents that are sent alone go side by side: which of them is told of first is chance.
+/// Individual documents are sent concurrently: which failure is reported first is random.
 fn shown(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed(_) => "completed".to_owned(),
@@ -35,7 +35,7 @@ fn shown(outcome: &Outcome) -> String {
     }
 }
 
-/// A session with altered answers of one side; what it came to, or `None` if there was nothing to alter.
+/// Runs a session with altered answers of one side; returns its outcome, or `None` if no answer was altered.
 async fn altered(
     server: &Arc<Server>,
     side: &str,
@@ -48,14 +48,14 @@ async fn altered(
         "source" => Sides { source: altering.clone(), target: server.clone() },
         _ => Sides { source: server.clone(), target: altering.clone() },
     };
-    // A week of this clock: nothing waits for so long.
+    // A week of the simulated clock: no wait is that long.
     let (spec, services) = (spec_of(kind), services());
     let session = tokio::time::timeout(Duration::from_secs(7 * 86_400), sides.run(&spec, &services));
     let (outcome, _) = session.await.unwrap_or_else(|_| panic!("{side} {kind} {change:?} {count}: no end"));
     (altering.altered() > 0).then_some(outcome)
 }
 
-/// Both databases are equal after a session in which nothing is altered, and no revision was written twice.
+/// Asserts that both databases are equal after an unaltered session, and that no revision was written twice.
 async fn assert_nothing_lost(server: &Arc<Server>, context: &str) {
     let whole = Sides { source: server.clone(), target: server.clone() };
     let (outcome, _) = whole.run(&spec_of(""), &services()).await;
@@ -65,14 +65,14 @@ async fn assert_nothing_lost(server: &Arc<Server>, context: &str) {
     assert!(target.writes.values().all(|count| *count == 1), "{context}: {:?}", target.writes);
 }
 
-/// What each alteration of one kind of answers comes to, by outcome.
+/// Returns the alterations of one kind of answers, by outcome.
 async fn outcomes(side: &str, kind: &'static str, count: u64, table: &mut String) {
     let mut by_outcome: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for change in HARMFUL {
         let context = format!("{side} {kind} {change:?} {count}");
         let server = varied(Sequences::Strings, Missing::default());
         let Some(outcome) = altered(&server, side, kind, change, count).await else { panic!("{context}: none") };
-        // Who says that nothing is missing is believed.
+        // An answer that nothing is missing cannot be detected as wrong.
         if (kind, change) != ("revs_diff", Alteration::Text("{}")) {
             assert_nothing_lost(&server, &context).await;
         }

@@ -1,5 +1,5 @@
-//! Peers that answer one kind of request unlike others, always or for a while: a table of their behavior. CouchDB's replicator
-//! completes all of these.
+//! Peers that answer one kind of request differently, permanently or for a time: a table of the outcomes. CouchDB's
+//! replicator completes all of these.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::{answer, varied};
 use crate::testing::{Missing, Sequences, Server, Sides, services, spec};
 use crate::transport::{Body, BoxFuture, Transport, TransportError, full_body};
 
-/// Answers some requests to `path` with a status in place of what the server answers.
+/// Answers some requests to `path` with a status instead of the server's answer.
 struct Special {
     inner: Arc<Server>,
     path: &'static str,
@@ -18,7 +18,7 @@ struct Special {
     headers: &'static [(&'static str, &'static str)],
     /// Requests with a body up to this length are answered by the server.
     accepted: Option<u64>,
-    /// The number of requests that are answered so.
+    /// Number of requests that still get the status.
     left: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ const RETRY_AFTER: &[(&str, &str)] = &[("retry-after", "7")];
 #[tokio::test(start_paused = true)]
 async fn peers_that_answer_one_request_unlike_others() {
     for (path, status, headers, times) in [
-        // Lacks `_bulk_get`, or does not let it through.
+        // The peer lacks `_bulk_get`, or a proxy blocks it.
         ("/_bulk_get", 400, PLAIN, ALWAYS),
         ("/_bulk_get", 401, PLAIN, ALWAYS),
         ("/_bulk_get", 403, PLAIN, ALWAYS),
@@ -60,7 +60,7 @@ async fn peers_that_answer_one_request_unlike_others() {
         ("/_bulk_get", 500, PLAIN, ALWAYS),
         ("/_bulk_get", 501, PLAIN, ALWAYS),
         ("/_bulk_get", 502, PLAIN, ALWAYS),
-        // Is busy, longer than there are retries for errors.
+        // The peer is busy, for more attempts than there are retries for errors.
         ("/_changes", 429, PLAIN, 8),
         ("/_changes", 429, RETRY_AFTER, 8),
         ("/_bulk_get", 429, PLAIN, 8),
@@ -69,7 +69,7 @@ async fn peers_that_answer_one_request_unlike_others() {
         ("/_bulk_docs", 429, PLAIN, 8),
         ("/_bulk_docs", 429, RETRY_AFTER, 8),
         ("/_ensure_full_commit", 429, PLAIN, 8),
-        // Fails for a while.
+        // The peer fails for a time.
         ("/_changes", 500, PLAIN, 4),
         ("/_changes", 502, RETRY_AFTER, 4),
         ("/_revs_diff", 500, PLAIN, 4),
@@ -94,7 +94,7 @@ async fn peers_that_answer_one_request_unlike_others() {
     }
 }
 
-/// A peer whose limit never ends does not hold a job for ever.
+/// A peer whose rate limit never ends does not block a job indefinitely.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_is_always_busy_ends_the_session() {
     let server = varied(Sequences::Strings, Missing::default());

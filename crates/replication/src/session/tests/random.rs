@@ -1,4 +1,4 @@
-//! Three databases that are edited at random and replicated in random order, with random faults, come to the same.
+//! Three databases with random edits, random replications and random faults converge to the same content.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::session::Outcome;
 use crate::testing::{Fault, Faulty, Leaf, Missing, Sequences, Server, Sides, services, spec};
 use crate::transport::Transport;
 
-/// Rounds, unless `SETTEE_ROUNDS` says how many.
+/// Number of rounds, unless `SETTEE_ROUNDS` is set.
 const ROUNDS: u64 = 60;
 
-/// A sequence of numbers from a seed (xorshift).
+/// Sequence of numbers from a seed (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Edits a random leaf of a random document, or begins a branch.
+/// Edits a random leaf of a random document, or creates a branch.
 fn edit(server: &Server, random: &mut Random) {
     let name = NAMES[random.below(3) as usize];
     let id = format!("doc{}", random.below(6));

@@ -1,11 +1,11 @@
-//! Endpoints as a table: a `source` as it was written, and what is made of it. No credentials are ever shown.
+//! Endpoints as a table: a `source` as written, and the parsed result. Credentials are never shown.
 
 use settee_model::json::Json;
 
 use crate::endpoint::{Auth, Endpoint, User};
 use crate::testing::check_file;
 
-/// Sources by kind. Secrets have this word in them.
+/// Sources by kind. Secrets contain this word.
 const SECRET: &str = "SECRET";
 
 const SOURCES: [&str; 79] = [
@@ -23,7 +23,7 @@ const SOURCES: [&str; 79] = [
     r#""x://""#,
     r#"{"url":"db"}"#,
     r#"{"url":"db","headers":{"a":"b"},"auth":5}"#,
-    // What is none.
+    // Invalid sources.
     "null",
     "5",
     "[]",
@@ -157,7 +157,7 @@ fn proxies() {
     assert_eq!(proxy(",\"proxy\":\"http://p\",\"target_proxy\":\"http://p\""), error);
 }
 
-/// Numbers and flags of a request: what is taken, what is bent into its range, what is refused.
+/// Numbers and flags of a request: accepted, clamped and rejected values.
 #[test]
 fn numbers_and_flags() {
     let names = [

@@ -1,4 +1,4 @@
-//! After a crash an index is what one of its commits said, and nothing else is stored.
+//! After a crash an index has the state of one of its commits, and no other files are stored.
 
 use settee_storage::StorageError;
 use settee_storage::faulty::{FaultyEngine, WriteFault};
@@ -23,7 +23,7 @@ fn write_step(writer: &mut Writer, step: u64) -> Result<()> {
     writer.commit(&step.to_be_bytes())
 }
 
-/// What an index with these steps has.
+/// Returns the contents of an index after these steps.
 fn expected(steps: u64) -> String {
     let index = new_index(definition("standard", &[]));
     let mut writer = index.writer(0).unwrap().unwrap();
@@ -61,14 +61,14 @@ fn every_crash_leaves_the_index_of_a_commit() {
         verified(&index).unwrap();
         index.release();
         let Some(mut writer) = index.writer(0).unwrap() else {
-            // Files without a record: the index is built anew, in another shard.
+            // Files without a record: the index must be rebuilt in another shard.
             assert_eq!(steps, 0);
             continue;
         };
-        // What did not count is gone.
+        // Unpublished files were removed.
         let used: Vec<u64> = writer.record.files().map(|file| file.number).collect();
         assert!(index.inner.shelf.stored_files().iter().all(|number| used.contains(number)));
-        // It goes on from where it was; to try that everywhere would take too long.
+        // The index continues from that state; testing it for all states would take too long.
         if number % 9 != 0 {
             continue;
         }

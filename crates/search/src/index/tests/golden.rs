@@ -1,4 +1,5 @@
-//! Queries against what CouchDB answered (`golden/queries.txt`): query, sort, ids of the hits and what they are ordered by.
+//! Queries compared with the responses of CouchDB (`golden/queries.txt`): query, sort, ids of the hits and values of
+//! the sort.
 
 use super::*;
 use crate::answer::OrderValue;

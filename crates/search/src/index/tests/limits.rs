@@ -1,4 +1,4 @@
-//! Hostile searches: they end early, take little memory, and are refused instead of ending the process.
+//! Expensive searches: they end early, use little memory, and are rejected instead of ending the process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use crate::limits::{Requester, SearchLimits};
 use crate::request::{Grouping, Highlighting, Range};
 use crate::{Boolean, Interval, Query, Sort, SortBy};
 
-/// An index of many documents with texts, strings, numbers and vectors.
+/// Returns an index of many documents with texts, strings, numbers and vectors.
 fn hostile_index() -> Index {
     let mut definition = definition("standard", &[("s", "keyword")]);
     let field = crate::VectorField { name: "v".to_owned(), dimensions: 2, similarity: crate::Similarity::L2 };
@@ -19,7 +19,7 @@ fn hostile_index() -> Index {
     index
 }
 
-/// The number of documents.
+/// Number of documents.
 const DOCUMENTS: u32 = 400;
 
 fn many_documents() -> Vec<(String, Vec<Field>)> {
@@ -36,7 +36,7 @@ fn many_documents() -> Vec<(String, Vec<Field>)> {
     (0..DOCUMENTS).map(document).collect()
 }
 
-/// A search of each kind that takes more than a moment.
+/// Returns an expensive search of each type.
 fn hostile(index: &Index) -> Vec<(&'static str, Request)> {
     let of = |query: &str| request(index, query, "").unwrap();
     let near = crate::Nearest {
@@ -135,7 +135,7 @@ fn memory_is_charged_before_it_is_taken_and_given_back() {
     for (name, request) in hostile(&index) {
         let little = Arc::new(Client { memory: Arc::new(AtomicUsize::new(60 << 10)), ..Client::new() });
         let outcome = index.search(&request, &limits_of(&little)).map(|answer| answer.total_hits);
-        // Less than a piece: whatever is charged at all is refused.
+        // Less than one charge: any charge is rejected.
         let is_small = matches!(name, "exclusion" | "numbers");
         assert!(is_small || matches!(outcome, Err(Error::OutOfMemory)), "{name}: {outcome:?}");
         assert_eq!(little.memory.load(Ordering::Relaxed), 60 << 10, "{name}");

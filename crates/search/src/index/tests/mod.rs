@@ -32,7 +32,7 @@ pub(super) fn index_on(engine: Arc<dyn Engine>, definition: Definition) -> Index
     Index::new(engine, SHARD, definition, Arc::new(new_token), Arc::new(Caches::new(1 << 20, 1 << 20)))
 }
 
-/// What a look at all files of an index says.
+/// Verifies all files of an index.
 pub(super) fn verified(index: &Index) -> Result<()> {
     crate::verify(index.inner.shelf.engine(), SHARD)
 }
@@ -80,7 +80,7 @@ pub(super) fn ids(answer: &Answer) -> String {
     answer.hits.iter().map(|hit| hit.id.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// The ids of the hits, in the order of ids.
+/// Returns the ids of the hits, ordered by id.
 pub(super) fn find(index: &Index, query: &str) -> String {
     match request(index, query, "_id").and_then(|request| index.search(&request, &SearchLimits::none())) {
         Ok(answer) => ids(&answer),
@@ -96,7 +96,7 @@ fn number(number: f64) -> Field {
     field("x", FieldValue::Stored(StoredValue::Double(number)))
 }
 
-/// The documents of the recordings.
+/// Returns an index of the documents of the recordings.
 pub(super) fn animals() -> Index {
     let index = new_index(definition("standard", &[("s", "keyword"), ("k", "keyword"), ("e", "english")]));
     let both = |words: &str| vec![text("default", words), text("e", words)];

@@ -1,4 +1,4 @@
-//! Random documents, changes and queries against a scan of what the documents have.
+//! Random documents, changes and queries compared with a scan of the documents.
 
 use std::collections::BTreeMap;
 
@@ -125,7 +125,7 @@ fn searches_find_what_a_scan_finds() {
                     .search(&Request { limit: 1_000, sort, ..Request::new(parsed.clone()) }, &SearchLimits::none())
                     .unwrap();
                 assert_eq!(ids(&answer), expected.join(" "), "seed {seed}, round {round}: {text}");
-                // By relevance there are the same.
+                // By relevance the same documents are found.
                 let best = index.search(&Request { limit: 3, ..Request::new(parsed) }, &SearchLimits::none()).unwrap();
                 assert_eq!(
                     (best.total_hits, best.hits.len()),

@@ -11,7 +11,7 @@ use crate::{Boolean, Interval, Query, Sort};
 fn bookmarks_lead_through_all_hits_once() {
     let index = new_index(definition("standard", &[]));
     for round in 0..4 {
-        // In several segments.
+        // Spread over several segments.
         let ids: Vec<String> = (0..7).map(|number| format!("d{number}{round}")).collect();
         let documents: Vec<_> = ids
             .iter()
@@ -63,7 +63,7 @@ fn what_is_missing_sorts_first_or_as_zero() {
             ("d", vec![x(), double("n", 0.0)]),
         ],
     );
-    // A segment in which nobody has the fields.
+    // A segment in which no document has the fields.
     write(&index, &[("e", vec![x()]), ("f", vec![x(), string("s", "z")])]);
     for (sort, expected) in [
         ("s", "b d e c a f"),
@@ -149,7 +149,7 @@ fn a_field_with_several_values() {
     let large = range("large", Bound::Excluded(3.0), Bound::Included(9.0));
     request.ranges = vec![("n".to_owned(), vec![small, large])];
     let answer = index.search(&request, &SearchLimits::none()).unwrap();
-    // By the least value in both directions.
+    // Ordered by the smallest value in both directions.
     assert_eq!(ids(&answer), "b a c");
     assert_eq!(format!("{:?}", answer.counts), r#"[("l", [("green", 2), ("red", 1)])]"#);
     assert_eq!(format!("{:?}", answer.ranges), r#"[("n", [("small", 2), ("large", 1)])]"#);
@@ -183,7 +183,7 @@ fn a_field_keeps_the_type_that_it_got_first() {
     let mut writer = index.writer(0).unwrap().unwrap();
     let error = writer.update("b", None, vec![string("w", "x"), string("v", "x")]).unwrap_err();
     assert_eq!(error.to_string(), "field v is of type STRING not DOUBLE");
-    // Nothing of the document has been noticed.
+    // The rejected document has no effect.
     writer.update("c", None, vec![double("w", 2.0)]).unwrap();
     writer.commit(b"2").unwrap();
     assert_eq!((find(&index, "*:*").as_str(), find(&index, "w:2").as_str()), ("a c", "c"));
@@ -217,7 +217,7 @@ fn fields_appear_in_later_segments_and_survive_merges() {
         assert_eq!(find(&index, &format!("n{number}:1")), id);
         assert!(find(&index, &format!("t{}:\"some words\"", number / 3)).contains(&id));
     }
-    // Norms of fields of all segments count: the shortest text is the best.
+    // Lengths of fields in all segments are used: the shortest text has the highest score.
     let best = index
         .search(
             &Request { limit: 1, ..request(&index, "t0:words OR default:word", "").unwrap() },
@@ -273,7 +273,7 @@ fn updates_and_deletions() {
     writer.delete("a").unwrap();
     writer.commit(b"last").unwrap();
     assert_eq!((find(&index, "*:*").as_str(), index.info().unwrap().docs), ("", 0));
-    // What was replaced goes once nobody reads it.
+    // Replaced files are removed once no search reads them.
     index.release();
     writer.update("z", None, vec![text("default", "x")]).unwrap();
     writer.commit(b"z").unwrap();

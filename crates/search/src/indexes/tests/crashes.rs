@@ -1,11 +1,11 @@
-//! Crashes: whatever one leaves, an index shows the database after it, as one that is built anew does.
+//! Crashes: after any crash, an updated index equals a rebuilt one.
 
 use settee_model::testing::Random;
 use settee_storage::faulty::FaultyEngine;
 
 use super::*;
 
-/// Random changes of a few documents: written, changed, deleted, purged.
+/// Random changes of a few documents: writes, changes, deletions, purges.
 fn change(database: &Arc<Database>, random: &mut Random, changes: usize) {
     const WORDS: [&str; 6] = ["fox", "dog", "cat", "quick fox", "lazy dog", "a cat and a fox"];
     for _ in 0..changes {
@@ -28,7 +28,7 @@ fn change(database: &Arc<Database>, random: &mut Random, changes: usize) {
     }
 }
 
-/// The index that there is, and one that is built anew, show the same.
+/// Compares the existing index with a rebuilt one.
 fn compare(world: &World, database: &Arc<Database>, seed: u64) {
     let (known, anew) = (design("f"), design("anew"));
     assert_eq!(world.all(database, &known), world.all(database, &anew), "seed {seed}");
@@ -57,7 +57,7 @@ fn every_crash_leaves_an_index_that_goes_on() {
         assert!(images.len() > 30, "{}", images.len());
         for image in images.into_iter().step_by(3) {
             let world = World::over(Arc::new(image));
-            // Before it was made there is nothing to compare.
+            // Before its creation there is nothing to compare.
             let Ok(database) = world.catalog.database("db") else { continue };
             compare(&world, &database, seed);
             change(&database, &mut random, 20);

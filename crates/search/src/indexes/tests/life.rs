@@ -1,4 +1,4 @@
-//! An index from its first search to its end.
+//! An index from its first search to its removal.
 
 use std::sync::Weak;
 
@@ -38,7 +38,7 @@ fn an_index_follows_its_database() {
     write(&database, r#"{"_id":"b","t":"again"}"#);
     write(&database, &format!(r#"{{"_id":"a","_rev":"{a}","t":"back"}}"#));
     assert_eq!(world.all(&database, &design), "a(default=back) b(default=again)");
-    // The winner of a conflict is found.
+    // The winner of a conflict is indexed.
     let replicated = |text: &str| {
         database.update(Work::Documents(vec![update(text, EditMode::Replicated)])).unwrap();
     };
@@ -66,7 +66,7 @@ fn purges_reach_an_index() {
     purge(&database, "b", &revs[1]);
     write(&database, r#"{"_id":"b","n":2}"#);
     assert_eq!(world.all(&database, &design), "b(n=2) c(n=1) d(n=1)");
-    // The index misses purges that are not remembered any more: it begins anew.
+    // The index misses purges whose records were removed, so it is rebuilt.
     database.update(Work::SetPurgedInfosLimit(1)).unwrap();
     purge(&database, "c", &revs[2]);
     purge(&database, "d", &revs[3]);
@@ -116,16 +116,16 @@ fn equal_definitions_share_an_index_and_unneeded_ones_go() {
     let before = used();
     assert_eq!(world.searches.cleanup(&database, std::slice::from_ref(&same), 0).unwrap(), 1);
     assert_eq!(used(), before - 1);
-    // Views do not take them for theirs, nor the other way round.
+    // Views do not treat search indexes as theirs, and vice versa.
     assert_eq!(world.views.cleanup(&database, &[], 0).unwrap(), 0);
     world.all(&database, &one);
     assert_eq!(world.mapped(), 20);
-    // What somebody has used lately stays for a while.
+    // A recently used index is kept for a while.
     assert_eq!(world.searches.cleanup(&database, &[], 1_000_000).unwrap(), 0);
     world.now_us.fetch_add(2_000_000, Ordering::Relaxed);
     assert_eq!(world.searches.cleanup(&database, &[], 1_000_000).unwrap(), 1);
     world.all(&database, &one);
-    // All goes with the database.
+    // Everything is removed with the database.
     world.searches.release(&database);
     world.catalog.delete("db").unwrap();
     assert_eq!(used(), 1, "only the catalog itself");
@@ -164,7 +164,7 @@ fn a_field_of_two_types_stops_its_index_only() {
     let mapped = world.mapped();
     refused();
     assert_eq!(world.mapped(), mapped, "what cannot succeed is not tried again");
-    // What is there can still be asked.
+    // The existing index can still be searched.
     let index = world
         .searches
         .open(&database, &design, SearchKind::Nouveau, "i", Freshness::Any, &SearchLimits::none())
@@ -198,7 +198,7 @@ fn definitions_that_make_no_sense_are_told() {
     check("none", "index `none` must have parameter `index`");
     check("bad", "nosuch is not a valid analyzer name");
     check("broken", "broken");
-    // The background passes over what it cannot build, and tries the rest later.
+    // Background builds skip the failing index, and are retried later.
     assert!(world.searches.update(&database, &design, Urgency::Background).is_err());
     assert_eq!(world.searches.build_state(&database, &design).unwrap().status, BuildStatus::Resting);
 }
@@ -214,7 +214,7 @@ fn builds_are_paused_resumed_and_cancelled() {
     let status = || world.searches.build_state(&database, &design).unwrap().status;
     assert_eq!(status(), BuildStatus::Lagging);
     assert_eq!(world.searches.lag(&database, &design).unwrap(), Some(3000));
-    // In the middle of a build somebody pauses it: what is done is kept.
+    // The build is paused while it runs: its progress is kept.
     let (weak, paused, of): (Weak<World>, _, _) = (Arc::downgrade(&world), Arc::clone(&database), Arc::clone(&design));
     *world.members.watcher.lock() = Some(Box::new(move || {
         let world = weak.upgrade().unwrap();
@@ -232,13 +232,13 @@ fn builds_are_paused_resumed_and_cancelled() {
     world.searches.note_resumed(&database, &design);
     assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 3000);
     assert_eq!((status(), world.mapped()), (BuildStatus::Current, 3000));
-    // One that is cancelled is left alone until somebody asks.
+    // A cancelled index is skipped until a search needs it.
     write(&database, r#"{"_id":"new","n":1}"#);
     world.views.cancel(&database, &design).unwrap();
     world.searches.note_cancelled(&database, &design);
     assert_eq!((status(), world.searches.lag(&database, &design).unwrap()), (BuildStatus::Resting, None));
     assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 3001);
-    // After the end nothing is built any more.
+    // After the shutdown nothing is built any more.
     write(&database, r#"{"_id":"late","n":1}"#);
     world.searches.stop();
     let ended = world.search(&database, &design, Query::All).unwrap_err();
@@ -266,7 +266,7 @@ fn a_client_that_has_gone_leaves_the_build_to_the_next() {
     let index = world.searches.open(&database, &design, kind, "i", Freshness::Current, &limits).unwrap();
     assert_eq!(index.search(&Request::new(Query::All), &limits).unwrap().total_hits, 30);
     assert!(now().is_some());
-    // Without an update the index answers as it is.
+    // Without an update the index is searched as it is.
     write(&database, r#"{"_id":"more","t":"fox"}"#);
     assert!(now().is_none());
     assert!(world.searches.open_now(&database, &design, kind, "i", Freshness::Any).unwrap().is_some());

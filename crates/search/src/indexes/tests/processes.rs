@@ -1,4 +1,4 @@
-//! Several processes have the same index: one builds, the others wait for it or take its place.
+//! Several processes with the same index: one builds, the others wait for it or take over.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,7 +12,7 @@ use super::*;
 use crate::indexes::SearchError;
 use crate::indexes::definition::SearchIndex;
 
-/// Two processes on a database with documents.
+/// Returns two processes on a database with documents.
 fn worlds(documents: usize) -> [World; 2] {
     let worlds = Store::new().two().map(World::over);
     let database = worlds[0].create(Layout::Whole);
@@ -27,26 +27,26 @@ fn write_some(database: &Arc<Database>, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// The database as the next request uses it.
+/// Returns the database as the next request uses it.
 fn database(world: &World) -> Arc<Database> {
     world.catalog.engine().catch_up().unwrap();
     world.catalog.database("db").unwrap()
 }
 
-/// How many documents are found.
+/// Returns the number of documents found.
 fn count(world: &World) -> u64 {
     let database = database(world);
     world.search(&database, &design("f"), Query::term("default", "fox")).unwrap().total_hits
 }
 
-/// Has the next build stop before its first batch, tell that, and go on when it is told so.
+/// Makes the next build stop before its first batch; returns channels for its notification and its continuation.
 fn hold(world: &World) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let ((held, is_held), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
     let is_first = std::sync::atomic::AtomicBool::new(true);
     *world.members.watcher.lock() = Some(Box::new(move || {
         if is_first.swap(false, Ordering::Relaxed) {
             held.send(()).unwrap();
-            // Also when nobody is there any more to say so.
+            // Also if the sender was dropped.
             let _ = may_go_on.recv();
         }
     }));
@@ -61,7 +61,7 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
         let documents = if dies { 90 } else { 60 };
         let (is_held, go_on) = hold(one);
         thread::scope(|scope| {
-            // Dropped when this fails, so that the build ends.
+            // Dropped if this fails, so that the build ends.
             let tell = go_on;
             let builds = scope.spawn(|| count(one));
             is_held.recv().unwrap();
@@ -84,7 +84,7 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
         });
         write_some(&database(one), 60..if dies { 60 } else { 90 });
     }
-    // In turn, with files that were read before.
+    // Alternately, with files that were cached before.
     for round in 0..10 {
         let (writes, reads) = if round % 2 == 0 { (one, other) } else { (other, one) };
         let first = 100 + 10 * round;
@@ -96,7 +96,7 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
 #[test]
 fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_waits() {
     let [one, other] = worlds(300);
-    // Somebody goes first, and does not end.
+    // Another build has priority, and does not end.
     let urgent = one.views.pace().begin(Urgency::Client);
     let (answer, answered) = mpsc::channel();
     thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
         }
         scope.spawn(|| answer.send(count(&other)).unwrap());
         let counted = answered.recv_timeout(Duration::from_secs(120));
-        // It may rest again now that nobody waits.
+        // It may pause again after the waiter has ended.
         drop(urgent);
         assert_eq!(counted, Ok(300), "a timeout: it rests");
         builds.join().unwrap().unwrap();
@@ -132,14 +132,14 @@ fn an_index_that_was_removed_elsewhere_is_found_or_made_again() {
     }
 }
 
-/// The one index that a process has.
+/// Returns the shard of the only index of a process.
 fn shard(world: &World) -> Shard {
     let indexes = world.searches.databases.of(database(world).shard());
     let handles = indexes.handles.lock();
     handles.values().next().unwrap().store().shard()
 }
 
-/// The greatest number of a file in it.
+/// Returns the greatest number of a file in it.
 fn last_file(world: &World) -> u64 {
     let snapshot = world.catalog.engine().snapshot(shard(world)).unwrap();
     let range = KeyRange::default();
@@ -148,7 +148,7 @@ fn last_file(world: &World) -> u64 {
     crate::store::keys::file_of(key).unwrap()
 }
 
-/// What somebody has read who was too late is never met again under a number of somebody else.
+/// A number cached by a builder that lost its claim is never reused by another one.
 #[test]
 fn each_claim_has_numbers_of_its_own() {
     let worlds = worlds(20);
@@ -158,14 +158,14 @@ fn each_claim_has_numbers_of_its_own() {
         let first = round as usize * 100;
         write_some(&database(world), first..first + 5);
         assert_eq!(count(world), 20 + 5 * round);
-        // Sixteen millions of a claim.
+        // Sixteen million numbers per claim.
         let claim = Some(last_file(world) >> 24);
         assert!(claim > before, "{claim:?} after {before:?}");
         before = claim;
     }
 }
 
-/// Who builds an index may find that it has to begin anew, in another shard.
+/// A build may have to be restarted in another shard.
 #[test]
 fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
     let [one, other] = worlds(40);
@@ -192,7 +192,7 @@ fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
     assert_eq!((count(&one), count(&other)), (40, 40));
 }
 
-/// Its record goes behind its shard: who asks between the two finds nothing, and builds another one.
+/// The record is removed after the shard: a search in between finds an empty index, and builds another one.
 #[test]
 fn an_index_that_is_about_to_be_forgotten_is_empty() {
     for is_asked_as_it_is in [true, false] {
@@ -214,7 +214,7 @@ fn an_index_that_is_about_to_be_forgotten_is_empty() {
     }
 }
 
-/// It goes on under a claim of its own.
+/// The process continues under a new claim.
 #[test]
 fn who_was_taken_for_dead_claims_again() {
     let [one, _] = worlds(1200);
@@ -231,6 +231,6 @@ fn who_was_taken_for_dead_claims_again() {
         assert_eq!(builds.join().unwrap(), 1200);
         lost
     });
-    // The least number of the next claim.
+    // Smallest number of the next claim.
     assert!(last_file(&one) >> 24 >= lost.epoch, "{} under {lost:?}", last_file(&one));
 }

@@ -1,4 +1,4 @@
-//! Automata agree with slow definitions of what they stand for, and their size with the pattern.
+//! Automata agree with slow definitions, and their size is bounded by the pattern.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::limits::Requester;
 use crate::limits::tests::Client;
 
-/// The least number of edits, by the whole table.
+/// Returns the edit distance, computed with the full table.
 fn edits(word: &str, other: &str) -> usize {
     let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
     let mut table = vec![vec![0; other.len() + 1]; word.len() + 1];
@@ -28,7 +28,7 @@ fn edits(word: &str, other: &str) -> usize {
     table[word.len()][other.len()]
 }
 
-/// All words of up to so many of three letters.
+/// Returns all words of at most this length over three letters.
 fn words(length: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut from = 0;
@@ -130,7 +130,7 @@ fn hostile_patterns_are_refused_or_take_little() {
     }
     assert!(Pattern::regex("(){4000000000}", &limits()).unwrap().holds(""));
     assert!(Pattern::regex(&"(".repeat(500), &limits()).is_err());
-    // Each state behind `a` remembers which of the last twenty letters were an `a`.
+    // Each state after `a` encodes which of the last twenty letters were an `a`.
     let exponential = Pattern::regex("(a|b)*a(a|b){20}", &limits()).unwrap();
     let mut number: u32 = 1;
     let mut random = || {

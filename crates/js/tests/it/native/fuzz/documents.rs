@@ -1,4 +1,4 @@
-//! Random documents, and the names and values in them that functions are likely to meet.
+//! Random documents, and common names and values in them.
 
 use std::fmt::Write as _;
 
@@ -94,7 +94,7 @@ fn object(random: &mut Random, depth: usize, out: &mut String) {
     out.push('}');
 }
 
-/// A random document; its members mostly have the types that their names promise.
+/// Writes a random document; its members mostly have the types that their names suggest.
 pub(crate) fn document(random: &mut Random) -> String {
     let mut out = format!("{{\"_id\":\"{}\",\"_rev\":\"1-abc\"", random.pick(&STRINGS));
     for (name, kind) in [("a", 0), ("b", 0), ("n", 1), ("s", 2), ("l", 3), ("o", 4), ("type", 2), ("10", 1), ("2", 2)] {

@@ -1,4 +1,4 @@
-//! Random functions of the subset and of what is beside it.
+//! Random functions of the subset and slightly outside of it.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use settee_model::testing::Random;
 
 use super::documents::{NAMES, NUMBERS, STRINGS};
 
-/// Writes random functions.
+/// Generator of random functions.
 pub(crate) struct Writer<'r> {
     random: &'r mut Random,
     out: String,
@@ -350,7 +350,7 @@ impl Writer<'_> {
     }
 
     fn sides(&mut self, depth: usize, operator: &str) {
-        // `**` takes no unary operator on its left, `??` does not mix: all sides are in parentheses.
+        // `**` takes no unary operator on its left, `??` cannot be mixed: all operands are in parentheses.
         self.out.push('(');
         self.expression(depth + 1);
         write!(self.out, ") {operator} (").unwrap();
@@ -400,7 +400,7 @@ impl Writer<'_> {
         self.with_arguments(call, depth);
     }
 
-    /// A random regular expression.
+    /// Writes a random regular expression.
     fn pattern(&mut self, depth: usize) {
         for _ in 0..1 + self.random.below(3) {
             match self.random.below(10) {
