@@ -32,12 +32,20 @@ pub struct Owner {
     pub number: u64,
     /// Rank of the owner.
     pub rank: Rank,
+    /// Distinguishes what an owner works on, such as databases. Units are shared between owners; the parts of one owner wait in turn.
+    pub part: u64,
+}
+
+impl Owner {
+    fn whole(self) -> Self {
+        Self { part: 0, ..self }
+    }
 }
 
 impl From<u64> for Owner {
     /// Returns an owner that may hold all units.
     fn from(number: u64) -> Self {
-        Self { number, rank: Rank::Admin }
+        Self { number, rank: Rank::Admin, part: 0 }
     }
 }
 
@@ -69,6 +77,7 @@ impl Shares {
 
     /// Takes a unit if `owner` may. A caller without owner may take any free unit.
     pub fn try_take(&mut self, owner: Option<Owner>) -> bool {
+        let owner = owner.map(Owner::whole);
         let free = owner.map_or(self.capacity, |owner| owner.rank.of(self.capacity)).saturating_sub(self.taken);
         let held = owner.map_or(0, |owner| self.held.get(&owner).copied().unwrap_or(0));
         if free == 0 || owner.is_some() && held >= SHARE * free {
@@ -84,7 +93,7 @@ impl Shares {
     /// Releases a unit that was taken for `owner`.
     pub fn give_back(&mut self, owner: Option<Owner>) {
         self.taken = self.taken.saturating_sub(1);
-        let Some(owner) = owner else { return };
+        let Some(owner) = owner.map(Owner::whole) else { return };
         if let Some(held) = self.held.get_mut(&owner) {
             *held -= 1;
             if *held == 0 {
@@ -136,7 +145,7 @@ mod tests {
         let mut shares = Shares::new(16);
         let mut take = |rank, numbers: std::ops::Range<u64>| {
             let mut all = |number| {
-                let owner = Some(Owner { number, rank });
+                let owner = Some(Owner { number, rank, part: number });
                 std::iter::repeat_with(|| shares.try_take(owner)).take_while(|taken| *taken).count()
             };
             numbers.map(&mut all).sum::<usize>()
@@ -145,7 +154,7 @@ mod tests {
         assert_eq!(take(Rank::User, 0..50), 4);
         assert_eq!(take(Rank::Admin, 0..1), 3);
         // A single unit is available to any of them.
-        assert!(Shares::new(1).try_take(Some(Owner { number: 1, rank: Rank::Anonymous })));
+        assert!(Shares::new(1).try_take(Some(Owner { number: 1, rank: Rank::Anonymous, part: 0 })));
     }
 
     #[test]

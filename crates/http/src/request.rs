@@ -131,9 +131,16 @@ impl Request {
     /// The client for which functions are called: an account, or the address of a client without one.
     pub(crate) fn caller(&self) -> Caller {
         let client = self.user.name.clone().map_or_else(|| Client::of_address(self.head.peer), Client::User);
-        let mut hasher = DefaultHasher::new();
-        client.hash(&mut hasher);
-        let owner = Owner { number: hasher.finish(), rank: self.head.account.share().rank() };
+        let hash = |named: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            named(&mut hasher);
+            hasher.finish()
+        };
+        let owner = Owner {
+            number: hash(&|hasher| client.hash(hasher)),
+            rank: self.head.account.share().rank(),
+            part: hash(&|hasher| self.captures.get("db").hash(hasher)),
+        };
         Caller { owner: Some(owner), cancellation: self.head.account.cancellation().clone() }
     }
 

@@ -7,11 +7,9 @@ use std::{fs, io};
 use settee_storage::durable;
 use settee_storage::{Result, StorageError};
 
+use crate::files::UNFINISHED;
 use crate::options::Options;
 use crate::store::Store;
-
-/// The directory within that of a store in which it is made.
-pub(crate) const UNFINISHED: &str = "unfinished";
 
 /// Creates an empty store in `path`, in which no store is, but perhaps what an interrupted call left.
 pub(crate) fn create(path: &Path, options: &Options) -> Result<()> {
@@ -36,10 +34,9 @@ fn move_up(made: &Path, path: &Path) -> io::Result<()> {
         let name = entry?.file_name();
         let is_last = name == "CURRENT";
         if !is_last {
-            fs::rename(made.join(&name), path.join(&name))?;
+            durable::rename(&made.join(&name), &path.join(&name))?;
         }
     }
-    durable::sync_directory(path)?;
     durable::rename(&made.join("CURRENT"), &path.join("CURRENT"))?;
     fs::remove_dir_all(made)?;
     durable::sync_directory(path)

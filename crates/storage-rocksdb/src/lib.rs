@@ -4,7 +4,6 @@
 //! and commits that wait at the same time share one sync. It knows nothing of what the entries mean; what is tuned,
 //! and why, is in [`options`].
 
-mod acknowledged;
 mod clear;
 mod create;
 mod damage;
@@ -43,12 +42,12 @@ use settee_storage::{
     ShardState, Snapshot, StorageError, Version,
 };
 
-use acknowledged::Recorder;
 use clear::hide;
 use damage::Hole;
 use epoch::Epoch;
 use error::{is_failed_sync, translate};
 use files::Found;
+use files::acknowledged::Recorder;
 use mending::Mending;
 pub use options::{Log, Options, Tickers};
 use shards::{Slot, Slots, Stored};

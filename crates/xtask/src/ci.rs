@@ -24,9 +24,11 @@ use crate::workspace::Workspace;
 const FEATURES: &str = "--features=settee-server/wasm";
 const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--release", "--no-fail-fast"];
-/// Debug assertions and overflow checks for tests, in the crates of this workspace only: `"*"` names all others, which
-/// are those of every other build.
+/// Debug assertions and overflow checks for tests, and little optimisation, in the crates of this workspace only: `"*"` names all
+/// others, which are those of every other build.
 const CHECKED: &[&str] = &[
+    "--config=profile.release.opt-level=1",
+    "--config=profile.release.package.\"*\".opt-level=3",
     "--config=profile.release.debug-assertions=true",
     "--config=profile.release.overflow-checks=true",
     "--config=profile.release.package.\"*\".debug-assertions=false",
@@ -72,22 +74,23 @@ fn quick(workspace: &Workspace, gate: &mut Gate) {
     gate.step("fmt", &[], || logged(workspace, "fmt", &["fmt", "--all", "--check"]));
     gate.step("tidy", &[], || Ok(Tally::one(tidy::command(&workspace.root)?)));
     gate.step("lint", &[], || logged(workspace, "lint", CLIPPY));
+    // It builds the program as well, with assertions, for the tests that start servers.
     if gate.step("compile tests", &[], || build_tests(workspace)) {
         gate.step("test", &[], || run_tests(workspace));
-    }
-    gate.step("docs", &[], || document(workspace));
-    if gate.step("build", &[], || build::build(workspace)) {
         gate.step("conformance", &["python3"], || conformance::run(workspace, &conformance::Options::default()));
         gate.step("readme", &["curl"], || readme::run(workspace));
     }
+    gate.step("docs", &[], || document(workspace));
 }
 
 fn rest(workspace: &Workspace, gate: &mut Gate) {
-    gate.step("test on PostgreSQL", &["postgresql"], || on_postgres::command(workspace, &[]));
-    if gate.step("build", &[], || build::build(workspace)) {
+    if gate.step("compile tests", &[], || build_tests(workspace)) {
+        gate.step("test on PostgreSQL", &["postgresql"], || on_postgres::command(workspace, &[]));
         let on_postgres = |nodes| move || conformance::run_on_postgres(workspace, nodes);
         gate.step("conformance on PostgreSQL", &["python3", "postgresql"], on_postgres(1));
         gate.step("conformance on two nodes", &["python3", "postgresql"], on_postgres(2));
+    }
+    if gate.step("build", &[], || build::build(workspace)) {
         gate.step("chaos", &["postgresql"], || chaos::run(workspace, &chaos::Options::short()));
         gate.step("attack", &[], || attack::run(workspace, &attack::Options::short()));
         gate.step("clients", &["nodejs", "npm", "python3-venv", "pypy3", "erlang-base", "curl"], || {

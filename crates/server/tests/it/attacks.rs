@@ -214,13 +214,12 @@ fn parameters_beyond_reason() {
             assert_eq!(status(query), 400, "{list} {query}");
         }
     }
-    for query in ["since=-1", "since=x", "heartbeat=-1", "heartbeat=0", "seq_interval=x"] {
+    for query in ["since=-1", "since=x", "since=18446744073709551615", "heartbeat=-1", "heartbeat=0", "seq_interval=x"]
+    {
         let reply = client.get(&format!("/db/_changes?{query}"));
         assert_eq!(reply.status, 400, "{query}: {}", reply.text());
     }
-    for query in
-        [format!("limit={max}"), format!("since={max}"), format!("seq_interval={max}"), "descending=true".to_owned()]
-    {
+    for query in [format!("limit={max}"), format!("seq_interval={max}"), "descending=true".to_owned()] {
         client.get(&format!("/db/_changes?{query}")).expect(200);
     }
     client.get(&format!("/db/_changes?feed=continuous&limit=1&heartbeat={max}")).expect(200);

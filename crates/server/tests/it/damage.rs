@@ -482,5 +482,5 @@ fn a_damaged_log_is_not_opened() {
     bytes[middle..middle + FLIPPED].iter_mut().for_each(|byte| *byte = !*byte);
     fs::write(log, bytes).unwrap();
     let text = told(&run(&mut serve(&directory)));
-    assert!(text.contains("the log of writes") && text.contains("settee salvage"), "{text}");
+    assert!(text.contains(".log is damaged") && text.contains("settee salvage"), "{text}");
 }

@@ -91,7 +91,7 @@ fn tls_with_certificates_that_change() {
     let mut client = connect(address, "first.settee.test", Identity::Nobody, &[b"http/1.1"]).unwrap();
     let created = ask(&mut client, "/db").unwrap();
     assert!(created.starts_with("HTTP/1.1 201 Created\r\n"), "{created}");
-    assert!(created.contains("location: https://settee.test:1/db\r\n"), "{created}");
+    assert!(created.contains("Location: https://settee.test:1/db\r\n"), "{created}");
     server.client().get("/db").expect(200);
     // Who offers nothing, or something unknown to the server, speaks HTTP/1.1 or is refused.
     let mut plain = connect(address, "settee.test", Identity::Nobody, &[]).unwrap();

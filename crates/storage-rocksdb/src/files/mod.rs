@@ -6,6 +6,7 @@
 //! blob files, [`log`] logs of writes ([`batch`]) and the [`manifest`]. Nothing here writes into a store that exists, but for
 //! [`repair`], which makes one without the damaged parts of sorted files.
 
+pub(crate) mod acknowledged;
 pub(crate) mod batch;
 mod blob;
 mod block;
@@ -31,7 +32,7 @@ mod whole_tests;
 pub(crate) use check::cut_manifest;
 pub use check::{Checked, Depth, Fault, FileKind, check};
 pub use salvage::{Salvaged, salvage};
-pub(crate) use whole::{Found, check_logs_of, inspect};
+pub(crate) use whole::{Found, UNFINISHED, check_logs_of, inspect};
 
 use std::io;
 use std::path::{Path, PathBuf};

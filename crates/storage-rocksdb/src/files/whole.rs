@@ -14,6 +14,7 @@ use std::{fs, io};
 use settee_storage::durable::{self, Readers};
 use settee_storage::{Keyspace, Result, StorageError};
 
+use super::acknowledged::Acknowledged;
 use super::batch::remarks;
 use super::bytes::Bytes;
 use super::check::{cut_manifest, has_hole};
@@ -21,10 +22,11 @@ use super::directory::{Directory, blob_path, table_path};
 use super::log::{self, Item, Log};
 use super::manifest::Manifest;
 use super::table::{SESSION, session_at_end};
-use crate::acknowledged::Acknowledged;
-use crate::create::UNFINISHED;
 use crate::damage::Holes;
 use crate::options;
+
+/// The directory within that of a store in which it is created.
+pub(crate) const UNFINISHED: &str = "unfinished";
 
 /// Bytes of a blob file besides its values: head and end.
 const BLOB_FRAME: u64 = 62;
@@ -224,14 +226,14 @@ fn check_logs(found: &Directory, manifest: &Manifest, reached: Reached<'_>) -> R
     let is_first = |log: u64| log == manifest.min_log || (manifest.min_log..number).contains(&log);
     match needed().next() {
         Some((log, _)) if is_first(*log) => {}
-        Some(_) => return Err(missing_log(found, manifest)),
+        Some(_) => return Err(missing_log(found, manifest, acknowledged)),
         None => {
             let began = acknowledged.is_some_and(|acknowledged| number > acknowledged.manifest);
             let has_older = acknowledged.is_some_and(|acknowledged| {
                 found.logs.keys().next_back().is_some_and(|newest| *newest >= acknowledged.log)
             });
             if !began || !has_older {
-                return Err(missing_log(found, manifest));
+                return Err(missing_log(found, manifest, acknowledged));
             }
         }
     }
@@ -312,7 +314,9 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
                     Some(last) if first <= last => {
                         return Err(damaged(
                             path,
-                            format_args!("does not continue the log before it: write {first} at {offset} follows {last}"),
+                            format_args!(
+                                "does not continue the log before it: write {first} at {offset} follows {last}"
+                            ),
                         ));
                     }
                     _ => {}
@@ -333,8 +337,10 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
     Ok(Ok(()))
 }
 
-fn missing_log(found: &Directory, manifest: &Manifest) -> StorageError {
-    damaged(&found.path.join(format!("{:06}.log", manifest.min_log)), "or a log of writes after it is missing")
+fn missing_log(found: &Directory, manifest: &Manifest, acknowledged: Option<&Acknowledged>) -> StorageError {
+    let newest = acknowledged.map(|acknowledged| acknowledged.log).filter(|log| *log >= manifest.min_log);
+    let missing = newest.filter(|log| !found.logs.contains_key(log)).unwrap_or(manifest.min_log);
+    damaged(&found.path.join(format!("{missing:06}.log")), "or a log of writes after it is missing")
 }
 
 /// Returns true if bytes of a log look like writes that were not synced when the power failed. Flipped bytes look otherwise.

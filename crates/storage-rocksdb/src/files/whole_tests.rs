@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use settee_storage::{Batch, CommitToken, Durability, Engine as _, Keyspace, Shard, Version};
 use tempfile::TempDir;
 
+use super::acknowledged;
 use super::tests::{Contents, Random, contents, copy, fill, open, store};
-use crate::acknowledged;
-use crate::create::UNFINISHED;
+use super::whole::UNFINISHED;
 use crate::{Options, RocksEngine};
 
 /// Something that happens to a file.

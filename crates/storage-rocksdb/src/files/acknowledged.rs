@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use settee_storage::durable::{self, Readers};
 
-use crate::files;
+use super::{identity, newest_log};
 
 /// The file in the directory of the store.
 pub(crate) const FILE: &str = "ACKNOWLEDGED";
@@ -112,7 +112,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(store: &Path) -> Self {
-        let identity = files::identity(store).unwrap_or_default();
+        let identity = identity(store).unwrap_or_default();
         Self { store: store.to_owned(), identity, written: Mutex::new((u64::MAX, u64::MAX)) }
     }
 
@@ -127,7 +127,7 @@ impl Recorder {
         if last == sequence {
             return Ok(());
         }
-        let newest = files::newest_log(&self.store);
+        let newest = newest_log(&self.store);
         sync()?;
         if let Ok(Some((manifest, log, path, length))) = newest
             && let Ok(length) =
