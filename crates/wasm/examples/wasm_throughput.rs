@@ -1,5 +1,5 @@
 //! Measures how fast the compiled examples map small documents: `cargo run --release -p settee-wasm --example
-//! map_throughput`.
+//! wasm_throughput`.
 
 #![expect(clippy::unwrap_used, reason = "an example")]
 
