@@ -70,7 +70,7 @@ export function Database() {
       {!isOneDocument && <Head db={db} sub={sub} info={asked.data} />}
       {!isOneDocument && <DbTabs db={db} sub={sub} />}
       <Problem error={error} again={() => location.reload()} />
-      {!PAGES[sub] && <p>There is no such page. <Link to={['db', db]}>To the documents</Link></p>}
+      {!PAGES[sub] && <p>This page does not exist. <Link to={['db', db]}>To the documents</Link></p>}
       {PAGES[sub] && (Shown ? <Shown key={path.slice(0, 5).join('/')} db={db} info={asked.data} again={asked.again} /> : <Skeleton />)}
     </>
   );

@@ -9,7 +9,7 @@ import { go, setParams, useParam, useRoute } from '../router.ts';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, say } from '../ui/kit.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
 
@@ -35,7 +35,6 @@ function parts(text: string): string[] {
 export function Design({ db }: DbPage) {
   const { path: at } = useRoute();
   const ddoc = at[3] ?? '';
-  useTitle(`_design/${ddoc}`);
   const [part] = useParam('part');
   const asked = useAsk(async (signal) => (await send('GET', designPath(db, ddoc), { signal })).text, [db, ddoc]);
   if (asked.error) return <Problem error={asked.error} again={asked.again} />;
@@ -93,7 +92,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
     mapped.discard();
     reduced.discard();
   };
-  if (source === undefined) return <Notice>There is no function {part} in this design document.</Notice>;
+  if (source === undefined) return <Notice>This design document has no function {part}.</Notice>;
   const save = () => void run(async () => {
     const [code, reduce] = [mapped.now(), reduced.now()];
     // Other functions of the document may have been saved since the page asked for it.
@@ -129,7 +128,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
         discard();
         setParams({ part: undefined });
         again();
-      }}><p>{isView ? 'Its index goes with it.' : 'Requests that name it will fail.'}</p></Confirm>}
+      }}><p>{isView ? 'This deletes its index.' : 'Requests that name it fail from then on.'}</p></Confirm>}
     </div>
   );
 }
@@ -139,7 +138,7 @@ export function Reduce({ label, value, onValue, onSave, language }: { label: str
   const choose = (next: string) => onValue(next === 'none' ? '' : next === 'own' ? 'function (keys, values, rereduce) {\n  return sum(values);\n}' : next);
   return (
     <div class="stack small">
-      <Select label="Reduce by" value={kind} onValue={choose} options={[['none', 'nothing: rows only'], ...REDUCES.map((name) => [name, name] as [string, string]), ['own', 'a function of your own']]} />
+      <Select label="Reduce by" value={kind} onValue={choose} options={[['none', 'none'], ...REDUCES.map((name) => [name, name] as [string, string]), ['own', 'custom function']]} />
       {kind === 'own' && <Editor label={label} language={language} value={value} onValue={onValue} {...(onSave ? { onSave } : {})} lines={[5, 18]} />}
     </div>
   );
@@ -154,7 +153,7 @@ function New({ db, ddoc, text, again }: PartProps) {
     event.preventDefault();
     void run(async () => {
       const at = isValidation ? [kind] : [kind, name];
-      if (getAt(text, at) !== undefined) throw new Error('There is one with this name already.');
+      if (getAt(text, at) !== undefined) throw new Error(`${at.join('/')} exists already. Choose another name.`);
       const start = STARTS[kind as Kind];
       await saveText(db, ddoc, setAt(text, kind === 'views' ? [...at, 'map'] : at, JSON.stringify(start)));
       form.discard();

@@ -1,17 +1,17 @@
 /** One document: its text, conflicts, revisions and attachments. The text is what the server stores, number for number. */
 import { useEffect, useState } from 'preact/hooks';
 import { draft, keep } from '../api/drafts.ts';
-import { ApiError, get, send } from '../api/http.ts';
+import { ApiError, creating, get, send } from '../api/http.ts';
 import { docPath, idPath, isDocumentId, path as pathOf, query } from '../api/paths.ts';
 import { documentProblems } from '../json/problems.ts';
 import { format, member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
-import { go, useParam, useRoute } from '../router.ts';
+import { go, useDialog, useParam, useRoute } from '../router.ts';
 import { Restored, useDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Confirm, Dialog, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
 import { Attachments, type Stub } from './attachments.tsx';
 import type { DbPage } from './db.tsx';
@@ -52,10 +52,9 @@ export function Document(page: DbPage) {
 }
 
 function One({ db, id }: DbPage & { id: string }) {
-  useTitle(id);
   const [tab] = useParam('tab', 'edit');
   const [rev] = useParam('rev');
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const asked = useAsk((signal) => load(db, id, rev, signal), [db, id, rev]);
   const doc = asked.data;
   const isDesign = id.startsWith('_design/');
@@ -183,7 +182,7 @@ function Revisions({ db, doc }: { db: string; doc: Loaded }) {
         </ul>
       </nav>
       <div class="stack">
-        {available.length < 2 && <Notice>Only the current revision has its text here: older ones go with compaction. This is no version control.</Notice>}
+        {available.length < 2 && <Notice>Only the current revision is stored here: compaction removes older ones. Revisions are not a version history.</Notice>}
         <Problem error={other.error} />
         {other.data && other.data.rev !== doc.rev && <Difference left={other.data.text} right={doc.text} leftName={other.data.rev} rightName={`Current, ${doc.rev}`} />}
         {other.data && <div class="actions"><LinkButton to={['db', db, 'doc', doc.id]} query={{ rev: other.data.rev }} icon="file">Open this revision</LinkButton></div>}
@@ -201,7 +200,7 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      await send('COPY', docPath(db, id), { headers: { Destination: idPath(name) } });
+      await creating(`The document ${name}`, () => send('COPY', docPath(db, id), { headers: { Destination: idPath(name) } }));
       say(`Cloned as ${name}.`);
       go(['db', db, 'doc', name]);
     });
@@ -227,7 +226,7 @@ function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => 
   return (
     <Confirm title="Delete this document?" verb="Delete" act={act} onClose={onClose}>
       <p class="break"><strong>{doc.id}</strong></p>
-      {doc.conflicts.length > 0 && <p>It has conflicting revisions: one of them will be shown instead.</p>}
+      {doc.conflicts.length > 0 && <p>It has conflicting revisions: one of them becomes the current one.</p>}
     </Confirm>
   );
 }
@@ -236,7 +235,6 @@ function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => 
 const withNewRev = (text: string, rev: string) => text.replace('{', `{\n  "_rev": ${JSON.stringify(rev)},`);
 
 export function NewDocument({ db, info }: DbPage) {
-  useTitle(`New document in ${db}`);
   const [kind] = useParam('kind');
   const [start, setStart] = useState('');
   const key = ['new', db, kind];
@@ -249,11 +247,12 @@ export function NewDocument({ db, info }: DbPage) {
     };
     get<{ uuids: string[] }>('_uuids').then(({ uuids }) => begin(uuids[0] ?? '')).catch(() => begin(''));
   }, [db, kind]);
+  const create = (id: string, text: string) => (member(parse(text), '_rev') ? send('PUT', docPath(db, id), { body: text }) : creating(`The document ${id}`, () => send('PUT', docPath(db, id), { body: text })));
   const save = () => void run(async () => {
     const text = edited.now();
     const node = parse(text);
     const id = stringOf(text, member(node, '_id'));
-    const answer = id === undefined || id === '' ? await send('POST', pathOf`${db}`, { body: withMembers(text, { _id: undefined }) }) : await send('PUT', docPath(db, id), { body: text });
+    const answer = id === undefined || id === '' ? await send('POST', pathOf`${db}`, { body: withMembers(text, { _id: undefined }) }) : await create(id, text);
     const made = JSON.parse(answer.text) as { id: string; rev: string };
     const typed = draft(key)?.text ?? text;
     if (typed !== text) keep(['doc', db, made.id], { text: withNewRev(typed, made.rev), base: made.rev });
@@ -263,7 +262,7 @@ export function NewDocument({ db, info }: DbPage) {
   });
   return (
     <>
-      <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. Without an _id the server makes one.</>} />
+      <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. The server generates the id of a document without _id.</>} />
       <div class="doc-area fills">
         <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks what is wrong. */ } }}>Format</Button></div>
         <Restored found={edited.restored} onDiscard={edited.discard} />

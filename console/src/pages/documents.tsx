@@ -4,8 +4,8 @@ import { post } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { type Row, columns, fields } from '../json/rows.ts';
 import { format, member, parse, plain, raw, stringOf } from '../json/text.ts';
-import { go, setParams, useParam } from '../router.ts';
-import { Button, Confirm, Dialog, Empty, Field, Link, LinkButton, Problem, Segments, Skeleton, TextArea, say } from '../ui/kit.tsx';
+import { go, setParams, useDialog, useParam } from '../router.ts';
+import { Button, Confirm, Dialog, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Skeleton, TextArea, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
 import { useCommands } from '../ui/palette.tsx';
@@ -27,7 +27,7 @@ export function Documents({ db, info, again }: DbPage) {
   const [order, setOrder] = useParam('order', 'up');
   const [keys] = useParam('keys');
   const [from] = useParam('from');
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const prefix = useSettled(typed, 150);
   const [picked, setPicked] = useState(new Map<string, string>());
   const begin = useRef(from);
@@ -69,7 +69,7 @@ export function Documents({ db, info, again }: DbPage) {
       <div class="toolbar">
         <Segments label="Show documents as" value={look} options={[['table', 'Table'], ['json', 'JSON'], ['meta', 'Metadata']]} onValue={setLook} />
         <div class="grow"><Field label="Documents whose ids begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Ids that begin with …" mono /></div>
-        <Button icon={descending ? 'up' : 'down'} onClick={() => setOrder(descending ? 'up' : 'down')}>{descending ? 'Last first' : 'First first'}</Button>
+        <Segments label="Order of ids" value={order} onValue={setOrder} options={ORDERS} />
         <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys are set'}</Button>
         <CopyAs request={request} />
       </div>
@@ -84,7 +84,7 @@ export function Documents({ db, info, again }: DbPage) {
       {paged.rows.length === 0 && !paged.error && (paged.loading || info === undefined ? <Skeleton lines={10} /> : <Nothing db={db} typed={typed} keys={keys} />)}
       {paged.rows.length > 0 && <List db={db} look={look as Look} paged={paged} picked={picked} toggle={toggle} top={top} />}
       <p class="list-foot" role="status">
-        <span>{paged.total === undefined ? '' : `${number(paged.total)} documents`}{paged.offset === undefined || paged.rows.length === 0 || prefix !== '' ? '' : `, ${number(paged.offset + 1)} to ${number(paged.offset + paged.rows.length)} loaded`}{paged.loading ? ' · loading …' : ''}</span>
+        <span>{paged.total === undefined ? '' : plural(paged.total, 'document')}{paged.offset === undefined || paged.rows.length === 0 || prefix !== '' ? '' : `, ${number(paged.offset + 1)} to ${number(paged.offset + paged.rows.length)} loaded`}{paged.loading ? ' · loading …' : ''}</span>
         <span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span>
       </p>
       {dialog === 'keys' && <Keys keys={keys} onKeys={(value) => setParams({ keys: value, do: undefined, from: undefined })} onClose={() => setDialog('')} />}
@@ -94,10 +94,10 @@ export function Documents({ db, info, again }: DbPage) {
 }
 
 function Nothing({ db, typed, keys }: { db: string; typed: string; keys: string }) {
-  if (typed !== '' || keys !== '') return <Empty icon="search" title="No documents here">{typed === '' ? 'None of the keys is an id here.' : `No id begins with “${typed}”.`} To find documents by what they hold, use a query.</Empty>;
+  if (typed !== '' || keys !== '') return <Empty icon="search" title="No documents match">{typed === '' ? 'None of the keys is the id of a document.' : `No id begins with “${typed}”.`} Use a query to find documents by their content.</Empty>;
   return (
     <Empty icon="file" title="No documents yet" action={<><LinkButton to={['db', db, 'new']} kind="primary" icon="plus">New document</LinkButton><LinkButton to={['db', db, 'upload']} icon="upload">Upload JSON or CSV</LinkButton></>}>
-      Write one, upload a file, or replicate another database to here.
+      Create a document, upload a file, or replicate another database to this one.
     </Empty>
   );
 }
@@ -200,7 +200,7 @@ function Keys({ keys, onKeys, onClose }: { keys: string; onKeys: (keys: string) 
   return (
     <Dialog title="Documents by keys" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
-        <TextArea label="Ids, one a line" value={text} onValue={setText} rows={8} mono hint="They are shown in this order." />
+        <TextArea label="Ids, one a line" value={text} onValue={setText} rows={8} mono hint="The list has the same order." />
         <div class="actions end"><Button onClick={() => onKeys('')}>All documents</Button><Button kind="primary" type="submit">Show</Button></div>
       </form>
     </Dialog>
@@ -227,7 +227,7 @@ function DeleteMany({ db, picked, onClose, onDone }: { db: string; picked: Map<s
   };
   return (
     <Confirm title={`Delete ${plural(picked.size, 'document')}?`} verb="Delete" act={act} onClose={onClose}>
-      <p>Their newest revisions become deletions, which replicate like every other change.</p>
+      <p>Each gets a deletion as its newest revision. Deletions replicate like other changes.</p>
     </Confirm>
   );
 }

@@ -11,7 +11,7 @@ import { Editor } from '../ui/editor.tsx';
 import { Icon } from '../ui/icons.tsx';
 import { Button, Card, Confirm, Empty, Link, Notice, Problem, Segments, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { millis, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
@@ -47,7 +47,6 @@ function asked(text: string, bookmark: string | undefined): string {
 }
 
 export function Query({ db }: DbPage) {
-  useTitle(`Query ${db}`);
   const [saved] = useParam('q');
   const [tab, setTab] = useParam('show', 'docs');
   const edited = useLinkedDraft(['query', db], saved, START);
@@ -72,7 +71,7 @@ export function Query({ db }: DbPage) {
   }, []);
   const makeIndex = (names: string[]) => void run(async () => {
     await send('POST', path`${db}/_index`, { body: JSON.stringify({ index: { fields: names }, name: `by-${names.join('-')}`.slice(0, 100), type: 'json' }) });
-    say(`An index on ${names.join(', ')} is made.`);
+    say(`An index on ${names.join(', ')} is created.`);
     indexes.again();
     await explain(text);
   });
@@ -87,14 +86,14 @@ export function Query({ db }: DbPage) {
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
         {wanted && wanted.length > 0 && (
-          <Notice kind="warn"><p>No index serves this query: it looks at every document. An index on <strong>{wanted.join(', ')}</strong> would.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
+          <Notice kind="warn"><p>No index serves this query, so the server reads every document. An index on <strong>{wanted.join(', ')}</strong> serves it.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
         )}
         <Indexes db={db} indexes={indexes.data} again={indexes.again} />
       </div>
       <div class="stack">
         <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} /></div>
-        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see which index serves it.</Empty></Card>)
-          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="Nothing asked yet">A selector names members and what they must be. Ctrl-Space in the editor lists operators and members.</Empty></Card>}
+        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that serves it.</Empty></Card>)
+          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector names fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
     </div>
   );
@@ -121,7 +120,7 @@ function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; fou
     <>
       {found.warning && !(hasAdvice && found.warning.includes('index')) && <Notice kind="warn">{found.warning}</Notice>}
       <Card flush title={plural(found.docs.length, 'document')} note={`${stats ? `${number(stats.total_docs_examined)} documents and ${number(stats.total_keys_examined)} keys examined · ` : ''}answered in ${millis(found.ms)}`}>
-        {found.docs.length === 0 && <Empty icon="search" title="Nothing matches">Loosen the selector, or look at the plan.</Empty>}
+        {found.docs.length === 0 && <Empty icon="search" title="No document matches">Relax the selector, or read the plan.</Empty>}
         {look === 'json' && found.docs.map((doc, index) => <div key={index}><p class="inner"><Id db={db} id={ids[index]} /></p><pre class="json">{doc.length > 20_000 ? doc.slice(0, 2000) : format(doc)}</pre></div>)}
         {look !== 'json' && found.docs.length > 0 && (
           <div class="table-wrap" tabIndex={0} role="region" aria-label="Documents found"><table class="one-line">
@@ -155,7 +154,7 @@ function Indexes({ db, indexes, again }: { db: string; indexes: Index[] | undefi
       {doomed && <Confirm title="Delete this index?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
         await send('DELETE', path`${db}/_index/${doomed.ddoc ?? ''}/${doomed.type}/${doomed.name}`);
         again();
-      }}><p>Queries that it serves will look at every document.</p></Confirm>}
+      }}><p>Queries that use it read every document from then on.</p></Confirm>}
     </Card>
   );
 }

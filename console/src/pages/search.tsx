@@ -9,8 +9,8 @@ import { useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Button, Card, Empty, Field, Link, Problem, Select, Skeleton } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
-import { millis } from '../ui/words.ts';
+import { useAction, useAsk } from '../ui/use.ts';
+import { millis, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 
 interface Choice {
@@ -34,7 +34,6 @@ async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
 const nameOf = ({ ddoc, index, kind }: Choice) => `${ddoc}/${kind}/${index}`;
 
 export function Search({ db }: DbPage) {
-  useTitle(`Search ${db}`);
   const [chosen, setChosen] = useParam('index');
   const [q, setQ] = useParam('q');
   const edited = useLinkedDraft(['search', db], q, '');
@@ -44,7 +43,7 @@ export function Search({ db }: DbPage) {
   const found = useAsk(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
   if (known.error) return <Problem error={known.error} again={known.again} />;
   if (!known.data) return <Skeleton />;
-  if (!choice) return <Card><Empty icon="search" title="No search indexes">A design document defines them in `indexes` or `nouveau`. This server has {world.value.welcome?.features.join(', ')}.</Empty></Card>;
+  if (!choice) return <Card><Empty icon="search" title="No search indexes">A design document defines search indexes in <code>nouveau</code> or <code>indexes</code>. Features of this server: {world.value.welcome?.features.join(', ')}.</Empty></Card>;
   return (
     <>
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(edited.text); edited.linked(edited.text); }}>
@@ -76,7 +75,7 @@ function Hits({ db, path, first, ms }: { db: string; path: string; first: string
   });
   return (
     <>
-      <Card flush title={`${count.toLocaleString('en')} documents`} note={`answered in ${millis(ms)}`}><div class="table-wrap"><table>
+      <Card flush title={plural(count, 'document')} note={`answered in ${millis(ms)}`}><div class="table-wrap"><table>
         <caption class="unseen">Documents found</caption>
         <tbody>{rows.map(({ text, hit }, index) => { const id = stringOf(text, member(hit, 'id')) ?? ''; const fields = member(hit, 'fields'); return <tr key={index}><td><Link to={['db', db, 'doc', id]}>{id}</Link></td><td class="mono">{fields && raw(text, fields).slice(0, 300)}</td></tr>; })}</tbody>
       </table></div></Card>

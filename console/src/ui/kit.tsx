@@ -106,7 +106,10 @@ export function Segments({ label, value, options, onValue }: { label: string; va
   );
 }
 
-/** Tabs are places: each has an address. */
+/** The orders of a list by key, for `Segments`: the pressed one is the state. */
+export const ORDERS: [string, string][] = [['up', 'Ascending'], ['down', 'Descending']];
+
+/** Tabs are links: each has an address. */
 export function Tabs({ label, items }: { label: string; items: { text: Children; to: string[]; query?: Query; current: boolean }[] }) {
   return (
     <nav class="tabs" aria-label={label}>
@@ -173,12 +176,17 @@ export function Problem({ error, again }: { error: Error | undefined; again?: ()
     <div class="problem-box" role="alert">
       <Icon name="warning" />
       <div>
-        <p><strong>{error.message}</strong>{told && <span class="code-tag">{told}</span>}</p>
+        <p><strong><Sentence text={error.message} /></strong>{told && <span class="code-tag">{told}</span>}</p>
         {help && <p>{help}</p>}
       </div>
       {again && <Button icon="refresh" onClick={again}>Try again</Button>}
     </div>
   );
+}
+
+/** A sentence in which backticks set off code, as messages of the server have them. */
+export function Sentence({ text }: { text: string }) {
+  return <>{text.split(/`([^`]+)`/).map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
 }
 
 export function Notice({ children, kind = 'info' }: { children: Children; kind?: 'info' | 'warn' }) {
