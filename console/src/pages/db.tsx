@@ -77,6 +77,7 @@ export function Database() {
 }
 
 function Head({ db, sub, info }: { db: string; sub: string; info: DbInfo | undefined }) {
+  const { query } = useRoute();
   const note = info && (
     <span class="row">
       {plural(info.doc_count, 'document')} · {bytes(info.sizes.file)} on disk{info.props?.partitioned && <Tag>partitioned</Tag>}{info.compact_running && <Tag kind="accent">compacting</Tag>}
@@ -85,7 +86,7 @@ function Head({ db, sub, info }: { db: string; sub: string; info: DbInfo | undef
   return (
     <PageHead title={db} note={note ?? '…'}>
       {sub === 'docs' && <LinkButton to={['db', db, 'upload']} icon="upload">Upload</LinkButton>}
-      {sub === 'docs' && <LinkButton to={['db', db, 'new']} kind="primary" icon="plus">New document</LinkButton>}
+      {sub === 'docs' && <LinkButton to={['db', db, 'new']} query={{ partition: query.get('partition') ?? undefined }} kind="primary" icon="plus">New document</LinkButton>}
     </PageHead>
   );
 }

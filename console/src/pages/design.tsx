@@ -12,12 +12,14 @@ import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select
 import { useAction, useAsk } from '../ui/use.ts';
 import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
+import { SEARCH_STARTS, SearchIndex, newSearchIndex, type SearchKind } from './search-index.tsx';
 
-const KINDS = ['views', 'filters', 'updates', 'shows', 'lists'] as const;
+const KINDS = ['views', 'nouveau', 'indexes', 'filters', 'updates', 'shows', 'lists'] as const;
 type Kind = (typeof KINDS)[number];
 
 const STARTS: Record<Kind | 'validate_doc_update', string> = {
   views: MAP,
+  ...SEARCH_STARTS,
   filters: 'function (doc, req) {\n  return true;\n}',
   updates: 'function (doc, req) {\n  return [doc, "done"];\n}',
   shows: 'function (doc, req) {\n  return doc ? doc._id : "none";\n}',
@@ -30,6 +32,16 @@ function parts(text: string): string[] {
   const root = parse(text);
   const found = KINDS.flatMap((kind) => (member(root, kind)?.keys ?? []).filter((name) => name !== 'lib').map((name) => `${kind}/${name}`));
   return member(root, 'validate_doc_update') ? [...found, 'validate_doc_update'] : found;
+}
+
+interface SearchPart {
+  kind: SearchKind;
+  name: string;
+}
+
+function searchPart(part: string): SearchPart | undefined {
+  const found = /^(nouveau|indexes)\/(.*)$/s.exec(part);
+  return found ? { kind: found[1] as SearchKind, name: found[2] ?? '' } : undefined;
 }
 
 export function Design({ db }: DbPage) {
@@ -52,7 +64,9 @@ export function Design({ db }: DbPage) {
           {names.map((name) => <Link key={name} to={['db', db, 'design', ddoc]} query={{ part: name }} aria-current={name === chosen ? 'true' : undefined}>{name}</Link>)}
           <Link to={['db', db, 'design', ddoc]} query={{ part: 'new' }} aria-current={chosen === 'new' ? 'true' : undefined}>+ new function</Link>
         </nav>
-        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} /> : <Function key={chosen} db={db} ddoc={ddoc} text={asked.data} part={chosen} onSaved={asked.put} again={asked.again} />}
+        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} />
+          : searchPart(chosen) ? <SearchIndex key={chosen} db={db} ddoc={ddoc} text={asked.data} {...searchPart(chosen) as SearchPart} onSaved={asked.put} again={asked.again} />
+          : <Function key={chosen} db={db} ddoc={ddoc} text={asked.data} part={chosen} onSaved={asked.put} again={asked.again} />}
       </div>
     </>
   );
@@ -145,7 +159,8 @@ export function Reduce({ label, value, onValue, onSave, language }: { label: str
 }
 
 function New({ db, ddoc, text, again }: PartProps) {
-  const form = useForm(['new function', db, ddoc], { kind: 'views', name: '' });
+  const [wanted] = useParam('kind');
+  const form = useForm(['new function', db, ddoc, wanted], { kind: wanted in STARTS ? wanted : 'views', name: '' });
   const { kind, name } = form.value;
   const { busy, error, run } = useAction();
   const isValidation = kind === 'validate_doc_update';
@@ -155,7 +170,8 @@ function New({ db, ddoc, text, again }: PartProps) {
       const at = isValidation ? [kind] : [kind, name];
       if (getAt(text, at) !== undefined) throw new Error(`${at.join('/')} exists already. Choose another name.`);
       const start = STARTS[kind as Kind];
-      await saveText(db, ddoc, setAt(text, kind === 'views' ? [...at, 'map'] : at, JSON.stringify(start)));
+      const isSearch = kind === 'nouveau' || kind === 'indexes';
+      await saveText(db, ddoc, isSearch ? setAt(text, at, newSearchIndex(kind)) : setAt(text, kind === 'views' ? [...at, 'map'] : at, JSON.stringify(start)));
       form.discard();
       again();
       go(['db', db, 'design', ddoc], { part: at.join('/') });
@@ -164,7 +180,7 @@ function New({ db, ddoc, text, again }: PartProps) {
   return (
     <Card title="New function">
       <form class="stack" onSubmit={submit}>
-        <Select label="Kind" value={kind} onValue={(next) => form.set({ kind: next })} options={[['views', 'View'], ['filters', 'Filter of changes'], ['validate_doc_update', 'Validation of writes'], ['updates', 'Update function'], ['shows', 'Show function'], ['lists', 'List function']]} />
+        <Select label="Kind" value={kind} onValue={(next) => form.set({ kind: next })} options={[['views', 'View'], ['nouveau', 'Search index (nouveau)'], ['indexes', 'Search index (indexes, _search)'], ['filters', 'Filter of changes'], ['validate_doc_update', 'Validation of writes'], ['updates', 'Update function'], ['shows', 'Show function'], ['lists', 'List function']]} />
         <Restored found={form.restored} onDiscard={form.discard} />
         {!isValidation && <Field label="Name" value={name} onValue={(next) => form.set({ name: next })} required mono />}
         <Problem error={error} />

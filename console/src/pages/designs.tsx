@@ -5,7 +5,7 @@ import { type DesignDoc, build, designs, hasViews, indexInfo, isMango, order } f
 import { creating, post, put } from '../api/http.ts';
 import { designPath, path } from '../api/paths.ts';
 import { isAdmin } from '../api/session.ts';
-import { go, useDialog } from '../router.ts';
+import { go, useDialog, useParam } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Button, Card, Dialog, Empty, Field, Link, Meter, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs, Menu, type MenuItem } from '../ui/menu.tsx';
@@ -45,7 +45,7 @@ export function Designs({ db }: DbPage) {
 function One({ db, design }: { db: string; design: DesignDoc }) {
   const name = design._id.slice('_design/'.length);
   const views = Object.keys(design.views ?? {}).filter((view) => view !== 'lib');
-  const others = (['filters', 'updates', 'shows', 'lists'] as const).flatMap((kind) => Object.keys(design[kind] ?? {}).map((each) => `${kind}/${each}`));
+  const others = (['nouveau', 'indexes', 'filters', 'updates', 'shows', 'lists'] as const).flatMap((kind) => Object.keys(design[kind] ?? {}).map((each) => `${kind}/${each}`));
   const info = useAsk((signal) => (hasViews(design) ? indexInfo(db, name, signal).catch(() => undefined) : Promise.resolve(undefined)), [db, design._rev], 5000);
   const size = info.data?.view_index.sizes;
   return (
@@ -63,7 +63,7 @@ function One({ db, design }: { db: string; design: DesignDoc }) {
                 <td class="right tight">{!isMango(design) && <span class="row"><Link to={['db', db, 'design', name]} query={{ part: `views/${view}` }}>Edit</Link><Link to={['db', db, 'playground']} query={{ ddoc: name, name: view }}>Try out</Link></span>}</td>
               </tr>
             ))}
-            {others.map((other) => <tr key={other}><td><Link to={['db', db, 'design', name]} query={{ part: other }}>{other}</Link></td><td class="quiet-text">function</td><td /></tr>)}
+            {others.map((other) => <tr key={other}><td><Link to={['db', db, 'design', name]} query={{ part: other }}>{other}</Link></td><td class="quiet-text">{/^(?:nouveau|indexes)\//.test(other) ? 'search index' : 'function'}</td><td /></tr>)}
           </tbody>
         </table></div>
       )}
@@ -99,6 +99,7 @@ export function BuildState({ db, ddoc }: { db: string; ddoc: string }) {
 }
 
 function Create({ db, onClose }: { db: string; onClose: () => void }) {
+  const [kind] = useParam('kind');
   const [name, setName] = useState('');
   const [language, setLanguage] = useState('javascript');
   const languages = useAsk((signal) => (isAdmin() ? readConfig(signal).then((sections) => ['javascript', ...Object.keys(sections['query_servers'] ?? {})], () => ['javascript']) : Promise.resolve(['javascript'])), []);
@@ -108,7 +109,7 @@ function Create({ db, onClose }: { db: string; onClose: () => void }) {
     void run(async () => {
       const design = name.replace(/^_design\//, '');
       await creating(`The design document ${design}`, () => put(designPath(db, design), { language, views: {} }));
-      go(['db', db, 'design', design], { part: 'new' });
+      go(['db', db, 'design', design], { part: 'new', kind });
     });
   };
   return (

@@ -16,6 +16,7 @@ import { bytes } from '../ui/words.ts';
 import { Attachments, type Stub } from './attachments.tsx';
 import type { DbPage } from './db.tsx';
 import { Conflicts, Difference } from './conflicts.tsx';
+import { StringEditor } from './string-editor.tsx';
 
 export interface Loaded {
   id: string;
@@ -104,6 +105,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   const edited = useDraft([readOnly ? 'older' : 'doc', db, doc.id], doc.text, doc.rev);
   const { text, isChanged } = edited;
   const [theirs, setTheirs] = useState<Loaded>();
+  const [stringOpen, setStringOpen] = useState(false);
   const { busy, error, run } = useAction();
   const put = async (sent: string, body: string) => {
     const answer = await send('PUT', docPath(db, doc.id), { body });
@@ -149,6 +151,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         <div class="actions">
           {!readOnly && <Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>}
           {!readOnly && <Button onClick={() => void run(async () => { edited.setText(await Promise.resolve(format(edited.now()))); })}>Format</Button>}
+          {!readOnly && <Button onClick={() => void run(async () => { await Promise.resolve(parse(edited.now())); setStringOpen(true); })}>Edit a string</Button>}
           {isChanged && !readOnly && <Button kind="quiet" onClick={edited.discard}>Undo all</Button>}
           {readOnly && <LinkButton to={['db', db, 'doc', doc.id]} icon="history">To the newest revision</LinkButton>}
         </div>
@@ -159,6 +162,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         : <Restored found={edited.restored} onDiscard={edited.discard} />}
       <Problem error={error} />
       <Editor label={`JSON of ${doc.id}`} language="json" value={text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={save} lines="fill" />
+      {stringOpen && <StringEditor text={edited.now()} onText={edited.setText} onClose={() => setStringOpen(false)} />}
     </div>
   );
 }
@@ -236,13 +240,14 @@ const withNewRev = (text: string, rev: string) => text.replace('{', `{\n  "_rev"
 
 export function NewDocument({ db, info }: DbPage) {
   const [kind] = useParam('kind');
+  const [partition] = useParam('partition', 'partition');
   const [start, setStart] = useState('');
   const key = ['new', db, kind];
   const edited = useDraft(key, start, '');
   const { busy, error, run } = useAction();
   useEffect(() => {
     const begin = (id: string) => {
-      const full = info?.props?.partitioned ? `partition:${id}` : id;
+      const full = info?.props?.partitioned ? `${partition}:${id}` : id;
       setStart(`{\n  "_id": ${JSON.stringify(kind === 'local' ? `_local/${id}` : full)}\n}`);
     };
     get<{ uuids: string[] }>('_uuids').then(({ uuids }) => begin(uuids[0] ?? '')).catch(() => begin(''));

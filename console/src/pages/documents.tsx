@@ -13,6 +13,7 @@ import { useSettled } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
+import { PartitionField, usePartition } from './partition.tsx';
 
 type Look = 'table' | 'json' | 'meta';
 const COLUMNS_MAX = 7;
@@ -29,6 +30,7 @@ export function Documents({ db, info, again }: DbPage) {
   const [from] = useParam('from');
   const [dialog, setDialog] = useDialog();
   const prefix = useSettled(typed, 150);
+  const partition = usePartition(db, info);
   const [picked, setPicked] = useState(new Map<string, string>());
   const begin = useRef(from);
   const withDocs = look !== 'meta';
@@ -38,13 +40,13 @@ export function Documents({ db, info, again }: DbPage) {
     ? { startkey: JSON.stringify(`${prefix}\ufff0`), endkey: JSON.stringify(prefix) }
     : { startkey: JSON.stringify(prefix), endkey: JSON.stringify(`${prefix}\ufff0`) };
   // Where somebody was counts for the list of then only.
-  const list = `${prefix} ${order} ${keys}`;
+  const list = `${prefix} ${order} ${keys} ${partition.name}`;
   const first = useRef(list);
   if (first.current !== list) begin.current = '';
   const start = begin.current === '' ? {} : { from: { key: JSON.stringify(begin.current) } };
   const limit = withDocs ? Math.max(10, Math.min(50, Math.round(FIRST_BYTES / (average ?? 4000)))) : 100;
-  const ask = { path: path`${db}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
-  const paged = usePager(info === undefined ? undefined : keys === '' ? ask : { ...ask, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [db, withDocs, prefix, order, keys, info === undefined]);
+  const ask = { path: `${partition.path}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
+  const paged = usePager(info === undefined ? undefined : keys === '' ? ask : { ...ask, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [partition.path, withDocs, prefix, order, keys, info === undefined]);
   useCommands([
     { text: 'New document', where: 'Action', icon: 'plus', act: () => go(['db', db, 'new']) },
     { text: 'Show as table', where: 'Action', icon: 'table', act: () => setLook('table') },
@@ -63,11 +65,12 @@ export function Documents({ db, info, again }: DbPage) {
     if (!next.delete(row.id)) next.set(row.id, rev);
     setPicked(next);
   };
-  const request = { method: 'GET', path: path`${db}/_all_docs` + query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined }) };
+  const request = { method: 'GET', path: `${partition.path}/_all_docs` + query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined }) };
   return (
     <div class="docs-area fills">
       <div class="toolbar">
         <Segments label="Show documents as" value={look} options={[['table', 'Table'], ['json', 'JSON'], ['meta', 'Metadata']]} onValue={setLook} />
+        <PartitionField db={db} info={info} />
         <div class="grow"><Field label="Documents whose ids begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Ids that begin with …" mono /></div>
         <Segments label="Order of ids" value={order} onValue={setOrder} options={ORDERS} />
         <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys are set'}</Button>

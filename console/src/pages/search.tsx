@@ -7,11 +7,12 @@ import { readRows } from '../json/rows.ts';
 import { member, parse, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
-import { Button, Card, Empty, Field, Link, Problem, Select, Skeleton } from '../ui/kit.tsx';
+import { Button, Card, Empty, Field, Link, LinkButton, Problem, Select, Skeleton } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useAsk } from '../ui/use.ts';
 import { millis, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
+import { PartitionField, usePartition } from './partition.tsx';
 
 interface Choice {
   ddoc: string;
@@ -33,23 +34,26 @@ async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
 /** What tells an index from all others: both kinds may have one of the same name. */
 const nameOf = ({ ddoc, index, kind }: Choice) => `${ddoc}/${kind}/${index}`;
 
-export function Search({ db }: DbPage) {
+export function Search({ db, info }: DbPage) {
   const [chosen, setChosen] = useParam('index');
   const [q, setQ] = useParam('q');
   const edited = useLinkedDraft(['search', db], q, '');
   const known = useAsk((signal) => choices(db, signal), [db]);
   const choice = known.data?.find((each) => nameOf(each) === chosen) ?? known.data?.[0];
-  const path = choice && pathOf`${db}/_design/${choice.ddoc}/${choice.kind}/${choice.index}` + query({ q, limit: 50 });
+  const partition = usePartition(db, info);
+  const path = choice && `${partition.path}/${pathOf`_design/${choice.ddoc}/${choice.kind}/${choice.index}`}${query({ q, limit: 50 })}`;
   const found = useAsk(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
   if (known.error) return <Problem error={known.error} again={known.again} />;
   if (!known.data) return <Skeleton />;
-  if (!choice) return <Card><Empty icon="search" title="No search indexes">A design document defines search indexes in <code>nouveau</code> or <code>indexes</code>. Features of this server: {world.value.welcome?.features.join(', ')}.</Empty></Card>;
+  if (!choice) return <Card><Empty icon="search" title="No search indexes" action={<LinkButton to={['db', db, 'designs']} query={{ do: 'create', kind: 'nouveau' }} kind="primary" icon="plus">New search index</LinkButton>}>A design document defines search indexes in <code>nouveau</code> or <code>indexes</code>. Features of this server: {world.value.welcome?.features.join(', ')}.</Empty></Card>;
   return (
     <>
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(edited.text); edited.linked(edited.text); }}>
         <Select label="Index" value={nameOf(choice)} onValue={setChosen} options={known.data.map(nameOf)} />
+        <PartitionField db={db} info={info} />
         <div class="grow"><Field label="Lucene query" value={edited.text} onValue={edited.setText} mono placeholder="name:anna* AND city:berlin" /></div>
         <Button kind="primary" type="submit" icon="search">Search</Button>
+        <LinkButton to={['db', db, 'design', choice.ddoc]} query={{ part: `${choice.kind === '_nouveau' ? 'nouveau' : 'indexes'}/${choice.index}` }} icon="code">Edit index</LinkButton>
         <CopyAs request={{ method: 'GET', path: path ?? '' }} />
       </form>
       <Restored found={edited.restored} onDiscard={edited.discard} />

@@ -15,12 +15,13 @@ import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural, short } from '../ui/words.ts';
 import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
+import { PartitionField, usePartition } from './partition.tsx';
 import { MapErrors } from './map-errors.tsx';
 
 /** Groups that are drawn or listed: more than that nobody can tell apart. */
 const GROUPS_MAX = 500;
 
-export function View({ db }: DbPage) {
+export function View({ db, info }: DbPage) {
   const { path } = useRoute();
   const [ddoc = '', name = ''] = path.slice(3);
   const [shape, setShape] = useParam('show', 'rows');
@@ -31,11 +32,15 @@ export function View({ db }: DbPage) {
   const [docs] = useParam('docs');
   const [stable] = useParam('update', 'true');
   const known = useAsk((signal) => designs(db, signal), [db]);
-  const definition = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
+  const design = known.data?.find(({ _id }) => _id === `_design/${ddoc}`);
+  const definition = design?.views?.[name];
   const reduces = definition?.reduce !== undefined;
   const [problem, keys] = range(startText, endText);
   const common = { ...keys, descending: order === 'down' || undefined, update: stable === 'true' ? undefined : stable };
-  const base = pathOf`${db}/_design/${ddoc}/_view/${name}`;
+  const partition = usePartition(db, info);
+  const isPartitioned = info?.props?.partitioned === true && design?.options?.['partitioned'] !== false;
+  const isReady = known.data !== undefined && definition !== undefined && info !== undefined && (!isPartitioned || partition.name !== '');
+  const base = `${isPartitioned ? partition.path : pathOf`${db}`}/${pathOf`_design/${ddoc}/_view/${name}`}`;
   const group = level === 'exact' ? { group: true } : { group_level: level };
   const request = shape === 'rows' ? { reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, ...common, limit: 50 } : { ...(shape === 'sum' ? {} : group), ...common };
   return (
@@ -45,6 +50,7 @@ export function View({ db }: DbPage) {
         <div class="actions"><BuildState db={db} ddoc={ddoc} /><CopyAs request={{ method: 'GET', path: base + query(request) }} /><LinkButton to={['db', db, 'playground']} query={{ ddoc, name }} icon="flask">Try out</LinkButton><LinkButton to={['db', db, 'design', ddoc]} query={{ part: `views/${name}` }} icon="code">Edit</LinkButton></div>
       </div>
       <form class="toolbar" onSubmit={(event) => event.preventDefault()}>
+        {isPartitioned && <PartitionField db={db} info={info} required />}
         <Segments label="Show" value={shape} onValue={setShape} options={reduces ? [['rows', 'Rows'], ['groups', 'Groups'], ['chart', 'Chart'], ['sum', 'Total']] : [['rows', 'Rows']]} />
         {(shape === 'groups' || shape === 'chart') && <Select label="Group by" value={level} onValue={setLevel} options={[['exact', 'the whole key'], ...[1, 2, 3, 4, 5].map((each) => [String(each), `${each} of an array's elements`] as [string, string])]} />}
         <div class="grow"><Field label="From key (JSON)" value={startText} onValue={(value) => setStart(value, true)} mono placeholder={'"a" or [2024,1]'} problem={problem === 'start' ? 'This is not JSON.' : undefined} /></div>
@@ -57,8 +63,9 @@ export function View({ db }: DbPage) {
       </div>
       {known.data && definition === undefined && <Problem error={new Error(`The view ${ddoc}/${name} does not exist.`)} />}
       {typeof definition?.map === 'string' && <MapErrors db={db} ddoc={ddoc} name={name} map={definition.map} />}
-      {shape === 'rows'
-        ? <Rows db={db} path={base} params={{ reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, update: common.update }} descending={order === 'down'} keys={keys} ready={known.data !== undefined && definition !== undefined} />
+      {isPartitioned && partition.name === '' && <Card><Empty icon="table" title="Choose a partition">This view is partitioned: a request reads one partition.</Empty></Card>}
+      {isPartitioned && partition.name === '' ? null : shape === 'rows'
+        ? <Rows db={db} path={base} params={{ reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, update: common.update }} descending={order === 'down'} keys={keys} ready={isReady} />
         : <Groups path={base} params={shape === 'sum' ? { ...common } : { ...group, ...common, limit: GROUPS_MAX }} look={shape} />}
     </>
   );
