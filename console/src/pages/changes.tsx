@@ -1,5 +1,6 @@
 /** What changed, newest first, and live: the feed is asked again as soon as it has answered. */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { changesSource } from '../api/export.ts';
 import { filters } from '../api/choices.ts';
 import { send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
@@ -7,6 +8,7 @@ import { member, parse, plain, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
 import { ChoiceField } from '../ui/choice.tsx';
 import { Button, Card, Check, Empty, Link, Problem, Skeleton, Tag } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAsk, useSettled } from '../ui/use.ts';
 import type { DbPage } from './db.tsx';
@@ -73,6 +75,7 @@ export function Changes({ db }: DbPage) {
         <div class="grow"><ChoiceField label="Filter" value={filter} onValue={(value) => setFilter(value, true)} choices={named.data ?? []} mono placeholder="all changes, or a filter function: ddoc/filter" /></div>
         <Check label="Live" checked={live === '1'} onChecked={(on) => setLive(on ? '1' : '0')} />
         <Button icon="refresh" onClick={() => bump(turn + 1)}>Refresh</Button>
+        <Export name={`${db}-changes`} source={() => changesSource(path`${db}/_changes`, params)} />
         <CopyAs request={{ method: 'GET', path: path`${db}/_changes` + query({ ...params, descending: true, limit: PAGE }) }} />
       </div>
       <Problem error={error} again={() => bump(turn + 1)} />

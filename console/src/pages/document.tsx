@@ -1,6 +1,7 @@
 /** One document: its text, conflicts, revisions and attachments. The text is what the server stores, number for number. */
 import { useEffect, useState } from 'preact/hooks';
 import { draft, keep } from '../api/drafts.ts';
+import { deletionOf, restore, type Deletion } from '../api/undo.ts';
 import { ApiError, creating, get, send } from '../api/http.ts';
 import { docPath, idPath, isDocumentId, path as pathOf, query } from '../api/paths.ts';
 import { documentProblems } from '../json/problems.ts';
@@ -8,7 +9,7 @@ import { format, member, parse, plain, raw, stringOf, withMembers } from '../jso
 import { go, useDialog, useParam, useRoute } from '../router.ts';
 import { Restored, useDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Confirm, Dialog, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
 import { useAction, useAsk } from '../ui/use.ts';
@@ -58,6 +59,7 @@ function One({ db, id }: DbPage & { id: string }) {
   const [dialog, setDialog] = useDialog();
   const asked = useAsk((signal) => load(db, id, rev, signal), [db, id, rev]);
   const doc = asked.data;
+  const isDeleted = asked.error instanceof ApiError && asked.error.status === 404 && asked.error.reason === 'deleted';
   const isDesign = id.startsWith('_design/');
   useCommands([
     { text: 'Clone this document', where: 'Action', icon: 'copy', act: () => setDialog('clone') },
@@ -78,11 +80,11 @@ function One({ db, id }: DbPage & { id: string }) {
         { text: 'Revisions', ...to('revisions') },
         { text: <>Attachments {doc && doc.attachments.length > 0 && <Tag>{doc.attachments.length}</Tag>}</>, ...to('attachments') },
       ]} />
-      <Problem error={asked.error} again={asked.again} />
+      {isDeleted ? <Deleted db={db} id={id} again={asked.again} /> : <Problem error={asked.error} again={asked.again} />}
       {!doc && !asked.error && <Skeleton lines={10} />}
       {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={asked.put} again={asked.again} />}
       {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={asked.again} />}
-      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} />}
+      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} again={asked.again} />}
       {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={asked.again} />}
       {dialog === 'clone' && <Clone db={db} id={id} onClose={() => setDialog('')} />}
       {dialog === 'delete' && doc && <Remove db={db} doc={doc} onClose={() => setDialog('')} />}
@@ -167,7 +169,13 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   );
 }
 
-function Revisions({ db, doc }: { db: string; doc: Loaded }) {
+function Revisions({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
+  const { busy, error, run } = useAction();
+  const revert = (old: Loaded) => void run(async () => {
+    const answer = await send('PUT', docPath(db, doc.id), { body: over(doc, old.text) });
+    say(`The text of ${old.rev} is saved as ${(JSON.parse(answer.text) as { rev: string }).rev}.`);
+    again();
+  });
   const [shown, setShown] = useParam('show');
   const available = doc.revs.filter(({ status }) => status === 'available');
   const chosen = shown || available[1]?.rev || '';
@@ -189,7 +197,8 @@ function Revisions({ db, doc }: { db: string; doc: Loaded }) {
         {available.length < 2 && <Notice>Only the current revision is stored here: compaction removes older ones. Revisions are not a version history.</Notice>}
         <Problem error={other.error} />
         {other.data && other.data.rev !== doc.rev && <Difference left={other.data.text} right={doc.text} leftName={other.data.rev} rightName={`Current, ${doc.rev}`} />}
-        {other.data && <div class="actions"><LinkButton to={['db', db, 'doc', doc.id]} query={{ rev: other.data.rev }} icon="file">Open this revision</LinkButton></div>}
+        {other.data && <div class="actions"><LinkButton to={['db', db, 'doc', doc.id]} query={{ rev: other.data.rev }} icon="file">Open this revision</LinkButton>{other.data.rev !== doc.rev && <Button icon="history" busy={busy} onClick={() => { if (other.data) revert(other.data); }}>Restore this text</Button>}</div>}
+        <Problem error={error} />
       </div>
     </div>
   );
@@ -220,11 +229,35 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
   );
 }
 
+function undo(db: string, deletion: Deletion): void {
+  const { id } = deletion;
+  restore(db, [deletion]).then((failed) => {
+    if (failed.length > 0) say(`${id} is not restored: its revision is compacted, or another client has changed the document.`);
+    else {
+      say(`${id} is restored.`);
+      go(['db', db, 'doc', id]);
+    }
+  }, (error: Error) => say(`${id} is not restored: ${error.message}`));
+}
+
+/** In place of a document that is deleted. */
+function Deleted({ db, id, again }: { db: string; id: string; again: () => void }) {
+  const { busy, error, run } = useAction();
+  const act = () => void run(async () => {
+    if ((await restore(db, [await deletionOf(db, id)])).length > 0) throw new Error('The revision before the deletion is compacted.');
+    say(`${id} is restored.`);
+    again();
+  });
+  return (
+    <Card><Empty icon="trash" title="This document is deleted" action={<Button kind="primary" icon="history" busy={busy} onClick={act}>Restore it</Button>}>The revision before the deletion can be restored until a compaction removes it.</Empty><Problem error={error} /></Card>
+  );
+}
+
 function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => void }) {
   const act = async () => {
     await send('DELETE', docPath(db, doc.id) + query({ rev: doc.rev }));
     keep(['doc', db, doc.id], undefined);
-    say(`${doc.id} is deleted.`);
+    say(`${doc.id} is deleted.`, { text: 'Undo', act: () => undo(db, { id: doc.id, old: doc.rev }) });
     go(['db', db]);
   };
   return (

@@ -1,22 +1,27 @@
 /** The documents of a database by id: as a table of their members, as JSON, or their revisions only. */
 import { useMemo, useRef, useState } from 'preact/hooks';
-import { post } from '../api/http.ts';
-import { path, query } from '../api/paths.ts';
+import { answerSource, rowSource } from '../api/export.ts';
+import { query } from '../api/paths.ts';
 import { type Row, columns, fields } from '../json/rows.ts';
 import { format, member, parse, plain, raw, stringOf } from '../json/text.ts';
 import { go, setParams, useDialog, useParam } from '../router.ts';
-import { Button, Confirm, Dialog, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Skeleton, TextArea, say } from '../ui/kit.tsx';
+import { Button, Dialog, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Skeleton, TextArea } from '../ui/kit.tsx';
+import { ColumnChoice, Grip, useChosenColumns, useWidths } from '../ui/columns.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
 import { useCommands } from '../ui/palette.tsx';
 import { useSettled } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural } from '../ui/words.ts';
+import { DeleteMany } from './bulk.tsx';
 import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
 
 type Look = 'table' | 'json' | 'meta';
 const COLUMNS_MAX = 7;
+/** Members that are offered as columns. */
+const CHOICES_MAX = 200;
 const CARD_HEIGHT = 172;
 const ROW_HEIGHT = 34;
 /** What the first page should have with documents in it. */
@@ -54,6 +59,8 @@ export function Documents({ db, info, again }: DbPage) {
     { text: 'Show revisions only', where: 'Action', icon: 'history', act: () => setLook('meta') },
     { text: 'Documents by keys', where: 'Action', icon: 'filter', act: () => setDialog('keys') },
   ], [db]);
+  const [chosen, setChosen] = useChosenColumns();
+  const names = useCommon(look, paged);
   const top = (index: number) => {
     const id = index === 0 && paged.atFirst ? undefined : paged.rows[index]?.id;
     if (keys === '') setParams({ from: id }, true);
@@ -74,6 +81,8 @@ export function Documents({ db, info, again }: DbPage) {
         <div class="grow"><Field label="Documents whose ids begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Ids that begin with …" mono /></div>
         <Segments label="Order of ids" value={order} onValue={setOrder} options={ORDERS} />
         <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys are set'}</Button>
+        {look === 'table' && <Button icon="table" onClick={() => setDialog('columns')}>Columns</Button>}
+        <Export name={partition.name === '' ? db : `${db}-${partition.name}`} source={() => (keys === '' ? rowSource(`${partition.path}/_all_docs`, { include_docs: true, descending: descending || undefined, ...range }, ({ doc }) => doc) : answerSource(`${partition.path}/_all_docs${query({ include_docs: true, keys })}`, ({ doc }) => doc))} />
         <CopyAs request={request} />
       </div>
       {picked.size > 0 && (
@@ -85,13 +94,14 @@ export function Documents({ db, info, again }: DbPage) {
       )}
       <Problem error={paged.error} again={paged.again} />
       {paged.rows.length === 0 && !paged.error && (paged.loading || info === undefined ? <Skeleton lines={10} /> : <Nothing db={db} typed={typed} keys={keys} />)}
-      {paged.rows.length > 0 && <List db={db} look={look as Look} paged={paged} picked={picked} toggle={toggle} top={top} />}
+      {paged.rows.length > 0 && <List db={db} look={look as Look} paged={paged} picked={picked} toggle={toggle} top={top} chosen={chosen} />}
       <p class="list-foot" role="status">
         <span>{paged.total === undefined ? '' : plural(paged.total, 'document')}{paged.offset === undefined || paged.rows.length === 0 || prefix !== '' ? '' : `, ${number(paged.offset + 1)} to ${number(paged.offset + paged.rows.length)} loaded`}{paged.loading ? ' · loading …' : ''}</span>
         <span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span>
       </p>
+      {dialog === 'columns' && <ColumnChoice names={names} shown={chosen.length > 0 ? chosen : names.slice(0, COLUMNS_MAX)} onChoose={setChosen} onClose={() => setDialog('')} />}
       {dialog === 'keys' && <Keys keys={keys} onKeys={(value) => setParams({ keys: value, do: undefined, from: undefined })} onClose={() => setDialog('')} />}
-      {dialog === 'delete' && picked.size > 0 && <DeleteMany db={db} picked={picked} onClose={() => setDialog('')} onDone={() => { setPicked(new Map()); paged.again(); again(); }} />}
+      {dialog === 'delete' && picked.size > 0 && <DeleteMany db={db} docs={[...picked].map(([id, rev]) => ({ id, rev, text: paged.rows.find((row) => row.id === id)?.doc }))} onClose={() => setDialog('')} onDone={() => { setPicked(new Map()); paged.again(); again(); }} />}
     </div>
   );
 }
@@ -117,6 +127,8 @@ interface ListProps {
   picked: Map<string, string>;
   toggle: (row: Row) => void;
   top: (index: number) => void;
+  /** Columns in place of the most common members. */
+  chosen: string[];
 }
 
 /** Parsed members of rows, as long as the rows are there. */
@@ -139,28 +151,35 @@ export function cell(text: string | undefined): string {
   return plain(text, parse(text));
 }
 
-function List({ db, look, paged, picked, toggle, top }: ListProps) {
-  const names = useMemo(() => (look === 'table' ? columns(paged.rows.slice(0, 100).map(membersOf), COLUMNS_MAX) : []), [look, paged.rows.length > 0 ? paged.rows[0] : undefined, paged.rows.length > 100]);
+/** The members of the loaded documents, the most common first. */
+function useCommon(look: string, paged: ListProps['paged']): string[] {
+  return useMemo(() => (look === 'table' ? columns(paged.rows.slice(0, 100).map(membersOf), CHOICES_MAX) : []), [look, paged.rows.length > 0 ? paged.rows[0] : undefined, paged.rows.length > 100]);
+}
+
+function List({ db, look, paged, picked, toggle, top, chosen }: ListProps) {
+  const common = useCommon(look, paged);
+  const names = look !== 'table' ? [] : chosen.length > 0 ? chosen : common.slice(0, COLUMNS_MAX);
+  const [widths, resize] = useWidths(db);
   const narrow = innerWidth < 720;
   const template = look === 'table'
-    ? `40px ${narrow ? 150 : 230}px ${names.map(() => 'minmax(120px, 1fr)').join(' ')} ${names.length === 0 ? '1fr' : ''}`
+    ? `40px ${narrow ? 150 : 230}px ${names.map((name) => (widths[name] === undefined ? 'minmax(120px, 1fr)' : `${widths[name]}px`)).join(' ')} ${names.length === 0 ? '1fr' : ''}`
     : '40px minmax(180px, 1fr) minmax(260px, 1fr)';
   const open = (index: number) => {
     const id = paged.rows[index]?.id;
     if (id !== undefined) go(['db', db, 'doc', id]);
   };
-  const common = { label: 'Documents', count: paged.rows.length, shift: paged.shift, onNear: paged.near, onTop: top, onOpen: open, onPick: (index: number) => { const row = paged.rows[index]; if (row) toggle(row); } };
+  const list = { label: 'Documents', count: paged.rows.length, shift: paged.shift, onNear: paged.near, onTop: top, onOpen: open, onPick: (index: number) => { const row = paged.rows[index]; if (row) toggle(row); } };
   const pick = (row: Row) => <input type="checkbox" tabIndex={-1} aria-label={`Select ${row.id ?? ''}`} checked={row.id !== undefined && picked.has(row.id)} disabled={row.id === undefined || revOf(row) === undefined} onChange={() => toggle(row)} />;
   if (look === 'json') {
-    return <Virtual {...common} height={CARD_HEIGHT} row={(index, active) => {
+    return <Virtual {...list} height={CARD_HEIGHT} row={(index, active) => {
       const row = paged.rows[index];
       return row && <Card db={db} row={row} active={active} pick={pick(row)} />;
     }} />;
   }
-  const least = look === 'table' ? 40 + (narrow ? 150 : 230) + Math.max(1, names.length) * 120 : 480;
+  const least = look === 'table' ? 40 + (narrow ? 150 : 230) + Math.max(120, names.reduce((sum, name) => sum + (widths[name] ?? 120), 0)) : 480;
   const style = { gridTemplateColumns: template, minWidth: `${least}px` };
-  const head = <div class="grid-row head" style={style}><span /><span>id</span>{look === 'meta' ? <span>rev</span> : names.map((name) => <span key={name} title={name}>{name}</span>)}</div>;
-  return <Virtual {...common} height={ROW_HEIGHT} head={head} row={(index, active) => {
+  const head = <div class="grid-row head" style={style}><span /><span>id</span>{look === 'meta' ? <span>rev</span> : names.map((name) => <span key={name} title={name}>{name}<Grip name={name} width={widths[name]} onWidth={(width) => resize(name, width)} /></span>)}</div>;
+  return <Virtual {...list} height={ROW_HEIGHT} head={head} row={(index, active) => {
     const row = paged.rows[index];
     if (!row) return null;
     return (
@@ -217,20 +236,4 @@ function list(keys: string): string[] {
   } catch {
     return [];
   }
-}
-
-function DeleteMany({ db, picked, onClose, onDone }: { db: string; picked: Map<string, string>; onClose: () => void; onDone: () => void }) {
-  const act = async () => {
-    const docs = [...picked].map(([_id, _rev]) => ({ _id, _rev, _deleted: true }));
-    const outcomes = await post<{ error?: string; reason?: string; id: string }[]>(path`${db}/_bulk_docs`, { docs });
-    const failed = outcomes.filter(({ error }) => error !== undefined);
-    onDone();
-    if (failed.length > 0) throw new Error(`${plural(failed.length, 'document')} could not be deleted, first ${failed[0]?.id ?? ''}: ${failed[0]?.reason ?? failed[0]?.error ?? ''}`);
-    say(`${plural(docs.length, 'document')} deleted.`);
-  };
-  return (
-    <Confirm title={`Delete ${plural(picked.size, 'document')}?`} verb="Delete" act={act} onClose={onClose}>
-      <p>Each gets a deletion as its newest revision. Deletions replicate like other changes.</p>
-    </Confirm>
-  );
 }

@@ -1,15 +1,18 @@
 /** Mango queries: the selector, its results, the plan with the index that serves it, and the indexes of the database. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { findSource } from '../api/export.ts';
 import { get, send } from '../api/http.ts';
 import { path } from '../api/paths.ts';
 import { keepQuery } from '../api/queries.ts';
 import { jsonProblems } from '../json/problems.ts';
-import { columns, fields, readDocs } from '../json/rows.ts';
+import { columns, compareValues, fields, readDocs } from '../json/rows.ts';
 import { format, member, parse, stringOf } from '../json/text.ts';
 import { setParams, useDialog, useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
+import { Icon } from '../ui/icons.tsx';
 import { Button, Card, Empty, Link, Notice, Problem, Segments, say } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useAsk } from '../ui/use.ts';
 import { millis, number, plural } from '../ui/words.ts';
@@ -91,7 +94,7 @@ export function Query({ db, info }: DbPage) {
         <Indexes db={db} indexes={indexes.data} again={indexes.again} onNew={() => setDialog('index')} />
       </div>
       <div class="stack">
-        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} /></div>
+        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} />}</div>
         {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that serves it.</Empty></Card>)
           : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector names fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
@@ -116,6 +119,9 @@ interface Stats {
 function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; found: Found; hasAdvice: boolean; look: string; busy: boolean; onMore: () => void }) {
   const rows = useMemo(() => found.docs.map(fields), [found.docs]);
   const shown = columns(rows, 6);
+  const [sort, setSort] = useState<Sort>();
+  const indexed = rows.map((row, index) => ({ row, index }));
+  const sorted = sort ? indexed.toSorted((a, b) => (sort.descending ? -1 : 1) * compareValues(a.row.get(sort.name), b.row.get(sort.name))) : indexed;
   const stats = found.stats === undefined ? undefined : (JSON.parse(found.stats) as Stats);
   const ids = found.docs.map((doc) => stringOf(doc, member(parse(doc), '_id')));
   return (
@@ -127,13 +133,29 @@ function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; fou
         {look !== 'json' && found.docs.length > 0 && (
           <div class="table-wrap" tabIndex={0} role="region" aria-label="Documents found"><table class="one-line">
             <caption class="unseen">Documents found</caption>
-            <thead><tr><th scope="col">_id</th>{shown.map((name) => <th scope="col" key={name}>{name}</th>)}</tr></thead>
-            <tbody>{rows.map((row, index) => <tr key={index}><td><Id db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
+            <thead><tr>{['_id', ...shown].map((name) => <SortHead key={name} name={name} sort={sort} onSort={setSort} />)}</tr></thead>
+            <tbody>{sorted.map(({ row, index }) => <tr key={index}><td><Id db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
           </table></div>
         )}
       </Card>
       {found.bookmark !== undefined && found.bookmark !== 'nil' && found.docs.length > 0 && <div><Button busy={busy} onClick={onMore}>More</Button></div>}
     </>
+  );
+}
+
+interface Sort {
+  name: string;
+  descending: boolean;
+}
+
+/** Sorts the documents that are on the page; a third click returns to the order of the server. */
+function SortHead({ name, sort, onSort }: { name: string; sort: Sort | undefined; onSort: (sort: Sort | undefined) => void }) {
+  const isOn = sort?.name === name;
+  const next = !isOn ? { name, descending: false } : sort.descending ? undefined : { name, descending: true };
+  return (
+    <th scope="col" aria-sort={isOn ? (sort.descending ? 'descending' : 'ascending') : 'none'}>
+      <button type="button" class="sort" onClick={() => onSort(next)}>{name}{isOn && <Icon name={sort.descending ? 'down' : 'up'} size={12} />}</button>
+    </th>
   );
 }
 

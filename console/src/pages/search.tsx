@@ -1,5 +1,6 @@
 /** Full text, on servers that have it. */
 import { useState } from 'preact/hooks';
+import { searchSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
 import { path as pathOf, query, segment } from '../api/paths.ts';
 import { world } from '../api/session.ts';
@@ -8,6 +9,7 @@ import { member, parse, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Button, Card, Empty, Field, Link, LinkButton, Problem, Select, Skeleton } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useAction, useAsk } from '../ui/use.ts';
 import { millis, plural } from '../ui/words.ts';
@@ -54,6 +56,7 @@ export function Search({ db, info }: DbPage) {
         <div class="grow"><Field label="Lucene query" value={edited.text} onValue={edited.setText} mono placeholder="name:anna* AND city:berlin" /></div>
         <Button kind="primary" type="submit" icon="search">Search</Button>
         <LinkButton to={['db', db, 'design', choice.ddoc]} query={{ part: `${choice.kind === '_nouveau' ? 'nouveau' : 'indexes'}/${choice.index}` }} icon="code">Edit index</LinkButton>
+        {found.data && path && <Export name={`${db}-search`} source={() => searchSource(`${partition.path}/${pathOf`_design/${choice.ddoc}/${choice.kind}/${choice.index}`}${query({ q })}`)} />}
         <CopyAs request={{ method: 'GET', path: path ?? '' }} />
       </form>
       <Restored found={edited.restored} onDiscard={edited.discard} />

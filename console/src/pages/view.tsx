@@ -1,6 +1,7 @@
 /** The rows of a view by key, or its groups as a table and as a plot. */
 import { useRef, useState } from 'preact/hooks';
 import { designs } from '../api/design.ts';
+import { answerSource, rowObject, rowSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
 import { path as pathOf, query } from '../api/paths.ts';
 import { readRows, type Row } from '../json/rows.ts';
@@ -8,6 +9,7 @@ import { format, parse, plain } from '../json/text.ts';
 import { go, setParams, useParam, useRoute } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
 import { Button, Card, Check, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Select, Skeleton } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
 import { useAsk } from '../ui/use.ts';
@@ -47,7 +49,7 @@ export function View({ db, info }: DbPage) {
     <>
       <div class="row spread">
         <h2>{ddoc}/{name}</h2>
-        <div class="actions"><BuildState db={db} ddoc={ddoc} /><CopyAs request={{ method: 'GET', path: base + query(request) }} /><LinkButton to={['db', db, 'playground']} query={{ ddoc, name }} icon="flask">Try out</LinkButton><LinkButton to={['db', db, 'design', ddoc]} query={{ part: `views/${name}` }} icon="code">Edit</LinkButton></div>
+        <div class="actions"><BuildState db={db} ddoc={ddoc} /><Export name={`${ddoc}-${name}`} source={() => (shape === 'rows' ? rowSource(base, { reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, ...common }, rowObject) : answerSource(base + query(request), rowObject))} /><CopyAs request={{ method: 'GET', path: base + query(request) }} /><LinkButton to={['db', db, 'playground']} query={{ ddoc, name }} icon="flask">Try out</LinkButton><LinkButton to={['db', db, 'design', ddoc]} query={{ part: `views/${name}` }} icon="code">Edit</LinkButton></div>
       </div>
       <form class="toolbar" onSubmit={(event) => event.preventDefault()}>
         {isPartitioned && <PartitionField db={db} info={info} required />}
