@@ -130,7 +130,7 @@ flow('a name that is in use is named as such', '#/users', async (page) => {
   await page.getByRole('textbox', { name: 'Name', exact: true }).fill(name);
   await page.getByLabel('Password', { exact: true }).fill('other');
   // Roles that other users have are suggested.
-  await page.getByRole('group', { name: 'Roles of other users' }).getByRole('button', { name: 'sales' }).click();
+  await page.getByRole('group', { name: 'Suggested by other users' }).getByRole('button', { name: 'sales' }).click();
   assert.equal(await page.getByLabel('Roles', { exact: true }).inputValue(), 'sales');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('alert').getByText(`The user ${name} exists already. Choose another name.`).waitFor();

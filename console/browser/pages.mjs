@@ -20,7 +20,7 @@ export function pages(db) {
     ['plan', `${dbPath}/query?q=${QUERY}&show=plan`, '.plan'],
     ['search', `${dbPath}/search?q=${encodeURIComponent('city:lima AND total:[500 TO *]')}`, '.card table'],
     ['query-index', `${dbPath}/query?do=index`, 'dialog .cm-content'],
-    ['queries', `${dbPath}/query?do=queries`, 'dialog .query-list'],
+    ['queries', `${dbPath}/query?do=queries`, 'dialog .query-list li'],
     ['search-index', `${dbPath}/design/orders?part=nouveau%2Forders`, '.editor-host .cm-content'],
     ['schema', `${dbPath}/schema`, 'table'],
     ['changes', `${dbPath}/changes`, 'table'],

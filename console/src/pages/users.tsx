@@ -108,7 +108,7 @@ function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onD
         {!user && <Field label="Name" value={name} onValue={(typed) => form.set({ name: typed })} required autofocus autocomplete="off" />}
         <Field label={user ? 'New password' : 'Password'} type="password" value={password} onValue={(typed) => form.set({ password: typed })} autocomplete="new-password" required={!user} hint={user ? 'Leave it empty to keep the password.' : undefined} />
         <Field label="Roles" value={roles} onValue={(typed) => form.set({ roles: typed })} hint="Separated by commas." />
-        <Toggles label="Roles of other users" chosen={list} choices={known.data?.roles ?? []} onToggle={(role) => form.set({ roles: (list.includes(role) ? list.filter((each) => each !== role) : [...list, role]).join(', ') })} />
+        <Toggles label="Suggested by other users" chosen={list} choices={known.data?.roles ?? []} onToggle={(role) => form.set({ roles: (list.includes(role) ? list.filter((each) => each !== role) : [...list, role]).join(', ') })} />
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
       </form>
