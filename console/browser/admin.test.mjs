@@ -59,7 +59,7 @@ flow('a replication is stored, looked at and deleted', `#/replication/new?source
   const target = freshName('copy');
   const to = page.locator('.card', { has: page.getByRole('heading', { name: 'To', exact: true }) });
   await to.getByLabel('Database').fill(target);
-  await page.getByLabel('Create it if it is missing').check();
+  await page.getByLabel('Create the target if it is missing').check();
   // Databases of this server need no password: they are given by name.
   assert.equal(await page.locator('input[type="password"]').count(), 0);
   await page.getByLabel('Filter').selectOption('selector');
@@ -110,8 +110,8 @@ flow('a replication that fails says why, and begins again', '#/replication', asy
   const row = page.getByRole('row', { name: new RegExp(`none-${id}`) });
   await row.getByText(/crashing|failed|error/).first().waitFor();
   await page.getByRole('button', { name: `Actions on ${id}` }).click();
-  await page.getByRole('button', { name: 'Begin again' }).click();
-  await page.getByText('It begins again.').waitFor();
+  await page.getByRole('button', { name: 'Restart' }).click();
+  await page.getByText('The replication is restarted.').waitFor();
   const { _rev } = await made('GET', `_replicator/${id}`);
   await http('DELETE', `_replicator/${id}?rev=${_rev}`);
 });
@@ -129,22 +129,22 @@ flow('a key of the configuration is found, changed and taken back', '#/config', 
   await page.evaluate(() => { location.hash = '#/slow'; });
   await page.getByRole('row', { name: /by_city/ }).first().waitFor();
   await page.evaluate(() => { location.hash = '#/config?q=slow_request'; });
-  await item.getByRole('button', { name: /Back to the default/ }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Back to the default' }).click();
+  await item.getByRole('button', { name: /Reset .* to the default/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Reset to the default' }).click();
   await item.getByText('changed').waitFor({ state: 'detached' });
 });
 
 flow('CORS is set in a form', '#/config/cors', async (page) => {
-  await page.getByLabel('Let pages of other origins use this server').check();
+  await page.getByLabel('Allow requests from pages of other origins').check();
   await page.getByRole('textbox', { name: 'Origins' }).fill('*');
   await page.getByLabel('With cookies and passwords').check();
-  await page.getByText('Every page that one of your users visits').waitFor();
+  await page.getByText('Every page that a user visits').waitFor();
   await page.getByRole('textbox', { name: 'Origins' }).fill('https://app.test');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('CORS is saved.').waitFor();
   const answer = await fetch(`${ORIGIN}/`, { headers: { origin: 'https://app.test' } });
   assert.equal(answer.headers.get('access-control-allow-origin'), 'https://app.test');
-  await page.getByLabel('Let pages of other origins use this server').uncheck();
+  await page.getByLabel('Allow requests from pages of other origins').uncheck();
   await page.getByRole('button', { name: 'Save' }).click();
   await page.waitForFunction(() => !document.querySelector('button[aria-busy]'));
 });
@@ -153,7 +153,7 @@ flow('the dashboard plots, the server tells of itself, and the log runs', '#/das
   await page.locator('.plot canvas').first().waitFor();
   await page.getByRole('img', { name: /^Requests a second: Requests (?!nothing)/ }).waitFor();
   await page.getByRole('link', { name: 'Server' }).click();
-  await page.getByText('There is an administrator').waitFor();
+  await page.getByText('The server has an administrator').waitFor();
   await page.getByRole('heading', { name: 'Versions' }).waitFor();
   await page.getByRole('link', { name: 'Logs' }).first().click();
   await page.getByLabel('Lines with').fill('/_up');
@@ -200,14 +200,14 @@ test('the first minutes of a server', { timeout: 40_000, skip: !process.env.SETT
       child.on('exit', () => reject(new Error(told)));
     });
     const page = await openPage(browser, { user: null, base: `${address}/_utils/` });
-    await page.getByText('There is no administrator yet').waitFor();
+    await page.getByText('This server has no administrator').waitFor();
     await page.getByRole('link', { name: 'Set it up' }).click();
     await page.getByRole('textbox', { name: 'Name', exact: true }).fill('first');
     await page.getByLabel('Password', { exact: true }).fill('pw1');
     await page.getByLabel('Password again').fill('pw');
     await page.getByText('The passwords differ.').waitFor();
     await page.getByLabel('Password again').fill('pw1');
-    await page.getByLabel('Let pages of other origins use this server').check();
+    await page.getByLabel('Allow requests from pages of other origins').check();
     await page.getByRole('textbox', { name: 'Origins' }).fill('https://app.test');
     await page.getByRole('button', { name: 'Set up', exact: true }).last().click();
     await page.getByRole('link', { name: '_users' }).waitFor();

@@ -61,7 +61,7 @@ flow('a database is made, found and deleted by its typed name', '#/databases', a
   await page.getByRole('link', { name, exact: true }).waitFor();
   await page.waitForURL(/q=made/);
   await page.getByRole('button', { name: `Actions on ${name}` }).click();
-  await page.getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
   const last = page.getByRole('button', { name: 'Delete for ever' });
   assert.equal(await last.isDisabled(), true);
   await page.getByLabel(`Type ${name} to confirm`).fill(name);
@@ -342,7 +342,7 @@ flow('a query is asked, explained, and gets the index that it lacks', `#/db/${db
   await page.getByRole('button', { name: 'More' }).click();
   await page.getByText('20 documents').waitFor();
   await page.getByRole('button', { name: 'Create this index' }).click();
-  await page.getByText('An index on city, total is made.').waitFor();
+  await page.getByText('An index on city, total is created.').waitFor();
   await page.getByRole('button', { name: 'Plan' }).click();
   await page.locator('.plan').getByText('Index on city, total').waitFor();
   await page.reload();
@@ -371,7 +371,7 @@ flow('permissions, the revision limit and maintenance', `#/db/${db}/settings`, a
   await page.getByText('The limit is saved.').waitFor();
   assert.equal(await made('GET', `${db}/_revs_limit`), 500);
   await page.getByRole('button', { name: 'Compact' }).click();
-  await page.getByText('Compaction has begun.').waitFor();
+  await page.getByText('Compaction is started.').waitFor();
   await page.getByLabel('Ids, one a line').fill('order-0000400');
   await page.getByRole('button', { name: 'Purge …' }).click();
   await page.getByLabel('Type purge to confirm').fill('purge');
@@ -416,7 +416,7 @@ flow('texts are found through either kind of index', '#/databases', async (page)
     await page.goto(page.url().replace(/#.*/, `#/db/${name}/search`));
     await page.getByLabel('Lucene query').fill('green AND NOT cushions');
     await page.getByRole('button', { name: 'Search', exact: true }).click();
-    await page.getByText('1 documents').waitFor();
+    await page.getByText('1 document').waitFor();
     await page.getByRole('link', { name: 'one', exact: true }).waitFor();
     await page.getByLabel('Index', { exact: true }).selectOption('texts/_search/words');
     await page.getByLabel('Lucene query').fill('arm*');

@@ -5,6 +5,7 @@ import { whenLoggedOut } from './api/http.ts';
 import { checkSession, expired, isAdmin, isParty, loginOpen, logout, refresh, world } from './api/session.ts';
 import { Login, LoginDialog } from './pages/login.tsx';
 import { go, useRoute, type Route } from './router.ts';
+import { titleOf } from './titles.ts';
 import { Icon, Logo, type IconName } from './ui/icons.tsx';
 import { Button, Link, Problem, Skeleton, Toast, say } from './ui/kit.tsx';
 import { Menu } from './ui/menu.tsx';
@@ -66,11 +67,15 @@ export function App() {
     addEventListener('keydown', onKeyDown);
     return () => removeEventListener('keydown', onKeyDown);
   }, []);
-  const { path, query } = useRoute();
-  if (error) return <main class="alone"><div class="card"><h1>The server cannot be asked</h1><Problem error={error} again={load} /></div></main>;
-  if (!ready) return <main class="alone"><div class="card"><Skeleton lines={4} /></div></main>;
+  const route = useRoute();
+  const { path, query } = route;
   // Servers send browsers to session.html with the way back in the query.
-  if (closed || path[0] === 'login' || wantsLogin()) return <><Login back={query.get('back')} /><Toast /></>;
+  const isLogin = closed || path[0] === 'login' || wantsLogin();
+  const title = isLogin ? 'Log in' : titleOf(route);
+  useEffect(() => { document.title = `${title} – Settee`; }, [title]);
+  if (error) return <main class="alone"><div class="card"><h1>The server does not answer</h1><Problem error={error} again={load} /></div></main>;
+  if (!ready) return <main class="alone"><div class="card"><Skeleton lines={4} /></div></main>;
+  if (isLogin) return <><Login back={query.get('back')} /><Toast /></>;
   return <Shell />;
 }
 
@@ -193,7 +198,7 @@ function Content({ place }: { place: string }) {
     const Page = known;
     return <Page />;
   }
-  if (!LOADERS[place]) return <div class="stack"><h1>There is no such page</h1><p><Link to={['databases']}>To the databases</Link></p></div>;
+  if (!LOADERS[place]) return <div class="stack"><h1>This page does not exist</h1><p><Link to={['databases']}>To the databases</Link></p></div>;
   return <Skeleton />;
 }
 

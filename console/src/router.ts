@@ -1,9 +1,10 @@
 /**
- * Where the console is: a path and a query behind the `#`, so that it works below every prefix and needs nothing of the server.
- * All that a page shows follows from its address; `useParam` is how a page keeps a state there.
+ * The address of the console: a path and a query after the `#`, so that it works below every prefix and needs nothing of the server.
+ * The address determines what a page shows; `useParam` keeps a state of a page in it.
  */
 import { useEffect, useState } from 'preact/hooks';
 import { segment } from './api/paths.ts';
+import { fromFauxton } from './fauxton.ts';
 
 export interface Route {
   path: string[];
@@ -13,10 +14,15 @@ export interface Route {
 export type Query = Record<string, string | undefined>;
 
 export function parseHash(hash: string): Route {
+  const asked = split(hash);
+  return translate(asked) ?? asked;
+}
+
+function split(hash: string): Route {
   const text = hash.replace(/^#\/?/, '');
   const mark = text.indexOf('?');
   const path = (mark < 0 ? text : text.slice(0, mark)).split('/').filter((part) => part !== '').map(decode);
-  return translate({ path, query: new URLSearchParams(mark < 0 ? '' : text.slice(mark + 1)) });
+  return { path, query: new URLSearchParams(mark < 0 ? '' : text.slice(mark + 1)) };
 }
 
 function decode(part: string): string {
@@ -27,36 +33,10 @@ function decode(part: string): string {
   }
 }
 
-/** Addresses of Fauxton that people have in their bookmarks. */
-function translate(route: Route): Route {
-  const [first, second, third, fourth, fifth, sixth] = route.path;
-  const to = (...path: string[]) => ({ path, query: route.query });
-  switch (first) {
-    case '_all_dbs': return to('databases');
-    case 'activetasks': return to('activity');
-    case '_config': return to('config');
-    case 'setup': return route;
-    case 'cors': return to('config', 'cors');
-    case 'verifyinstall':
-    case 'documentation': return to('server');
-    case 'createAdmin':
-    case 'addAdmin':
-    case 'changePassword': return to('users');
-    case 'logout': return to('login');
-    case 'database':
-    case '_all_docs': {
-      if (second === undefined) return to('databases');
-      if (third === undefined || third === '_all_docs') return to('db', second);
-      if (third === '_find') return to('db', second, 'query');
-      if (third === '_changes' || third === 'changes') return to('db', second, 'changes');
-      if (third === 'permissions') return to('db', second, 'settings');
-      if (third === 'new') return to('db', second, 'new');
-      if (third === '_design' && fourth && fifth === '_view' && sixth) return to('db', second, 'view', fourth, sixth);
-      if (third === '_design' && fourth) return to('db', second, 'design', fourth);
-      return to('db', second, 'doc', route.path.slice(2).join('/'));
-    }
-    default: return route;
-  }
+/** The page here for an address of Fauxton; undefined for every other route. */
+function translate(route: Route): Route | undefined {
+  const target = fromFauxton(route.path, route.query);
+  return target && { path: target.path, query: new URLSearchParams(target.query) };
 }
 
 export function href(path: string[], query: Query = {}): string {
@@ -67,20 +47,43 @@ export function href(path: string[], query: Query = {}): string {
 }
 
 const listeners = new Set<() => void>();
-let current = typeof location === 'undefined' ? parseHash('') : parseHash(location.hash);
+let current = parseHash('');
+/** The hash that `current` was read from. */
+let settled = '';
 
-let settled = typeof location === 'undefined' ? '' : location.hash;
+/** Reads the address. One of Fauxton is replaced by that of the page it leads to. */
+function read(): void {
+  const asked = split(location.hash);
+  const translated = translate(asked);
+  current = translated ?? asked;
+  if (translated) history.replaceState(null, '', href(translated.path, Object.fromEntries(translated.query)));
+  settled = location.hash;
+}
 
 function changed(): void {
-  settled = location.hash;
-  current = parseHash(location.hash);
+  read();
   for (const listener of listeners) listener();
 }
 
-if (typeof addEventListener !== 'undefined') addEventListener('hashchange', changed);
+if (typeof addEventListener !== 'undefined') {
+  read();
+  addEventListener('hashchange', changed);
+}
 
+/** The parameter that names the open dialog. */
+const DIALOG = 'do';
+
+/** Goes to a page. The route is the new one when this returns. */
 export function go(path: string[], query: Query = {}): void {
-  location.hash = href(path, query).slice(1);
+  // The history must not lead back into a dialog.
+  if (current.query.has(DIALOG) && location.hash === settled) setParams({ [DIALOG]: undefined }, true);
+  visit(href(path, query));
+}
+
+/** Sets the address and takes it over at once: the event of the browser arrives later. */
+function visit(target: string): void {
+  location.hash = target.slice(1);
+  changed();
 }
 
 export function route(): Route {
@@ -106,10 +109,10 @@ export function setParams(changes: Query, replace = false): void {
   }
   const target = href(current.path, Object.fromEntries(query));
   if (target === location.hash) return;
-  // The browser has gone elsewhere and its event is on the way: what follows the old place must not be written over the new one.
+  // The browser has another address already and its event is pending: a state of the old page must not replace it.
   if (replace && location.hash !== settled) return;
   if (!replace) {
-    location.hash = target.slice(1);
+    visit(target);
     return;
   }
   history.replaceState(null, '', target);
@@ -120,4 +123,10 @@ export function setParams(changes: Query, replace = false): void {
 export function useParam(name: string, fallback = ''): [string, (value: string, replace?: boolean) => void] {
   const value = useRoute().query.get(name) ?? fallback;
   return [value, (next, replace = false) => setParams({ [name]: next === fallback ? undefined : next }, replace)];
+}
+
+/** The open dialog of a page, kept in the address. Opening and closing one adds no entry to the history, so Back never reopens it. */
+export function useDialog(): [string, (name: string) => void] {
+  const [name, setName] = useParam(DIALOG);
+  return [name, (next) => setName(next, true)];
 }

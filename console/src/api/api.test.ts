@@ -253,7 +253,7 @@ describe('names in paths', () => {
       // A name within a path without `path` before its backtick.
       for (const [whole] of text.matchAll(/(?:send\('\w+', |(?<!\.)\b(?:get|post|put)(?:<[^`]*>)?\(|path: )`[^`]*`/g)) {
         const inner = [...whole.matchAll(/\$\{([^}]*)/g)].map(([, code]) => code ?? '');
-        expect(inner.every((code) => /^(?:query\(|range$|segment\(|path|designPath\(|docPath\(|ROOT|at$|pathOf|attachmentPath\(|userPath\(|near|BYTES|bytes)/.test(code)), `${file}: ${whole}`).toBe(true);
+        expect(inner.every((code) => /^(?:query\(|range$|partition\.path$|segment\(|path|designPath\(|docPath\(|ROOT|at$|pathOf|attachmentPath\(|userPath\(|near|BYTES|bytes)/.test(code)), `${file}: ${whole}`).toBe(true);
       }
     }
   });

@@ -12,6 +12,8 @@ export interface DesignDoc {
   _rev: string;
   language?: string;
   views?: Record<string, ViewDefinition>;
+  nouveau?: Record<string, unknown>;
+  indexes?: Record<string, unknown>;
   filters?: Record<string, string>;
   updates?: Record<string, string>;
   shows?: Record<string, string>;

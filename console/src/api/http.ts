@@ -41,7 +41,7 @@ export async function send(method: string, path: string, options: Options = {}):
     response = await fetch(url, { method, headers, body: options.body ?? null, signal: options.signal ?? null });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new ApiError(0, 'unreachable', 'The server does not answer. Is it running, and does the network reach it?');
+    throw new ApiError(0, 'unreachable', 'The server does not answer.');
   }
   const text = await response.text();
   if (!response.ok) throw refusal(response, text, method);
@@ -72,18 +72,28 @@ export async function put<T>(path: string, body: unknown): Promise<T> {
   return JSON.parse((await send('PUT', path, { body: JSON.stringify(body) })).text) as T;
 }
 
-/** What somebody can do about a refusal, where more can be said than its reason. */
+/** Sends a request that creates an object. A conflict means that its name is in use. */
+export async function creating<T>(what: string, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    if (error instanceof ApiError && (error.status === 409 || error.status === 412)) throw new Error(`${what} exists already. Choose another name.`);
+    throw error;
+  }
+}
+
+/** The remedy for a refusal; empty where its reason says everything. */
 export function advice(error: unknown): string {
   if (!(error instanceof ApiError)) return '';
   switch (error.status) {
-    case 0: return 'The console tries again as soon as you do.';
-    case 401: return 'Log in with a user who may do this.';
-    case 403: return 'Your user may not do this; an administrator of the database or of the server may.';
-    case 404: return 'It may have been deleted, or this server does not have it.';
-    case 409: return 'Somebody else changed it in the meantime. Load the newest version and apply your change there.';
-    case 412: return 'There is one with this name already; choose another name.';
-    case 413: return 'It is larger than the server takes. See max_document_size and max_http_request_size in the configuration.';
+    case 0: return 'Check that the server is running and that the network reaches it, then try again.';
+    case 401: return 'Log in as a user with this permission.';
+    case 403: return 'This needs an administrator of the database or of the server.';
+    case 404: return 'The object is deleted, or this server does not support the request.';
+    case 409: return 'Another client has changed the object. Load the newest version and apply the change there.';
+    case 412: return 'The name is in use. Choose another one.';
+    case 413: return 'It is larger than the limit of the server: max_document_size or max_http_request_size in the configuration.';
     case 507: return 'The disk is full.';
-    default: return error.status >= 500 ? 'The log of the server says more.' : '';
+    default: return error.status >= 500 ? 'The log of the server has the details.' : '';
   }
 }

@@ -21,7 +21,7 @@ export function documentProblems(text: string): Mark[] {
   const found = jsonProblems(text);
   if (found.length > 0) return found;
   const root = parse(text);
-  if (root.kind !== 'object') return [{ from: root.start, to: root.end, message: 'A document is an object: it begins with {' }];
+  if (root.kind !== 'object') return [{ from: root.start, to: root.end, message: 'A document must be an object: it starts with {' }];
   const seen = new Set<string>();
   const allowed = /^_(?:id|rev|deleted|attachments|revisions|replication_\w+)$/;
   return (root.keys ?? []).flatMap((key, index) => {
@@ -29,8 +29,8 @@ export function documentProblems(text: string): Mark[] {
     const isTwice = seen.has(key);
     seen.add(key);
     if (!child) return [];
-    if (isTwice) return [{ from: child.start, to: child.end, message: `“${key}” stands twice; the last one counts` }];
-    if (key.startsWith('_') && !allowed.test(key)) return [{ from: child.start, to: child.end, message: `Names that begin with _ are the server's: ${key} would be refused` }];
+    if (isTwice) return [{ from: child.start, to: child.end, message: `“${key}” occurs twice; the last one is used` }];
+    if (key.startsWith('_') && !allowed.test(key)) return [{ from: child.start, to: child.end, message: `Names that start with _ are reserved: the server refuses ${key}` }];
     return [];
   });
 }

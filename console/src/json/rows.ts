@@ -60,6 +60,28 @@ export function fields(doc: string): Map<string, string> {
   return found;
 }
 
+/** Compares values in JSON as CouchDB sorts them by type: missing, null, booleans, numbers, strings, other values. */
+export function compareValues(a: string | undefined, b: string | undefined): number {
+  const [left, right] = [rankOf(a), rankOf(b)];
+  if (left !== right) return left - right;
+  if (a === undefined || b === undefined) return 0;
+  if (left === NUMBER_RANK) return Number(a) - Number(b);
+  if (left === STRING_RANK) return (JSON.parse(a) as string).localeCompare(JSON.parse(b) as string);
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+const NUMBER_RANK = 3;
+const STRING_RANK = 4;
+
+function rankOf(value: string | undefined): number {
+  if (value === undefined) return 0;
+  const first = value[0] ?? '';
+  if (first === 'n') return 1;
+  if (first === 't' || first === 'f') return 2;
+  if (first === '"') return STRING_RANK;
+  return first === '[' || first === '{' ? 5 : NUMBER_RANK;
+}
+
 /** The names that a table of these documents shows: the most common first, at most `max`. */
 export function columns(docs: Iterable<Map<string, string>>, max: number): string[] {
   const counts = new Map<string, number>();

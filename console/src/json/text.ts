@@ -54,7 +54,7 @@ class Parser {
 
   value(depth: number): Node {
     this.space();
-    if (depth > DEPTH_MAX) this.fail('Values lie too deep in each other');
+    if (depth > DEPTH_MAX) this.fail('Values are nested too deeply');
     const start = this.at;
     const first = this.text[start];
     if (first === '{') return this.object(depth);
@@ -189,7 +189,7 @@ export function compact(text: string, node: Node = parse(text)): string {
 /** An object with members set (JSON texts) or left out (`undefined`); new ones come first. */
 export function withMembers(text: string, changes: Record<string, string | undefined>): string {
   const node = parse(text);
-  if (node.kind !== 'object') throw new JsonError('A document is an object: it begins with {', node.start);
+  if (node.kind !== 'object') throw new JsonError('A document must be an object: it starts with {', node.start);
   const kept: string[] = [];
   const used = new Set<string>();
   node.keys?.forEach((key, index) => {

@@ -7,10 +7,9 @@ import { isAdmin, login, world } from '../api/session.ts';
 import { withMembers } from '../json/text.ts';
 import { Button, Card, Empty, Field, LinkButton, PageHead, Problem, Tag, say } from '../ui/kit.tsx';
 import { useSignal } from '../ui/signal.ts';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 
 export function Account() {
-  useTitle('Account');
   const { session } = useSignal(world);
   const [password, setPassword] = useState('');
   const [again, setAgain] = useState('');
@@ -38,7 +37,7 @@ export function Account() {
     <div class="stack narrow">
       <PageHead title={name} note={session.roles.length === 0 ? 'No roles.' : <span class="chips">{session.roles.map((role) => <Tag key={role}>{role}</Tag>)}</span>} />
       <Card title="Change the password">
-        {own.data === false ? <p>On this server an administrator changes passwords: ask one.</p> : <form class="stack" onSubmit={submit}>
+        {own.data === false ? <p>On this server an administrator changes passwords.</p> : <form class="stack" onSubmit={submit}>
           <input type="text" name="username" autocomplete="username" value={name} readOnly hidden />
           <Field label="New password" type="password" value={password} onValue={setPassword} autocomplete="new-password" required />
           <Field label="New password again" type="password" value={again} onValue={setAgain} autocomplete="new-password" required problem={again !== '' && again !== password ? 'The passwords differ.' : undefined} />

@@ -7,8 +7,8 @@ import { useParam } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
 import { Button, Card, Empty, Link, Meter, PageHead, Problem, Segments, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
-import { ago, duration, number, short, withoutPassword } from '../ui/words.ts';
+import { useAction, useAsk } from '../ui/use.ts';
+import { ago, duration, number, plural, short, withoutPassword } from '../ui/words.ts';
 
 interface Task {
   type: string;
@@ -44,7 +44,6 @@ interface Rated {
 }
 
 export function Activity() {
-  useTitle('Activity');
   const [kind, setKind] = useParam('type', 'all');
   const rates = useRef(new Map<string, Rated>());
   const [paused, setPaused] = useState<Task[]>([]);
@@ -63,14 +62,14 @@ export function Activity() {
   const shown = (asked.data ?? []).filter(({ type }) => kind === 'all' || (kind === 'indexes' ? type.includes('index') : kind === 'compactions' ? type.includes('compaction') : type === 'replication'));
   return (
     <>
-      <PageHead title="Activity" note="What the server works on besides requests">
+      <PageHead title="Activity" note="Background tasks of the server">
         <Segments label="Show" value={kind} onValue={setKind} options={[['all', 'All'], ['indexes', 'Indexes'], ['compactions', 'Compactions'], ['replications', 'Replications']]} />
         <CopyAs request={{ method: 'GET', path: '_active_tasks' }} />
       </PageHead>
       <Problem error={asked.error} again={asked.again} />
       <Card flush>
         {!asked.data && !asked.error && <Skeleton />}
-        {asked.data && shown.length === 0 && <Empty icon="activity" title="Nothing is going on">Index builds, compactions and replications appear here while they run.</Empty>}
+        {asked.data && shown.length === 0 && <Empty icon="activity" title="No task is running">Index builds, compactions and replications appear here while they run.</Empty>}
         {shown.map((task) => <One key={keyOf(task)} task={task} rated={rates.current.get(keyOf(task))} onPaused={() => setPaused((old) => [...old.filter((each) => keyOf(each) !== keyOf(task)), task])} />)}
       </Card>
       {paused.length > 0 && <Card flush title="Paused here">{paused.map((task) => <Paused key={keyOf(task)} task={task} onGone={() => setPaused((old) => old.filter((each) => each !== task))} />)}</Card>}
@@ -101,7 +100,7 @@ function One({ task, rated, onPaused }: { task: Task; rated: Rated | undefined; 
             : <strong><Link to={['db', dbOf(task)]}>{dbOf(task)}</Link>{task.design_document && <> / <Link to={['db', dbOf(task), 'design', ddocOf(task)]}>{ddocOf(task)}</Link></>}</strong>}</span>
         <small>
           {number(task.changes_done ?? task.docs_written)}{task.total_changes !== undefined && ` of ${number(task.total_changes)} changes`}
-          {typeof rateNow === 'number' && ` · ${short(rateNow)} a second`}{typeof task.eta_s === 'number' && ` · ${duration(task.eta_s)} left`} · began {ago(new Date(task.started_on * 1000))}
+          {typeof rateNow === 'number' && ` · ${short(rateNow)} a second`}{typeof task.eta_s === 'number' && ` · ${duration(task.eta_s)} left`} · started {ago(new Date(task.started_on * 1000))}
         </small>
       </div>
       {isIndex && canOrder && <div class="actions"><Button icon="pause" busy={busy} onClick={() => does('pause')}>Pause</Button><Button kind="danger" icon="stop" busy={busy} onClick={() => does('cancel')}>Cancel</Button></div>}
@@ -117,7 +116,7 @@ function Paused({ task, onGone }: { task: Task; onGone: () => void }) {
   const { busy, error, run } = useAction();
   return (
     <div class="build">
-      <div class="two-lines"><span class="row"><Tag kind="warn">{state.data?.status ?? 'paused'}</Tag><strong>{dbOf(task)} / {ddocOf(task)}</strong></span><small>{state.data ? `${number(state.data.updates_pending)} changes to go` : ''}</small></div>
+      <div class="two-lines"><span class="row"><Tag kind="warn">{state.data?.status ?? 'paused'}</Tag><strong>{dbOf(task)} / {ddocOf(task)}</strong></span><small>{state.data ? `${plural(state.data.updates_pending, 'change')} pending` : ''}</small></div>
       <div class="actions"><Button icon="play" kind="primary" busy={busy} onClick={() => void run(async () => { await order(dbOf(task), ddocOf(task), 'resume'); onGone(); })}>Resume</Button></div>
       <Problem error={error} />
     </div>

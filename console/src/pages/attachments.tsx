@@ -54,7 +54,7 @@ export function Attachments({ db, doc, again }: { db: string; doc: Loaded; again
       </div>
       <Problem error={error} />
       <Card flush>
-        {doc.attachments.length === 0 ? <Empty icon="attach" title="No attachments">Files of any type and size lie beside the document and replicate with it.</Empty> : (
+        {doc.attachments.length === 0 ? <Empty icon="attach" title="No attachments">Attachments are files of any type. They replicate with the document.</Empty> : (
           <div class="table-wrap"><table>
             <caption class="unseen">Attachments</caption>
             <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col" class="num">Size</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
@@ -97,7 +97,7 @@ function Preview({ db, doc, stub, onClose }: { db: string; doc: Loaded; stub: St
       {isPicture && <img class="preview-image" src={linkTo(path)} alt={stub.name} />}
       <Problem error={asked.error} />
       {asked.data !== undefined && <Json text={asked.data} label={stub.name} />}
-      {!isPicture && !isText && <p>There is no preview of this type. Download it to look at it.</p>}
+      {!isPicture && !isText && <p>This type has no preview. Download the file to open it.</p>}
     </Dialog>
   );
 }

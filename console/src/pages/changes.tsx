@@ -1,12 +1,16 @@
 /** What changed, newest first, and live: the feed is asked again as soon as it has answered. */
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { changesSource } from '../api/export.ts';
+import { filters } from '../api/choices.ts';
 import { send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { member, parse, plain, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
-import { Button, Card, Check, Empty, Field, Link, Problem, Skeleton, Tag } from '../ui/kit.tsx';
+import { ChoiceField } from '../ui/choice.tsx';
+import { Button, Card, Check, Empty, Link, Problem, Skeleton, Tag } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useSettled, useTitle } from '../ui/use.ts';
+import { useAsk, useSettled } from '../ui/use.ts';
 import type { DbPage } from './db.tsx';
 
 interface Change {
@@ -36,13 +40,13 @@ function read(text: string, fresh: boolean): { changes: Change[]; last: string }
 }
 
 export function Changes({ db }: DbPage) {
-  useTitle(`Changes of ${db}`);
   const [filter, setFilter] = useParam('filter');
   const [live, setLive] = useParam('live', '1');
   const [list, setList] = useState<Change[]>();
   const [error, setError] = useState<Error>();
   const [turn, bump] = useState(0);
   const settled = useSettled(filter, 300);
+  const named = useAsk((signal) => filters(db, signal), [db]);
   const last = useRef('');
   const params = { filter: settled || undefined, style: 'all_docs' };
   useEffect(() => {
@@ -68,9 +72,10 @@ export function Changes({ db }: DbPage) {
   return (
     <>
       <div class="toolbar">
-        <div class="grow"><Field label="Filter" value={filter} onValue={(value) => setFilter(value, true)} mono placeholder="all changes; or a filter function: ddoc/filter" /></div>
+        <div class="grow"><ChoiceField label="Filter" value={filter} onValue={(value) => setFilter(value, true)} choices={named.data ?? []} mono placeholder="all changes, or a filter function: ddoc/filter" /></div>
         <Check label="Live" checked={live === '1'} onChecked={(on) => setLive(on ? '1' : '0')} />
         <Button icon="refresh" onClick={() => bump(turn + 1)}>Refresh</Button>
+        <Export name={`${db}-changes`} source={() => changesSource(path`${db}/_changes`, params)} />
         <CopyAs request={{ method: 'GET', path: path`${db}/_changes` + query({ ...params, descending: true, limit: PAGE }) }} />
       </div>
       <Problem error={error} again={() => bump(turn + 1)} />

@@ -1,11 +1,12 @@
 /** The configuration by section, each key with its meaning and default where the server tells them; and CORS as a form. */
 import { useState } from 'preact/hooks';
 import { CORS_HEADERS, CORS_METHODS, type Cors, type Setting, corsOf, readConfig, readSettings, setConfig, setCors, unsetConfig } from '../api/config.ts';
-import { setParams, useParam, useRoute } from '../router.ts';
+import { setParams, useDialog, useParam, useRoute } from '../router.ts';
+import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
-import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Sentence, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { plural } from '../ui/words.ts';
 
 interface Entry {
@@ -16,12 +17,11 @@ interface Entry {
 }
 
 export function Config() {
-  useTitle('Configuration');
   const { path } = useRoute();
   const isCors = path[1] === 'cors';
   return (
     <>
-      <PageHead title="Configuration" note="Of the node that answers. Changes are written to its file."><CopyAs request={{ method: 'GET', path: '_node/_local/_config' }} /></PageHead>
+      <PageHead title="Configuration" note="Of the node that answers. Changes are written to its configuration file."><CopyAs request={{ method: 'GET', path: '_node/_local/_config' }} /></PageHead>
       <Tabs label="Parts of the configuration" items={[{ text: 'All keys', to: ['config'], current: !isCors }, { text: 'CORS', to: ['config', 'cors'], current: isCors }]} />
       {isCors ? <CorsForm /> : <Keys />}
     </>
@@ -31,7 +31,7 @@ export function Config() {
 function Keys() {
   const [chosen] = useParam('section');
   const [typed] = useParam('q');
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const asked = useAsk(async (signal) => {
     const [sections, settings] = await Promise.all([readConfig(signal), readSettings(signal)]);
     return entries(sections, settings);
@@ -53,7 +53,7 @@ function Keys() {
           <div class="key-list">{shown.slice(0, 200).map((entry) => <Key key={`${entry.section}/${entry.key}`} entry={entry} withSection={hay !== ''} again={asked.again} />)}</div>
         </Card>
       </div>
-      {dialog === 'add' && <Add section={section} onClose={() => setDialog('')} onDone={asked.again} />}
+      {dialog === 'add' && <Add section={section} known={all} onClose={() => setDialog('')} onDone={asked.again} />}
     </>
   );
 }
@@ -68,6 +68,12 @@ function entries(sections: Record<string, Record<string, string>>, settings: Set
 
 /** Keys whose values are passwords and keys: they are never shown, and never part of a draft. */
 const SECRET = /secret|password|passwd|token|hmac|_key$|^key$/i;
+
+/** Values of keys that have a fixed set of them. */
+const VALUES: Record<string, string[]> = {
+  'log/level': ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency', 'none'], 'log/writer': ['stderr', 'file', 'syslog', 'journald'],
+  'chttpd_auth/password_scheme': ['pbkdf2', 'simple'], 'chttpd_auth/same_site': ['none', 'lax', 'strict'],
+};
 
 const APPLIES = { 'at-once': '', 'after-restart': 'applies after a restart', nowhere: 'kept, and not used by this server' };
 
@@ -94,7 +100,7 @@ function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean
     <div class="key-item">
       <div class="stack small">
         <span class="row"><span class="name">{withSection ? `[${section}] ` : ''}{key}</span>{!isDefault && value !== undefined && setting && <Tag kind="accent">changed</Tag>}{setting && APPLIES[setting.applies] && <Tag kind="warn">{APPLIES[setting.applies]}</Tag>}</span>
-        {setting?.doc && <p class="note">{setting.doc}</p>}
+        {setting?.doc && <p class="note"><Sentence text={setting.doc} /></p>}
         {setting?.default !== null && setting?.default !== undefined && !isDefault && <p class="note break">Default: <code>{setting.default === '' ? 'empty' : setting.default}</code></p>}
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
@@ -102,15 +108,15 @@ function Key({ entry, withSection, again }: { entry: Entry; withSection: boolean
       <div class="value-row">
         {isSwitch ? <Check label={text === 'true' ? 'on' : 'off'} checked={text === 'true'} disabled={busy} onChecked={(on) => save(String(on))} />
           : section === 'admins' ? <span class="note">changed under <Link to={['users']}>Users</Link></span>
-            : <><Field label={label} hideLabel value={text} onValue={setText} mono {...(isSecret ? { type: 'password', autocomplete: 'new-password', placeholder: shown === '' ? 'not set' : 'set; type to replace it' } : {})} onKeyDown={(event) => { if (event.key === 'Enter' && !(isSecret && text === '')) save(text); }} />{(isSecret ? text !== '' : text !== shown) && <Button kind="primary" busy={busy} onClick={() => save(text)}>Save</Button>}</>}
-        {value !== undefined && section !== 'admins' && (!setting || !isDefault) && <Button kind="quiet" icon="trash" label={setting ? `Back to the default of ${label}` : `Delete ${label}`} onClick={() => setAsking(true)} />}
+            : <><ChoiceField label={label} hideLabel choices={VALUES[`${section}/${key}`] ?? []} value={text} onValue={setText} mono {...(isSecret ? { type: 'password', autocomplete: 'new-password', placeholder: shown === '' ? 'not set' : 'set; type to replace it' } : {})} onKeyDown={(event) => { if (event.key === 'Enter' && !(isSecret && text === '')) save(text); }} />{(isSecret ? text !== '' : text !== shown) && <Button kind="primary" busy={busy} onClick={() => save(text)}>Save</Button>}</>}
+        {value !== undefined && section !== 'admins' && (!setting || !isDefault) && <Button kind="quiet" icon="trash" label={setting ? `Reset ${label} to the default` : `Delete ${label}`} onClick={() => setAsking(true)} />}
       </div>
-      {asking && <Confirm title={setting ? 'Back to the default?' : 'Delete this key?'} verb={setting ? 'Back to the default' : 'Delete'} onClose={() => setAsking(false)} act={async () => { await unsetConfig(section, key); again(); }}><p>[{section}] {key}{isSecret ? '' : ` = ${shown}`}</p></Confirm>}
+      {asking && <Confirm title={setting ? 'Reset to the default?' : 'Delete this key?'} verb={setting ? 'Reset to the default' : 'Delete'} onClose={() => setAsking(false)} act={async () => { await unsetConfig(section, key); again(); }}><p>[{section}] {key}{isSecret ? '' : ` = ${shown}`}</p></Confirm>}
     </div>
   );
 }
 
-function Add({ section, onClose, onDone }: { section: string; onClose: () => void; onDone: () => void }) {
+function Add({ section, known, onClose, onDone }: { section: string; known: Entry[]; onClose: () => void; onDone: () => void }) {
   const form = useForm(['new key', section], { name: section, key: '', value: '' });
   const { name, key, value } = form.value;
   const { busy, error, run } = useAction();
@@ -126,7 +132,7 @@ function Add({ section, onClose, onDone }: { section: string; onClose: () => voi
   };
   return (
     <Dialog title="Add a key" onClose={onClose}><form class="stack" onSubmit={submit}>
-      <Field label="Section" value={name} onValue={(typed) => form.set({ name: typed })} required mono /><Field label="Key" value={key} onValue={(typed) => form.set({ key: typed })} required mono autofocus /><Field label="Value" value={value} onValue={(typed) => form.set({ value: typed })} mono />
+      <ChoiceField label="Section" value={name} onValue={(typed) => form.set({ name: typed })} choices={[...new Set(known.map((entry) => entry.section))]} required mono /><ChoiceField label="Key" value={key} onValue={(typed) => form.set({ key: typed })} choices={known.filter((entry) => entry.section === name).map((entry) => entry.key)} required mono autofocus /><Field label="Value" value={value} onValue={(typed) => form.set({ value: typed })} mono />
       <Restored found={form.restored} onDiscard={form.discard} />
       <Problem error={error} /><div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
     </form></Dialog>
@@ -156,13 +162,13 @@ function CorsForm() {
   return (
     <form class="stack narrow" onSubmit={submit}>
       <Card>
-        <Check label="Let pages of other origins use this server" checked={draft.enabled} onChecked={(enabled) => form.set({ enabled })} hint="Needed by PouchDB and other applications in browsers." />
-        <Field label="Origins" value={draft.origins} onValue={(origins) => form.set({ origins })} mono placeholder="https://app.example.com, http://localhost:3000" hint="Separated by commas; * is every page in the world." />
+        <Check label="Allow requests from pages of other origins" checked={draft.enabled} onChecked={(enabled) => form.set({ enabled })} hint="Needed by PouchDB and other applications in browsers." />
+        <Field label="Origins" value={draft.origins} onValue={(origins) => form.set({ origins })} mono placeholder="https://app.example.com, http://localhost:3000" hint="Separated by commas; * allows all origins." />
         <Check label="With cookies and passwords" checked={draft.credentials} onChecked={(credentials) => form.set({ credentials })} />
         <Field label="Headers" value={draft.headers} onValue={(headers) => form.set({ headers })} mono placeholder={CORS_HEADERS} />
         <Field label="Methods" value={draft.methods} onValue={(methods) => form.set({ methods })} mono placeholder={CORS_METHODS} />
         <Restored found={form.restored} onDiscard={form.discard} />
-        {risky && <Notice kind="warn">Every page that one of your users visits could act in their name. Name the origins instead.</Notice>}
+        {risky && <Notice kind="warn">Every page that a user visits can act with that user's permissions. Name the origins instead.</Notice>}
         <Problem error={error} />
         <div class="actions"><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
       </Card>

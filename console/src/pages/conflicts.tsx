@@ -13,7 +13,7 @@ export function Difference({ left, right, leftName, rightName }: { left: string;
   const rows = pairs(diff(left, right));
   const changed = rows.filter(([a, b]) => a !== b).length;
   return (
-    <Card flush title={changed === 0 ? 'No difference' : `${plural(changed, 'line')} differ`}>
+    <Card flush title={changed === 0 ? 'No difference' : `${plural(changed, 'line')} ${changed === 1 ? 'differs' : 'differ'}`}>
       <div class="diff" role="region" tabIndex={0} aria-label={`${leftName} beside ${rightName}`}>
         <div class="note">{leftName}</div><div class="note">{rightName}</div>
         {rows.map(([a, b], index) => (
@@ -51,13 +51,13 @@ export function Conflicts({ db, doc, again }: { db: string; doc: Loaded; again: 
     <div class="stack">
       <div class="toolbar">
         {doc.conflicts.length > 1 && <Select label="Compare with" value={chosen} onValue={(value) => setOther(value)} options={doc.conflicts} />}
-        <span class="note grow">{plural(doc.conflicts.length + 1, 'revision')} without a common successor. Servers choose one of them to show, everywhere the same.</span>
+        <span class="note grow">{plural(doc.conflicts.length + 1, 'revision')} without a common successor. All servers show the same one of them.</span>
       </div>
       <Problem error={error ?? asked.error} />
       {!asked.data && !asked.error && <Skeleton />}
       {asked.data && (
         <>
-          <Difference left={body(doc)} right={body(asked.data)} leftName={`Shown now, ${doc.rev}`} rightName={chosen} />
+          <Difference left={body(doc)} right={body(asked.data)} leftName={`Current, ${doc.rev}`} rightName={chosen} />
           <div class="actions">
             <Button kind="primary" icon="check" busy={busy} onClick={() => keep(doc.rev)}>Keep the left</Button>
             <Button icon="check" busy={busy} onClick={() => keep(chosen)}>Keep the right</Button>

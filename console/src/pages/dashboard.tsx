@@ -1,18 +1,18 @@
-/** How the server does, live: from `_prometheus`, `_system` and the tasks. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+/** The state of the server, live: from `_prometheus`, `_system` and the tasks. */
+import { useEffect, useState } from 'preact/hooks';
 import { type Sample, Series, rate, readMetrics, total } from '../api/prometheus.ts';
 import { get, send } from '../api/http.ts';
 import { useParam } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
 import { Card, LinkButton, PageHead, Problem, Segments, Skeleton, Stat } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAsk, useTitle } from '../ui/use.ts';
-import { bytes, duration, millis, number, short } from '../ui/words.ts';
+import { useAsk } from '../ui/use.ts';
+import { bytes, duration, millis, number, plural, short } from '../ui/words.ts';
 
 const EVERY_MS = 2000;
 const POINTS = 300;
 
-interface Look {
+interface Reading {
   at: number;
   samples: Sample[];
   system: System | undefined;
@@ -51,7 +51,7 @@ const quantile = (samples: Sample[], which: string) => {
 const statuses = (samples: Sample[], first: string) => total(samples, 'couchdb_httpd_status_codes', ({ code }) => code?.startsWith(first) ?? false);
 const memory = (system: System | undefined) => Object.values(system?.memory ?? {}).filter((value) => typeof value === 'number').reduce((sum, value) => sum + value, 0) || undefined;
 
-function record(to: Plots, before: Look | undefined, now: Look, disk: number | undefined): void {
+function record(to: Plots, before: Reading | undefined, now: Reading, disk: number | undefined): void {
   const seconds = before ? (now.at - before.at) / 1000 : 0;
   const each = (name: string) => rate(before && total(before.samples, name), total(now.samples, name), seconds);
   const time = now.at / 1000;
@@ -63,15 +63,15 @@ function record(to: Plots, before: Look | undefined, now: Look, disk: number | u
   to.disk.push(time, [disk]);
 }
 
+/** What was plotted last: a later visit of the page continues it. */
+const kept: { plots: Plots; last: Reading | undefined } = { plots: plots(), last: undefined };
+
 export function Dashboard() {
-  useTitle('Dashboard');
   const [window_, setWindow] = useParam('window', '150');
-  const store = useRef(plots());
-  const last = useRef<Look>();
   const [turn, bump] = useState(0);
   const disk = useAsk(async (signal) => (await get<{ info?: { sizes: { file: number } } }[]>('_dbs_info', signal)).reduce((sum, { info }) => sum + (info?.sizes.file ?? 0), 0), [], 15_000);
   const jobs = useAsk((signal) => get<{ jobs: { info?: { changes_pending?: number | null } }[] }>('_scheduler/jobs', signal), [], 5000);
-  const asked = useAsk(async (signal): Promise<Look> => {
+  const asked = useAsk(async (signal): Promise<Reading> => {
     const [text, system] = await Promise.all([
       send('GET', '_node/_local/_prometheus', { signal, headers: { Accept: 'text/plain' } }).then((answer) => answer.text),
       get<System>('_node/_local/_system', signal).catch(() => undefined),
@@ -80,8 +80,8 @@ export function Dashboard() {
   }, [], EVERY_MS);
   useEffect(() => {
     if (!asked.data) return;
-    record(store.current, last.current, asked.data, disk.data);
-    last.current = asked.data;
+    record(kept.plots, kept.last, asked.data, disk.data);
+    kept.last = asked.data;
     bump((n) => n + 1);
   }, [asked.data]);
   if (asked.error && !asked.data) return <><PageHead title="Dashboard" /><Problem error={asked.error} again={asked.again} /></>;
@@ -93,10 +93,10 @@ export function Dashboard() {
   const plot = (title: string, series: Series, format: (value: number) => string, note?: string) => (
     <Card title={title} note={note}><Chart label={title} names={series.names} data={tail(series, points, turn)} format={format} span={points * (EVERY_MS / 1000)} /></Card>
   );
-  const plotsNow = store.current;
+  const plotsNow = kept.plots;
   return (
     <>
-      <PageHead title="Dashboard" note={`Every ${EVERY_MS / 1000} seconds, since this page is open`}>
+      <PageHead title="Dashboard" note={`Read every ${EVERY_MS / 1000} seconds while this page is open`}>
         <Segments label="Time shown" value={window_} onValue={setWindow} options={[['30', '1 min'], ['150', '5 min'], ['300', '10 min']]} />
         <CopyAs request={{ method: 'GET', path: '_node/_local/_prometheus' }} />
       </PageHead>
@@ -106,7 +106,7 @@ export function Dashboard() {
         <Stat label="Memory" value={bytes(memory(system))} />
         <Stat label="On disk" value={bytes(disk.data)} />
         <Stat label="Watching changes" value={number(total(samples, 'couchdb_httpd_clients_requesting_changes_total') ?? total(samples, 'couchdb_httpd_clients_requesting_changes') ?? 0)} />
-        <Stat label="Replication lag" value={jobs.data && jobs.data.jobs.length > 0 ? `${number(lag)} changes` : 'no replications'} />
+        <Stat label="Replication lag" value={jobs.data && jobs.data.jobs.length > 0 ? plural(lag ?? 0, 'change') : '–'} note={jobs.data?.jobs.length === 0 ? 'No replication is running' : undefined} />
         {slow !== undefined && <Stat label="Slow requests" value={<a href="#/slow">{number(slow)}</a>} />}
       </dl></Card>
       <div class="grid-2">
@@ -124,5 +124,8 @@ export function Dashboard() {
 
 function tail(series: Series, points: number, _turn: number) {
   const [times, ...values] = series.data();
-  return [times.slice(-points), ...values.map((list) => list.slice(-points))] as [number[], ...(number | null)[][]];
+  // By time: the page may not have been open throughout.
+  const start = (times.at(-1) ?? 0) - points * (EVERY_MS / 1000);
+  const from = times.findIndex((time) => time >= start);
+  return [times.slice(from), ...values.map((list) => list.slice(from))] as [number[], ...(number | null)[][]];
 }

@@ -1,78 +1,78 @@
-/** The databases: a page of them at a time by name, with their sizes. */
-import { useState } from 'preact/hooks';
+/** The databases with their sizes, sorted by any figure. The table grows while it is scrolled. */
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { createDatabase } from '../api/config.ts';
-import { ApiError, get, send } from '../api/http.ts';
+import { NAMES_MAX, databaseNames, readFigures, sortDatabases, type Info, type SortKey } from '../api/databases.ts';
+import { ApiError, creating, get, send } from '../api/http.ts';
 import { path, query } from '../api/paths.ts';
 import { isAdmin, isParty, world } from '../api/session.ts';
-import { go, setParams, useParam } from '../router.ts';
-import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { go, setParams, useDialog, useParam } from '../router.ts';
+import { Icon } from '../ui/icons.tsx';
+import { Button, Card, Check, Confirm, Dialog, Empty, Field, Link, Notice, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk, useSettled, useTitle } from '../ui/use.ts';
-import { bytes, number } from '../ui/words.ts';
+import { useAction, useAsk, useSettled } from '../ui/use.ts';
+import { bytes, number, plural } from '../ui/words.ts';
 
-interface Info {
-  doc_count: number;
-  doc_del_count: number;
-  sizes: { file: number; external: number; active: number };
-  props?: { partitioned?: boolean };
-  compact_running?: boolean;
-}
+/** Rows that are added to the table when its end comes into view. */
+const PAGE = 100;
 
-interface Entry {
-  name: string;
-  info: Info | undefined;
-}
-
-const PAGE = 50;
-
-/** Databases whose names begin so, from a name on. Servers before 3.2 answer POST only, older ones nothing. */
-async function list(prefix: string, from: string, signal: AbortSignal): Promise<Entry[]> {
-  const start = from > prefix ? from : prefix;
-  const range = query({ limit: PAGE + 1, startkey: start && JSON.stringify(start), endkey: prefix && JSON.stringify(`${prefix}\ufff0`) });
-  try {
-    const found = await get<{ key: string; info?: Info }[]>(`_dbs_info${range}`, signal);
-    return found.map(({ key, info }) => ({ name: key, info }));
-  } catch (error) {
-    if (!(error instanceof ApiError) || ![400, 404, 405].includes(error.status)) throw error;
-    const names = await get<string[]>(`_all_dbs${range}`, signal);
-    return await Promise.all(names.map(async (name) => ({ name, info: await get<Info>(path`${name}`, signal).catch(() => undefined) })));
-  }
+/** The figures of these databases, as they arrive. They are read again when `turn` changes. */
+function useFigures(names: string[], turn: unknown): { figures: ReadonlyMap<string, Info | undefined>; missing: number; error: Error | undefined } {
+  const [state, set] = useState({ turn, figures: new Map<string, Info | undefined>() });
+  const [error, setError] = useState<Error>();
+  const figures = state.turn === turn ? state.figures : new Map<string, Info | undefined>();
+  const missing = names.filter((name) => !figures.has(name));
+  const wanted = missing.slice(0, PAGE);
+  useEffect(() => {
+    if (wanted.length === 0) return;
+    const control = new AbortController();
+    setError(undefined);
+    readFigures(wanted, control.signal, (found) => {
+      if (!control.signal.aborted) set({ turn, figures: new Map([...figures, ...found, ...wanted.filter((name) => !found.has(name)).map((name) => [name, undefined] as const)]) });
+    }).catch((problem: unknown) => { if (!control.signal.aborted) setError(problem as Error); });
+    return () => control.abort();
+  }, [wanted.join('\n'), turn]);
+  return { figures, missing: missing.length, error };
 }
 
 export function Databases() {
-  useTitle('Databases');
   const [typed] = useParam('q');
-  const [from] = useParam('from');
-  const [dialog, setDialog] = useParam('do');
+  const [sort] = useParam('sort', 'name');
+  const [order] = useParam('order', 'up');
+  const [dialog, setDialog] = useDialog();
   const [doomed, setDoomed] = useState<string>();
+  const [count, setCount] = useState(PAGE);
   const prefix = useSettled(typed, 150);
-  const asked = useAsk((signal) => list(prefix, from, signal), [prefix, from, world.value.session.name], 0, 'shown');
+  const asked = useAsk((signal) => databaseNames(prefix, signal), [prefix, world.value.session.name], 0, 'shown');
+  useEffect(() => setCount(PAGE), [prefix, sort, order]);
   useCommands([{ text: 'Create a database', where: 'Action', icon: 'plus', act: () => setDialog('create') }], []);
+  const all = asked.data?.slice(0, NAMES_MAX) ?? [];
+  const key = sort as SortKey;
+  const shown = (figures: ReadonlyMap<string, Info | undefined>) => sortDatabases(all, figures, key, order === 'down').slice(0, count);
+  // A sort by a figure needs the figures of all databases.
+  const { figures, missing, error } = useFigures(key === 'name' ? shown(new Map()) : all, asked.data);
+  const rows = shown(figures);
   const refused = asked.error instanceof ApiError && [401, 403].includes(asked.error.status);
-  const shown = asked.data?.slice(0, PAGE);
-  const next = asked.data?.[PAGE]?.name;
+  const reading = key !== 'name' && missing > 0 ? ` · ${number(all.length - missing)} read for the sort` : '';
+  const total = asked.data && `${asked.data.length > NAMES_MAX ? 'more than ' : ''}${plural(all.length, 'database')}${typed === '' ? '' : ' match'}${reading}`;
   return (
     <>
-      <PageHead title="Databases">
+      <PageHead title="Databases" note={refused ? undefined : <span role="status">{total ?? '…'}</span>}>
         <CopyAs request={{ method: 'GET', path: `_dbs_info${query({ limit: PAGE, startkey: prefix && JSON.stringify(prefix) })}` }} />
         {isAdmin() && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create database</Button>}
       </PageHead>
-      {isParty() && <Notice kind="warn">There is no administrator yet: everybody who reaches this server may do everything. <Link to={['setup']}>Set it up</Link></Notice>}
+      {isParty() && <Notice kind="warn">This server has no administrator: every client that reaches it has all permissions. <Link to={['setup']}>Set it up</Link></Notice>}
       {refused ? <OpenByName /> : (
         <>
-          <div class="toolbar"><div class="grow"><Field label="Databases whose names begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Names that begin with …" /></div></div>
-          <Problem error={asked.error} again={asked.again} />
+          <div class="toolbar"><div class="grow"><Field label="Databases whose names begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value }, true)} placeholder="Names that begin with …" /></div></div>
+          <Problem error={asked.error ?? error} again={asked.again} />
           <Card flush>
-            {shown === undefined && !asked.error && <Skeleton />}
-            {shown?.length === 0 && <Empty icon="database" title={typed === '' ? 'No databases yet' : `No name begins with “${typed}”`}
-              action={isAdmin() && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create database</Button>}>A database holds documents and the views of them.</Empty>}
-            {shown && shown.length > 0 && <Table entries={shown} onDelete={setDoomed} />}
+            {asked.data === undefined && !asked.error && <Skeleton />}
+            {asked.data?.length === 0 && <Empty icon="database" title={typed === '' ? 'No databases yet' : `No name begins with “${typed}”`}
+              action={isAdmin() && <Button kind="primary" icon="plus" onClick={() => setDialog('create')}>Create database</Button>}>A database holds documents, their views and indexes.</Empty>}
+            {rows.length > 0 && <Table names={rows} figures={figures} sort={key} order={order} onDelete={setDoomed} />}
           </Card>
-          <div class="actions end">
-            {from !== '' && <LinkButton to={['databases']} query={{ q: typed }}>From the first</LinkButton>}
-            {next !== undefined && <LinkButton to={['databases']} query={{ q: typed, from: next }} icon="right">Next {PAGE}</LinkButton>}
-          </div>
+          {rows.length < all.length && <Sentinel key={rows.length} onSeen={() => setCount((old) => old + PAGE)} />}
         </>
       )}
       {dialog === 'create' && <Create onClose={() => setDialog('')} />}
@@ -81,30 +81,58 @@ export function Databases() {
   );
 }
 
-function Table({ entries, onDelete }: { entries: Entry[]; onDelete: (name: string) => void }) {
+/** Calls `onSeen` when the end of the list comes close to the visible part. */
+function Sentinel({ onSeen }: { onSeen: () => void }) {
+  const at = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const observer = new IntersectionObserver(([entry]) => { if (entry?.isIntersecting) onSeen(); }, { rootMargin: '600px' });
+    if (at.current) observer.observe(at.current);
+    return () => observer.disconnect();
+  }, []);
+  return <div ref={at} class="sentinel" />;
+}
+
+const COLUMNS: [SortKey, string, string][] = [['name', 'Name', ''], ['docs', 'Documents', 'num'], ['deleted', 'Deleted', 'num hide-small'], ['data', 'Data', 'num hide-small'], ['disk', 'On disk', 'num']];
+
+/** The head of a column: the arrow shows the order, and a click changes it. Figures sort from the largest first. */
+function SortHead({ name, text, kind, sort, order }: { name: SortKey; text: string; kind: string; sort: SortKey; order: string }) {
+  const isOn = sort === name;
+  const first = name === 'name' ? 'up' : 'down';
+  const next = isOn ? (order === 'up' ? 'down' : 'up') : first;
+  const choose = () => setParams({ sort: name === 'name' ? undefined : name, order: next === 'up' ? undefined : next });
+  return (
+    <th scope="col" class={kind} aria-sort={isOn ? (order === 'up' ? 'ascending' : 'descending') : 'none'}>
+      <button type="button" class="sort" onClick={choose}>{text}{isOn && <Icon name={order === 'up' ? 'up' : 'down'} size={12} />}</button>
+    </th>
+  );
+}
+
+function Table({ names, figures, sort, order, onDelete }: { names: string[]; figures: ReadonlyMap<string, Info | undefined>; sort: SortKey; order: string; onDelete: (name: string) => void }) {
   return (
     <div class="table-wrap">
       <table>
         <caption class="unseen">Databases</caption>
-        <thead><tr><th scope="col">Name</th><th scope="col" class="num">Documents</th><th scope="col" class="num hide-small">Deleted</th><th scope="col" class="num hide-small">Data</th><th scope="col" class="num">On disk</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-        <tbody>
-          {entries.map(({ name, info }) => (
-            <tr key={name}>
-              <td><span class="row"><Link to={['db', name]}>{name}</Link>{info?.props?.partitioned && <Tag>partitioned</Tag>}{info?.compact_running && <Tag kind="accent">compacting</Tag>}</span></td>
-              <td class="num">{number(info?.doc_count)}</td><td class="num hide-small">{number(info?.doc_del_count)}</td>
-              <td class="num hide-small">{bytes(info?.sizes.external)}</td><td class="num">{bytes(info?.sizes.file)}</td>
-              <td class="tight right">{isAdmin() && <Menu label={`Actions on ${name}`} icon="down" items={[
-                { text: 'Query', icon: 'filter', act: () => go(['db', name, 'query']) },
-                { text: 'Changes', icon: 'history', act: () => go(['db', name, 'changes']) },
-                { text: 'Replicate', icon: 'replicate', act: () => go(['replication', 'new'], { source: name }) },
-                { text: 'Settings', icon: 'gear', act: () => go(['db', name, 'settings']) },
-                { text: 'Delete', icon: 'trash', act: () => onDelete(name) },
-              ]} />}</td>
-            </tr>
-          ))}
-        </tbody>
+        <thead><tr>{COLUMNS.map(([name, text, kind]) => <SortHead key={name} name={name} text={text} kind={kind} sort={sort} order={order} />)}<th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+        <tbody>{names.map((name) => <Line key={name} name={name} info={figures.get(name)} onDelete={onDelete} />)}</tbody>
       </table>
     </div>
+  );
+}
+
+function Line({ name, info, onDelete }: { name: string; info: Info | undefined; onDelete: (name: string) => void }) {
+  return (
+    <tr>
+      <td><span class="row"><Link to={['db', name]}>{name}</Link>{info?.props?.partitioned && <Tag>partitioned</Tag>}{info?.compact_running && <Tag kind="accent">compacting</Tag>}</span></td>
+      <td class="num">{number(info?.doc_count)}</td><td class="num hide-small">{number(info?.doc_del_count)}</td>
+      <td class="num hide-small">{bytes(info?.sizes.external)}</td><td class="num">{bytes(info?.sizes.file)}</td>
+      <td class="tight right">{isAdmin() && <Menu label={`Actions on ${name}`} icon="down" items={[
+        { text: 'Query', icon: 'filter', act: () => go(['db', name, 'query']) },
+        { text: 'Changes', icon: 'history', act: () => go(['db', name, 'changes']) },
+        { text: 'Replicate', icon: 'replicate', act: () => go(['replication', 'new'], { source: name }) },
+        { text: 'Settings', icon: 'gear', act: () => go(['db', name, 'settings']) },
+        { text: 'Delete', icon: 'trash', act: () => onDelete(name) },
+      ]} />}</td>
+    </tr>
   );
 }
 
@@ -131,7 +159,7 @@ function Create({ onClose }: { onClose: () => void }) {
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      await createDatabase(name, partitioned);
+      await creating(`The database ${name}`, () => createDatabase(name, partitioned));
       say(`${name} is created.`);
       go(['db', name]);
     });
@@ -140,7 +168,7 @@ function Create({ onClose }: { onClose: () => void }) {
     <Dialog title="Create a database" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
         <Field label="Name" value={name} onValue={setName} required autofocus mono autocomplete="off" problem={wrong} hint="It cannot be changed later." />
-        <Check label="Partitioned" checked={partitioned} onChecked={setPartitioned} hint="Ids are partition:id, and queries within a partition read that one only." />
+        <Check label="Partitioned" checked={partitioned} onChecked={setPartitioned} hint="Ids have the form partition:id. A query of one partition reads that partition only." />
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy} disabled={name === '' || wrong !== undefined}>Create</Button></div>
       </form>
@@ -157,7 +185,7 @@ export function DeleteDatabase({ name, onClose, onDone }: { name: string; onClos
   };
   return (
     <Confirm title={`Delete ${name}?`} verb="Delete for ever" typed={name} act={act} onClose={onClose}>
-      <p>All {info.data ? number(info.data.doc_count) : ''} documents, the views and their indexes go with it. This cannot be undone.</p>
+      <p>This deletes {info.data ? plural(info.data.doc_count, 'document') : 'all documents'}, the views and their indexes. It cannot be undone.</p>
     </Confirm>
   );
 }

@@ -39,6 +39,7 @@ const PAGES: Record<string, () => Promise<Page>> = {
   view: () => import('./view.tsx').then((module) => module.View),
   query: () => import('./query.tsx').then((module) => module.Query),
   search: () => import('./search.tsx').then((module) => module.Search),
+  schema: () => import('./schema.tsx').then((module) => module.Schema),
   changes: () => import('./changes.tsx').then((module) => module.Changes),
   playground: () => import('./playground.tsx').then((module) => module.Playground),
   settings: () => import('./settings.tsx').then((module) => module.Settings),
@@ -70,13 +71,14 @@ export function Database() {
       {!isOneDocument && <Head db={db} sub={sub} info={asked.data} />}
       {!isOneDocument && <DbTabs db={db} sub={sub} />}
       <Problem error={error} again={() => location.reload()} />
-      {!PAGES[sub] && <p>There is no such page. <Link to={['db', db]}>To the documents</Link></p>}
+      {!PAGES[sub] && <p>This page does not exist. <Link to={['db', db]}>To the documents</Link></p>}
       {PAGES[sub] && (Shown ? <Shown key={path.slice(0, 5).join('/')} db={db} info={asked.data} again={asked.again} /> : <Skeleton />)}
     </>
   );
 }
 
 function Head({ db, sub, info }: { db: string; sub: string; info: DbInfo | undefined }) {
+  const { query } = useRoute();
   const note = info && (
     <span class="row">
       {plural(info.doc_count, 'document')} · {bytes(info.sizes.file)} on disk{info.props?.partitioned && <Tag>partitioned</Tag>}{info.compact_running && <Tag kind="accent">compacting</Tag>}
@@ -85,7 +87,7 @@ function Head({ db, sub, info }: { db: string; sub: string; info: DbInfo | undef
   return (
     <PageHead title={db} note={note ?? '…'}>
       {sub === 'docs' && <LinkButton to={['db', db, 'upload']} icon="upload">Upload</LinkButton>}
-      {sub === 'docs' && <LinkButton to={['db', db, 'new']} kind="primary" icon="plus">New document</LinkButton>}
+      {sub === 'docs' && <LinkButton to={['db', db, 'new']} query={{ partition: query.get('partition') ?? undefined }} kind="primary" icon="plus">New document</LinkButton>}
     </PageHead>
   );
 }
@@ -97,6 +99,7 @@ function DbTabs({ db, sub }: { db: string; sub: string }) {
     ['Views', ['designs'], ['designs', 'design', 'view']],
     ['Query', ['query'], ['query']],
     ...(hasSearch ? [['Search', ['search'], ['search']] as [string, string[], string[]]] : []),
+    ['Schema', ['schema'], ['schema']],
     ['Playground', ['playground'], ['playground']],
     ['Changes', ['changes'], ['changes']],
     ['Settings', ['settings'], ['settings']],

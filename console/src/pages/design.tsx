@@ -9,15 +9,17 @@ import { go, setParams, useParam, useRoute } from '../router.ts';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Confirm, Field, Link, LinkButton, Notice, Problem, Select, Skeleton, say } from '../ui/kit.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
+import { SEARCH_STARTS, SearchIndex, newSearchIndex, type SearchKind } from './search-index.tsx';
 
-const KINDS = ['views', 'filters', 'updates', 'shows', 'lists'] as const;
+const KINDS = ['views', 'nouveau', 'indexes', 'filters', 'updates', 'shows', 'lists'] as const;
 type Kind = (typeof KINDS)[number];
 
 const STARTS: Record<Kind | 'validate_doc_update', string> = {
   views: MAP,
+  ...SEARCH_STARTS,
   filters: 'function (doc, req) {\n  return true;\n}',
   updates: 'function (doc, req) {\n  return [doc, "done"];\n}',
   shows: 'function (doc, req) {\n  return doc ? doc._id : "none";\n}',
@@ -32,10 +34,19 @@ function parts(text: string): string[] {
   return member(root, 'validate_doc_update') ? [...found, 'validate_doc_update'] : found;
 }
 
+interface SearchPart {
+  kind: SearchKind;
+  name: string;
+}
+
+function searchPart(part: string): SearchPart | undefined {
+  const found = /^(nouveau|indexes)\/(.*)$/s.exec(part);
+  return found ? { kind: found[1] as SearchKind, name: found[2] ?? '' } : undefined;
+}
+
 export function Design({ db }: DbPage) {
   const { path: at } = useRoute();
   const ddoc = at[3] ?? '';
-  useTitle(`_design/${ddoc}`);
   const [part] = useParam('part');
   const asked = useAsk(async (signal) => (await send('GET', designPath(db, ddoc), { signal })).text, [db, ddoc]);
   if (asked.error) return <Problem error={asked.error} again={asked.again} />;
@@ -53,7 +64,9 @@ export function Design({ db }: DbPage) {
           {names.map((name) => <Link key={name} to={['db', db, 'design', ddoc]} query={{ part: name }} aria-current={name === chosen ? 'true' : undefined}>{name}</Link>)}
           <Link to={['db', db, 'design', ddoc]} query={{ part: 'new' }} aria-current={chosen === 'new' ? 'true' : undefined}>+ new function</Link>
         </nav>
-        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} /> : <Function key={chosen} db={db} ddoc={ddoc} text={asked.data} part={chosen} onSaved={asked.put} again={asked.again} />}
+        {chosen === 'new' ? <New db={db} ddoc={ddoc} text={asked.data} again={asked.again} />
+          : searchPart(chosen) ? <SearchIndex key={chosen} db={db} ddoc={ddoc} text={asked.data} {...searchPart(chosen) as SearchPart} onSaved={asked.put} again={asked.again} />
+          : <Function key={chosen} db={db} ddoc={ddoc} text={asked.data} part={chosen} onSaved={asked.put} again={asked.again} />}
       </div>
     </>
   );
@@ -93,7 +106,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
     mapped.discard();
     reduced.discard();
   };
-  if (source === undefined) return <Notice>There is no function {part} in this design document.</Notice>;
+  if (source === undefined) return <Notice>This design document has no function {part}.</Notice>;
   const save = () => void run(async () => {
     const [code, reduce] = [mapped.now(), reduced.now()];
     // Other functions of the document may have been saved since the page asked for it.
@@ -129,7 +142,7 @@ function Function({ db, ddoc, text, part, onSaved, again }: PartProps & { part: 
         discard();
         setParams({ part: undefined });
         again();
-      }}><p>{isView ? 'Its index goes with it.' : 'Requests that name it will fail.'}</p></Confirm>}
+      }}><p>{isView ? 'This deletes its index.' : 'Requests that name it fail from then on.'}</p></Confirm>}
     </div>
   );
 }
@@ -139,14 +152,15 @@ export function Reduce({ label, value, onValue, onSave, language }: { label: str
   const choose = (next: string) => onValue(next === 'none' ? '' : next === 'own' ? 'function (keys, values, rereduce) {\n  return sum(values);\n}' : next);
   return (
     <div class="stack small">
-      <Select label="Reduce by" value={kind} onValue={choose} options={[['none', 'nothing: rows only'], ...REDUCES.map((name) => [name, name] as [string, string]), ['own', 'a function of your own']]} />
+      <Select label="Reduce by" value={kind} onValue={choose} options={[['none', 'none'], ...REDUCES.map((name) => [name, name] as [string, string]), ['own', 'custom function']]} />
       {kind === 'own' && <Editor label={label} language={language} value={value} onValue={onValue} {...(onSave ? { onSave } : {})} lines={[5, 18]} />}
     </div>
   );
 }
 
 function New({ db, ddoc, text, again }: PartProps) {
-  const form = useForm(['new function', db, ddoc], { kind: 'views', name: '' });
+  const [wanted] = useParam('kind');
+  const form = useForm(['new function', db, ddoc, wanted], { kind: wanted in STARTS ? wanted : 'views', name: '' });
   const { kind, name } = form.value;
   const { busy, error, run } = useAction();
   const isValidation = kind === 'validate_doc_update';
@@ -154,9 +168,10 @@ function New({ db, ddoc, text, again }: PartProps) {
     event.preventDefault();
     void run(async () => {
       const at = isValidation ? [kind] : [kind, name];
-      if (getAt(text, at) !== undefined) throw new Error('There is one with this name already.');
+      if (getAt(text, at) !== undefined) throw new Error(`${at.join('/')} exists already. Choose another name.`);
       const start = STARTS[kind as Kind];
-      await saveText(db, ddoc, setAt(text, kind === 'views' ? [...at, 'map'] : at, JSON.stringify(start)));
+      const isSearch = kind === 'nouveau' || kind === 'indexes';
+      await saveText(db, ddoc, isSearch ? setAt(text, at, newSearchIndex(kind)) : setAt(text, kind === 'views' ? [...at, 'map'] : at, JSON.stringify(start)));
       form.discard();
       again();
       go(['db', db, 'design', ddoc], { part: at.join('/') });
@@ -165,7 +180,7 @@ function New({ db, ddoc, text, again }: PartProps) {
   return (
     <Card title="New function">
       <form class="stack" onSubmit={submit}>
-        <Select label="Kind" value={kind} onValue={(next) => form.set({ kind: next })} options={[['views', 'View'], ['filters', 'Filter of changes'], ['validate_doc_update', 'Validation of writes'], ['updates', 'Update function'], ['shows', 'Show function'], ['lists', 'List function']]} />
+        <Select label="Kind" value={kind} onValue={(next) => form.set({ kind: next })} options={[['views', 'View'], ['nouveau', 'Search index (nouveau)'], ['indexes', 'Search index (indexes, _search)'], ['filters', 'Filter of changes'], ['validate_doc_update', 'Validation of writes'], ['updates', 'Update function'], ['shows', 'Show function'], ['lists', 'List function']]} />
         <Restored found={form.restored} onDiscard={form.discard} />
         {!isValidation && <Field label="Name" value={name} onValue={(next) => form.set({ name: next })} required mono />}
         <Problem error={error} />

@@ -1,31 +1,32 @@
 /** All design documents of a database: what is in them, how large their indexes are and how their builds go on. */
 import { useState } from 'preact/hooks';
+import { readConfig } from '../api/config.ts';
 import { type DesignDoc, build, designs, hasViews, indexInfo, isMango, order } from '../api/design.ts';
-import { post, put } from '../api/http.ts';
+import { creating, post, put } from '../api/http.ts';
 import { designPath, path } from '../api/paths.ts';
 import { isAdmin } from '../api/session.ts';
-import { go, useParam } from '../router.ts';
+import { go, useDialog, useParam } from '../router.ts';
+import { ChoiceField } from '../ui/choice.tsx';
 import { Button, Card, Dialog, Empty, Field, Link, Meter, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs, Menu, type MenuItem } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
-import { bytes, duration, number } from '../ui/words.ts';
+import { useAction, useAsk } from '../ui/use.ts';
+import { bytes, duration, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 
 export function Designs({ db }: DbPage) {
-  useTitle(`Views of ${db}`);
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const asked = useAsk((signal) => designs(db, signal), [db]);
   const { error, run } = useAction();
   useCommands([{ text: 'New design document', where: 'Action', icon: 'plus', act: () => setDialog('create') }], [db]);
   const cleanup = () => void run(async () => {
     await post(path`${db}/_view_cleanup`, {});
-    say('Files of indexes that nobody needs are removed.');
+    say('Unused index files are removed.');
   });
   return (
     <>
       <div class="row spread">
-        <p class="note">A design document holds views and other functions. Each view has an index that is kept up to date.</p>
+        <p class="note">A design document holds views, search indexes and other functions. The server updates the indexes of views and searches.</p>
         <div class="actions">
           <CopyAs request={{ method: 'GET', path: path`${db}/_design_docs?include_docs=true` }} />
           {isAdmin() && <Button onClick={cleanup}>Clean up indexes</Button>}
@@ -34,7 +35,7 @@ export function Designs({ db }: DbPage) {
       </div>
       <Problem error={error ?? asked.error} again={asked.again} />
       {!asked.data && !asked.error && <Skeleton />}
-      {asked.data?.length === 0 && <Card><Empty icon="code" title="No design documents yet" action={<Button kind="primary" icon="plus" onClick={() => setDialog('create')}>New design document</Button>}>Views sort and sum up documents by what they hold. Try functions in the playground first.</Empty></Card>}
+      {asked.data?.length === 0 && <Card><Empty icon="code" title="No design documents yet" action={<Button kind="primary" icon="plus" onClick={() => setDialog('create')}>New design document</Button>}>Views sort and aggregate documents by their content. The playground runs functions before they are stored.</Empty></Card>}
       {asked.data?.map((design) => <One key={design._id} db={db} design={design} />)}
       {dialog === 'create' && <Create db={db} onClose={() => setDialog('')} />}
     </>
@@ -44,7 +45,7 @@ export function Designs({ db }: DbPage) {
 function One({ db, design }: { db: string; design: DesignDoc }) {
   const name = design._id.slice('_design/'.length);
   const views = Object.keys(design.views ?? {}).filter((view) => view !== 'lib');
-  const others = (['filters', 'updates', 'shows', 'lists'] as const).flatMap((kind) => Object.keys(design[kind] ?? {}).map((each) => `${kind}/${each}`));
+  const others = (['nouveau', 'indexes', 'filters', 'updates', 'shows', 'lists'] as const).flatMap((kind) => Object.keys(design[kind] ?? {}).map((each) => `${kind}/${each}`));
   const info = useAsk((signal) => (hasViews(design) ? indexInfo(db, name, signal).catch(() => undefined) : Promise.resolve(undefined)), [db, design._rev], 5000);
   const size = info.data?.view_index.sizes;
   return (
@@ -62,7 +63,7 @@ function One({ db, design }: { db: string; design: DesignDoc }) {
                 <td class="right tight">{!isMango(design) && <span class="row"><Link to={['db', db, 'design', name]} query={{ part: `views/${view}` }}>Edit</Link><Link to={['db', db, 'playground']} query={{ ddoc: name, name: view }}>Try out</Link></span>}</td>
               </tr>
             ))}
-            {others.map((other) => <tr key={other}><td><Link to={['db', db, 'design', name]} query={{ part: other }}>{other}</Link></td><td class="quiet-text">function</td><td /></tr>)}
+            {others.map((other) => <tr key={other}><td><Link to={['db', db, 'design', name]} query={{ part: other }}>{other}</Link></td><td class="quiet-text">{/^(?:nouveau|indexes)\//.test(other) ? 'search index' : 'function'}</td><td /></tr>)}
           </tbody>
         </table></div>
       )}
@@ -90,7 +91,7 @@ export function BuildState({ db, ddoc }: { db: string; ddoc: string }) {
   return (
     <div class="row">
       {state.progress !== undefined && <><Meter label={`Build of ${ddoc}`} value={state.progress} /><span class="note">{state.progress} %{state.eta_s !== null && state.eta_s !== undefined ? `, ${duration(state.eta_s)} left` : ''}</span></>}
-      {state.updates_pending > 0 && state.progress === undefined && <span class="note">{number(state.updates_pending)} changes behind</span>}
+      {state.updates_pending > 0 && state.progress === undefined && <span class="note">{plural(state.updates_pending, 'change')} behind</span>}
       <Tag kind={STATUS[state.status]}>{state.status}</Tag>
       {!busy && <Menu label={`Build of ${ddoc}`} icon="down" items={items} />}
     </div>
@@ -98,22 +99,24 @@ export function BuildState({ db, ddoc }: { db: string; ddoc: string }) {
 }
 
 function Create({ db, onClose }: { db: string; onClose: () => void }) {
+  const [kind] = useParam('kind');
   const [name, setName] = useState('');
   const [language, setLanguage] = useState('javascript');
+  const languages = useAsk((signal) => (isAdmin() ? readConfig(signal).then((sections) => ['javascript', ...Object.keys(sections['query_servers'] ?? {})], () => ['javascript']) : Promise.resolve(['javascript'])), []);
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
       const design = name.replace(/^_design\//, '');
-      await put(designPath(db, design), { language, views: {} });
-      go(['db', db, 'design', design], { part: 'new' });
+      await creating(`The design document ${design}`, () => put(designPath(db, design), { language, views: {} }));
+      go(['db', db, 'design', design], { part: 'new', kind });
     });
   };
   return (
     <Dialog title="New design document" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
         <Field label="Name" value={name} onValue={setName} required autofocus mono hint="Without _design/ before it." />
-        <Field label="Language" value={language} onValue={setLanguage} required mono hint="javascript, or another that this server is configured for." />
+        <ChoiceField label="Language" value={language} onValue={setLanguage} choices={languages.data ?? ['javascript']} required mono hint="The language of the functions." />
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Create</Button></div>
       </form>

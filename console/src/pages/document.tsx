@@ -1,21 +1,23 @@
 /** One document: its text, conflicts, revisions and attachments. The text is what the server stores, number for number. */
 import { useEffect, useState } from 'preact/hooks';
 import { draft, keep } from '../api/drafts.ts';
-import { ApiError, get, send } from '../api/http.ts';
+import { deletionOf, restore, type Deletion } from '../api/undo.ts';
+import { ApiError, creating, get, send } from '../api/http.ts';
 import { docPath, idPath, isDocumentId, path as pathOf, query } from '../api/paths.ts';
 import { documentProblems } from '../json/problems.ts';
 import { format, member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
-import { go, useParam, useRoute } from '../router.ts';
+import { go, useDialog, useParam, useRoute } from '../router.ts';
 import { Restored, useDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Confirm, Dialog, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { bytes } from '../ui/words.ts';
 import { Attachments, type Stub } from './attachments.tsx';
 import type { DbPage } from './db.tsx';
 import { Conflicts, Difference } from './conflicts.tsx';
+import { StringEditor } from './string-editor.tsx';
 
 export interface Loaded {
   id: string;
@@ -52,12 +54,12 @@ export function Document(page: DbPage) {
 }
 
 function One({ db, id }: DbPage & { id: string }) {
-  useTitle(id);
   const [tab] = useParam('tab', 'edit');
   const [rev] = useParam('rev');
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const asked = useAsk((signal) => load(db, id, rev, signal), [db, id, rev]);
   const doc = asked.data;
+  const isDeleted = asked.error instanceof ApiError && asked.error.status === 404 && asked.error.reason === 'deleted';
   const isDesign = id.startsWith('_design/');
   useCommands([
     { text: 'Clone this document', where: 'Action', icon: 'copy', act: () => setDialog('clone') },
@@ -78,11 +80,11 @@ function One({ db, id }: DbPage & { id: string }) {
         { text: 'Revisions', ...to('revisions') },
         { text: <>Attachments {doc && doc.attachments.length > 0 && <Tag>{doc.attachments.length}</Tag>}</>, ...to('attachments') },
       ]} />
-      <Problem error={asked.error} again={asked.again} />
+      {isDeleted ? <Deleted db={db} id={id} again={asked.again} /> : <Problem error={asked.error} again={asked.again} />}
       {!doc && !asked.error && <Skeleton lines={10} />}
       {doc && tab === 'edit' && <Edit key={`${id} ${rev}`} db={db} doc={doc} readOnly={rev !== ''} onSaved={asked.put} again={asked.again} />}
       {doc && tab === 'conflicts' && <Conflicts db={db} doc={doc} again={asked.again} />}
-      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} />}
+      {doc && tab === 'revisions' && <Revisions db={db} doc={doc} again={asked.again} />}
       {doc && tab === 'attachments' && <Attachments db={db} doc={doc} again={asked.again} />}
       {dialog === 'clone' && <Clone db={db} id={id} onClose={() => setDialog('')} />}
       {dialog === 'delete' && doc && <Remove db={db} doc={doc} onClose={() => setDialog('')} />}
@@ -105,6 +107,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
   const edited = useDraft([readOnly ? 'older' : 'doc', db, doc.id], doc.text, doc.rev);
   const { text, isChanged } = edited;
   const [theirs, setTheirs] = useState<Loaded>();
+  const [stringOpen, setStringOpen] = useState(false);
   const { busy, error, run } = useAction();
   const put = async (sent: string, body: string) => {
     const answer = await send('PUT', docPath(db, doc.id), { body });
@@ -150,6 +153,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         <div class="actions">
           {!readOnly && <Button kind="primary" icon="check" busy={busy} disabled={!isChanged} onClick={save}>Save</Button>}
           {!readOnly && <Button onClick={() => void run(async () => { edited.setText(await Promise.resolve(format(edited.now()))); })}>Format</Button>}
+          {!readOnly && <Button onClick={() => void run(async () => { await Promise.resolve(parse(edited.now())); setStringOpen(true); })}>Edit a string</Button>}
           {isChanged && !readOnly && <Button kind="quiet" onClick={edited.discard}>Undo all</Button>}
           {readOnly && <LinkButton to={['db', db, 'doc', doc.id]} icon="history">To the newest revision</LinkButton>}
         </div>
@@ -160,11 +164,18 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         : <Restored found={edited.restored} onDiscard={edited.discard} />}
       <Problem error={error} />
       <Editor label={`JSON of ${doc.id}`} language="json" value={text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={save} lines="fill" />
+      {stringOpen && <StringEditor text={edited.now()} onText={edited.setText} onClose={() => setStringOpen(false)} />}
     </div>
   );
 }
 
-function Revisions({ db, doc }: { db: string; doc: Loaded }) {
+function Revisions({ db, doc, again }: { db: string; doc: Loaded; again: () => void }) {
+  const { busy, error, run } = useAction();
+  const revert = (old: Loaded) => void run(async () => {
+    const answer = await send('PUT', docPath(db, doc.id), { body: over(doc, old.text) });
+    say(`The text of ${old.rev} is saved as ${(JSON.parse(answer.text) as { rev: string }).rev}.`);
+    again();
+  });
   const [shown, setShown] = useParam('show');
   const available = doc.revs.filter(({ status }) => status === 'available');
   const chosen = shown || available[1]?.rev || '';
@@ -183,10 +194,11 @@ function Revisions({ db, doc }: { db: string; doc: Loaded }) {
         </ul>
       </nav>
       <div class="stack">
-        {available.length < 2 && <Notice>Only the current revision has its text here: older ones go with compaction. This is no version control.</Notice>}
+        {available.length < 2 && <Notice>Only the current revision is stored here: compaction removes older ones. Revisions are not a version history.</Notice>}
         <Problem error={other.error} />
         {other.data && other.data.rev !== doc.rev && <Difference left={other.data.text} right={doc.text} leftName={other.data.rev} rightName={`Current, ${doc.rev}`} />}
-        {other.data && <div class="actions"><LinkButton to={['db', db, 'doc', doc.id]} query={{ rev: other.data.rev }} icon="file">Open this revision</LinkButton></div>}
+        {other.data && <div class="actions"><LinkButton to={['db', db, 'doc', doc.id]} query={{ rev: other.data.rev }} icon="file">Open this revision</LinkButton>{other.data.rev !== doc.rev && <Button icon="history" busy={busy} onClick={() => { if (other.data) revert(other.data); }}>Restore this text</Button>}</div>}
+        <Problem error={error} />
       </div>
     </div>
   );
@@ -201,7 +213,7 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      await send('COPY', docPath(db, id), { headers: { Destination: idPath(name) } });
+      await creating(`The document ${name}`, () => send('COPY', docPath(db, id), { headers: { Destination: idPath(name) } }));
       say(`Cloned as ${name}.`);
       go(['db', db, 'doc', name]);
     });
@@ -217,17 +229,41 @@ function Clone({ db, id, onClose }: { db: string; id: string; onClose: () => voi
   );
 }
 
+function undo(db: string, deletion: Deletion): void {
+  const { id } = deletion;
+  restore(db, [deletion]).then((failed) => {
+    if (failed.length > 0) say(`${id} is not restored: its revision is compacted, or another client has changed the document.`);
+    else {
+      say(`${id} is restored.`);
+      go(['db', db, 'doc', id]);
+    }
+  }, (error: Error) => say(`${id} is not restored: ${error.message}`));
+}
+
+/** In place of a document that is deleted. */
+function Deleted({ db, id, again }: { db: string; id: string; again: () => void }) {
+  const { busy, error, run } = useAction();
+  const act = () => void run(async () => {
+    if ((await restore(db, [await deletionOf(db, id)])).length > 0) throw new Error('The revision before the deletion is compacted.');
+    say(`${id} is restored.`);
+    again();
+  });
+  return (
+    <Card><Empty icon="trash" title="This document is deleted" action={<Button kind="primary" icon="history" busy={busy} onClick={act}>Restore it</Button>}>The revision before the deletion can be restored until a compaction removes it.</Empty><Problem error={error} /></Card>
+  );
+}
+
 function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => void }) {
   const act = async () => {
     await send('DELETE', docPath(db, doc.id) + query({ rev: doc.rev }));
     keep(['doc', db, doc.id], undefined);
-    say(`${doc.id} is deleted.`);
+    say(`${doc.id} is deleted.`, { text: 'Undo', act: () => undo(db, { id: doc.id, old: doc.rev }) });
     go(['db', db]);
   };
   return (
     <Confirm title="Delete this document?" verb="Delete" act={act} onClose={onClose}>
       <p class="break"><strong>{doc.id}</strong></p>
-      {doc.conflicts.length > 0 && <p>It has conflicting revisions: one of them will be shown instead.</p>}
+      {doc.conflicts.length > 0 && <p>It has conflicting revisions: one of them becomes the current one.</p>}
     </Confirm>
   );
 }
@@ -236,24 +272,25 @@ function Remove({ db, doc, onClose }: { db: string; doc: Loaded; onClose: () => 
 const withNewRev = (text: string, rev: string) => text.replace('{', `{\n  "_rev": ${JSON.stringify(rev)},`);
 
 export function NewDocument({ db, info }: DbPage) {
-  useTitle(`New document in ${db}`);
   const [kind] = useParam('kind');
+  const [partition] = useParam('partition', 'partition');
   const [start, setStart] = useState('');
   const key = ['new', db, kind];
   const edited = useDraft(key, start, '');
   const { busy, error, run } = useAction();
   useEffect(() => {
     const begin = (id: string) => {
-      const full = info?.props?.partitioned ? `partition:${id}` : id;
+      const full = info?.props?.partitioned ? `${partition}:${id}` : id;
       setStart(`{\n  "_id": ${JSON.stringify(kind === 'local' ? `_local/${id}` : full)}\n}`);
     };
     get<{ uuids: string[] }>('_uuids').then(({ uuids }) => begin(uuids[0] ?? '')).catch(() => begin(''));
   }, [db, kind]);
+  const create = (id: string, text: string) => (member(parse(text), '_rev') ? send('PUT', docPath(db, id), { body: text }) : creating(`The document ${id}`, () => send('PUT', docPath(db, id), { body: text })));
   const save = () => void run(async () => {
     const text = edited.now();
     const node = parse(text);
     const id = stringOf(text, member(node, '_id'));
-    const answer = id === undefined || id === '' ? await send('POST', pathOf`${db}`, { body: withMembers(text, { _id: undefined }) }) : await send('PUT', docPath(db, id), { body: text });
+    const answer = id === undefined || id === '' ? await send('POST', pathOf`${db}`, { body: withMembers(text, { _id: undefined }) }) : await create(id, text);
     const made = JSON.parse(answer.text) as { id: string; rev: string };
     const typed = draft(key)?.text ?? text;
     if (typed !== text) keep(['doc', db, made.id], { text: withNewRev(typed, made.rev), base: made.rev });
@@ -263,7 +300,7 @@ export function NewDocument({ db, info }: DbPage) {
   });
   return (
     <>
-      <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. Without an _id the server makes one.</>} />
+      <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. The server generates the id of a document without _id.</>} />
       <div class="doc-area fills">
         <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks what is wrong. */ } }}>Format</Button></div>
         <Restored found={edited.restored} onDiscard={edited.discard} />

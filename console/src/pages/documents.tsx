@@ -1,21 +1,27 @@
 /** The documents of a database by id: as a table of their members, as JSON, or their revisions only. */
 import { useMemo, useRef, useState } from 'preact/hooks';
-import { post } from '../api/http.ts';
-import { path, query } from '../api/paths.ts';
+import { answerSource, rowSource } from '../api/export.ts';
+import { query } from '../api/paths.ts';
 import { type Row, columns, fields } from '../json/rows.ts';
 import { format, member, parse, plain, raw, stringOf } from '../json/text.ts';
-import { go, setParams, useParam } from '../router.ts';
-import { Button, Confirm, Dialog, Empty, Field, Link, LinkButton, Problem, Segments, Skeleton, TextArea, say } from '../ui/kit.tsx';
+import { go, setParams, useDialog, useParam } from '../router.ts';
+import { Button, Dialog, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Skeleton, TextArea } from '../ui/kit.tsx';
+import { ColumnChoice, Grip, useChosenColumns, useWidths } from '../ui/columns.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
 import { useCommands } from '../ui/palette.tsx';
 import { useSettled } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural } from '../ui/words.ts';
+import { DeleteMany } from './bulk.tsx';
 import type { DbPage } from './db.tsx';
+import { PartitionField, usePartition } from './partition.tsx';
 
 type Look = 'table' | 'json' | 'meta';
 const COLUMNS_MAX = 7;
+/** Members that are offered as columns. */
+const CHOICES_MAX = 200;
 const CARD_HEIGHT = 172;
 const ROW_HEIGHT = 34;
 /** What the first page should have with documents in it. */
@@ -27,8 +33,9 @@ export function Documents({ db, info, again }: DbPage) {
   const [order, setOrder] = useParam('order', 'up');
   const [keys] = useParam('keys');
   const [from] = useParam('from');
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const prefix = useSettled(typed, 150);
+  const partition = usePartition(db, info);
   const [picked, setPicked] = useState(new Map<string, string>());
   const begin = useRef(from);
   const withDocs = look !== 'meta';
@@ -38,13 +45,13 @@ export function Documents({ db, info, again }: DbPage) {
     ? { startkey: JSON.stringify(`${prefix}\ufff0`), endkey: JSON.stringify(prefix) }
     : { startkey: JSON.stringify(prefix), endkey: JSON.stringify(`${prefix}\ufff0`) };
   // Where somebody was counts for the list of then only.
-  const list = `${prefix} ${order} ${keys}`;
+  const list = `${prefix} ${order} ${keys} ${partition.name}`;
   const first = useRef(list);
   if (first.current !== list) begin.current = '';
   const start = begin.current === '' ? {} : { from: { key: JSON.stringify(begin.current) } };
   const limit = withDocs ? Math.max(10, Math.min(50, Math.round(FIRST_BYTES / (average ?? 4000)))) : 100;
-  const ask = { path: path`${db}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
-  const paged = usePager(info === undefined ? undefined : keys === '' ? ask : { ...ask, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [db, withDocs, prefix, order, keys, info === undefined]);
+  const ask = { path: `${partition.path}/_all_docs`, params: { include_docs: withDocs || undefined, keys: keys || undefined, conflicts: withDocs || undefined }, descending, ...range, ...start, limit };
+  const paged = usePager(info === undefined ? undefined : keys === '' ? ask : { ...ask, startkey: undefined, endkey: undefined, from: undefined, limit: 100_000 }, [partition.path, withDocs, prefix, order, keys, info === undefined]);
   useCommands([
     { text: 'New document', where: 'Action', icon: 'plus', act: () => go(['db', db, 'new']) },
     { text: 'Show as table', where: 'Action', icon: 'table', act: () => setLook('table') },
@@ -52,6 +59,8 @@ export function Documents({ db, info, again }: DbPage) {
     { text: 'Show revisions only', where: 'Action', icon: 'history', act: () => setLook('meta') },
     { text: 'Documents by keys', where: 'Action', icon: 'filter', act: () => setDialog('keys') },
   ], [db]);
+  const [chosen, setChosen] = useChosenColumns();
+  const names = useCommon(look, paged);
   const top = (index: number) => {
     const id = index === 0 && paged.atFirst ? undefined : paged.rows[index]?.id;
     if (keys === '') setParams({ from: id }, true);
@@ -63,14 +72,17 @@ export function Documents({ db, info, again }: DbPage) {
     if (!next.delete(row.id)) next.set(row.id, rev);
     setPicked(next);
   };
-  const request = { method: 'GET', path: path`${db}/_all_docs` + query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined }) };
+  const request = { method: 'GET', path: `${partition.path}/_all_docs` + query({ include_docs: withDocs || undefined, limit: 50, ...range, keys: keys || undefined, descending: descending || undefined }) };
   return (
     <div class="docs-area fills">
       <div class="toolbar">
         <Segments label="Show documents as" value={look} options={[['table', 'Table'], ['json', 'JSON'], ['meta', 'Metadata']]} onValue={setLook} />
+        <PartitionField db={db} info={info} />
         <div class="grow"><Field label="Documents whose ids begin with" hideLabel type="search" value={typed} onValue={(value) => setParams({ q: value, from: undefined }, true)} placeholder="Ids that begin with …" mono /></div>
-        <Button icon={descending ? 'up' : 'down'} onClick={() => setOrder(descending ? 'up' : 'down')}>{descending ? 'Last first' : 'First first'}</Button>
+        <Segments label="Order of ids" value={order} onValue={setOrder} options={ORDERS} />
         <Button icon="filter" onClick={() => setDialog('keys')}>{keys === '' ? 'Keys' : 'Keys are set'}</Button>
+        {look === 'table' && <Button icon="table" onClick={() => setDialog('columns')}>Columns</Button>}
+        <Export name={partition.name === '' ? db : `${db}-${partition.name}`} source={() => (keys === '' ? rowSource(`${partition.path}/_all_docs`, { include_docs: true, descending: descending || undefined, ...range }, ({ doc }) => doc) : answerSource(`${partition.path}/_all_docs${query({ include_docs: true, keys })}`, ({ doc }) => doc))} />
         <CopyAs request={request} />
       </div>
       {picked.size > 0 && (
@@ -82,22 +94,23 @@ export function Documents({ db, info, again }: DbPage) {
       )}
       <Problem error={paged.error} again={paged.again} />
       {paged.rows.length === 0 && !paged.error && (paged.loading || info === undefined ? <Skeleton lines={10} /> : <Nothing db={db} typed={typed} keys={keys} />)}
-      {paged.rows.length > 0 && <List db={db} look={look as Look} paged={paged} picked={picked} toggle={toggle} top={top} />}
+      {paged.rows.length > 0 && <List db={db} look={look as Look} paged={paged} picked={picked} toggle={toggle} top={top} chosen={chosen} />}
       <p class="list-foot" role="status">
-        <span>{paged.total === undefined ? '' : `${number(paged.total)} documents`}{paged.offset === undefined || paged.rows.length === 0 || prefix !== '' ? '' : `, ${number(paged.offset + 1)} to ${number(paged.offset + paged.rows.length)} loaded`}{paged.loading ? ' · loading …' : ''}</span>
+        <span>{paged.total === undefined ? '' : plural(paged.total, 'document')}{paged.offset === undefined || paged.rows.length === 0 || prefix !== '' ? '' : `, ${number(paged.offset + 1)} to ${number(paged.offset + paged.rows.length)} loaded`}{paged.loading ? ' · loading …' : ''}</span>
         <span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span>
       </p>
+      {dialog === 'columns' && <ColumnChoice names={names} shown={chosen.length > 0 ? chosen : names.slice(0, COLUMNS_MAX)} onChoose={setChosen} onClose={() => setDialog('')} />}
       {dialog === 'keys' && <Keys keys={keys} onKeys={(value) => setParams({ keys: value, do: undefined, from: undefined })} onClose={() => setDialog('')} />}
-      {dialog === 'delete' && picked.size > 0 && <DeleteMany db={db} picked={picked} onClose={() => setDialog('')} onDone={() => { setPicked(new Map()); paged.again(); again(); }} />}
+      {dialog === 'delete' && picked.size > 0 && <DeleteMany db={db} docs={[...picked].map(([id, rev]) => ({ id, rev, text: paged.rows.find((row) => row.id === id)?.doc }))} onClose={() => setDialog('')} onDone={() => { setPicked(new Map()); paged.again(); again(); }} />}
     </div>
   );
 }
 
 function Nothing({ db, typed, keys }: { db: string; typed: string; keys: string }) {
-  if (typed !== '' || keys !== '') return <Empty icon="search" title="No documents here">{typed === '' ? 'None of the keys is an id here.' : `No id begins with “${typed}”.`} To find documents by what they hold, use a query.</Empty>;
+  if (typed !== '' || keys !== '') return <Empty icon="search" title="No documents match">{typed === '' ? 'None of the keys is the id of a document.' : `No id begins with “${typed}”.`} Use a query to find documents by their content.</Empty>;
   return (
     <Empty icon="file" title="No documents yet" action={<><LinkButton to={['db', db, 'new']} kind="primary" icon="plus">New document</LinkButton><LinkButton to={['db', db, 'upload']} icon="upload">Upload JSON or CSV</LinkButton></>}>
-      Write one, upload a file, or replicate another database to here.
+      Create a document, upload a file, or replicate another database to this one.
     </Empty>
   );
 }
@@ -114,6 +127,8 @@ interface ListProps {
   picked: Map<string, string>;
   toggle: (row: Row) => void;
   top: (index: number) => void;
+  /** Columns in place of the most common members. */
+  chosen: string[];
 }
 
 /** Parsed members of rows, as long as the rows are there. */
@@ -136,28 +151,35 @@ export function cell(text: string | undefined): string {
   return plain(text, parse(text));
 }
 
-function List({ db, look, paged, picked, toggle, top }: ListProps) {
-  const names = useMemo(() => (look === 'table' ? columns(paged.rows.slice(0, 100).map(membersOf), COLUMNS_MAX) : []), [look, paged.rows.length > 0 ? paged.rows[0] : undefined, paged.rows.length > 100]);
+/** The members of the loaded documents, the most common first. */
+function useCommon(look: string, paged: ListProps['paged']): string[] {
+  return useMemo(() => (look === 'table' ? columns(paged.rows.slice(0, 100).map(membersOf), CHOICES_MAX) : []), [look, paged.rows.length > 0 ? paged.rows[0] : undefined, paged.rows.length > 100]);
+}
+
+function List({ db, look, paged, picked, toggle, top, chosen }: ListProps) {
+  const common = useCommon(look, paged);
+  const names = look !== 'table' ? [] : chosen.length > 0 ? chosen : common.slice(0, COLUMNS_MAX);
+  const [widths, resize] = useWidths(db);
   const narrow = innerWidth < 720;
   const template = look === 'table'
-    ? `40px ${narrow ? 150 : 230}px ${names.map(() => 'minmax(120px, 1fr)').join(' ')} ${names.length === 0 ? '1fr' : ''}`
+    ? `40px ${narrow ? 150 : 230}px ${names.map((name) => (widths[name] === undefined ? 'minmax(120px, 1fr)' : `${widths[name]}px`)).join(' ')} ${names.length === 0 ? '1fr' : ''}`
     : '40px minmax(180px, 1fr) minmax(260px, 1fr)';
   const open = (index: number) => {
     const id = paged.rows[index]?.id;
     if (id !== undefined) go(['db', db, 'doc', id]);
   };
-  const common = { label: 'Documents', count: paged.rows.length, shift: paged.shift, onNear: paged.near, onTop: top, onOpen: open, onPick: (index: number) => { const row = paged.rows[index]; if (row) toggle(row); } };
+  const list = { label: 'Documents', count: paged.rows.length, shift: paged.shift, onNear: paged.near, onTop: top, onOpen: open, onPick: (index: number) => { const row = paged.rows[index]; if (row) toggle(row); } };
   const pick = (row: Row) => <input type="checkbox" tabIndex={-1} aria-label={`Select ${row.id ?? ''}`} checked={row.id !== undefined && picked.has(row.id)} disabled={row.id === undefined || revOf(row) === undefined} onChange={() => toggle(row)} />;
   if (look === 'json') {
-    return <Virtual {...common} height={CARD_HEIGHT} row={(index, active) => {
+    return <Virtual {...list} height={CARD_HEIGHT} row={(index, active) => {
       const row = paged.rows[index];
       return row && <Card db={db} row={row} active={active} pick={pick(row)} />;
     }} />;
   }
-  const least = look === 'table' ? 40 + (narrow ? 150 : 230) + Math.max(1, names.length) * 120 : 480;
+  const least = look === 'table' ? 40 + (narrow ? 150 : 230) + Math.max(120, names.reduce((sum, name) => sum + (widths[name] ?? 120), 0)) : 480;
   const style = { gridTemplateColumns: template, minWidth: `${least}px` };
-  const head = <div class="grid-row head" style={style}><span /><span>id</span>{look === 'meta' ? <span>rev</span> : names.map((name) => <span key={name} title={name}>{name}</span>)}</div>;
-  return <Virtual {...common} height={ROW_HEIGHT} head={head} row={(index, active) => {
+  const head = <div class="grid-row head" style={style}><span /><span>id</span>{look === 'meta' ? <span>rev</span> : names.map((name) => <span key={name} title={name}>{name}<Grip name={name} width={widths[name]} onWidth={(width) => resize(name, width)} /></span>)}</div>;
+  return <Virtual {...list} height={ROW_HEIGHT} head={head} row={(index, active) => {
     const row = paged.rows[index];
     if (!row) return null;
     return (
@@ -200,7 +222,7 @@ function Keys({ keys, onKeys, onClose }: { keys: string; onKeys: (keys: string) 
   return (
     <Dialog title="Documents by keys" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
-        <TextArea label="Ids, one a line" value={text} onValue={setText} rows={8} mono hint="They are shown in this order." />
+        <TextArea label="Ids, one a line" value={text} onValue={setText} rows={8} mono hint="The list has the same order." />
         <div class="actions end"><Button onClick={() => onKeys('')}>All documents</Button><Button kind="primary" type="submit">Show</Button></div>
       </form>
     </Dialog>
@@ -214,20 +236,4 @@ function list(keys: string): string[] {
   } catch {
     return [];
   }
-}
-
-function DeleteMany({ db, picked, onClose, onDone }: { db: string; picked: Map<string, string>; onClose: () => void; onDone: () => void }) {
-  const act = async () => {
-    const docs = [...picked].map(([_id, _rev]) => ({ _id, _rev, _deleted: true }));
-    const outcomes = await post<{ error?: string; reason?: string; id: string }[]>(path`${db}/_bulk_docs`, { docs });
-    const failed = outcomes.filter(({ error }) => error !== undefined);
-    onDone();
-    if (failed.length > 0) throw new Error(`${plural(failed.length, 'document')} could not be deleted, first ${failed[0]?.id ?? ''}: ${failed[0]?.reason ?? failed[0]?.error ?? ''}`);
-    say(`${plural(docs.length, 'document')} deleted.`);
-  };
-  return (
-    <Confirm title={`Delete ${plural(picked.size, 'document')}?`} verb="Delete" act={act} onClose={onClose}>
-      <p>Their newest revisions become deletions, which replicate like every other change.</p>
-    </Confirm>
-  );
 }

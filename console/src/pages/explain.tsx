@@ -39,9 +39,9 @@ export function suggestion(explained: Explained): string[] {
 }
 
 const REASONS: Record<string, string> = {
-  field_mismatch: 'has members that the query does not fix', sort_order_mismatch: 'has another order', needs_text_search: 'the query needs full text',
-  excluded_by_user: 'use_index names another', alphabetically_comes_after: 'as good, but comes later by name', empty_selector: 'the selector is empty',
-  less_overlap: 'shares fewer members with the query', too_many_fields: 'has more members than needed', is_partial: 'covers only a part of the documents',
+  field_mismatch: 'has fields that the query does not restrict', sort_order_mismatch: 'its order differs', needs_text_search: 'the query needs a text index',
+  excluded_by_user: 'use_index names another', alphabetically_comes_after: 'equal, and later by name', empty_selector: 'the selector is empty',
+  less_overlap: 'shares fewer fields with the query', too_many_fields: 'has more fields than needed', is_partial: 'covers a part of the documents only',
   scope_mismatch: 'belongs to another scope', unfavored_type: 'another kind of index is preferred',
 };
 
@@ -56,27 +56,27 @@ export function Plan({ explained, stats }: { explained: Explained; stats: string
   const arrow = <div class="plan-arrow"><Icon name="right" /></div>;
   return (
     <div class="stack">
-      <div class="plan" role="group" aria-label="Plan of the query">
+      <div class="plan-box"><div class="plan" role="group" aria-label="Plan of the query">
         <div class={`plan-step ${isScan ? 'bad' : 'main'}`}>
           <p>{isScan ? 'All documents' : `Index on ${fieldsOf(index)}`}</p>
-          <p class="note">{isScan ? 'no index fits' : `${index.ddoc?.replace('_design/', '') ?? ''} / ${index.name}`}</p>
+          <p class="note">{isScan ? 'no index can be used' : `${index.ddoc?.replace('_design/', '') ?? ''} / ${index.name}`}</p>
           {!isScan && start !== undefined && <p class="note mono break">{JSON.stringify(start)} … {JSON.stringify(end)}</p>}
           {counts && <p class="note">{number(isScan ? counts.total_docs_examined : Math.max(counts.total_keys_examined, counts.total_docs_examined))} read</p>}
         </div>
         {arrow}
-        <div class="plan-step"><p>{explained.covering ? 'No documents' : 'Documents'}</p><p class="note">{explained.covering ? 'the index has all that is asked for' : 'are fetched by id'}</p>{counts && <p class="note">{number(counts.total_docs_examined)} examined</p>}</div>
+        <div class="plan-step"><p>{explained.covering ? 'No documents' : 'Documents'}</p><p class="note">{explained.covering ? 'the index holds all requested fields' : 'fetched by id'}</p>{counts && <p class="note">{number(counts.total_docs_examined)} examined</p>}</div>
         {arrow}
-        <div class="plan-step"><p>Filter</p><p class="note">what the index does not decide</p></div>
+        <div class="plan-step"><p>Filter</p><p class="note">the conditions that the index does not cover</p></div>
         {arrow}
         <div class="plan-step"><p>Answer</p><p class="note">{explained.skip ? `skips ${explained.skip}, ` : ''}at most {number(explained.limit ?? 25)}</p>{counts && <p class="note">{number(counts.results_returned)} returned</p>}</div>
-      </div>
+      </div></div>
       {explained.index_candidates && explained.index_candidates.length > 0 && (
         <Card flush title="Other indexes"><ul class="key-list">{explained.index_candidates.map((candidate, at) => (
           <li key={at} class="row spread" style={{ padding: '8px 16px' }}><span>{fieldsOf(candidate.index) || candidate.index.name}</span>
             <span class="row">{(candidate.analysis.reasons ?? []).map(({ name }) => <span key={name} class="note">{REASONS[name] ?? name.replaceAll('_', ' ')}</span>)}<Tag kind={candidate.analysis.usable ? 'good' : 'plain'}>{candidate.analysis.usable ? 'usable' : 'not usable'}</Tag></span></li>
         ))}</ul></Card>
       )}
-      <Card flush title="Selector as the server reads it"><Json text={JSON.stringify(explained.selector, null, 2)} label="Selector as the server reads it" /></Card>
+      <Card flush title="Selector as the server normalizes it"><Json text={JSON.stringify(explained.selector, null, 2)} label="Selector as the server normalizes it" /></Card>
     </div>
   );
 }

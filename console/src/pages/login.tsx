@@ -6,10 +6,9 @@ import { go } from '../router.ts';
 import { Logo } from '../ui/icons.tsx';
 import { Button, Dialog, Field, Problem } from '../ui/kit.tsx';
 import { useSignal } from '../ui/signal.ts';
-import { useAction, useTitle } from '../ui/use.ts';
+import { useAction } from '../ui/use.ts';
 
 export function Login({ back }: { back: string | null }) {
-  useTitle('Log in');
   return (
     <main class="alone">
       <div class="card">

@@ -1,13 +1,15 @@
 /** The end of the server's log, live, and the requests that took long. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, send } from '../api/http.ts';
 import { setParams, useParam } from '../router.ts';
-import { Card, Check, Empty, Field, Link, LinkButton, PageHead, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
+import { Button, Card, Check, Empty, Field, Link, LinkButton, PageHead, Problem, Select, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAsk, useTitle } from '../ui/use.ts';
+import { useAsk } from '../ui/use.ts';
 import { bytes, millis, number } from '../ui/words.ts';
 
 const BYTES = 200_000;
+/** The end counts as in view up to this distance. */
+const END_PX = 40;
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error'];
 
 /** Settee has the log of version 1 again; other servers have none to read. */
@@ -19,38 +21,41 @@ async function readLog(bytes: number, signal: AbortSignal): Promise<string[]> {
 export const levelOf = (line: string) => /^\[(\w+)\]/.exec(line)?.[1] ?? /"level":"(\w+)"/.exec(line)?.[1] ?? 'info';
 
 function Missing() {
-  return <Card><Empty icon="logs" title="This server does not show its log">Look where it writes it: [log] in the configuration says where. Settee shows it here.</Empty></Card>;
+  return <Card><Empty icon="logs" title="This server does not show its log">The section [log] of the configuration names the place where the server writes it. Only Settee shows its log here.</Empty></Card>;
 }
 
 const isMissing = (error: Error | undefined) => error instanceof ApiError && [400, 404, 405].includes(error.status);
 
 export function Logs() {
-  useTitle('Logs');
   const [q] = useParam('q');
   const [least, setLeast] = useParam('level', 'debug');
   const [live, setLive] = useParam('live', '1');
   const box = useRef<HTMLDivElement>(null);
+  // The view follows the end until the reader scrolls up, and again once the end is in view.
+  const [follows, setFollows] = useState(true);
   const asked = useAsk((signal) => readLog(BYTES, signal), [], live === '1' ? 2000 : 0);
   const lines = (asked.data ?? []).filter((line) => LEVELS.indexOf(levelOf(line)) >= LEVELS.indexOf(least) && line.toLowerCase().includes(q.toLowerCase()));
   const newest = lines.at(-1);
-  useEffect(() => {
+  const toEnd = () => { if (box.current) box.current.scrollTop = box.current.scrollHeight; };
+  useLayoutEffect(() => { if (follows) toEnd(); }, [newest, lines.length, follows]);
+  const onScroll = () => {
     const at = box.current;
-    // Who has scrolled up reads, and is left there.
-    if (at && at.scrollHeight - at.scrollTop - at.clientHeight < 400) at.scrollTop = at.scrollHeight;
-  }, [newest]);
+    if (at) setFollows(at.scrollHeight - at.scrollTop - at.clientHeight < END_PX);
+  };
   return (
     <>
-      <PageHead title="Logs" note="The end of it. Passwords and tokens are taken out."><CopyAs request={{ method: 'GET', path: `_log?bytes=${BYTES}` }} /><LinkButton to={['slow']} icon="clock">Slow requests</LinkButton></PageHead>
+      <PageHead title="Logs" note="The newest lines of the server's log. Passwords and tokens are masked."><CopyAs request={{ method: 'GET', path: `_log?bytes=${BYTES}` }} /><LinkButton to={['slow']} icon="clock">Slow requests</LinkButton></PageHead>
       {isMissing(asked.error) ? <Missing /> : (
         <>
           <div class="toolbar">
             <div class="grow"><Field label="Lines with" value={q} onValue={(value) => setParams({ q: value }, true)} type="search" placeholder="a request id, a path …" /></div>
             <Select label="From level" value={least} onValue={setLeast} options={LEVELS} />
             <Check label="Live" checked={live === '1'} onChecked={(on) => setLive(on ? '1' : '0')} />
+            {!follows && <Button icon="down" onClick={toEnd}>To the end</Button>}
           </div>
           <Problem error={asked.error} />
           {!asked.data && !asked.error && <Skeleton lines={10} />}
-          {asked.data && <section class="card flush fills"><div class="log" ref={box} tabIndex={0} role="region" aria-label="Log">{lines.slice(-1500).map((line, index) => <div key={index} class={`log-${levelOf(line)}`}>{line}</div>)}{lines.length === 0 && <Empty icon="logs" title="No lines" />}</div></section>}
+          {asked.data && <section class="card flush fills"><div class="log" ref={box} tabIndex={0} onScroll={onScroll} role="region" aria-label="Log">{lines.slice(-1500).map((line, index) => <div key={index} class={`log-${levelOf(line)}`}>{line}</div>)}{lines.length === 0 && <Empty icon="logs" title="No lines match" />}</div></section>}
         </>
       )}
     </>
@@ -89,20 +94,19 @@ function byKind(found: SlowRequest[]) {
 }
 
 export function Slow() {
-  useTitle('Slow requests');
   const asked = useAsk((signal) => readLog(1_000_000, signal).then(slowRequests), [], 5000);
   const found = asked.data ?? [];
   const slowest = found.toSorted((a, b) => b.ms - a.ms).slice(0, 100);
   const groups = byKind(found);
   return (
     <>
-      <PageHead title="Slow requests" note={<>Those that took longer than <Link to={['config']} query={{ section: 'log' }}>[log] slow_request_ms</Link>, from the end of the log</>}><CopyAs request={{ method: 'GET', path: '_log?bytes=1000000' }} /></PageHead>
+      <PageHead title="Slow requests" note={<>Requests that took longer than <Link to={['config']} query={{ section: 'log' }}>[log] slow_request_ms</Link>, from the newest lines of the log</>}><CopyAs request={{ method: 'GET', path: '_log?bytes=1000000' }} /></PageHead>
       {isMissing(asked.error) ? <Missing /> : <Problem error={asked.error} />}
       {!asked.data && !asked.error && <Skeleton />}
-      {asked.data && found.length === 0 && <Card><Empty icon="clock" title="No slow requests">None of late took longer than the limit.</Empty></Card>}
+      {asked.data && found.length === 0 && <Card><Empty icon="clock" title="No slow requests">No recent request took longer than the limit.</Empty></Card>}
       {found.length > 0 && (
         <>
-          <Card flush title="By kind"><div class="table-wrap"><table><caption class="unseen">Slow requests by kind</caption><thead><tr><th scope="col">Request</th><th scope="col" class="num">How many</th><th scope="col" class="num">Slowest</th><th scope="col" class="num">Together</th></tr></thead>
+          <Card flush title="By kind"><div class="table-wrap"><table><caption class="unseen">Slow requests by kind</caption><thead><tr><th scope="col">Request</th><th scope="col" class="num">Count</th><th scope="col" class="num">Slowest</th><th scope="col" class="num">Total</th></tr></thead>
             <tbody>{groups.map((group) => <tr key={group.name}><td class="mono">{group.name}</td><td class="num">{number(group.count)}</td><td class="num">{millis(group.most)}</td><td class="num">{millis(group.sum)}</td></tr>)}</tbody></table></div></Card>
           <Card flush title="Slowest"><div class="table-wrap"><table><caption class="unseen">Slowest requests</caption><thead><tr><th scope="col" class="num">Took</th><th scope="col">Request</th><th scope="col">Reads</th><th scope="col" class="num">Entries</th><th scope="col" class="num">Bytes</th></tr></thead>
             <tbody>{slowest.map((request, index) => <tr key={index}><td class="num">{millis(request.ms)}</td><td class="mono break">{request.method} {request.target}</td><td class="tight"><Reads request={request} /></td><td class="num">{number(request.entries)}</td><td class="num">{bytes(request.read)}</td></tr>)}</tbody></table></div></Card>
@@ -115,7 +119,7 @@ export function Slow() {
 /** What a request reads from follows from its kind; of queries the plan says more. */
 function Reads({ request }: { request: SlowRequest }) {
   const [db = '', ...rest] = (request.target.split('?')[0] ?? '').replace(/^\//, '').split('/').map((part) => decodeURIComponent(part));
-  if (rest[0] === '_design' && rest[2] === '_view') return <span class="row"><Tag>index</Tag><Link to={['db', db, 'view', rest[1] ?? '', rest[3] ?? '']}>Look</Link></span>;
+  if (rest[0] === '_design' && rest[2] === '_view') return <span class="row"><Tag>index</Tag><Link to={['db', db, 'view', rest[1] ?? '', rest[3] ?? '']}>Open the view</Link></span>;
   if (rest[0] === '_find') return <span class="row"><Tag>query</Tag><Link to={['db', db, 'query']} query={{ show: 'plan' }}>Explain</Link></span>;
   if (rest[0] === '_all_docs') return <Tag>documents by id</Tag>;
   if (rest[0] === '_changes') return <Tag>changes</Tag>;

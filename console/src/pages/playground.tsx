@@ -6,12 +6,13 @@ import { designPath, path } from '../api/paths.ts';
 import { getAt, setAt } from '../json/edit.ts';
 import { readRows } from '../json/rows.ts';
 import { format, member, parse, raw } from '../json/text.ts';
-import { go, setParams, useParam } from '../router.ts';
+import { go, setParams, useDialog, useParam } from '../router.ts';
+import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Dialog, Empty, Field, Json, Link, Notice, Problem, Select, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useSettled, useTitle } from '../ui/use.ts';
+import { useAction, useAsk, useSettled } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { Reduce } from './design.tsx';
@@ -36,13 +37,12 @@ interface Trial {
 const SHOWN = 200;
 
 export function Playground({ db }: DbPage) {
-  useTitle(`Playground of ${db}`);
   const [ddoc] = useParam('ddoc');
   const [name] = useParam('name');
   const [linkedMap] = useParam('map');
   const [linkedReduce] = useParam('reduce');
   const [sample, setSample] = useParam('sample', '100');
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const known = useAsk((signal) => (ddoc === '' ? Promise.resolve([]) : designs(db, signal)), [db, ddoc]);
   const view = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
   const start = typeof view?.map === 'string' ? view.map : MAP;
@@ -74,7 +74,7 @@ export function Playground({ db }: DbPage) {
     reduced.discard();
   };
   const missing = asked.error instanceof ApiError && (asked.error.status === 404 || asked.error.status === 405 || (asked.error.status === 400 && /_view_test/.test(asked.error.reason)));
-  if (missing) return <Card><Empty icon="flask" title="This server has no playground">Only Settee runs functions without storing them. Views can be edited under <Link to={['db', db, 'designs']}>Views</Link>.</Empty></Card>;
+  if (missing) return <Card><Empty icon="flask" title="This server has no playground">Only Settee runs functions that are not stored. Views are edited under <Link to={['db', db, 'designs']}>Views</Link>.</Empty></Card>;
   return (
     <div class="play">
       <div class="stack">
@@ -127,12 +127,12 @@ function Outcome({ text, trial, reduces }: { text: string; trial: Trial; reduces
           <p class="note">Not natively{trial.engine_reason === undefined ? '' : <>: <strong>{trial.engine_reason}</strong></>}. Functions of a common subset (emit, conditions, members, loops, common methods of strings, numbers, arrays and dates) run natively, much faster.</p>
         )}
         {isNative && <BailOuts found={Object.entries(trial.bail_outs ?? {})} />}
-        {trial.timed_out && <Notice kind="warn">It took too long, and was ended before all documents were mapped.</Notice>}
+        {trial.timed_out && <Notice kind="warn">The run reached its time limit before all documents were mapped.</Notice>}
       </Card>
       {trial.errors.length > 0 && <Card flush title="Errors"><ul class="key-list">{trial.errors.slice(0, 20).map((error, index) => <li key={index} class="inner"><p><strong>{error.reason}</strong></p><p class="note">{error.error}{error.id === null ? '' : `, document ${error.id}`}</p></li>)}</ul></Card>}
       {reduces && reduction && <Card flush title="Reduction of all rows"><Json text={format(text, reduction)} label="Reduction" /></Card>}
       <Card flush title="Rows" note={rows.length > SHOWN ? `The first ${SHOWN} of ${number(trial.total_rows)}` : undefined}>
-        {rows.length === 0 ? <Empty icon="table" title="No rows">The function emits nothing for these documents.</Empty> : (
+        {rows.length === 0 ? <Empty icon="table" title="No rows">The function emits no rows for these documents.</Empty> : (
           <div class="table-wrap" tabIndex={0} role="region" aria-label="Rows"><table class="one-line">
             <caption class="unseen">Rows of the sample</caption>
             <thead><tr><th scope="col">Key</th><th scope="col">Value</th><th scope="col">Document</th></tr></thead>
@@ -148,7 +148,7 @@ function Outcome({ text, trial, reduces }: { text: string; trial: Trial; reduces
 function BailOuts({ found }: { found: [string, number][] }) {
   if (found.length === 0) return null;
   return (
-    <Notice kind="info">Some documents were left to the interpreter, which is slower:
+    <Notice kind="info">The interpreter, which is slower, ran the function for some documents:
       <ul>{found.map(([reason, documents]) => <li key={reason}>{reason}: {plural(documents, 'document')}</li>)}</ul>
     </Notice>
   );
@@ -157,6 +157,7 @@ function BailOuts({ found }: { found: [string, number][] }) {
 function Save({ db, ddoc, name, map, reduce, onClose, onSaved }: { db: string; ddoc: string; name: string; map: string; reduce: string; onClose: () => void; onSaved: () => void }) {
   const [design, setDesign] = useState(ddoc);
   const [view, setView] = useState(name);
+  const known = useAsk((signal) => designs(db, signal).catch(() => []), [db]);
   const { busy, error, run } = useAction();
   useEffect(() => { setDesign(ddoc); setView(name); }, [ddoc, name]);
   const submit = (event: Event) => {
@@ -170,15 +171,15 @@ function Save({ db, ddoc, name, map, reduce, onClose, onSaved }: { db: string; d
       if (reduce !== '' || getAt(body, ['views', view, 'reduce']) !== undefined) body = setAt(body, ['views', view, 'reduce'], reduce === '' ? undefined : JSON.stringify(reduce));
       await saveText(db, design, body);
       onSaved();
-      say(`${design}/${view} is saved; its index is built now.`);
+      say(`${design}/${view} is saved; the server builds its index.`);
       go(['db', db, 'view', design, view]);
     });
   };
   return (
     <Dialog title="Save as a view" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
-        <Field label="Design document" value={design} onValue={setDesign} required mono />
-        <Field label="View" value={view} onValue={setView} required mono hint="One of this name is replaced." />
+        <ChoiceField label="Design document" value={design} onValue={setDesign} choices={(known.data ?? []).map(({ _id }) => _id.slice('_design/'.length))} required mono />
+        <Field label="View" value={view} onValue={setView} required mono hint="An existing view of this name is replaced." />
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
       </form>

@@ -1,31 +1,30 @@
-/** Mango queries: a selector, what it finds, which index serves it and why, and the indexes there are. */
+/** Mango queries: the selector, its results, the plan with the index that serves it, and the indexes of the database. */
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { findSource } from '../api/export.ts';
 import { get, send } from '../api/http.ts';
 import { path } from '../api/paths.ts';
+import { keepQuery } from '../api/queries.ts';
 import { jsonProblems } from '../json/problems.ts';
-import { columns, fields, readDocs } from '../json/rows.ts';
+import { columns, compareValues, fields, readDocs } from '../json/rows.ts';
 import { format, member, parse, stringOf } from '../json/text.ts';
-import { setParams, useParam } from '../router.ts';
+import { setParams, useDialog, useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Icon } from '../ui/icons.tsx';
-import { Button, Card, Confirm, Empty, Link, Notice, Problem, Segments, Skeleton, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Empty, Link, Notice, Problem, Segments, say } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { millis, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
 import { type Explained, Plan, suggestion } from './explain.tsx';
+import { type Index, Indexes, NewIndex } from './indexes.tsx';
+import { PartitionField, usePartition } from './partition.tsx';
+import { Queries } from './queries.tsx';
 
 const START = '{\n  "selector": {\n    "_id": { "$gt": null }\n  },\n  "limit": 25\n}';
 const OPERATORS = ['$and', '$or', '$not', '$nor', '$eq', '$ne', '$gt', '$gte', '$lt', '$lte', '$in', '$nin', '$exists', '$type', '$regex', '$beginsWith', '$elemMatch', '$allMatch', '$keyMapMatch', '$size', '$all', '$mod', 'selector', 'fields', 'sort', 'limit', 'use_index', 'execution_stats'];
-
-interface Index {
-  ddoc: string | null;
-  name: string;
-  type: string;
-  def: { fields: Record<string, string>[]; partial_filter_selector?: object };
-}
 
 interface Found {
   docs: string[];
@@ -46,10 +45,11 @@ function asked(text: string, bookmark: string | undefined): string {
   return `{${[...extra, ...(inner.trim() === '' ? [] : [inner])].join(',')}}`;
 }
 
-export function Query({ db }: DbPage) {
-  useTitle(`Query ${db}`);
+export function Query({ db, info }: DbPage) {
   const [saved] = useParam('q');
   const [tab, setTab] = useParam('show', 'docs');
+  const [dialog, setDialog] = useDialog();
+  const partition = usePartition(db, info);
   const edited = useLinkedDraft(['query', db], saved, START);
   const { text, setText } = edited;
   const [found, setFound] = useState<Found>();
@@ -57,13 +57,14 @@ export function Query({ db }: DbPage) {
   const { busy, error, run } = useAction();
   const indexes = useAsk((signal) => get<{ indexes: Index[] }>(path`${db}/_index`, signal).then((answer) => answer.indexes), [db]);
   const sample = useAsk((signal) => send('GET', path`${db}/_all_docs?include_docs=true&limit=20`, { signal }).then((answer) => names(answer.text)), [db]);
-  const explain = async (body: string) => setExplained(JSON.parse((await send('POST', path`${db}/_explain`, { body })).text) as Explained);
+  const explain = async (body: string) => setExplained(JSON.parse((await send('POST', `${partition.path}/_explain`, { body })).text) as Explained);
   const ask = (bookmark?: string) => void run(async () => {
     const text = edited.now();
     setParams({ q: text }, true);
     edited.linked(text);
-    const { text: answer, ms } = await send('POST', path`${db}/_find`, { body: asked(text, bookmark) });
+    const { text: answer, ms } = await send('POST', `${partition.path}/_find`, { body: asked(text, bookmark) });
     const page = readDocs(answer);
+    if (bookmark === undefined) keepQuery(db, { text });
     setFound((old) => ({ ...page, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
     await explain(text);
   });
@@ -72,7 +73,7 @@ export function Query({ db }: DbPage) {
   }, []);
   const makeIndex = (names: string[]) => void run(async () => {
     await send('POST', path`${db}/_index`, { body: JSON.stringify({ index: { fields: names }, name: `by-${names.join('-')}`.slice(0, 100), type: 'json' }) });
-    say(`An index on ${names.join(', ')} is made.`);
+    say(`An index on ${names.join(', ')} is created.`);
     indexes.again();
     await explain(text);
   });
@@ -80,22 +81,25 @@ export function Query({ db }: DbPage) {
   return (
     <div class="play">
       <div class="stack">
-        <Card title="Query" actions={<CopyAs request={{ method: 'POST', path: path`${db}/_find`, body: text }} />}>
+        <Card title="Query" actions={<><Button kind="quiet" icon="history" onClick={() => setDialog('queries')}>Queries</Button><CopyAs request={{ method: 'POST', path: `${partition.path}/_find`, body: text }} /></>}>
+          <PartitionField db={db} info={info} />
           <Editor label="Mango query" language="json" value={text} onValue={setText} problems={jsonProblems} onSave={() => ask()} lines={[10, 24]} complete={() => [...OPERATORS, ...(sample.data ?? [])]} />
           <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); edited.linked(text); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
         </Card>
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
         {wanted && wanted.length > 0 && (
-          <Notice kind="warn"><p>No index serves this query: it looks at every document. An index on <strong>{wanted.join(', ')}</strong> would.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
+          <Notice kind="warn"><p>No index serves this query, so the server reads every document. An index on <strong>{wanted.join(', ')}</strong> serves it.</p><p><Button busy={busy} icon="plus" onClick={() => makeIndex(wanted)}>Create this index</Button></p></Notice>
         )}
-        <Indexes db={db} indexes={indexes.data} again={indexes.again} />
+        <Indexes db={db} indexes={indexes.data} again={indexes.again} onNew={() => setDialog('index')} />
       </div>
       <div class="stack">
-        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} /></div>
-        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see which index serves it.</Empty></Card>)
-          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="Nothing asked yet">A selector names members and what they must be. Ctrl-Space in the editor lists operators and members.</Empty></Card>}
+        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} />}</div>
+        {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that serves it.</Empty></Card>)
+          : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector names fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
+      {dialog === 'queries' && <Queries db={db} text={text} onChoose={(chosen) => { setText(chosen); setDialog(''); }} onClose={() => setDialog('')} />}
+      {dialog === 'index' && <NewIndex db={db} names={sample.data ?? []} onClose={() => setDialog('')} onDone={indexes.again} />}
     </div>
   );
 }
@@ -115,19 +119,22 @@ interface Stats {
 function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; found: Found; hasAdvice: boolean; look: string; busy: boolean; onMore: () => void }) {
   const rows = useMemo(() => found.docs.map(fields), [found.docs]);
   const shown = columns(rows, 6);
+  const [sort, setSort] = useState<Sort>();
+  const indexed = rows.map((row, index) => ({ row, index }));
+  const sorted = sort ? indexed.toSorted((a, b) => (sort.descending ? -1 : 1) * compareValues(a.row.get(sort.name), b.row.get(sort.name))) : indexed;
   const stats = found.stats === undefined ? undefined : (JSON.parse(found.stats) as Stats);
   const ids = found.docs.map((doc) => stringOf(doc, member(parse(doc), '_id')));
   return (
     <>
       {found.warning && !(hasAdvice && found.warning.includes('index')) && <Notice kind="warn">{found.warning}</Notice>}
       <Card flush title={plural(found.docs.length, 'document')} note={`${stats ? `${number(stats.total_docs_examined)} documents and ${number(stats.total_keys_examined)} keys examined · ` : ''}answered in ${millis(found.ms)}`}>
-        {found.docs.length === 0 && <Empty icon="search" title="Nothing matches">Loosen the selector, or look at the plan.</Empty>}
+        {found.docs.length === 0 && <Empty icon="search" title="No document matches">Relax the selector, or read the plan.</Empty>}
         {look === 'json' && found.docs.map((doc, index) => <div key={index}><p class="inner"><Id db={db} id={ids[index]} /></p><pre class="json">{doc.length > 20_000 ? doc.slice(0, 2000) : format(doc)}</pre></div>)}
         {look !== 'json' && found.docs.length > 0 && (
           <div class="table-wrap" tabIndex={0} role="region" aria-label="Documents found"><table class="one-line">
             <caption class="unseen">Documents found</caption>
-            <thead><tr><th scope="col">_id</th>{shown.map((name) => <th scope="col" key={name}>{name}</th>)}</tr></thead>
-            <tbody>{rows.map((row, index) => <tr key={index}><td><Id db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
+            <thead><tr>{['_id', ...shown].map((name) => <SortHead key={name} name={name} sort={sort} onSort={setSort} />)}</tr></thead>
+            <tbody>{sorted.map(({ row, index }) => <tr key={index}><td><Id db={db} id={ids[index]} /></td>{shown.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 120)}</td>)}</tr>)}</tbody>
           </table></div>
         )}
       </Card>
@@ -136,26 +143,22 @@ function Results({ db, found, look, busy, hasAdvice, onMore }: { db: string; fou
   );
 }
 
-function Id({ db, id }: { db: string; id: string | undefined }) {
-  return id === undefined ? <span class="quiet-text">not among the fields</span> : <Link to={['db', db, 'doc', id]}>{id}</Link>;
+interface Sort {
+  name: string;
+  descending: boolean;
 }
 
-function Indexes({ db, indexes, again }: { db: string; indexes: Index[] | undefined; again: () => void }) {
-  const [doomed, setDoomed] = useState<Index>();
+/** Sorts the documents that are on the page; a third click returns to the order of the server. */
+function SortHead({ name, sort, onSort }: { name: string; sort: Sort | undefined; onSort: (sort: Sort | undefined) => void }) {
+  const isOn = sort?.name === name;
+  const next = !isOn ? { name, descending: false } : sort.descending ? undefined : { name, descending: true };
   return (
-    <Card flush title="Indexes">
-      {!indexes ? <Skeleton lines={3} /> : (
-        <ul class="key-list">{indexes.map((index) => (
-          <li key={`${index.ddoc ?? ''} ${index.name}`} class="row spread" style={{ padding: '8px 16px' }}>
-            <span class="row"><Icon name={index.type === 'special' ? 'file' : 'table'} /><strong>{index.def.fields.map((field) => Object.entries(field).map(([name, order]) => (order === 'desc' ? `${name} ↓` : name)).join(', ')).join(', ') || index.name}</strong><Tag>{index.type}</Tag>{index.def.partial_filter_selector && <Tag kind="accent">partial</Tag>}</span>
-            {index.ddoc !== null && <span class="row"><span class="note">{index.ddoc.slice('_design/'.length, '_design/'.length + 20)} / {index.name}</span><Button kind="quiet" icon="trash" label={`Delete the index ${index.name}`} onClick={() => setDoomed(index)} /></span>}
-          </li>
-        ))}</ul>
-      )}
-      {doomed && <Confirm title="Delete this index?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => {
-        await send('DELETE', path`${db}/_index/${doomed.ddoc ?? ''}/${doomed.type}/${doomed.name}`);
-        again();
-      }}><p>Queries that it serves will look at every document.</p></Confirm>}
-    </Card>
+    <th scope="col" aria-sort={isOn ? (sort.descending ? 'descending' : 'ascending') : 'none'}>
+      <button type="button" class="sort" onClick={() => onSort(next)}>{name}{isOn && <Icon name={sort.descending ? 'down' : 'up'} size={12} />}</button>
+    </th>
   );
+}
+
+function Id({ db, id }: { db: string; id: string | undefined }) {
+  return id === undefined ? <span class="quiet-text">not among the fields</span> : <Link to={['db', db, 'doc', id]}>{id}</Link>;
 }

@@ -1,15 +1,17 @@
 /** A new replication. */
 import { useState } from 'preact/hooks';
-import { get, send } from '../api/http.ts';
+import { filters } from '../api/choices.ts';
+import { creating, get, send } from '../api/http.ts';
 import { address, docPath, path } from '../api/paths.ts';
 import { world } from '../api/session.ts';
 import { jsonProblems } from '../json/problems.ts';
 import { compact } from '../json/text.ts';
 import { go, useParam } from '../router.ts';
+import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useForm } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
 import { Button, Card, Check, Field, PageHead, Problem, Segments, Select, TextArea, say } from '../ui/kit.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { plural } from '../ui/words.ts';
 
 export interface End {
@@ -48,7 +50,6 @@ export function splitUrl(typed: string): { url: string; user: string; password: 
 const takesNames = () => world.value.welcome?.isSettee === true;
 
 export function NewReplication() {
-  useTitle('New replication');
   const [from] = useParam('source');
   const [into] = useParam('target');
   const me = world.value.session.name;
@@ -58,6 +59,7 @@ export function NewReplication() {
     continuous: false, createTarget: false, stored: 'stored', id: '', filter: 'none', ids: '', selector: '{\n  "type": "order"\n}', named: '',
   }, ['sourcePassword', 'targetPassword']);
   const { source, target, continuous, createTarget, stored, id, filter, ids, selector, named } = form.value;
+  const known = useAsk((signal) => (filter === 'function' && source.kind === 'here' && source.name !== '' ? filters(source.name, signal) : Promise.resolve([])), [filter, source.kind, source.name]);
   const { busy, error, run } = useAction();
   const here = takesNames() ? undefined : (name: string) => address(path`${name}`);
   const submit = (event: Event) => {
@@ -72,14 +74,14 @@ export function NewReplication() {
       // The selector keeps its numbers as they are written.
       const text = filter === 'selector' ? `{"selector":${compact(selector)},${JSON.stringify(body).slice(1)}` : JSON.stringify(body);
       if (stored === 'stored') {
-        await send(id === '' ? 'POST' : 'PUT', id === '' ? '_replicator' : docPath('_replicator', id), { body: text });
+        await (id === '' ? send('POST', '_replicator', { body: text }) : creating(`The replication ${id}`, () => send('PUT', docPath('_replicator', id), { body: text })));
         form.discard();
         say('The replication is stored and starts.');
         go(['replication']);
       } else {
         const outcome = JSON.parse((await send('POST', '_replicate', { body: text })).text) as { history?: { docs_written: number }[]; no_changes?: boolean };
         form.discard();
-        say(outcome.no_changes ? 'There was nothing to copy.' : outcome.history ? `${plural(outcome.history[0]?.docs_written ?? 0, 'document')} copied.` : 'The replication runs.');
+        say(outcome.no_changes ? 'The target has all changes already.' : outcome.history ? `${plural(outcome.history[0]?.docs_written ?? 0, 'document')} copied.` : 'The replication runs.');
         go(['replication'], { show: 'jobs' });
       }
     });
@@ -90,20 +92,20 @@ export function NewReplication() {
       <Restored found={form.restored} onDiscard={form.discard}>Passwords are not kept.</Restored>
       <div class="grid-2">
         <EndCard title="From" end={source} password={form.value.sourcePassword} onEnd={(change, sourcePassword) => form.set({ source: { ...source, ...change }, ...(sourcePassword === undefined ? {} : { sourcePassword }) })} />
-        <EndCard title="To" end={target} password={form.value.targetPassword} onEnd={(change, targetPassword) => form.set({ target: { ...target, ...change }, ...(targetPassword === undefined ? {} : { targetPassword }) })} create={<Check label="Create it if it is missing" checked={createTarget} onChecked={(on) => form.set({ createTarget: on })} />} />
+        <EndCard title="To" end={target} password={form.value.targetPassword} onEnd={(change, targetPassword) => form.set({ target: { ...target, ...change }, ...(targetPassword === undefined ? {} : { targetPassword }) })} create={<Check label="Create the target if it is missing" checked={createTarget} onChecked={(on) => form.set({ createTarget: on })} />} />
       </div>
       <div class="grid-2">
         <Card title="Which documents">
-          <Select label="Filter" value={filter} onValue={(filter) => form.set({ filter })} options={[['none', 'all'], ['selector', 'that a selector matches'], ['ids', 'with these ids'], ['function', 'that a filter function takes']]} />
+          <Select label="Filter" value={filter} onValue={(filter) => form.set({ filter })} options={[['none', 'none: all documents'], ['selector', 'selector'], ['ids', 'list of ids'], ['function', 'filter function']]} />
           {filter === 'ids' && <TextArea label="Ids, one a line" value={ids} onValue={(ids) => form.set({ ids })} mono />}
           {filter === 'selector' && <Editor label="Selector" language="json" value={selector} onValue={(selector) => form.set({ selector })} problems={jsonProblems} lines={[5, 14]} />}
-          {filter === 'function' && <Field label="Filter function" value={named} onValue={(named) => form.set({ named })} mono placeholder="ddoc/filter" required />}
+          {filter === 'function' && <ChoiceField label="Filter function" value={named} onValue={(named) => form.set({ named })} choices={known.data ?? []} mono placeholder="ddoc/filter" required />}
         </Card>
         <Card title="How">
           <Check label="Continuous" checked={continuous} onChecked={(continuous) => form.set({ continuous })} hint="Copies every later change, until the replication is deleted." />
-          <Segments label="Keep it" value={stored} onValue={(stored) => form.set({ stored })} options={[['stored', 'Stored'], ['once', 'Only now']]} />
-          <p class="note">{stored === 'stored' ? 'A document in _replicator: it continues after a restart. Only administrators can read passwords in it.' : 'It ends when the server stops.'}</p>
-          {stored === 'stored' && <Field label="Id of its document" value={id} onValue={(id) => form.set({ id })} mono hint="Empty: the server makes one." />}
+          <Segments label="Kind of replication" value={stored} onValue={(stored) => form.set({ stored })} options={[['stored', 'Stored'], ['once', 'Transient']]} />
+          <p class="note">{stored === 'stored' ? 'A document in _replicator. The replication continues after a restart. Only administrators can read its passwords.' : 'The replication ends when the server stops.'}</p>
+          {stored === 'stored' && <Field label="Id of its document" value={id} onValue={(id) => form.set({ id })} mono hint="Leave it empty to let the server generate one." />}
         </Card>
       </div>
       <Problem error={error} />

@@ -7,7 +7,7 @@ import { withMembers } from '../json/text.ts';
 import { useParam, useRoute } from '../router.ts';
 import { Button, Card, Confirm, Dialog, Empty, Json, Link, LinkButton, PageHead, Problem, Segments, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { ago, number, plural, withoutPassword } from '../ui/words.ts';
 import { NewReplication } from './replicate.tsx';
 
@@ -53,7 +53,6 @@ export function Replication() {
 }
 
 function List() {
-  useTitle('Replication');
   const [tab, setTab] = useParam('show', 'stored');
   const [shown, setShown] = useState<StoredDoc | Job>();
   const [doomed, setDoomed] = useState<StoredDoc>();
@@ -62,16 +61,16 @@ function List() {
   const { error, run } = useAction();
   const isMissing = docs.error instanceof ApiError && docs.error.status === 404;
   const retry = (doc: StoredDoc) => void run(async () => {
-    // Writing the document anew starts it again.
+    // A write of the document restarts the replication.
     const at = docPath(doc.database, doc.doc_id);
     const { text } = await send('GET', at);
     await send('PUT', at, { body: withMembers(text, { _replication_state: undefined, _replication_state_time: undefined, _replication_state_reason: undefined, _replication_id: undefined }) });
-    say('It begins again.');
+    say('The replication is restarted.');
     docs.again();
   });
   return (
     <>
-      <PageHead title="Replication" note="Copies changes from one database to another, here or elsewhere">
+      <PageHead title="Replication" note="Copies changes between databases of this and other servers">
         <Segments label="Show" value={tab} onValue={setTab} options={[['stored', `Stored${docs.data ? ` (${docs.data.total_rows})` : ''}`], ['jobs', `Running${jobs.data ? ` (${jobs.data.total_rows})` : ''}`]]} />
         <CopyAs request={{ method: 'GET', path: tab === 'stored' ? '_scheduler/docs' : '_scheduler/jobs' }} />
         <LinkButton to={['replication', 'new']} kind="primary" icon="plus">New replication</LinkButton>
@@ -80,14 +79,14 @@ function List() {
       {tab === 'stored' ? (
         <Card flush>
           {!docs.data && !docs.error && <Skeleton />}
-          {(isMissing || docs.data?.docs.length === 0) && <Empty icon="replicate" title="No stored replications" action={<><LinkButton to={['replication', 'new']} kind="primary" icon="plus">New replication</LinkButton>{isMissing && <Button onClick={() => void run(async () => { await createDatabase('_replicator'); docs.again(); })}>Create _replicator</Button>}</>}>Stored replications go on after a restart.</Empty>}
+          {(isMissing || docs.data?.docs.length === 0) && <Empty icon="replicate" title="No stored replications" action={<><LinkButton to={['replication', 'new']} kind="primary" icon="plus">New replication</LinkButton>{isMissing && <Button onClick={() => void run(async () => { await createDatabase('_replicator'); docs.again(); })}>Create _replicator</Button>}</>}>Stored replications continue after a restart of the server.</Empty>}
           {docs.data && docs.data.docs.length > 0 && <Stored docs={docs.data.docs} onShow={setShown} onDelete={setDoomed} onRetry={retry} />}
         </Card>
       ) : (
         <Card flush>
           {!jobs.data && !jobs.error && <Skeleton />}
           <Problem error={jobs.error} />
-          {jobs.data?.jobs.length === 0 && <Empty icon="replicate" title="Nothing replicates now" />}
+          {jobs.data?.jobs.length === 0 && <Empty icon="replicate" title="No replication is running" />}
           {jobs.data && jobs.data.jobs.length > 0 && <Jobs jobs={jobs.data.jobs} onShow={setShown} />}
         </Card>
       )}
@@ -97,7 +96,7 @@ function List() {
         const { _rev } = await get<{ _rev: string }>(at);
         await send('DELETE', at + query({ rev: _rev }));
         docs.again();
-      }}><p>{withoutPassword(doomed.source)} → {withoutPassword(doomed.target)}</p><p>It stops. What it copied stays.</p></Confirm>}
+      }}><p>{withoutPassword(doomed.source)} → {withoutPassword(doomed.target)}</p><p>The replication stops. Copied documents are kept.</p></Confirm>}
     </>
   );
 }
@@ -119,7 +118,7 @@ function Stored({ docs, onShow, onDelete, onRetry }: { docs: StoredDoc[]; onShow
           <td class="hide-small">{doc.last_updated ? ago(new Date(doc.last_updated)) : ''}</td>
           <td class="tight"><Menu label={`Actions on ${doc.doc_id}`} icon="down" items={[
             { text: 'Details', icon: 'file', act: () => onShow(doc) },
-            { text: 'Begin again', icon: 'refresh', act: () => onRetry(doc) },
+            { text: 'Restart', icon: 'refresh', act: () => onRetry(doc) },
             { text: 'Delete', icon: 'trash', act: () => onDelete(doc) },
           ]} /></td>
         </tr>

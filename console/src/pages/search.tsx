@@ -1,5 +1,6 @@
 /** Full text, on servers that have it. */
 import { useState } from 'preact/hooks';
+import { searchSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
 import { path as pathOf, query, segment } from '../api/paths.ts';
 import { world } from '../api/session.ts';
@@ -7,11 +8,13 @@ import { readRows } from '../json/rows.ts';
 import { member, parse, raw, stringOf } from '../json/text.ts';
 import { useParam } from '../router.ts';
 import { Restored, useLinkedDraft } from '../ui/draft.tsx';
-import { Button, Card, Empty, Field, Link, Problem, Select, Skeleton } from '../ui/kit.tsx';
+import { Button, Card, Empty, Field, Link, LinkButton, Problem, Select, Skeleton } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
-import { millis } from '../ui/words.ts';
+import { useAction, useAsk } from '../ui/use.ts';
+import { millis, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
+import { PartitionField, usePartition } from './partition.tsx';
 
 interface Choice {
   ddoc: string;
@@ -33,24 +36,27 @@ async function choices(db: string, signal: AbortSignal): Promise<Choice[]> {
 /** What tells an index from all others: both kinds may have one of the same name. */
 const nameOf = ({ ddoc, index, kind }: Choice) => `${ddoc}/${kind}/${index}`;
 
-export function Search({ db }: DbPage) {
-  useTitle(`Search ${db}`);
+export function Search({ db, info }: DbPage) {
   const [chosen, setChosen] = useParam('index');
   const [q, setQ] = useParam('q');
   const edited = useLinkedDraft(['search', db], q, '');
   const known = useAsk((signal) => choices(db, signal), [db]);
   const choice = known.data?.find((each) => nameOf(each) === chosen) ?? known.data?.[0];
-  const path = choice && pathOf`${db}/_design/${choice.ddoc}/${choice.kind}/${choice.index}` + query({ q, limit: 50 });
+  const partition = usePartition(db, info);
+  const path = choice && `${partition.path}/${pathOf`_design/${choice.ddoc}/${choice.kind}/${choice.index}`}${query({ q, limit: 50 })}`;
   const found = useAsk(async (signal) => (path === undefined || q === '' ? undefined : await send('GET', path, { signal })), [path, q]);
   if (known.error) return <Problem error={known.error} again={known.again} />;
   if (!known.data) return <Skeleton />;
-  if (!choice) return <Card><Empty icon="search" title="No search indexes">A design document defines them in `indexes` or `nouveau`. This server has {world.value.welcome?.features.join(', ')}.</Empty></Card>;
+  if (!choice) return <Card><Empty icon="search" title="No search indexes" action={<LinkButton to={['db', db, 'designs']} query={{ do: 'create', kind: 'nouveau' }} kind="primary" icon="plus">New search index</LinkButton>}>A design document defines search indexes in <code>nouveau</code> or <code>indexes</code>. Features of this server: {world.value.welcome?.features.join(', ')}.</Empty></Card>;
   return (
     <>
       <form class="toolbar" onSubmit={(event) => { event.preventDefault(); setQ(edited.text); edited.linked(edited.text); }}>
         <Select label="Index" value={nameOf(choice)} onValue={setChosen} options={known.data.map(nameOf)} />
+        <PartitionField db={db} info={info} />
         <div class="grow"><Field label="Lucene query" value={edited.text} onValue={edited.setText} mono placeholder="name:anna* AND city:berlin" /></div>
         <Button kind="primary" type="submit" icon="search">Search</Button>
+        <LinkButton to={['db', db, 'design', choice.ddoc]} query={{ part: `${choice.kind === '_nouveau' ? 'nouveau' : 'indexes'}/${choice.index}` }} icon="code">Edit index</LinkButton>
+        {found.data && path && <Export name={`${db}-search`} source={() => searchSource(`${partition.path}/${pathOf`_design/${choice.ddoc}/${choice.kind}/${choice.index}`}${query({ q })}`)} />}
         <CopyAs request={{ method: 'GET', path: path ?? '' }} />
       </form>
       <Restored found={edited.restored} onDiscard={edited.discard} />
@@ -76,7 +82,7 @@ function Hits({ db, path, first, ms }: { db: string; path: string; first: string
   });
   return (
     <>
-      <Card flush title={`${count.toLocaleString('en')} documents`} note={`answered in ${millis(ms)}`}><div class="table-wrap"><table>
+      <Card flush title={plural(count, 'document')} note={`answered in ${millis(ms)}`}><div class="table-wrap"><table>
         <caption class="unseen">Documents found</caption>
         <tbody>{rows.map(({ text, hit }, index) => { const id = stringOf(text, member(hit, 'id')) ?? ''; const fields = member(hit, 'fields'); return <tr key={index}><td><Link to={['db', db, 'doc', id]}>{id}</Link></td><td class="mono">{fields && raw(text, fields).slice(0, 300)}</td></tr>; })}</tbody>
       </table></div></Card>

@@ -4,7 +4,7 @@ import { world } from '../api/session.ts';
 import { Card, Link, PageHead, Problem, Skeleton, Tag } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useSignal } from '../ui/signal.ts';
-import { useAsk, useTitle } from '../ui/use.ts';
+import { useAsk } from '../ui/use.ts';
 import { number } from '../ui/words.ts';
 
 interface Check {
@@ -16,8 +16,8 @@ interface Check {
 /** What Fauxton calls "verify installation", without changing anything. */
 async function checks(signal: AbortSignal): Promise<Check[]> {
   const up = await get<{ status: string }>('_up', signal).then(({ status }): Check => ({ text: 'The server is up', state: status === 'ok' ? 'good' : 'warn', note: status }), (error: Error): Check => ({ text: 'The server is up', state: 'bad', note: error.message }));
-  const system = await Promise.all(['_users', '_replicator'].map((name) => get(name, signal).then((): Check => ({ text: `${name} is there`, state: 'good', note: '' }), (): Check => ({ text: `${name} is missing`, state: 'warn', note: name === '_users' ? 'users cannot be made' : 'replications cannot be stored' }))));
-  const admin: Check = world.value.session.name === null ? { text: 'There is no administrator', state: 'bad', note: 'everybody who reaches this server may do everything' } : { text: 'There is an administrator', state: 'good', note: '' };
+  const system = await Promise.all(['_users', '_replicator'].map((name) => get(name, signal).then((): Check => ({ text: `${name} exists`, state: 'good', note: '' }), (): Check => ({ text: `${name} is missing`, state: 'warn', note: name === '_users' ? 'users cannot be created' : 'replications cannot be stored' }))));
+  const admin: Check = world.value.session.name === null ? { text: 'The server has no administrator', state: 'bad', note: 'every client that reaches it has all permissions' } : { text: 'The server has an administrator', state: 'good', note: '' };
   return [up, admin, ...system];
 }
 
@@ -33,7 +33,6 @@ function Facts({ of }: { of: Record<string, unknown> }) {
 }
 
 export function Server() {
-  useTitle('Server');
   const { welcome } = useSignal(world);
   const versions = useAsk((signal) => get<Record<string, unknown>>('_node/_local/_versions', signal).catch(() => undefined), []);
   const members = useAsk((signal) => get<{ all_nodes: string[]; cluster_nodes: string[] }>('_membership', signal), []);
@@ -56,12 +55,12 @@ export function Server() {
           </Card>
           <Card title="Cluster">
             {!members.data ? <Skeleton lines={2} /> : (
-              <ul class="key-list">{members.data.cluster_nodes.map((name) => <li key={name} class="row spread"><span class="mono">{name}</span><Tag kind={members.data?.all_nodes.includes(name) ? 'good' : 'bad'}>{members.data?.all_nodes.includes(name) ? 'connected' : 'away'}</Tag></li>)}</ul>
+              <ul class="key-list">{members.data.cluster_nodes.map((name) => <li key={name} class="row spread"><span class="mono">{name}</span><Tag kind={members.data?.all_nodes.includes(name) ? 'good' : 'bad'}>{members.data?.all_nodes.includes(name) ? 'connected' : 'disconnected'}</Tag></li>)}</ul>
             )}
           </Card>
           <Card title="Checks">
-            {!made.data ? <Skeleton lines={3} /> : <ul class="stack small">{made.data.map((check) => <li key={check.text} class="row"><Tag kind={check.state}>{check.state === 'good' ? 'ok' : check.state === 'warn' ? 'look' : 'wrong'}</Tag><span>{check.text}</span><span class="note">{check.note}</span></li>)}</ul>}
-            <p class="note"><Link to={['logs']}>Logs</Link> and the <Link to={['dashboard']}>dashboard</Link> say how it does.</p>
+            {!made.data ? <Skeleton lines={3} /> : <ul class="stack small">{made.data.map((check) => <li key={check.text} class="row"><Tag kind={check.state}>{check.state === 'good' ? 'ok' : check.state === 'warn' ? 'warning' : 'failed'}</Tag><span>{check.text}</span><span class="note">{check.note}</span></li>)}</ul>}
+            <p class="note"><Link to={['logs']}>Logs</Link> and the <Link to={['dashboard']}>dashboard</Link> show the state of the server.</p>
           </Card>
         </div>
         <div class="stack">

@@ -1,18 +1,19 @@
 /** What a database is like, who may use it, and its maintenance. */
 import { useState } from 'preact/hooks';
+import { people } from '../api/choices.ts';
 import { get, post, put, send } from '../api/http.ts';
 import { docPath, path as pathOf } from '../api/paths.ts';
 import { isAdmin } from '../api/session.ts';
 import { go } from '../router.ts';
+import { ChoiceField } from '../ui/choice.tsx';
 import { Restored, useDraft, useForm } from '../ui/draft.tsx';
 import { Button, Card, Confirm, Field, Notice, Problem, Skeleton, Tag, TextArea, say } from '../ui/kit.tsx';
-import { useAction, useAsk, useTitle } from '../ui/use.ts';
+import { useAction, useAsk } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import { DeleteDatabase } from './databases.tsx';
 import type { DbPage } from './db.tsx';
 
 export function Settings({ db, info, again }: DbPage) {
-  useTitle(`Settings of ${db}`);
   const [asking, setAsking] = useState(false);
   return (
     <div class="grid-2">
@@ -36,7 +37,7 @@ export function Settings({ db, info, again }: DbPage) {
       <div class="stack">
         <Permissions db={db} />
         {isAdmin() && (
-          <Card title="Delete this database" note="All its documents and views go with it.">
+          <Card title="Delete this database" note="This deletes all its documents and views.">
             <div class="actions"><Button kind="danger" icon="trash" onClick={() => setAsking(true)}>Delete database</Button></div>
           </Card>
         )}
@@ -58,6 +59,7 @@ interface Security {
 
 function Permissions({ db }: { db: string }) {
   const asked = useAsk((signal) => get<Security>(pathOf`${db}/_security`, signal), [db]);
+  const known = useAsk((signal) => (isAdmin() ? people(signal) : Promise.resolve(undefined)), []);
   const original = JSON.stringify(asked.data ?? {});
   const edited = useDraft(['security', db], original, original);
   const { busy, error, run } = useAction();
@@ -82,7 +84,7 @@ function Permissions({ db }: { db: string }) {
       {(['admins', 'members'] as const).map((group) => (
         <div key={group} class="stack small">
           <h3>{group === 'admins' ? 'Admins' : 'Members'}</h3>
-          {(['names', 'roles'] as const).map((kind) => <Names key={kind} place={[db, group, kind]} label={`${kind === 'names' ? 'Users' : 'Roles'} that are ${group}`} list={draft[group]?.[kind] ?? []} onList={(list) => set(group, kind, list)} />)}
+          {(['names', 'roles'] as const).map((kind) => <Names key={kind} place={[db, group, kind]} label={`${kind === 'names' ? 'Users' : 'Roles'} that are ${group}`} choices={known.data?.[kind] ?? []} list={draft[group]?.[kind] ?? []} onList={(list) => set(group, kind, list)} />)}
         </div>
       ))}
       <Problem error={error} />
@@ -91,7 +93,7 @@ function Permissions({ db }: { db: string }) {
   );
 }
 
-function Names({ place, label, list, onList }: { place: string[]; label: string; list: string[]; onList: (list: string[]) => void }) {
+function Names({ place, label, choices, list, onList }: { place: string[]; label: string; choices: string[]; list: string[]; onList: (list: string[]) => void }) {
   const typed = useDraft(['security name', ...place], '', '');
   const { text, setText } = typed;
   const add = (event: Event) => {
@@ -102,7 +104,7 @@ function Names({ place, label, list, onList }: { place: string[]; label: string;
   };
   return (
     <form onSubmit={add} class="stack small">
-      <div class="row end"><div class="grow"><Field label={label} value={text} onValue={setText} autocomplete="off" /></div><Button type="submit" icon="plus" disabled={text.trim() === ''}>Add</Button></div>
+      <div class="row end"><div class="grow"><ChoiceField label={label} value={text} onValue={setText} choices={choices.filter((name) => !list.includes(name))} autocomplete="off" /></div><Button type="submit" icon="plus" disabled={text.trim() === ''}>Add</Button></div>
       {list.length > 0 && <div class="chips">{list.map((name) => <span key={name} class="tag">{name}<button type="button" aria-label={`Remove ${name}`} onClick={() => onList(list.filter((each) => each !== name))}>×</button></span>)}</div>}
     </form>
   );
@@ -125,7 +127,7 @@ function Limits({ db }: { db: string }) {
     });
   };
   return (
-    <Card title="Revisions" note="Too few, and replication finds conflicts that are none.">
+    <Card title="Revisions" note="If the limit is too low, replication reports conflicts that do not exist.">
       <form class="row end" onSubmit={submit}>
         <div class="grow"><Field label="Revision ids kept for each document" type="number" min="1" value={text} onValue={setText} /></div>
         <Button type="submit" busy={busy} disabled={text === '' || text === String(asked.data ?? '')}>Save</Button>
@@ -146,7 +148,7 @@ function Maintenance({ db, running, again }: { db: string; running: boolean; aga
   return (
     <Card title="Maintenance">
       <div class="actions">
-        <Button busy={busy} onClick={() => does('_compact', 'Compaction has begun.')}>Compact</Button>
+        <Button busy={busy} onClick={() => does('_compact', 'Compaction is started.')}>Compact</Button>
         <Button busy={busy} onClick={() => does('_view_cleanup', 'Unused indexes are removed.')}>Clean up indexes</Button>
         {running && <Tag kind="accent">compacting</Tag>}
       </div>

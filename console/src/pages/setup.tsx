@@ -5,10 +5,9 @@ import { ApiError } from '../api/http.ts';
 import { isAdmin, isParty, login } from '../api/session.ts';
 import { go } from '../router.ts';
 import { Button, Card, Check, Empty, Field, LinkButton, PageHead, Problem, say } from '../ui/kit.tsx';
-import { useAction, useTitle } from '../ui/use.ts';
+import { useAction } from '../ui/use.ts';
 
 export function Setup() {
-  useTitle('Set up');
   const [name, setName] = useState('admin');
   const [password, setPassword] = useState('');
   const [again, setAgain] = useState('');
@@ -19,8 +18,8 @@ export function Setup() {
   const { busy, error, run } = useAction();
   if (!isParty()) {
     return (
-      <Empty icon="check" title={isAdmin() ? 'This server is set up' : 'An administrator has set this server up'} action={<LinkButton to={['databases']} kind="primary">To the databases</LinkButton>}>
-        It has an administrator. Databases, CORS and users have pages of their own.
+      <Empty icon="check" title={isAdmin() ? 'This server is set up' : 'This server is already set up'} action={<LinkButton to={['databases']} kind="primary">To the databases</LinkButton>}>
+        It has an administrator. Databases, CORS and users are on separate pages.
       </Empty>
     );
   }
@@ -50,17 +49,17 @@ export function Setup() {
   };
   return (
     <form class="stack narrow" onSubmit={submit}>
-      <PageHead title="Set up this server" note="Until there is an administrator, everybody who reaches this server may do everything." />
+      <PageHead title="Set up this server" note="Until the server has an administrator, every client that reaches it has all permissions." />
       <Card title="Administrator">
         <Field label="Name" value={name} onValue={setName} autocomplete="username" required />
         <Field label="Password" type="password" value={password} onValue={setPassword} autocomplete="new-password" required minLength={1} />
         <Field label="Password again" type="password" value={again} onValue={setAgain} autocomplete="new-password" required problem={differs} />
       </Card>
       <Card title="Databases of the system">
-        <Check label="Create _users, _replicator and _global_changes" checked={databases} onChecked={setDatabases} hint="For users with passwords, replications that survive a restart, and a feed of changes of all databases." />
+        <Check label="Create _users, _replicator and _global_changes" checked={databases} onChecked={setDatabases} hint="For users with passwords, stored replications, and a feed of the changes of all databases." />
       </Card>
       <Card title="Pages of other origins (CORS)">
-        <Check label="Let pages of other origins use this server" checked={cors} onChecked={setCorsOn} hint="Needed by PouchDB and other applications in browsers." />
+        <Check label="Allow requests from pages of other origins" checked={cors} onChecked={setCorsOn} hint="Needed by PouchDB and other applications in browsers." />
         {cors && <Field label="Origins" value={origins} onValue={setOrigins} placeholder="https://app.example.com, http://localhost:3000" hint="Separated by commas. Empty: all origins, without cookies." mono />}
       </Card>
       <Problem error={error} />

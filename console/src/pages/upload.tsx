@@ -7,7 +7,7 @@ import { parse, member, stringOf } from '../json/text.ts';
 import { useUnloadGuard } from '../ui/draft.tsx';
 import { Button, Card, Empty, LinkButton, Meter, Problem, say } from '../ui/kit.tsx';
 import { signal, useSignal, type Signal } from '../ui/signal.ts';
-import { useAction, useTitle } from '../ui/use.ts';
+import { useAction } from '../ui/use.ts';
 import { bytes, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
@@ -56,7 +56,6 @@ async function upload(db: string, at: Signal<Chosen | undefined>): Promise<void>
 }
 
 export function Upload({ db, again }: DbPage) {
-  useTitle(`Upload to ${db}`);
   const at = uploadOf(db);
   const chosen = useSignal(at);
   const [over, setOver] = useState(false);
@@ -77,7 +76,7 @@ export function Upload({ db, again }: DbPage) {
         <p>Drop a file of JSON, NDJSON or CSV here</p>
         <Button icon="upload" onClick={() => input.current?.click()}>Choose a file</Button>
         <input ref={input} type="file" accept=".json,.ndjson,.jsonl,.csv,.tsv,.txt" hidden aria-label="File with documents" onChange={(event) => { read(event.currentTarget.files?.[0]); event.currentTarget.value = ''; }} />
-        <p class="note">Numbers are stored exactly as the file has them. What is in <code>_id</code> becomes the id; without it the server makes one.</p>
+        <p class="note">Numbers are stored exactly as the file has them. The member <code>_id</code> is the id of a document; the server generates missing ids.</p>
       </div>
       <Problem error={reading.error} />
       {chosen && (
@@ -90,7 +89,7 @@ export function Upload({ db, again }: DbPage) {
           {chosen.sent && <div class="inner stack small"><Meter label="Upload" value={(100 * chosen.sent.done) / Math.max(1, chosen.docs.length)} /><p role="status" class="note">{number(chosen.sent.saved)} saved, {number(chosen.sent.refused.length)} refused, of {number(chosen.docs.length)}.</p></div>}
           {chosen.error && <div class="inner"><Problem error={chosen.error} /></div>}
           <Refusals name={chosen.name} found={[...chosen.problems, ...(chosen.sent?.refused ?? [])]} />
-          {chosen.docs.length === 0 ? <Empty icon="file" title="There are no documents in this file" /> : <Preview docs={chosen.docs.slice(0, PREVIEW).map(({ text }) => text)} />}
+          {chosen.docs.length === 0 ? <Empty icon="file" title="The file holds no documents" /> : <Preview docs={chosen.docs.slice(0, PREVIEW).map(({ text }) => text)} />}
         </Card>
       )}
     </div>
@@ -130,7 +129,7 @@ function Preview({ docs }: { docs: string[] }) {
       <caption class="unseen">The first documents of the file</caption>
       <thead><tr><th scope="col">_id</th>{names.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
       <tbody>{rows.map((row, index) => (
-        <tr key={index}><td class="mono">{idOf(docs[index] ?? '{}') ?? <span class="quiet-text">made by the server</span>}</td>{names.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 80)}</td>)}</tr>
+        <tr key={index}><td class="mono">{idOf(docs[index] ?? '{}') ?? <span class="quiet-text">generated</span>}</td>{names.map((name) => <td key={name}>{cell(row.get(name)).slice(0, 80)}</td>)}</tr>
       ))}</tbody>
     </table></div>
   );

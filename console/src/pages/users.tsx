@@ -1,16 +1,18 @@
 /** Users of `_users` with their roles, and the administrators of the server. */
 import { useState } from 'preact/hooks';
+import { people } from '../api/choices.ts';
 import { createDatabase, readConfig, setConfig, unsetConfig } from '../api/config.ts';
-import { ApiError, get, send } from '../api/http.ts';
+import { ApiError, creating, get, send } from '../api/http.ts';
 import { query, userPath } from '../api/paths.ts';
 import { world } from '../api/session.ts';
 import { withMembers } from '../json/text.ts';
-import { setParams, useParam } from '../router.ts';
+import { setParams, useDialog, useParam } from '../router.ts';
+import { Toggles } from '../ui/choice.tsx';
 import { Restored, useForm } from '../ui/draft.tsx';
 import { Button, Card, Confirm, Dialog, Empty, Field, Link, PageHead, Problem, Skeleton, Tag, say } from '../ui/kit.tsx';
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
-import { useAction, useAsk, useSettled, useTitle } from '../ui/use.ts';
+import { useAction, useAsk, useSettled } from '../ui/use.ts';
 
 interface User {
   _id: string;
@@ -24,10 +26,9 @@ const PREFIX = 'org.couchdb.user:';
 const PAGE = 50;
 
 export function Users() {
-  useTitle('Users');
   const [typed] = useParam('q');
   const [from] = useParam('from');
-  const [dialog, setDialog] = useParam('do');
+  const [dialog, setDialog] = useDialog();
   const [edited, setEdited] = useState<User>();
   const [doomed, setDoomed] = useState<User>();
   const prefix = useSettled(typed, 150);
@@ -48,13 +49,13 @@ export function Users() {
       </PageHead>
       <Problem error={error ?? (isMissing ? undefined : asked.error)} again={asked.again} />
       {isMissing ? (
-        <Card><Empty icon="users" title="There is no database of users yet" action={<Button kind="primary" onClick={() => void run(async () => { await createDatabase('_users'); asked.again(); })}>Create _users</Button>}>Users other than administrators are documents in _users.</Empty></Card>
+        <Card><Empty icon="users" title="The database _users does not exist" action={<Button kind="primary" onClick={() => void run(async () => { await createDatabase('_users'); asked.again(); })}>Create _users</Button>}>Users other than administrators are documents in _users.</Empty></Card>
       ) : (
         <>
           <div class="toolbar"><div class="grow"><Field label="Users whose names begin with" hideLabel type="search" value={typed} onValue={(q) => setParams({ q, from: undefined }, true)} placeholder="Names that begin with …" /></div></div>
           <Card flush>
             {!shown && !asked.error && <Skeleton />}
-            {shown?.length === 0 && <Empty icon="users" title={typed === '' ? 'No users yet' : `No name begins with “${typed}”`}>Users log in with a password and get roles, which databases let in.</Empty>}
+            {shown?.length === 0 && <Empty icon="users" title={typed === '' ? 'No users yet' : `No name begins with “${typed}”`}>Users log in with a password. Databases grant access to users and to their roles.</Empty>}
             {shown && shown.length > 0 && (
               <div class="table-wrap"><table>
                 <caption class="unseen">Users</caption>
@@ -75,7 +76,7 @@ export function Users() {
       <Admins />
       {dialog === 'create' && <Edit onClose={() => setDialog('')} onDone={asked.again} />}
       {edited && <Edit user={edited} onClose={() => setEdited(undefined)} onDone={asked.again} />}
-      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${userPath(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} cannot log in any more. Sessions end when they are next checked.</p></Confirm>}
+      {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${userPath(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} can no longer log in. Open sessions end at the next check.</p></Confirm>}
     </>
   );
 }
@@ -83,16 +84,17 @@ export function Users() {
 function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onDone: () => void }) {
   const form = useForm(['user', user?._id ?? ''], { name: user?.name ?? '', password: '', roles: (user?.roles ?? []).join(', ') }, ['password']);
   const { name, password, roles } = form.value;
+  const list = roles.split(',').map((role) => role.trim()).filter((role) => role !== '');
+  const known = useAsk(people, []);
   const { busy, error, run } = useAction();
   const submit = (event: Event) => {
     event.preventDefault();
-    const list = roles.split(',').map((role) => role.trim()).filter((role) => role !== '');
     void run(async () => {
       if (user) {
         const { text } = await send('GET', userPath(user.name));
         const changes = password === '' ? {} : { password: JSON.stringify(password), derived_key: undefined, salt: undefined, password_sha: undefined };
         await send('PUT', userPath(user.name), { body: withMembers(text, { roles: JSON.stringify(list), ...changes }) });
-      } else await send('PUT', userPath(name), { body: JSON.stringify({ _id: PREFIX + name, name, password, roles: list, type: 'user' }) });
+      } else await creating(`The user ${name}`, () => send('PUT', userPath(name), { body: JSON.stringify({ _id: PREFIX + name, name, password, roles: list, type: 'user' }) }));
       form.discard();
       say(`${name} is saved.`);
       onDone();
@@ -104,8 +106,9 @@ function Edit({ user, onClose, onDone }: { user?: User; onClose: () => void; onD
       <form class="stack" onSubmit={submit}>
         <Restored found={form.restored} onDiscard={form.discard}>Passwords are not kept.</Restored>
         {!user && <Field label="Name" value={name} onValue={(typed) => form.set({ name: typed })} required autofocus autocomplete="off" />}
-        <Field label={user ? 'New password' : 'Password'} type="password" value={password} onValue={(typed) => form.set({ password: typed })} autocomplete="new-password" required={!user} hint={user ? 'Empty: the old one stays.' : undefined} />
+        <Field label={user ? 'New password' : 'Password'} type="password" value={password} onValue={(typed) => form.set({ password: typed })} autocomplete="new-password" required={!user} hint={user ? 'Leave it empty to keep the password.' : undefined} />
         <Field label="Roles" value={roles} onValue={(typed) => form.set({ roles: typed })} hint="Separated by commas." />
+        <Toggles label="Suggested by other users" chosen={list} choices={known.data?.roles ?? []} onToggle={(role) => form.set({ roles: (list.includes(role) ? list.filter((each) => each !== role) : [...list, role]).join(', ') })} />
         <Problem error={error} />
         <div class="actions end"><Button onClick={onClose}>Cancel</Button><Button kind="primary" type="submit" busy={busy}>Save</Button></div>
       </form>
@@ -133,8 +136,8 @@ function Admins() {
   };
   const me = world.value.session.name;
   return (
-    <Card flush title="Server administrators" note="May do everything. They are stored in the configuration, not in _users." actions={<Button icon="plus" onClick={() => setAdding(true)}>Add</Button>}>
-      {asked.data?.length === 0 && <p class="inner note">There is none: every client is an administrator.</p>}
+    <Card flush title="Server administrators" note="Administrators have all permissions. They are stored in the configuration, not in _users." actions={<Button icon="plus" onClick={() => setAdding(true)}>Add</Button>}>
+      {asked.data?.length === 0 && <p class="inner note">The server has no administrator: every client has all permissions.</p>}
       {asked.data && asked.data.length > 0 && <ul class="key-list">{asked.data.map((admin) => <li key={admin} class="row spread" style={{ padding: '8px 16px' }}><span class="row"><strong>{admin}</strong>{admin === me && <Tag kind="accent">you</Tag>}</span><Button kind="quiet" icon="trash" label={`Remove ${admin}`} disabled={admin === me} onClick={() => setDoomed(admin)} /></li>)}</ul>}
       {adding && <Dialog title="Add an administrator" onClose={() => setAdding(false)}><form class="stack" onSubmit={submit}>
         <Field label="Name" value={name} onValue={setName} required autofocus autocomplete="off" /><Field label="Password" type="password" value={password} onValue={setPassword} required autocomplete="new-password" />

@@ -1,28 +1,31 @@
 /** The rows of a view by key, or its groups as a table and as a plot. */
 import { useRef, useState } from 'preact/hooks';
 import { designs } from '../api/design.ts';
+import { answerSource, rowObject, rowSource } from '../api/export.ts';
 import { send } from '../api/http.ts';
 import { path as pathOf, query } from '../api/paths.ts';
 import { readRows, type Row } from '../json/rows.ts';
 import { format, parse, plain } from '../json/text.ts';
 import { go, setParams, useParam, useRoute } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
-import { Button, Card, Check, Empty, Field, Link, LinkButton, Problem, Segments, Select, Skeleton } from '../ui/kit.tsx';
+import { Button, Card, Check, Empty, Field, Link, LinkButton, ORDERS, Problem, Segments, Select, Skeleton } from '../ui/kit.tsx';
+import { Export } from '../ui/export.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { usePager } from '../ui/pager.ts';
-import { useAsk, useTitle } from '../ui/use.ts';
+import { useAsk } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
-import { millis, number, short } from '../ui/words.ts';
+import { millis, number, plural, short } from '../ui/words.ts';
 import { BuildState } from './designs.tsx';
 import type { DbPage } from './db.tsx';
+import { PartitionField, usePartition } from './partition.tsx';
+import { MapErrors } from './map-errors.tsx';
 
 /** Groups that are drawn or listed: more than that nobody can tell apart. */
 const GROUPS_MAX = 500;
 
-export function View({ db }: DbPage) {
+export function View({ db, info }: DbPage) {
   const { path } = useRoute();
   const [ddoc = '', name = ''] = path.slice(3);
-  useTitle(`${ddoc}/${name}`);
   const [shape, setShape] = useParam('show', 'rows');
   const [level, setLevel] = useParam('level', 'exact');
   const [startText, setStart] = useParam('start');
@@ -31,33 +34,40 @@ export function View({ db }: DbPage) {
   const [docs] = useParam('docs');
   const [stable] = useParam('update', 'true');
   const known = useAsk((signal) => designs(db, signal), [db]);
-  const definition = known.data?.find(({ _id }) => _id === `_design/${ddoc}`)?.views?.[name];
+  const design = known.data?.find(({ _id }) => _id === `_design/${ddoc}`);
+  const definition = design?.views?.[name];
   const reduces = definition?.reduce !== undefined;
   const [problem, keys] = range(startText, endText);
   const common = { ...keys, descending: order === 'down' || undefined, update: stable === 'true' ? undefined : stable };
-  const base = pathOf`${db}/_design/${ddoc}/_view/${name}`;
+  const partition = usePartition(db, info);
+  const isPartitioned = info?.props?.partitioned === true && design?.options?.['partitioned'] !== false;
+  const isReady = known.data !== undefined && definition !== undefined && info !== undefined && (!isPartitioned || partition.name !== '');
+  const base = `${isPartitioned ? partition.path : pathOf`${db}`}/${pathOf`_design/${ddoc}/_view/${name}`}`;
   const group = level === 'exact' ? { group: true } : { group_level: level };
   const request = shape === 'rows' ? { reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, ...common, limit: 50 } : { ...(shape === 'sum' ? {} : group), ...common };
   return (
     <>
       <div class="row spread">
         <h2>{ddoc}/{name}</h2>
-        <div class="actions"><BuildState db={db} ddoc={ddoc} /><CopyAs request={{ method: 'GET', path: base + query(request) }} /><LinkButton to={['db', db, 'playground']} query={{ ddoc, name }} icon="flask">Try out</LinkButton><LinkButton to={['db', db, 'design', ddoc]} query={{ part: `views/${name}` }} icon="code">Edit</LinkButton></div>
+        <div class="actions"><BuildState db={db} ddoc={ddoc} /><Export name={`${ddoc}-${name}`} source={() => (shape === 'rows' ? rowSource(base, { reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, ...common }, rowObject) : answerSource(base + query(request), rowObject))} /><CopyAs request={{ method: 'GET', path: base + query(request) }} /><LinkButton to={['db', db, 'playground']} query={{ ddoc, name }} icon="flask">Try out</LinkButton><LinkButton to={['db', db, 'design', ddoc]} query={{ part: `views/${name}` }} icon="code">Edit</LinkButton></div>
       </div>
       <form class="toolbar" onSubmit={(event) => event.preventDefault()}>
-        <Segments label="Show" value={shape} onValue={setShape} options={reduces ? [['rows', 'Rows'], ['groups', 'Groups'], ['chart', 'Chart'], ['sum', 'One value']] : [['rows', 'Rows']]} />
+        {isPartitioned && <PartitionField db={db} info={info} required />}
+        <Segments label="Show" value={shape} onValue={setShape} options={reduces ? [['rows', 'Rows'], ['groups', 'Groups'], ['chart', 'Chart'], ['sum', 'Total']] : [['rows', 'Rows']]} />
         {(shape === 'groups' || shape === 'chart') && <Select label="Group by" value={level} onValue={setLevel} options={[['exact', 'the whole key'], ...[1, 2, 3, 4, 5].map((each) => [String(each), `${each} of an array's elements`] as [string, string])]} />}
         <div class="grow"><Field label="From key (JSON)" value={startText} onValue={(value) => setStart(value, true)} mono placeholder={'"a" or [2024,1]'} problem={problem === 'start' ? 'This is not JSON.' : undefined} /></div>
         <div class="grow"><Field label="To key (JSON)" value={endText} onValue={(value) => setEnd(value, true)} mono placeholder={'"b" or [2024,{}]'} problem={problem === 'end' ? 'This is not JSON.' : undefined} /></div>
-        <Select label="Index" value={stable} onValue={(value) => setParams({ update: value === 'true' ? undefined : value })} options={[['true', 'brought up to date'], ['lazy', 'as it is, then updated'], ['false', 'as it is']]} />
+        <Select label="Index" value={stable} onValue={(value) => setParams({ update: value === 'true' ? undefined : value })} options={[['true', 'updated before the read'], ['lazy', 'stale, updated afterwards'], ['false', 'stale, not updated']]} />
       </form>
       <div class="row">
-        <Check label="Last first" checked={order === 'down'} onChecked={(on) => setParams({ order: on ? 'down' : undefined })} />
+        <Segments label="Order of keys" value={order} onValue={(next) => setParams({ order: next === 'up' ? undefined : next })} options={ORDERS} />
         {shape === 'rows' && <Check label="With documents" checked={docs === '1'} onChecked={(on) => setParams({ docs: on ? '1' : undefined })} />}
       </div>
-      {known.data && definition === undefined && <Problem error={new Error(`There is no view ${ddoc}/${name}.`)} />}
-      {shape === 'rows'
-        ? <Rows db={db} path={base} params={{ reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, update: common.update }} descending={order === 'down'} keys={keys} ready={known.data !== undefined && definition !== undefined} />
+      {known.data && definition === undefined && <Problem error={new Error(`The view ${ddoc}/${name} does not exist.`)} />}
+      {typeof definition?.map === 'string' && <MapErrors db={db} ddoc={ddoc} name={name} map={definition.map} />}
+      {isPartitioned && partition.name === '' && <Card><Empty icon="table" title="Choose a partition">This view is partitioned: a request reads one partition.</Empty></Card>}
+      {isPartitioned && partition.name === '' ? null : shape === 'rows'
+        ? <Rows db={db} path={base} params={{ reduce: reduces ? false : undefined, include_docs: docs === '1' || undefined, update: common.update }} descending={order === 'down'} keys={keys} ready={isReady} />
         : <Groups path={base} params={shape === 'sum' ? { ...common } : { ...group, ...common, limit: GROUPS_MAX }} look={shape} />}
     </>
   );
@@ -109,7 +119,7 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
   return (
     <div class="docs-area fills">
       <Problem error={paged.error} again={paged.again} />
-      {paged.rows.length === 0 && !paged.error && (paged.loading || !ready ? <Skeleton lines={10} /> : <Card><Empty icon="table" title="No rows">The view emits nothing for these keys.</Empty></Card>)}
+      {paged.rows.length === 0 && !paged.error && (paged.loading || !ready ? <Skeleton lines={10} /> : <Card><Empty icon="table" title="No rows">The view has no rows in this range of keys.</Empty></Card>)}
       {paged.rows.length > 0 && (
         <Virtual label="Rows of the view" count={paged.rows.length} height={34} shift={paged.shift} onNear={paged.near} onTop={top} onOpen={open}
           head={<div class="grid-row head" style={style}><span>key</span><span>value</span><span>id</span>{withDocs && <span>document</span>}</div>}
@@ -123,7 +133,7 @@ function Rows({ db, path, params, descending, keys, ready }: RowsProps) {
             );
           }} />
       )}
-      <p class="list-foot" role="status"><span>{paged.total === undefined ? '' : `${number(paged.total)} rows in the view`}{paged.loading ? ' · loading, after the index is up to date …' : ''}</span><span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span></p>
+      <p class="list-foot" role="status"><span>{paged.total === undefined ? '' : `${plural(paged.total, 'row')} in the view`}{paged.loading ? ' · loading; the server updates the index first …' : ''}</span><span>{paged.ms === undefined ? '' : `answered in ${millis(paged.ms)}`}</span></p>
     </div>
   );
 }
@@ -146,9 +156,9 @@ function Groups({ path, params, look }: { path: string; params: Record<string, s
   if (asked.error) return <Problem error={asked.error} again={asked.again} />;
   if (!asked.data) return <Skeleton lines={8} />;
   const { rows, ms } = asked.data;
-  const foot = <p class="list-foot"><span>{number(rows.length)}{rows.length === GROUPS_MAX ? ' (the first)' : ''} groups</span><span>answered in {millis(ms)}</span></p>;
-  if (rows.length === 0) return <Card><Empty icon="chart" title="Nothing to sum up">The view emits nothing for these keys.</Empty></Card>;
-  if (look === 'sum') return <Card title="All rows together"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
+  const foot = <p class="list-foot"><span>{rows.length === GROUPS_MAX ? 'The first ' : ''}{plural(rows.length, 'group')}</span><span>answered in {millis(ms)}</span></p>;
+  if (rows.length === 0) return <Card><Empty icon="chart" title="No groups">The view has no rows in this range of keys.</Empty></Card>;
+  if (look === 'sum') return <Card title="Total of all rows"><pre class="json">{format(rows[0]?.value ?? 'null')}</pre><p class="note">answered in {millis(ms)}</p></Card>;
   if (look === 'chart') return <><Drawn rows={rows} />{foot}</>;
   const shown = all ? rows : rows.slice(0, 200);
   return (
@@ -179,7 +189,7 @@ export function Drawn({ rows }: { rows: Row[] }) {
   const values = rows.map(figures);
   const names = [...new Set(values.flatMap((each) => Object.keys(each)))];
   const chosen = names.includes(figure) ? figure : (names[0] ?? '');
-  if (chosen === '') return <Card><Empty icon="chart" title="The values are no numbers">A plot needs numbers, or objects of numbers like those of _stats.</Empty></Card>;
+  if (chosen === '') return <Card><Empty icon="chart" title="The values are not numbers">A chart needs numbers, or objects of numbers like those of _stats.</Empty></Card>;
   const ticks = rows.map((row) => plain(row.key, parse(row.key)).replace(/^\[|\]$/g, ''));
   return (
     <Card title={chosen === 'value' ? 'Value by key' : `${chosen} by key`} actions={

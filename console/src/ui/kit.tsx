@@ -106,7 +106,10 @@ export function Segments({ label, value, options, onValue }: { label: string; va
   );
 }
 
-/** Tabs are places: each has an address. */
+/** The orders of a list by key, for `Segments`: the pressed one is the state. */
+export const ORDERS: [string, string][] = [['up', 'Ascending'], ['down', 'Descending']];
+
+/** Tabs are links: each has an address. */
 export function Tabs({ label, items }: { label: string; items: { text: Children; to: string[]; query?: Query; current: boolean }[] }) {
   return (
     <nav class="tabs" aria-label={label}>
@@ -173,12 +176,17 @@ export function Problem({ error, again }: { error: Error | undefined; again?: ()
     <div class="problem-box" role="alert">
       <Icon name="warning" />
       <div>
-        <p><strong>{error.message}</strong>{told && <span class="code-tag">{told}</span>}</p>
+        <p><strong><Sentence text={error.message} /></strong>{told && <span class="code-tag">{told}</span>}</p>
         {help && <p>{help}</p>}
       </div>
       {again && <Button icon="refresh" onClick={again}>Try again</Button>}
     </div>
   );
+}
+
+/** A sentence in which backticks set off code, as messages of the server have them. */
+export function Sentence({ text }: { text: string }) {
+  return <>{text.split(/`([^`]+)`/).map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))}</>;
 }
 
 export function Notice({ children, kind = 'info' }: { children: Children; kind?: 'info' | 'warn' }) {
@@ -230,9 +238,10 @@ interface ConfirmProps {
   typed?: string;
   act: () => Promise<unknown>;
   onClose: () => void;
+  wide?: boolean;
 }
 
-export function Confirm({ title, children, verb, typed, act, onClose }: ConfirmProps) {
+export function Confirm({ title, children, verb, typed, act, onClose, wide = false }: ConfirmProps) {
   const [text, setText] = useState('');
   const [error, setError] = useState<Error>();
   const [busy, setBusy] = useState(false);
@@ -248,7 +257,7 @@ export function Confirm({ title, children, verb, typed, act, onClose }: ConfirmP
     }
   };
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose} wide={wide}>
       <form class="stack" onSubmit={(event) => void submit(event)}>
         <div class="prose">{children}</div>
         {typed !== undefined && <Field label={`Type ${typed} to confirm`} value={text} onValue={setText} autocomplete="off" mono />}
@@ -262,22 +271,31 @@ export function Confirm({ title, children, verb, typed, act, onClose }: ConfirmP
   );
 }
 
-const toast = signal<{ text: string; turn: number } | undefined>(undefined);
+/** An action that a message offers. */
+interface Offer {
+  text: string;
+  act: () => void;
+}
+
+const SHOWN_MS = 5000;
+const SHOWN_WITH_OFFER_MS = 15_000;
+
+const toast = signal<{ text: string; turn: number; offer: Offer | undefined } | undefined>(undefined);
 let turns = 0;
 
-export function say(text: string): void {
+export function say(text: string, offer?: Offer): void {
   turns += 1;
-  toast.value = { text, turn: turns };
+  toast.value = { text, turn: turns, offer };
 }
 
 export function Toast() {
   const shown = useSignal(toast);
   useEffect(() => {
     if (!shown) return;
-    const timer = setTimeout(() => { toast.value = undefined; }, 5000);
+    const timer = setTimeout(() => { toast.value = undefined; }, shown.offer ? SHOWN_WITH_OFFER_MS : SHOWN_MS);
     return () => clearTimeout(timer);
   }, [shown?.turn]);
-  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast">{shown.text}</div>}</div>;
+  return <div class="toast-place" role="status" aria-live="polite">{shown && <div class="toast">{shown.text}{shown.offer && <button type="button" onClick={() => { toast.value = undefined; shown.offer?.act(); }}>{shown.offer.text}</button>}</div>}</div>;
 }
 
 export async function copyText(text: string, what: string): Promise<void> {

@@ -42,7 +42,7 @@ const PAGES: [string, IconName, string[], boolean][] = [
 
 const DB_PAGES: [string, IconName, string][] = [
   ['New document', 'plus', 'new'], ['Upload documents', 'upload', 'upload'], ['Views and design documents', 'code', 'designs'], ['Mango query', 'filter', 'query'],
-  ['View playground', 'flask', 'playground'], ['Changes', 'history', 'changes'], ['Settings', 'gear', 'settings'],
+  ['Schema', 'table', 'schema'], ['View playground', 'flask', 'playground'], ['Changes', 'history', 'changes'], ['Settings', 'gear', 'settings'],
 ];
 
 /** Letters in order, anywhere: `usr` finds `users`. The score is lower the closer they stand. */
@@ -134,7 +134,7 @@ function Opened() {
           </li>
         ))}
       </ul>
-      {commands.length === 0 && <p class="said note right" role="status">Nothing has this name.</p>}
+      {commands.length === 0 && <p class="said note right" role="status">No match.</p>}
       <div class="palette-foot"><span><kbd>↑</kbd> <kbd>↓</kbd> choose</span><span><kbd>Enter</kbd> go</span><span><kbd>Esc</kbd> close</span></div>
     </dialog>
   );

@@ -80,9 +80,3 @@ export function useAction(): { busy: boolean; error: Error | undefined; run: (ac
   }, []);
   return { busy, error, run, clear: useCallback(() => setError(undefined), []) };
 }
-
-export function useTitle(title: string): void {
-  useEffect(() => {
-    document.title = title === '' ? 'Settee' : `${title} – Settee`;
-  }, [title]);
-}

@@ -1,0 +1,175 @@
+// Exports of lists, and deletions and edits that are taken back.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before } from 'node:test';
+import { flows, freshName, http, launch, made, orders, seed } from './support.mjs';
+
+let browser;
+const db = freshName('lists');
+const COUNT = 2300;
+
+before(async () => {
+  browser = await launch();
+  await seed(db, COUNT);
+  await made('POST', `${db}/_bulk_docs`, { docs: [{ _id: 'zz-last', text: 'a "quoted", line\nand another', only: [1, { a: 2 }] }] });
+});
+after(async () => {
+  await browser?.close();
+  await http('DELETE', db);
+});
+
+const flow = flows(() => browser);
+const goTo = (page, hash) => page.evaluate((next) => { location.hash = next; }, hash);
+
+async function exported(page, format) {
+  const file = page.waitForEvent('download', { timeout: 30_000 });
+  await page.getByRole('button', { name: 'Export', exact: true }).click();
+  await page.getByRole('button', { name: `Export as ${format}` }).click();
+  const found = await file;
+  return { name: found.suggestedFilename(), text: readFileSync(await found.path(), 'utf8') };
+}
+
+flow('documents are exported whole, in three formats', `#/db/${db}`, async (page) => {
+  await page.getByRole('region', { name: 'Documents' }).getByRole('link').first().waitFor();
+  const total = (await made('GET', db)).doc_count;
+  const lines = await exported(page, 'NDJSON');
+  assert.equal(lines.name, `${db}.ndjson`);
+  const docs = lines.text.trimEnd().split('\n').map((line) => JSON.parse(line));
+  assert.equal(docs.length, total);
+  assert.equal(new Set(docs.map(({ _id }) => _id)).size, total);
+  assert.ok(lines.text.includes('12345678901234567890') && lines.text.includes('1.50'));
+  const json = await exported(page, 'JSON');
+  assert.equal(JSON.parse(json.text).length, total);
+  const csv = await exported(page, 'CSV');
+  const [head, ...rows] = csv.text.split('\n');
+  assert.ok(head.startsWith('_id,_rev') && head.includes('only'), head);
+  assert.ok(rows.find((row) => row.startsWith('exact,')).includes('12345678901234567890'));
+  // A cell with a line break takes two lines.
+  assert.ok(csv.text.includes('"a ""quoted"", line\nand another"') && csv.text.includes('"[1,{""a"":2}]"'));
+  await page.getByLabel('Documents whose ids begin with').fill('order-00022');
+  await page.waitForURL(/q=order-00022/);
+  await page.getByRole('region', { name: 'Documents' }).getByRole('link', { name: 'order-0002200' }).waitFor();
+  await page.getByRole('region', { name: 'Documents' }).getByRole('link', { name: 'exact' }).waitFor({ state: 'detached' });
+  assert.equal((await exported(page, 'NDJSON')).text.trimEnd().split('\n').length, 100);
+});
+
+flow('rows, groups, results, hits and changes are exported', `#/db/${db}/view/orders/by_city`, async (page) => {
+  await page.getByRole('region', { name: 'Rows of the view' }).getByText('"Berlin"').first().waitFor();
+  const rows = JSON.parse((await exported(page, 'JSON')).text);
+  assert.deepEqual([rows.length, new Set(rows.map(({ id }) => id)).size, rows[0].key[0]], [COUNT, COUNT, 'Berlin']);
+  await page.getByRole('button', { name: 'Groups' }).click();
+  await page.getByRole('cell', { name: /Berlin/ }).first().waitFor();
+  const groups = JSON.parse((await exported(page, 'JSON')).text);
+  assert.equal(groups.reduce((sum, { value }) => sum + value.count, 0), COUNT);
+  await goTo(page, `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"state":"paid"},"fields":["_id","total"],"limit":3}')}`);
+  await page.getByText('3 documents', { exact: true }).waitFor();
+  const found = (await exported(page, 'CSV')).text.trimEnd().split('\n');
+  assert.deepEqual([found[0], found.length - 1], ['_id,total', COUNT / 4]);
+  await goTo(page, `#/db/${db}/search?q=${encodeURIComponent('city:lima')}`);
+  await page.getByText(/^\d+ documents$/).waitFor();
+  const hits = (await exported(page, 'NDJSON')).text.trimEnd().split('\n').map((line) => JSON.parse(line));
+  assert.ok(hits.length > 250 && hits.every(({ city }) => city === 'Lima'), `${hits.length}`);
+  await goTo(page, `#/db/${db}/changes`);
+  await page.getByRole('table').waitFor();
+  const changes = (await exported(page, 'NDJSON')).text.trimEnd().split('\n').map((line) => JSON.parse(line));
+  assert.equal(new Set(changes.map(({ id }) => id)).size, (await made('GET', db)).doc_count);
+});
+
+flow('a deletion is taken back, at once and later', `#/db/${db}/doc/files`, async (page) => {
+  const remove = async () => {
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('files is deleted.').waitFor();
+    assert.equal((await http('GET', `${db}/files`)).status, 404);
+  };
+  await page.locator('.cm-content').getByText('With files').waitFor();
+  await remove();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('heading', { name: 'files' }).waitFor();
+  await page.locator('.cm-content').getByText('With files').waitFor();
+  assert.equal((await http('GET', `${db}/files/notes.txt`)).text, 'A settee is a small couch.\n');
+  await remove();
+  await goTo(page, `#/db/${db}/doc/files`);
+  await page.getByText('This document is deleted').waitFor();
+  await page.getByRole('button', { name: 'Restore it' }).click();
+  await page.locator('.cm-content').getByText('With files').waitFor();
+  assert.equal(Object.keys((await made('GET', `${db}/files`))._attachments).length, 2);
+});
+
+flow('an edit is taken back', `#/db/${db}/doc/order-0000005`, async (page) => {
+  const old = await made('GET', `${db}/order-0000005`);
+  await made('PUT', `${db}/order-0000005`, { ...old, city: 'Wrong' });
+  await page.reload();
+  await page.getByRole('link', { name: 'Revisions' }).click();
+  await page.locator('.diff').getByText('Wrong').waitFor();
+  await page.getByRole('button', { name: 'Restore this text' }).click();
+  await page.getByText(/is saved as 3-/).waitFor();
+  assert.equal((await made('GET', `${db}/order-0000005`)).city, old.city);
+});
+
+flow('a bulk deletion is previewed and taken back', `#/db/${db}?q=${encodeURIComponent('order-00001')}`, async (page) => {
+  for (const id of ['order-0000100', 'order-0000101', 'order-0000102']) await page.getByLabel(`Select ${id}`).check();
+  await page.getByRole('button', { name: 'Delete' }).click();
+  const preview = page.getByRole('region', { name: 'Documents to delete' });
+  await preview.getByText('order-0000102').waitFor();
+  await preview.getByText(`Customer ${(100 * 7919) % 1000}`).waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('3 documents deleted.').waitFor();
+  assert.equal((await http('GET', `${db}/order-0000101`)).status, 404);
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByText('3 documents restored.').waitFor();
+  const { _id, _rev, ...restored } = await made('GET', `${db}/order-0000101`);
+  const { _id: id, ...expected } = orders(1, 101)[0];
+  assert.deepEqual([_id, _rev.split('-')[0], restored], [id, '3', expected]);
+});
+
+flow('columns are chosen, resized and kept', `#/db/${db}`, async (page) => {
+  const list = page.getByRole('region', { name: 'Documents' });
+  const head = (name) => list.locator('.grid-row.head > span', { hasText: new RegExp(`^${name}$`) });
+  await head('city').waitFor();
+  await page.getByRole('button', { name: 'Columns' }).click();
+  await page.getByRole('dialog').getByLabel('city').uncheck();
+  await page.getByRole('dialog').getByLabel('big').check();
+  await page.getByRole('dialog').getByRole('button', { name: 'Done' }).click();
+  await head('big').waitFor();
+  assert.equal(await head('city').count(), 0);
+  await list.getByText('12345678901234567890').waitFor();
+  const before = (await head('big').boundingBox()).width;
+  const grip = list.getByRole('separator', { name: 'Width of big' });
+  await grip.focus();
+  for (let step = 0; step < 5; step += 1) await page.keyboard.press('ArrowRight');
+  assert.equal(Math.round((await head('big').boundingBox()).width - before), 100);
+  await grip.hover();
+  const { x, y } = await grip.boundingBox();
+  await page.mouse.down();
+  await page.mouse.move(x - 46, y + 4);
+  await page.mouse.up();
+  assert.equal(Math.round((await head('big').boundingBox()).width - before), 50);
+  await page.reload();
+  await head('big').waitFor();
+  assert.equal(Math.round((await head('big').boundingBox()).width - before), 50);
+});
+
+flow('the documents that a query finds are sorted by a click', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"fields":["_id","total"],"limit":20}')}`, async (page) => {
+  const found = page.getByRole('region', { name: 'Documents found' });
+  await found.getByRole('button', { name: 'total' }).click();
+  await found.locator('th[aria-sort="ascending"]').waitFor();
+  const totals = async () => (await found.locator('tbody tr').evaluateAll((rows) => rows.map((row) => row.cells[1].innerText))).map(Number);
+  const ascending = await totals();
+  assert.deepEqual(ascending, ascending.toSorted((a, b) => a - b));
+  await found.getByRole('button', { name: 'total' }).click();
+  await found.locator('th[aria-sort="descending"]').waitFor();
+  assert.deepEqual(await totals(), ascending.toReversed());
+});
+
+flow('the schema shows fields, types, frequency and examples', `#/db/${db}/schema`, async (page) => {
+  const row = (name) => page.getByRole('row').filter({ has: page.locator('td:first-child', { hasText: new RegExp(`^${name.replaceAll('[', '\\[').replaceAll(']', '\\]')}$`) }) });
+  await row('city').getByText('string', { exact: true }).waitFor();
+  await row('total').getByText('number', { exact: true }).waitFor();
+  await row('lines[].sku').getByText('string', { exact: true }).waitFor();
+  await row('lines').getByText('array', { exact: true }).waitFor();
+  await page.getByLabel('Fields with').fill('cit');
+  await row('total').waitFor({ state: 'detached' });
+  await row('city').getByRole('link', { name: 'Query' }).click();
+  await page.getByText('25 documents').waitFor();
+});

@@ -1,0 +1,63 @@
+/** Mango queries that were run, and those that are saved under a name. They are kept in this browser, for each server and database. */
+import { root } from './paths.ts';
+
+export interface KeptQuery {
+  text: string;
+  /** Absent for queries that are only recent. */
+  name?: string;
+}
+
+const RECENT_MAX = 30;
+const SAVED_MAX = 200;
+/** Longer texts are not kept. */
+const TEXT_MAX = 20_000;
+
+const keyOf = (db: string) => `settee-queries ${root()} ${db}`;
+
+/** Saved queries first, then the recent ones, the newest first in both. */
+export function keptQueries(db: string): KeptQuery[] {
+  try {
+    const found: unknown = JSON.parse(localStorage.getItem(keyOf(db)) ?? '[]');
+    return Array.isArray(found) ? (found as KeptQuery[]).filter(({ text }) => typeof text === 'string') : [];
+  } catch {
+    return [];
+  }
+}
+
+/** The list with a query in it, as the newest of its kind. One of the same text or name is replaced. */
+export function withQuery(all: readonly KeptQuery[], query: KeptQuery): KeptQuery[] {
+  const others = all.filter(({ name, text }) => (query.name === undefined ? name !== undefined || text !== query.text : name !== query.name));
+  const saved = others.filter(({ name }) => name !== undefined);
+  const recent = others.filter(({ name }) => name === undefined);
+  return query.name === undefined ? [...saved, query, ...recent.slice(0, RECENT_MAX - 1)] : [query, ...saved.slice(0, SAVED_MAX - 1), ...recent];
+}
+
+function write(db: string, all: KeptQuery[]): void {
+  try {
+    localStorage.setItem(keyOf(db), JSON.stringify(all));
+  } catch {
+    // Without storage, or without space in it, queries are not kept.
+  }
+}
+
+export function keepQuery(db: string, query: KeptQuery): void {
+  if (query.text.length <= TEXT_MAX) write(db, withQuery(keptQueries(db), query));
+}
+
+export function forgetQuery(db: string, query: KeptQuery): void {
+  write(db, keptQueries(db).filter(({ name, text }) => name !== query.name || text !== query.text));
+}
+
+const template = (name: string, query: object): KeptQuery => ({ name, text: JSON.stringify(query, null, 2) });
+
+export const TEMPLATES: KeptQuery[] = [
+  template('All documents', { selector: { _id: { $gt: null } }, limit: 25 }),
+  template('Equality', { selector: { type: 'order', state: 'open' }, limit: 25 }),
+  template('Range, sorted', { selector: { date: { $gte: '2024-01-01', $lt: '2025-01-01' } }, sort: [{ date: 'asc' }], limit: 25 }),
+  template('One of several values', { selector: { state: { $in: ['open', 'paid'] } }, fields: ['_id', 'state'], limit: 25 }),
+  template('Prefix', { selector: { name: { $beginsWith: 'An' } }, limit: 25 }),
+  template('Regular expression', { selector: { name: { $regex: '^An.*a$' } }, limit: 25 }),
+  template('Element of an array', { selector: { lines: { $elemMatch: { count: { $gt: 1 } } } }, limit: 25 }),
+  template('Missing field', { selector: { email: { $exists: false } }, limit: 25 }),
+  template('Either of two conditions', { selector: { $or: [{ city: 'Oslo' }, { total: { $gt: 100 } }] }, limit: 25 }),
+];

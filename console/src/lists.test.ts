@@ -1,0 +1,89 @@
+import { describe, expect, test } from 'vitest';
+import { sortDatabases, type Info } from './api/databases.ts';
+import { exportAs } from './api/export.ts';
+import { withQuery, type KeptQuery } from './api/queries.ts';
+import { fromFauxton } from './fauxton.ts';
+import { addColumns, csvHead, csvRow } from './json/export.ts';
+import { compareValues } from './json/rows.ts';
+import { schemaOf } from './json/schema.ts';
+import { readAnalyzers, writeAnalyzers } from './pages/search-index.tsx';
+import { stringsOf } from './pages/string-editor.tsx';
+import { parseHash } from './router.ts';
+import { titleOf } from './titles.ts';
+
+test('databases are sorted by figures, those without figures last', () => {
+  const info = (docs: number): Info => ({ doc_count: docs, doc_del_count: 0, sizes: { file: docs * 10, external: docs, active: docs } });
+  const figures = new Map<string, Info | undefined>([['a', info(2)], ['b', undefined], ['c', info(30)], ['d', info(4)]]);
+  const names = ['a', 'b', 'c', 'd'];
+  expect(sortDatabases(names, figures, 'name', true)).toEqual(['d', 'c', 'b', 'a']);
+  expect(sortDatabases(names, figures, 'disk', true)).toEqual(['c', 'd', 'a', 'b']);
+  expect(sortDatabases(names, figures, 'docs', false)).toEqual(['a', 'd', 'c', 'b']);
+});
+
+test('values are sorted by type, then by value', () => {
+  const values = ['{"a":1}', '"b"', '10', 'true', undefined, '9', 'null', '"a"', 'false', '[1]'];
+  expect(values.toSorted(compareValues)).toEqual(['null', 'false', 'true', '9', '10', '"a"', '"b"', '[1]', '{"a":1}', undefined]);
+});
+
+describe('exports', () => {
+  test('a cell keeps numbers, quotes what needs it, and is empty for a missing member', () => {
+    const object = '{"_id":"a","n":12345678901234567890,"t":"x, \\"y\\"","o":{"k":[1.0]},"e":null}';
+    expect(csvRow(object, ['_id', 'n', 't', 'o', 'e', 'none'])).toBe('a,12345678901234567890,"x, ""y""","{""k"":[1.0]}",null,');
+    const columns = new Set<string>();
+    addColumns(columns, object);
+    addColumns(columns, '{"z,":1}');
+    expect(csvHead([...columns])).toBe('_id,n,t,o,e,"z,"');
+  });
+
+  async function* batches() {
+    yield await Promise.resolve(['{"a":1.0}', '{\n"a":2}']);
+    yield [];
+    yield ['{"b":"x"}'];
+  }
+  test.each([['JSON', '[\n{"a":1.0},\n{"a":2},\n{"b":"x"}\n]\n'], ['NDJSON', '{"a":1.0}\n{"a":2}\n{"b":"x"}\n'], ['CSV', 'a,b\n1.0,\n2,\n,x\n']] as const)('%s', async (format, expected) => {
+    const counts: number[] = [];
+    const { file, count } = await exportAs(format, batches, new AbortController().signal, (each) => counts.push(each));
+    expect([await file.text(), count, counts]).toEqual([expected, 3, [2, 3]]);
+  });
+});
+
+test('a schema counts documents, types and examples', () => {
+  const { documents, fields } = schemaOf(['{"_id":"a","n":1,"list":[{"x":1},{"x":"s"}]}', '{"_id":"b","n":null,"list":[]}', '{"_id":"c","_attachments":{"f":{}}}']);
+  expect(documents).toBe(3);
+  const of = (path: string) => fields.find((field) => field.path === path);
+  expect(fields.map(({ path }) => path)).toEqual(['_id', 'n', 'list', 'list[]', 'list[].x']);
+  expect([of('n')?.documents, [...(of('n')?.types ?? [])]]).toEqual([2, [['number', 1], ['null', 1]]]);
+  expect([of('list[].x')?.documents, of('list[].x')?.examples]).toEqual([1, ['1', 's']]);
+});
+
+test('kept queries: the newest first, saved ones before recent ones, each once', () => {
+  let all: KeptQuery[] = [];
+  for (const query of [{ text: '1' }, { text: '2' }, { text: '1' }, { text: '3', name: 'mine' }, { text: '4', name: 'mine' }]) all = withQuery(all, query);
+  expect(all).toEqual([{ text: '4', name: 'mine' }, { text: '1' }, { text: '2' }]);
+});
+
+describe('analyzers of a search index', () => {
+  test.each([
+    ['nouveau', '{"default_analyzer":"english","field_analyzers":{"a":"keyword"},"index":"f"}'], ['nouveau', '{"index":"f"}'],
+    ['indexes', '{"analyzer":"english","index":"f"}'], ['indexes', '{"analyzer":{"name":"perfield","default":"english","fields":{"a":"keyword"}},"index":"f"}'],
+  ] as const)('%s %s is written as it was read', (kind, definition) => {
+    expect(JSON.parse(writeAnalyzers(kind, definition, readAnalyzers(kind, definition)))).toEqual(JSON.parse(definition));
+  });
+
+  test('lines that name no analyzer yet are left out', () => {
+    expect(writeAnalyzers('nouveau', '{"index":"f","x":1.0}', { main: 'standard', fields: 'a: keyword\nb:\nc' })).toBe('{"default_analyzer":"standard","field_analyzers":{"a":"keyword"},"index":"f","x":1.0}');
+  });
+});
+
+test('strings of a document, the longest first', () => {
+  expect(stringsOf('{"_id":"abcdefgh","a":"xy","b":{"c":["1","123"]}}').map(({ path }) => path)).toEqual(['b.c[1]', 'a', 'b.c[0]']);
+});
+
+test('addresses of Fauxton keep names with slashes, and others are no addresses of Fauxton', () => {
+  expect(parseHash('#/database/a%2Fb/c%2Fd/conflicts')).toMatchObject({ path: ['db', 'a/b', 'doc', 'c/d'] });
+  for (const path of [['databases'], ['db', 'x'], ['replication'], ['replication', 'new'], ['setup'], ['login'], []]) expect(fromFauxton(path, new URLSearchParams())).toBeUndefined();
+});
+
+test('each page has a title', () => {
+  for (const [hash, title] of [['#/', 'Databases'], ['#/db/a', 'a'], ['#/db/a/doc/b', 'b'], ['#/db/a/view/d/v', 'd/v'], ['#/db/a/query', 'Query a'], ['#/db/a/none', 'Not found'], ['#/config/cors', 'CORS'], ['#/none', 'Not found']]) expect(titleOf(parseHash(hash ?? ''))).toBe(title);
+});

@@ -1,0 +1,37 @@
+/** The choice of a partition, for every list and query of a partitioned database. It is kept in the address. */
+import { partitionInfo, partitionPath, partitions } from '../api/partitions.ts';
+import { setParams, useParam } from '../router.ts';
+import { ChoiceField } from '../ui/choice.tsx';
+import { useAsk, useSettled } from '../ui/use.ts';
+import { bytes, plural } from '../ui/words.ts';
+import type { DbInfo } from './db.tsx';
+
+export interface Partition {
+  /** Empty for the whole database. */
+  name: string;
+  /** The path that requests start with. */
+  path: string;
+}
+
+/** The partition of the address. In a database without partitions it is ignored. */
+export function usePartition(db: string, info: DbInfo | undefined): Partition {
+  const [typed] = useParam('partition');
+  const settled = useSettled(typed, 300);
+  const name = info?.props?.partitioned ? settled : '';
+  return { name, path: partitionPath(db, name) };
+}
+
+export function PartitionField({ db, info, required = false }: { db: string; info: DbInfo | undefined; required?: boolean }) {
+  const [typed] = useParam('partition');
+  const partition = usePartition(db, info);
+  const isPartitioned = info?.props?.partitioned === true;
+  const known = useAsk((signal) => (isPartitioned ? partitions(db, signal).catch(() => []) : Promise.resolve([])), [db, isPartitioned]);
+  const figures = useAsk((signal) => (partition.name === '' ? Promise.resolve(undefined) : partitionInfo(db, partition.name, signal).catch(() => undefined)), [db, partition.name]);
+  if (!isPartitioned) return null;
+  const hint = figures.data ? `${plural(figures.data.doc_count, 'document')}, ${bytes(figures.data.sizes.external)}` : required && typed === '' ? 'Views of this design document need one.' : undefined;
+  return (
+    <div class="partition">
+      <ChoiceField label="Partition" value={typed} onValue={(value) => setParams({ partition: value, from: undefined }, true)} choices={known.data ?? []} placeholder={required ? 'a partition' : 'all partitions'} mono {...(hint === undefined ? {} : { hint })} />
+    </div>
+  );
+}

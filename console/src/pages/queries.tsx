@@ -1,0 +1,60 @@
+/** The dialog of saved and recent queries, and of templates. */
+import { useState } from 'preact/hooks';
+import { TEMPLATES, forgetQuery, keepQuery, keptQueries, type KeptQuery } from '../api/queries.ts';
+import { Button, Dialog, Field, say } from '../ui/kit.tsx';
+
+interface QueriesProps {
+  db: string;
+  /** The query in the editor. */
+  text: string;
+  onChoose: (text: string) => void;
+  onClose: () => void;
+}
+
+/** The selector of a query in one line, as far as it can be read. */
+function summary(text: string): string {
+  return text.replace(/\s+/g, ' ').replace(/^\{ ?"selector": ?/, '').slice(0, 160);
+}
+
+export function Queries({ db, text, onChoose, onClose }: QueriesProps) {
+  const [kept, setKept] = useState(() => keptQueries(db));
+  const [name, setName] = useState('');
+  const save = (event: Event) => {
+    event.preventDefault();
+    keepQuery(db, { name, text });
+    setKept(keptQueries(db));
+    setName('');
+    say(`The query ${name} is saved in this browser.`);
+  };
+  const forget = (query: KeptQuery) => {
+    forgetQuery(db, query);
+    setKept(keptQueries(db));
+  };
+  const list = { onChoose, onForget: forget };
+  return (
+    <Dialog title="Queries" wide onClose={onClose}>
+      <form class="row end" onSubmit={save}>
+        <div class="grow"><Field label="Save the query in the editor as" value={name} onValue={setName} required placeholder="Name" /></div>
+        <Button type="submit" icon="check" disabled={name === ''}>Save</Button>
+      </form>
+      <QueryList title="Saved" queries={kept.filter((each) => each.name !== undefined)} {...list} empty="Saved queries are kept in this browser." />
+      <QueryList title="Recent" queries={kept.filter((each) => each.name === undefined)} {...list} empty="Queries appear here after they have run." />
+      <QueryList title="Templates" queries={TEMPLATES} onChoose={onChoose} />
+    </Dialog>
+  );
+}
+
+function QueryList({ title, queries, empty, onChoose, onForget }: { title: string; queries: KeptQuery[]; empty?: string; onChoose: (text: string) => void; onForget?: (query: KeptQuery) => void }) {
+  return (
+    <section class="stack small" aria-label={title}>
+      <h3>{title}</h3>
+      {queries.length === 0 && <p class="note">{empty}</p>}
+      <ul class="query-list">{queries.map((query) => (
+        <li key={`${query.name ?? ''} ${query.text}`}>
+          <button type="button" onClick={() => onChoose(query.text)}>{query.name !== undefined && <strong>{query.name}</strong>}<code class="cut">{summary(query.text)}</code></button>
+          {onForget && <Button kind="quiet" icon="trash" label={`Remove ${query.name ?? summary(query.text)}`} onClick={() => onForget(query)} />}
+        </li>
+      ))}</ul>
+    </section>
+  );
+}
