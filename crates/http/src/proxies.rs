@@ -83,8 +83,8 @@ impl TrustedProxies {
 
     /// Returns the address of the client of a request that arrived from `peer`.
     ///
-    /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers exist and disagree, neither
-    /// is believed, because a client could choose its address otherwise.
+    /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers
+    /// exist and disagree, both are ignored, because a client could choose its address otherwise.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.contains(peer) {
@@ -139,7 +139,7 @@ fn forwarded_hops(value: &str) -> Vec<Option<IpAddr>> {
                 has_for |= is_for;
                 hop = match (hop, is_for) {
                     (Hop::Empty | Hop::Nameless, true) => Hop::For(hop_address(&value)),
-                    // Two addresses of one hop are none.
+                    // Two addresses of one hop are invalid.
                     (Hop::For(_), true) => Hop::For(None),
                     (Hop::Empty | Hop::Nameless, false) => Hop::Nameless,
                     (named, false) => named,
@@ -152,11 +152,11 @@ fn forwarded_hops(value: &str) -> Vec<Option<IpAddr>> {
 
 /// An element of `Forwarded` while it is read.
 enum Hop {
-    /// Nothing was read yet.
+    /// The element is empty so far.
     Empty,
-    /// It has parameters, but no `for`.
+    /// The element has parameters, but no `for`.
     Nameless,
-    /// The address of its `for`, if that is readable.
+    /// The address of the `for` parameter, if it is valid.
     For(Option<IpAddr>),
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
         Some((digits, opaque)) if is_number(digits) => (Some(digits), opaque),
         _ => (None, text),
     };
-    // CouchDB ignores the number. One that is too large for a sequence is none.
+    // CouchDB ignores the number. A number that exceeds the range of a sequence is ignored.
     let number = number.and_then(|digits| digits.parse().ok());
     let (instance, seq) = match (short_instance(opaque), number) {
         (Some(instance), Some(seq)) => (instance, seq),

@@ -98,7 +98,7 @@ fn append_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     BASE64URL_NOPAD.encode_mut(bytes, &mut out[start..]);
 }
 
-/// Decodes a term. `None` if it is none.
+/// Decodes a term. Returns `None` if it is malformed.
 pub(super) fn parse(opaque: &str) -> Option<Origin> {
     let bytes = BASE64URL_NOPAD.decode(opaque.as_bytes()).ok()?;
     if let Some((instance, seq)) = own(&bytes) {
