@@ -1,4 +1,4 @@
-//! Headers of proxies, honest and forged.
+//! Valid and forged headers of proxies.
 
 use super::*;
 use crate::tests::live::Values;
@@ -76,7 +76,7 @@ fn the_client_is_the_rightmost_hop_that_is_no_proxy() {
     for nothing in ["", " ", ",", " , "] {
         common(nothing, "127.0.0.1");
     }
-    // What cannot be read ends the search at the last proxy that is known.
+    // An invalid hop ends the search at the last known proxy.
     for unreadable in
         ["unknown", "_hidden", "x", "203.0.113.9:", "203.0.113.9:x y", "203.0.113.256", "[::1", "203.0.113.9.", "é"]
     {
@@ -87,7 +87,7 @@ fn the_client_is_the_rightmost_hop_that_is_no_proxy() {
     // Each line is a part of one list.
     let lines = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.9, 10.0.0.1")];
     check("127.0.0.1", &lines, "203.0.113.9");
-    // Of a peer that is no proxy nothing is believed.
+    // Headers of an untrusted peer are ignored.
     check("203.0.113.1", &[("x-forwarded-for", "198.51.100.1")], "203.0.113.1");
     check("2001:db8::1", &[("forwarded", "for=198.51.100.1")], "2001:db8::1");
     check("::ffff:127.0.0.1", &[("x-forwarded-for", "198.51.100.1")], "198.51.100.1");
@@ -122,11 +122,11 @@ fn the_standard_header() {
         check(hidden, "10.0.0.1");
     }
     check("for=198.51.100.1, for=_hidden, for=10.0.0.3", "10.0.0.3");
-    // A header without addresses tells nothing.
+    // A header without addresses is ignored.
     for nothing in ["", "proto=https", "host=x;proto=http", ","] {
         check(nothing, "10.0.0.1");
     }
-    // A quote that a client leaves open must not hide what the proxy appends.
+    // An unclosed quote of a client must not hide the part that the proxy appends.
     for forged in [
         "for=198.51.100.1, for=\", for=203.0.113.9",
         "for=\"198.51.100.1, for=\"[2001:db8::1]\"",

@@ -1,4 +1,4 @@
-//! Several servers on one store that know of each other: [`Team`] joins them by a network in memory.
+//! Several nodes on one store: [`Team`] connects them by a network in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::node::{Ask, Told, World};
 use crate::failures::Failures;
 use crate::{Replication, ReplicationDependencies, Shutdown};
 
-/// The servers, by the hosts of their addresses.
+/// The nodes by host name.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<HashMap<String, Arc<World>>>>);
 
-/// The way to one of them. Nobody answers where there is none.
+/// A connection to one node. It is refused if the node does not exist.
 struct Line(Option<Arc<World>>);
 
 impl Connect for Wire {
