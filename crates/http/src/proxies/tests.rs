@@ -160,7 +160,8 @@ fn headers_that_disagree_are_not_believed() {
     assert_eq!(both("for=203.0.113.9", ""), "203.0.113.9");
 }
 
-/// Any bytes have a client, which is the peer unless some header says otherwise, and the answer never depends on the left end of a header.
+/// Any bytes have a client, which is the peer unless some header says otherwise, and the answer never depends
+/// on the left end of a header.
 #[test]
 fn forged_headers_do_not_move_an_honest_address() {
     let pieces = [

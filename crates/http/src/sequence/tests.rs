@@ -9,7 +9,8 @@ const OF_COUCHDB: &str = "g1AAAACLeJzLYWBgYMpgTmHgzcvPy09JdcjLz8gvLskBCScyJNX___
 /// The same sequence without compression.
 const OF_COUCHDB_PLAIN: &str = "g2wAAAACaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAGJ_____amgDYQttAAAABzFlYzhiZGVkAA1ub25vZGVAbm9ob3N0aANkAA1ub25vZGVAbm9ob3N0bAAAAAJuBAAAAACAbgQA_____2poA2EMbQAAAAdiYjM4Y2Y2ZAANbm9ub2RlQG5vaG9zdGo";
 
-/// The term of sequence 5 of the instance of these tests, as `term_to_binary` of Erlang writes it but for the width of the integer.
+/// The term of sequence 5 of the instance of these tests, as `term_to_binary` of Erlang writes it but for the
+/// width of the integer.
 const OWN: &str =
     "g2wAAAABaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAG4EAP____9qaANiAAAABW0AAAAQMDEyMzQ1Njc4OWFiY2RlZmQADW5vbm9kZUBub2hvc3Rq";
 
