@@ -41,8 +41,8 @@ fn append(out: &mut Vec<u8>, database: &Database, seq: u64) {
 }
 
 /// Parses the `since` of a request as CouchDB does: `0`, `now`, or a sequence, with or without quotes. A
-/// sequence of another instance means the start. The number of one of CouchDB counts, because documents move
-/// here with their update order. Sequences `N-INSTANCE` of earlier versions are accepted.
+/// sequence of another instance means the start. Of a sequence of CouchDB the number applies, because migrated
+/// documents keep their update order. Sequences `N-INSTANCE` of earlier versions are accepted.
 pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
     match text {
         "now" => return Ok(Since::Now),

@@ -84,7 +84,7 @@ fn the_client_is_the_rightmost_hop_that_is_no_proxy() {
     }
     common("203.0.113.9, unknown", "127.0.0.1");
     common("203.0.113.9, unknown, 10.0.0.2", "10.0.0.2");
-    // Each line is a part of one list.
+    // Header lines are parts of one list.
     let lines = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.9, 10.0.0.1")];
     check("127.0.0.1", &lines, "203.0.113.9");
     // Headers of an untrusted peer are ignored.
@@ -160,8 +160,8 @@ fn headers_that_disagree_are_not_believed() {
     assert_eq!(both("for=203.0.113.9", ""), "203.0.113.9");
 }
 
-/// Any bytes have a client, which is the peer unless some header says otherwise, and the answer never depends
-/// on the left end of a header.
+/// All headers have a client address, which is the peer unless a header names another one, and the result
+/// never depends on the left end of a header.
 #[test]
 fn forged_headers_do_not_move_an_honest_address() {
     let pieces = [

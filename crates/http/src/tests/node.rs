@@ -100,8 +100,9 @@ impl<'a> Ask<'a> {
 /// JavaScript whose functions are words, see [`called`], and whose views are empty.
 struct Agreeable(Scripted);
 
-/// The result of a function. A word that is a JSON array is the result itself. The validation function `refuse` throws `{forbidden: [newDoc, oldDoc]}`, the show function `document`
-/// and the update function `same` answer with the document that they get. Other validations accept, other shows say `shown`.
+/// Returns the result of a function. A word that is a JSON array is the result itself. The validation function
+/// `refuse` throws `{forbidden: [newDoc, oldDoc]}`. The show function `document` and the update function
+/// `same` return the document that they receive. Other validations accept, other shows return `shown`.
 fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
     let document = Value::trusted(&source.json);
     let word = path.iter().try_fold(document, |value, name| value.get(name)).and_then(Value::as_str);
