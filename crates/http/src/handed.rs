@@ -52,8 +52,9 @@ pub(crate) async fn answer(service: &Arc<Service>, parts: &Parts, body: Inbound,
     }
 }
 
-/// Returns the requests of a message. The token is verified with the cached secret. This is sufficient because
-/// each request is authorized by itself; the message only determines the addresses of the clients.
+/// Returns the requests of a message. The token is verified with the cached secret, without a catch-up. This
+/// is sufficient because each request is authorized by itself; the message only determines the addresses of
+/// the clients.
 async fn requests(
     service: &Arc<Service>,
     parts: &Parts,
@@ -90,7 +91,7 @@ async fn judge(
     let _work = account.cancellation().on_drop();
     let (head, mut body) = service.answer_handed(request, &seen, &account).await.into_parts();
     if !seen.is_judged() {
-        // The request needs a catch-up, which is not done here.
+        // The catch-up failed, so the request was not handled.
         write_answer(&mut begin, at, None, bytes).ok()?;
         return Some((begin, pieces));
     }

@@ -167,8 +167,8 @@ fn text(value: Value<'_>) -> Option<String> {
     if value.is_array() { value.elements().map(text).collect() } else { value.as_str().map(Cow::into_owned) }
 }
 
-/// Returns the status of a function: a number, or a string that starts with one, such as `"404"` or `"404 Not
-/// Found"`.
+/// Returns the status of a function: a number, or a string that starts with one, such as `"404"` or
+/// `"404 Not Found"`.
 fn code(value: Value<'_>) -> Result<StatusCode, Error> {
     let text = value.as_str();
     let number = match &text {

@@ -3,9 +3,9 @@
 //! `Rule`s are tried in order. A path that matches none is not found; the rewritten request is served like any
 //! other, with its own permission. The semantics of rules are CouchDB's (`chttpd_rewrite`).
 //!
-//! The author of a design document administers its database, and visitors may have more rights. With `[chttpd]
-//! secure_rewrites`, which is on by default, a rewrite therefore stays in its database, cannot do anything
-//! that requires a server administrator, and cannot turn a read into a write.
+//! The author of a design document administers its database, and visitors may have more rights. With
+//! `[chttpd] secure_rewrites`, which is on by default, a rewrite therefore stays in its database, cannot do
+//! anything that requires a server administrator, and cannot change a read to a write.
 
 mod rules;
 
@@ -129,7 +129,7 @@ const READ_BY_POST: [&str; 9] = [
 /// Functions and indexes of a design document that are read-only, also with POST.
 const FUNCTIONS_READ_BY_POST: [&str; 5] = ["_list", "_nouveau", "_search", "_show", "_view"];
 
-/// Returns an error if a rewrite leaves its database, requires a server administrator, or turns a read into a
+/// Returns an error if a rewrite leaves its database, requires a server administrator, or changes a read to a
 /// write: a link, which any page can make a browser follow, must not change data.
 fn require_harmless(request: &Request, method: &Method, uri: &Uri) -> Result<(), Error> {
     let plus = request.node.policy().plus;

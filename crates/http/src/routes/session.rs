@@ -160,8 +160,7 @@ fn set_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
     }
 }
 
-/// Turns the response into a redirect if the query contains `parameter`. Only paths of this server are
-/// accepted.
+/// Redirects the client if the query contains `parameter`. Only paths of this server are accepted.
 fn redirected(request: &Request, parameter: &str, mut response: Response) -> Answer {
     let Some(path) = request.query.get(parameter) else { return Ok(response) };
     if !path.starts_with('/') {
