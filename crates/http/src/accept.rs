@@ -1,8 +1,8 @@
-//! What a client takes: `Accept` and `Accept-Encoding`, judged as CouchDB does.
+//! Content negotiation by `Accept` and `Accept-Encoding`, with CouchDB's rules.
 
 use hyper::{HeaderMap, header};
 
-/// Whether the client takes this content type. Without a header it takes everything.
+/// Returns true if the client accepts this content type, or if the request has no `Accept` header.
 pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
     let Some(accept) = headers.get(header::ACCEPT) else {
         return true;
@@ -14,17 +14,17 @@ pub(crate) fn accepts(headers: &HeaderMap, content_type: &str) -> bool {
         && !list.iter().any(|(name, quality)| *quality == 0.0 && names_it(name))
 }
 
-/// Whether the client takes compressed data.
+/// Returns true if the client accepts gzip.
 pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     quality_of_encoding(headers, "gzip").is_some_and(|quality| quality > 0.0)
 }
 
-/// Whether the client takes data compressed or as it is, which it does unless it says that it does not.
+/// Returns true if the client accepts gzip or does not exclude the identity encoding.
 pub(crate) fn accepts_gzip_or_identity(headers: &HeaderMap) -> bool {
     accepts_gzip(headers) || quality_of_encoding(headers, "identity").is_none_or(|quality| quality > 0.0)
 }
 
-/// What the client says of an encoding, by its name or among all others.
+/// Returns the quality that the client assigns to an encoding, by name or with `*`.
 fn quality_of_encoding(headers: &HeaderMap, encoding: &str) -> Option<f32> {
     let list =
         qualities(headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default());
@@ -32,7 +32,7 @@ fn quality_of_encoding(headers: &HeaderMap, encoding: &str) -> Option<f32> {
     quality(encoding).or_else(|| quality("*"))
 }
 
-/// The members of a list with their qualities.
+/// Parses a header list into names and qualities.
 fn qualities(list: &str) -> Vec<(String, f32)> {
     let members = list.split(',').map(str::trim).filter(|member| !member.is_empty());
     let members = members.map(|member| {

@@ -1,4 +1,4 @@
-//! [`AuthPolicy`]: the settings of authentication, read once for all requests until some setting changes.
+//! [`AuthPolicy`]: the settings of authentication, cached until a setting changes.
 
 use settee_auth::jwt::{JwtAlgorithm, RequiredClaim, RolesClaim, TokenPolicy};
 use settee_auth::user_document::PasswordRules;
@@ -7,17 +7,17 @@ use settee_settings::{Key, Settings, chttpd, chttpd_auth, chttpd_auth_lockout, c
 
 use crate::proxies::TrustedProxies;
 
-/// How soon a change of a file of keys counts.
+/// Time after which a key file is read again.
 const JWKS_FILE_FRESH_MS: u64 = 2000;
 
-/// A way in which a request may prove who it comes from.
+/// An authentication method for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     /// The cookie `AuthSession`.
     Cookie,
     /// Basic credentials, and the admin party.
     Default,
-    /// A proxy in front names the user.
+    /// Headers of a trusted reverse proxy.
     Proxy,
     /// A JSON web token.
     Jwt,
@@ -27,17 +27,17 @@ const HANDLERS: [(&str, Handler); 4] =
     [("cookie", Handler::Cookie), ("default", Handler::Default), ("proxy", Handler::Proxy), ("jwt", Handler::Jwt)];
 
 impl Handler {
-    /// CouchDB's name.
+    /// Returns CouchDB's name of the handler.
     pub(crate) fn name(self) -> &'static str {
         HANDLERS.into_iter().find(|(_, handler)| *handler == self).map_or("", |(name, _)| name)
     }
 
-    /// The handlers of `[chttpd] authentication_handlers`, such as `{chttpd_auth, cookie_authentication_handler}`, in their
-    /// order. What is unknown does not count.
+    /// Parses `[chttpd] authentication_handlers`, such as `{chttpd_auth, cookie_authentication_handler}`, in
+    /// the order of the list. Unknown handlers are ignored.
     fn list(setting: &str) -> Vec<Handler> {
         let words = setting.split(|symbol: char| !symbol.is_ascii_alphanumeric() && symbol != '_');
         let handler = |word: &str| {
-            // The second spelling is that of old configurations.
+            // Old configurations use the second spelling.
             let name = word
                 .strip_suffix("_authentication_handler")
                 .or_else(|| word.strip_suffix("_authentification_handler"))?;
@@ -53,14 +53,14 @@ impl Handler {
     }
 }
 
-/// Whether requests without credentials are refused.
+/// Policy for requests without credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anonymous {
-    /// They are judged like others.
+    /// Requests without credentials are authorized like others.
     Accepted,
-    /// They are refused, except for attempts to log in.
+    /// Requests without credentials are refused, except for login attempts.
     Refused,
-    /// The same, but `/_up` is open.
+    /// Like [`Anonymous::Refused`], but `/_up` is open.
     RefusedExceptUp,
 }
 
@@ -68,36 +68,36 @@ pub(crate) enum Anonymous {
 #[derive(Clone, Debug)]
 pub(crate) struct CookiePolicy {
     pub(crate) timeout_s: u64,
-    /// Whether browsers keep them after they are closed.
+    /// True if browsers keep the cookie after they are closed.
     pub(crate) persistent: bool,
     pub(crate) domain: Option<String>,
     /// `None`, `Lax` or `Strict`.
     pub(crate) same_site: Option<&'static str>,
 }
 
-/// The headers that proxies send.
+/// The headers of proxy authentication.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyPolicy {
-    /// Whether they have to prove that they know the secret.
+    /// True if proxies must prove with a token that they have the secret.
     pub(crate) needs_token: bool,
     pub(crate) name_header: String,
     pub(crate) roles_header: String,
     pub(crate) token_header: String,
 }
 
-/// Where an identity provider publishes its keys.
+/// Location of the keys that an identity provider publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySource {
-    /// `http:` and `https:` are asked for, everything else is the path of a file.
+    /// A URL with the scheme `http` or `https`; any other value is the path of a file.
     pub(crate) address: String,
-    /// The time for which what was read counts.
+    /// Time for which keys are used before they are read again.
     pub(crate) fresh_ms: u64,
 }
 
-/// Tokens.
+/// The settings of bearer tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct JwtPolicy {
-    /// `None` if the required claims make no sense.
+    /// `None` if the setting of the required claims is invalid.
     pub(crate) tokens: Option<TokenPolicy>,
     pub(crate) sources: Vec<KeySource>,
 }
@@ -108,16 +108,16 @@ pub(crate) struct AuthPolicy {
     pub(crate) handlers: Vec<Handler>,
     pub(crate) anonymous: Anonymous,
     pub(crate) secret: Option<String>,
-    /// By which nodes of a cluster know each other.
+    /// The secret that authenticates nodes of a cluster to each other.
     pub(crate) node_secret: Option<String>,
     pub(crate) algorithms: Vec<Algorithm>,
     pub(crate) cookie: CookiePolicy,
     pub(crate) proxy: ProxyPolicy,
     pub(crate) jwt: JwtPolicy,
     pub(crate) login: LoginPolicy,
-    /// Sent with answers 401.
+    /// Value of `WWW-Authenticate` in responses with status 401.
     pub(crate) challenge: Option<String>,
-    /// Where browsers are sent to log in.
+    /// Address of the login page to which browsers are redirected.
     pub(crate) redirect: String,
 }
 
@@ -153,8 +153,9 @@ impl AuthPolicy {
     }
 }
 
-/// The rule that a value breaks, if requests could not be judged by it: the end of a sentence that begins with "must
-/// be". A server refuses such a value before it can lock anybody out or let anybody in.
+/// Returns the rule that a value violates if the value would make authentication fail, as the end of a
+/// sentence that starts with "must be". The server refuses such a value, because it could lock out all users
+/// or admit unauthenticated clients.
 #[must_use]
 pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> {
     if value.trim().is_empty() {
@@ -201,7 +202,7 @@ fn jwt(settings: &dyn Settings) -> JwtPolicy {
         Some(path) => RolesClaim::path(&path),
         None => RolesClaim::Name(jwt_auth::ROLES_CLAIM_NAME.of(settings)),
     };
-    // An empty value takes the default back, so an empty list has to be written.
+    // The empty value resets the key to its default, so an empty list is written as `[]`.
     let required = jwt_auth::REQUIRED_CLAIMS.of(settings);
     let required = if required.trim() == "[]" { String::new() } else { required };
     let tokens = RequiredClaim::list(&required).map(|required| TokenPolicy {
@@ -221,7 +222,7 @@ fn lockout(settings: &dyn Settings) -> LockoutPolicy {
     let mode = match chttpd_auth_lockout::MODE.of(settings).as_str() {
         "off" => LockoutMode::Off,
         "warn" => LockoutMode::Warn,
-        // Whatever else it says, somebody wanted this.
+        // Any other value enables the lockout, because the key was set deliberately.
         _ => LockoutMode::Enforce,
     };
     LockoutPolicy {
@@ -231,7 +232,7 @@ fn lockout(settings: &dyn Settings) -> LockoutPolicy {
     }
 }
 
-/// Both sections count: CouchDB knew the switch first in one and then in the other, and scripts write both.
+/// Reads the switch from both sections, because CouchDB moved it from one to the other and scripts set both.
 fn anonymous(settings: &dyn Settings) -> Anonymous {
     let required = chttpd::REQUIRE_VALID_USER.of(settings) || chttpd_auth::REQUIRE_VALID_USER.of(settings);
     match (chttpd::REQUIRE_VALID_USER_EXCEPT_FOR_UP.of(settings), required) {

@@ -1,7 +1,8 @@
-//! [`Beginnings`]: how many requests of HTTP/2 connections are worked on before their answers begin.
+//! [`Beginnings`]: limits the HTTP/2 requests that are processed before their responses start.
 //!
-//! A connection may have a hundred requests open, and a client a few dozen connections: to the others they should be no more than
-//! as many clients of HTTP/1.1. What waits has no thread, and almost no memory. Answers on their way, such as feeds, do not count.
+//! A connection can have a hundred open requests and a client dozens of connections. The limit gives them no
+//! more than as many HTTP/1.1 clients. A waiting request has no thread and almost no memory. Responses in
+//! progress, such as feeds, are not counted.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,31 +11,31 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Those that a connection always may have.
+/// Permits that are reserved for each connection.
 const OWN: usize = 2;
 
-/// The most of a connection, if few others have many.
+/// Maximum number of permits of a connection while the shared ones are not exhausted.
 const OF_CONNECTION: usize = 16;
 
-/// Those of all connections together, beyond their own ones.
+/// Permits that all connections share, in addition to the reserved ones.
 const SHARED: usize = 64;
 
-/// The time after which a request counts for its own connection only: it waits for something else than processors, and those who
-/// send bodies slowly must not keep others waiting.
+/// Time after which a request releases its shared permit: by then it waits for something other than
+/// processors, and clients that send bodies slowly must not block others.
 const SHARED_TIME: Duration = Duration::from_millis(100);
 
-/// What all connections share.
+/// The permits that all connections share.
 #[derive(Clone)]
 pub(crate) struct Beginnings(Arc<Semaphore>);
 
-/// The requests of one connection.
+/// The permits of one connection.
 pub(crate) struct OfConnection {
     own: Semaphore,
     further: Semaphore,
     shared: Beginnings,
 }
 
-/// The right to be worked on, until the answer begins.
+/// A permit to process a request until the response starts.
 pub(crate) struct Beginning<'a> {
     _of_connection: Option<SemaphorePermit<'a>>,
     shared: Option<SemaphorePermit<'a>>,
@@ -45,16 +46,16 @@ impl Beginnings {
         Self(Arc::new(Semaphore::new(SHARED)))
     }
 
-    /// A connection more.
+    /// Returns the permits of a new connection.
     pub(crate) fn of_connection(&self) -> OfConnection {
         OfConnection { own: Semaphore::new(OWN), further: Semaphore::new(OF_CONNECTION - OWN), shared: self.clone() }
     }
 }
 
 impl OfConnection {
-    /// Waits for the turn of a request.
+    /// Waits for a permit.
     pub(crate) async fn begin(&self) -> Beginning<'_> {
-        // They are never closed, so these never fail.
+        // Acquiring never fails because the semaphores are never closed.
         let further = async { (self.further.acquire().await.ok(), self.shared.0.acquire().await.ok()) };
         tokio::select! {
             biased;
@@ -65,7 +66,7 @@ impl OfConnection {
 }
 
 impl Beginning<'_> {
-    /// Waits until the answer begins.
+    /// Waits until the response starts.
     pub(crate) async fn of<T>(mut self, answer: impl Future<Output = T>) -> T {
         let mut answer = pin!(answer);
         if let Some(shared) = self.shared.take() {
@@ -83,7 +84,7 @@ impl Beginning<'_> {
 mod tests {
     use super::*;
 
-    /// As many of a connection as may begin now.
+    /// Acquires all permits that are available for a connection.
     async fn all_of(connection: &OfConnection) -> Vec<Beginning<'_>> {
         let mut begun = Vec::new();
         while let Ok(one) = timeout(Duration::from_millis(1), connection.begin()).await {
@@ -105,7 +106,7 @@ mod tests {
         assert!(first.iter().all(|count| *count == OF_CONNECTION), "{counts:?}");
         assert!(rest.iter().skip(1).all(|count| *count == OWN), "{counts:?}");
         assert_eq!(counts.iter().sum::<usize>(), SHARED + 50 * OWN);
-        // What ends makes room, here and elsewhere.
+        // A finished request releases its permits, for this connection and for others.
         drop(begun.remove(0));
         let more = all_of(&connections[49]).await;
         assert_eq!((more.len(), all_of(&connections[0]).await.len()), (OF_CONNECTION - OWN, OWN));

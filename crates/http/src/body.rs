@@ -1,4 +1,4 @@
-//! Reading request bodies: limits, memory, `Content-Encoding: gzip`, and JSON.
+//! Request bodies: limits, memory, `Content-Encoding: gzip`, and JSON.
 
 pub(crate) mod inbound;
 pub(crate) mod pieces;
@@ -17,13 +17,13 @@ use unzip::Unzip;
 use crate::budget::Account;
 use crate::{Error, bridge};
 
-/// Bodies beyond this are parsed on a thread that may block.
+/// Size beyond which bodies are parsed on a thread that may block.
 const LARGE_BODY_BYTES: usize = 256 << 10;
 
-/// How much of a compressed body is unpacked at a time.
+/// Number of bytes of a compressed body that are decompressed in one step.
 const UNZIP_BYTES: usize = 16 << 10;
 
-/// Reads a whole body of at most `limit_bytes`, after decompression too. Its memory belongs to `account`.
+/// Reads a whole body of at most `limit_bytes`, also after decompression. Its memory belongs to `account`.
 pub(crate) async fn read<B>(
     body: B,
     headers: &HeaderMap,
@@ -35,7 +35,7 @@ where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
     let limit = limit_bytes.min(account.limit());
-    // A client that waits for "100 Continue" need not send what is refused anyway.
+    // A refused client that waits for "100 Continue" does not have to send its body.
     if body.size_hint().lower() > limit as u64 {
         return Err(Error::too_large());
     }
@@ -61,7 +61,7 @@ async fn read_plain<B>(
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    // Most bodies come in one piece.
+    // Most bodies arrive in one piece, which is not copied.
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = timeout.frame(&mut body).await {
         let Ok(piece) = frame?.into_data() else { continue };
@@ -115,7 +115,7 @@ pub(crate) async fn json(bytes: Bytes) -> Result<Json, Error> {
     parse(bytes, Json::parse).await
 }
 
-/// Parses a body as JSON with documents in it.
+/// Parses a body that contains documents as JSON.
 pub(crate) async fn json_envelope(bytes: Bytes) -> Result<Json, Error> {
     parse(bytes, Json::parse_envelope).await
 }
@@ -127,12 +127,13 @@ async fn parse(bytes: Bytes, parse: fn(&[u8]) -> Result<Json, JsonError>) -> Res
     Ok(parse(&bytes)?)
 }
 
-/// Refuses a request whose body is not called JSON, as CouchDB does for POST.
+/// Refuses a request whose content type is not JSON, as CouchDB does for POST.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Error> {
     require_type(headers, "application/json")
 }
 
-/// Refuses a request whose body has another type, to the letter: neither case nor white space are forgiven.
+/// Refuses a request whose content type differs from `essence`. The comparison is exact, also in case and
+/// white space.
 pub(crate) fn require_type(headers: &HeaderMap, essence: &'static str) -> Result<(), Error> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let named = content_type.trim_start_matches(';').split(';').next().unwrap_or_default();

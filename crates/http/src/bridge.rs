@@ -1,5 +1,5 @@
-//! The bridge from the asynchronous edge to the synchronous core: the only place that moves work to threads
-//! that may block.
+//! The bridge from the asynchronous edge to the synchronous core. No other module moves work to threads that
+//! may block.
 
 pub(crate) mod permits;
 pub(crate) mod pipe;
@@ -24,18 +24,18 @@ use crate::Error;
 use crate::budget::{Account, Held};
 use crate::respond::{self, Aborted, Answer};
 
-/// A streamed answer is sent in pieces of about this size; an answer that is smaller goes out whole.
+/// Approximate size of the pieces of a streamed response. A smaller response is sent whole.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// An answer of more bytes is long work, and so is one that reads as many at once: in a list of large documents the first of
-/// them comes before anything was sent.
+/// Size beyond which a response yields to short work. Reading as many bytes at once counts as well: a list of
+/// large documents reads the first ones before it sends anything.
 const LONG_BYTES: usize = 128 << 10;
 
-/// The number of pieces that may wait for a slow reader.
+/// Number of pieces that are buffered for a slow client.
 const PIECES_WAITING: usize = 4;
 
-/// The memory of an answer in pieces, in addition to its pieces and documents: the system's buffer of its connection, that of TLS, the
-/// cursors of its snapshot with what they read ahead, the stack of its thread.
+/// Memory of a streamed response in addition to its pieces and documents: the socket and TLS buffers of its
+/// connection, the cursors and read-ahead of its snapshot, and the stack of its thread.
 const LONG_ANSWER_BYTES: usize = 256 << 10;
 
 /// Runs `work` on a thread that may block.
@@ -45,9 +45,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
     run(work).await
 }
 
-/// Runs `write` on a thread that may block for its client. What it writes is the body of a JSON answer: whole if it is
-/// short, otherwise in pieces while it goes on. An error after the first piece is appended to the broken body.
-/// [`Output::set_head`] may make another answer of it.
+/// Runs `write` on a thread that may wait for its client. The output is the body of a JSON response, which is
+/// sent whole if it is short and streamed otherwise. An error after the first piece is appended to the
+/// incomplete body. [`Output::set_head`] can replace the status and the headers.
 pub(crate) async fn stream(
     admission: Admission,
     write: impl FnOnce(&mut Output) -> Result<(), Error> + Send + 'static,
@@ -56,7 +56,7 @@ pub(crate) async fn stream(
     let (begun, beginning) = oneshot::channel();
     let timeout = admission.timeout();
     let account = Arc::clone(admission.account());
-    // Taken before the work starts, and returned with the answer: a short answer returns it at once.
+    // Reserved before the work starts and owned by the output; a short response releases it immediately.
     let memory = account.hold(LONG_ANSWER_BYTES.min(account.limit() / 2)).await?;
     let task = admission.spawn(move || {
         let sink = Sink::Unsent { begun, permit, timeout };
@@ -75,7 +75,7 @@ pub(crate) async fn stream(
     }
 }
 
-/// Runs `work` on a thread that may block for the client who gets what `sender` is sent.
+/// Runs `work` on a thread that may wait for the client that receives the pieces of `sender`.
 pub(crate) async fn piping<T: Send + 'static>(
     admission: Admission,
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
@@ -86,8 +86,8 @@ pub(crate) async fn piping<T: Send + 'static>(
     admission.spawn(move || work(pipe)).end().await?
 }
 
-/// Runs `work` that needs much memory and time for its client: when there are both, and giving way to short work. Whoever waits
-/// for memory keeps no thread.
+/// Runs `work` that needs much memory and time for its client, once both are available. The work yields to
+/// short work. No thread is occupied while it waits for memory.
 pub(crate) async fn long<T: Send + 'static>(
     admission: Admission,
     bytes: usize,
@@ -102,7 +102,7 @@ pub(crate) async fn long<T: Send + 'static>(
     admission.spawn(give_way_and_work).end().await?
 }
 
-/// The status and the headers of an answer, where they are not those of a JSON answer.
+/// The status and the headers of a response that differ from those of a JSON response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
     instead: Option<(StatusCode, HeaderMap)>,
@@ -110,7 +110,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// A head with these headers and no others.
+    /// Creates a head with these headers only.
     pub(crate) fn new(status: StatusCode, headers: HeaderMap) -> Self {
         Self { instead: Some((status, headers)), besides: HeaderMap::new() }
     }
@@ -126,15 +126,15 @@ impl Head {
     }
 }
 
-/// The body of an answer while it is written.
+/// A response body that is being written.
 pub(crate) struct Output {
     head: Head,
     buffer: Vec<u8>,
     sink: Sink,
     account: Arc<Account>,
-    /// Memory for what is about to be written.
+    /// Reservations for the text that is about to be written.
     expected: Vec<Held>,
-    /// [`LONG_ANSWER_BYTES`].
+    /// The reservation of [`LONG_ANSWER_BYTES`].
     _memory: Held,
 }
 
@@ -145,33 +145,33 @@ enum Sink {
 }
 
 impl Output {
-    /// Makes this the head of the answer. It does nothing once a piece was sent.
+    /// Replaces the head of the response. Has no effect after the first piece is sent.
     pub(crate) fn set_head(&mut self, head: Head) {
         self.head.instead = head.instead;
     }
 
-    /// Adds a header to the answer, whatever its head is. It does nothing once a piece was sent.
+    /// Adds a header to the response, whatever its head is. Has no effect after the first piece is sent.
     pub(crate) fn add_header(&mut self, name: HeaderName, value: &str) {
         respond::set(&mut self.head.besides, name, value);
     }
 
-    /// The client that documents are read for.
+    /// Returns the client on whose behalf documents are read.
     pub(crate) fn client(&self) -> ReadClient {
         self.account.reader()
     }
 
-    /// Reports to the work that the client waits no longer.
+    /// Returns the flag that is set when the client has disconnected.
     pub(crate) fn cancellation(&self) -> &Cancellation {
         self.account.cancellation()
     }
 
-    /// Where to append text.
+    /// Returns the buffer to which text is appended.
     pub(crate) fn text(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Takes the memory for much text before it is written, or waits for it, and gives way to short work. Fails if there is
-    /// none: then nothing more should be written.
+    /// Reserves memory for a large text before it is written, waiting for it if necessary, and yields to short
+    /// work. After an error the caller must not write more.
     pub(crate) fn expect(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes >= LONG_BYTES {
             threads::give_way();
@@ -182,7 +182,8 @@ impl Output {
         Ok(())
     }
 
-    /// Call between rows: sends what is written if it is much. `Break` when the client has disconnected.
+    /// Sends the buffer if it is large enough. Must be called between rows. Returns `Break` when the client
+    /// has disconnected.
     pub(crate) fn row_done(&mut self) -> ControlFlow<()> {
         if self.cancellation().is_cancelled() {
             return ControlFlow::Break(());
@@ -190,13 +191,13 @@ impl Output {
         if self.buffer.len() < PIECE_BYTES { ControlFlow::Continue(()) } else { self.send() }
     }
 
-    /// Sends what is written, also if it is little: then nobody knows the length of the answer.
+    /// Sends the buffer, whatever its size. The response then has no `Content-Length`.
     pub(crate) fn begin(&mut self) -> ControlFlow<()> {
         self.send()
     }
 
-    /// Ends a body that is not JSON with an error: if nothing was sent yet, the error becomes the answer, otherwise
-    /// the connection breaks.
+    /// Ends a body that is not JSON with an error. If nothing was sent yet, the error becomes the response;
+    /// otherwise the connection is aborted.
     pub(crate) fn break_off(&mut self, error: Error) -> Result<(), Error> {
         match std::mem::replace(&mut self.sink, Sink::Gone) {
             unsent @ Sink::Unsent { .. } => {
@@ -215,7 +216,7 @@ impl Output {
 
     fn send(&mut self) -> ControlFlow<()> {
         let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES + 1024)));
-        // From here on the pipe counts it.
+        // From here on the pipe accounts for the memory.
         self.expected.clear();
         let mut pipe = match std::mem::replace(&mut self.sink, Sink::Gone) {
             Sink::Unsent { begun, permit, timeout } => {
@@ -233,7 +234,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Head and body, if nothing of them was sent yet.
+    /// Returns the head and the body if nothing of them was sent yet.
     fn finish(mut self, result: Result<(), Error>) -> Result<(Head, Bytes), Error> {
         if matches!(self.sink, Sink::Unsent { .. }) {
             return result.map(|()| (self.head, Bytes::from(self.buffer)));
@@ -246,7 +247,8 @@ impl Output {
         if !self.buffer.is_empty() && self.send().is_break() {
             return Ok((self.head, Bytes::new()));
         }
-        // No client must take the text of an error for a complete answer.
+        // The pipe of a failed response is not ended, because no client must take the text of an error for a
+        // complete response.
         if let (false, Sink::Pieces(pipe)) = (failed, self.sink) {
             pipe.end();
         }

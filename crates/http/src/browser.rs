@@ -1,9 +1,10 @@
-//! What browsers are told and kept from: [`BrowserPolicy`].
+//! [`BrowserPolicy`]: security headers for browsers and checks of cross-site requests.
 //!
-//! Requests from pages of other origins (CORS, answered as CouchDB's `chttpd_cors` does), frames around answers
-//! (`X-Frame-Options`), what pages under `/_utils` may load (`Content-Security-Policy`; attachments and functions of design
-//! documents set theirs in their handlers). Requests that a foreign page can have a browser send without asking this server
-//! are refused if they would count for more than an anonymous one. Who the user is and what they may do is not decided here.
+//! It covers requests from pages of other origins (CORS, with the rules of CouchDB's `chttpd_cors`), frames
+//! around responses (`X-Frame-Options`) and the resources that pages under `/_utils` may load
+//! (`Content-Security-Policy`; the handlers of attachments and design functions set their own). Requests that
+//! a foreign page can send without a preflight are refused if they would have more rights than an anonymous
+//! request. Authentication and authorization are done elsewhere.
 
 mod cors;
 
@@ -33,7 +34,7 @@ enum Frames {
     From(Vec<String>),
 }
 
-/// The properties of a request that decide how its answer is marked.
+/// The properties of a request that determine the security headers of its response.
 pub(crate) struct Viewer {
     origin: Option<HeaderValue>,
     host: Option<HeaderValue>,
@@ -60,16 +61,17 @@ impl BrowserPolicy {
         Self { cors: Cors::of(settings), frames, utils: utils.flatten() }
     }
 
-    /// The answer to a preflight request, which needs no credentials. `None`: it is a request like others.
+    /// Returns the response to a preflight request, which needs no credentials. Returns `None` if the request
+    /// is not a preflight.
     pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
         self.cors.as_ref().filter(|_| method == Method::OPTIONS)?.preflight(headers)
     }
 
-    /// Refuses what the page of another origin can make a browser send with the user's credentials, though this server would
-    /// not let the page ask for it.
+    /// Refuses requests that the page of another origin can send with the user's credentials although this
+    /// server would not permit it.
     ///
-    /// Everything else that changes something needs a method or a content type for which browsers ask first, and what they
-    /// ask is answered by the rules of CORS.
+    /// All other requests that change data need a method or a content type for which browsers send a
+    /// preflight, and the CORS rules answer that.
     pub(crate) fn refuse_forged(
         &self,
         method: &Method,
@@ -90,7 +92,7 @@ impl BrowserPolicy {
         Err(Error::forbidden(reason))
     }
 
-    /// Adds what browsers have to know to an answer.
+    /// Adds the security headers to a response.
     pub(crate) fn mark(&self, viewer: &Viewer, path: &str, response: &mut Response) {
         if let Some(cors) = &self.cors {
             let origin = viewer.origin.as_ref().and_then(|origin| origin.to_str().ok());
@@ -100,8 +102,8 @@ impl BrowserPolicy {
             let (option, ancestors) = frames.options(viewer);
             let headers = response.headers_mut();
             respond::set(headers, header::X_FRAME_OPTIONS, &option);
-            // A browser ignores that header where a policy names frames, as one of a function can. It enforces all policies, so one more
-            // restricts.
+            // Browsers ignore `X-Frame-Options` if a policy names `frame-ancestors`, which the policy of a
+            // design function can. Browsers enforce all policies, so an additional one restricts further.
             if let Some(ancestors) = ancestors.filter(|_| names_frames(headers)) {
                 headers.append(header::CONTENT_SECURITY_POLICY, ancestors);
             }
@@ -112,8 +114,9 @@ impl BrowserPolicy {
     }
 }
 
-/// Without an administrator everybody who reaches this machine may do everything. A page whose name its owner lets point to
-/// this machine reaches it too, under that name. So only names count then that nobody on the internet can own.
+/// Refuses public host names while no administrator exists, because every client that reaches the server then
+/// has all rights. By DNS rebinding a page can reach this machine under its own name, so only names that
+/// cannot be registered on the internet are accepted.
 pub(crate) fn refuse_public_name(headers: &HeaderMap) -> Result<(), Error> {
     let host = text(headers, header::HOST).unwrap_or_default();
     let name = if host.starts_with('[') { "" } else { host.rsplit_once(':').map_or(host, |(name, _)| name) };
@@ -145,7 +148,7 @@ fn is_utils(path: &str) -> bool {
     path.strip_prefix("/_utils").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether a page may send a body of this type without asking.
+/// Returns true if a page may send a body of this type without a preflight.
 fn is_simple_type(content_type: Option<&str>) -> bool {
     let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let simple = ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"];
@@ -153,7 +156,7 @@ fn is_simple_type(content_type: Option<&str>) -> bool {
 }
 
 impl Frames {
-    /// Returns the value of `X-Frame-Options`, and the policy that says the same.
+    /// Returns the value of `X-Frame-Options`, and the equivalent policy.
     fn options(&self, viewer: &Viewer) -> (String, Option<HeaderValue>) {
         let (option, ancestors) = match self {
             Self::SameOrigin => ("SAMEORIGIN".to_owned(), "'self'".to_owned()),
@@ -164,7 +167,7 @@ impl Frames {
                 if is_listed { (format!("ALLOW-FROM {own}"), own) } else { ("DENY".to_owned(), "'none'".to_owned()) }
             }
         };
-        // A host that could end the directive names no frames.
+        // A host that could terminate the directive is not permitted.
         let ancestors = if ancestors.contains([';', ',', ' ']) { "'none'".to_owned() } else { ancestors };
         (option, HeaderValue::try_from(format!("frame-ancestors {ancestors}")).ok())
     }

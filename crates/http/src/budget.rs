@@ -1,9 +1,10 @@
-//! [`Budget`]: the one limit of memory for all bodies and answers in flight.
+//! [`Budget`]: the memory limit for all bodies and responses in flight.
 //!
-//! What a request makes the server keep for its client is counted on the request's [`Account`]: its body, as long as
-//! somebody works on it, and what was produced of the answer and not taken yet. Who would go beyond the budget is told to
-//! come back, and who has kept memory longest while doing nothing is cut off. What the store, indexes and worker processes
-//! need is not counted here; they have limits of their own.
+//! Memory that the server holds for the client of a request is counted on the request's [`Account`]: its body
+//! while it is processed, and the part of the response that the client has not received yet. A request beyond
+//! the budget is rejected and may be retried, and the clients that have been inactive longest are
+//! disconnected. The memory of the store, of indexes and of worker processes is not counted here; they have
+//! limits of their own.
 
 mod account;
 
@@ -20,20 +21,22 @@ use tokio::time::Instant;
 
 pub(crate) use account::{Account, Held, SLICE_BYTES};
 
-/// How full the budget is for a client before those who do nothing are looked for, and when they get no more time.
+/// Fill levels of the budget of a share: from the first, inactive clients are disconnected; from the second,
+/// after a shorter time.
 const TIGHT_PERCENT: usize = 60;
 const FULL_PERCENT: usize = 85;
 
-/// The time for which a client may keep memory without taking or sending anything once the budget is tight, and once it
-/// is full. A slow line moves a piece in less than the first.
+/// Time for which a client may hold memory without progress, at each of the two fill levels. A slow connection
+/// transfers a piece in less than the first.
 const STALL_TIGHT: Duration = Duration::from_secs(2);
 const STALL_FULL: Duration = Duration::from_millis(200);
 
-/// Looking through all requests takes a moment; more often than this it would bring nothing.
+/// Minimum interval between two scans of all accounts, because a scan takes time and more frequent ones would
+/// find nothing.
 const RELIEVE_EVERY_MS: u64 = 20;
 
-/// Whose requests may fill how much of the budget. Strangers leave room for those who have an account, and all leave
-/// room for admins, who have to end an attack.
+/// Classes of clients with different parts of the budget. Unauthenticated clients leave memory for users, and
+/// both leave memory for administrators, who must be able to stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Anonymous,
@@ -50,7 +53,7 @@ impl Share {
         }
     }
 
-    /// The rank of its clients among the owners of processes.
+    /// Returns the rank of these clients among the owners of processes.
     pub(crate) fn rank(self) -> Rank {
         match self {
             Self::Anonymous => Rank::Anonymous,
@@ -68,14 +71,14 @@ impl Share {
     }
 }
 
-/// The memory for bodies and answers, and who keeps some of it.
+/// The memory of bodies and responses, and the accounts that hold it.
 pub(crate) struct Budget {
     total: usize,
     used: AtomicUsize,
-    /// Those who have kept something.
+    /// Accounts that have held memory.
     accounts: Mutex<HashMap<u64, Weak<Account>>>,
     next: AtomicU64,
-    /// When it was last looked for clients who do nothing.
+    /// Time of the last scan for inactive clients.
     relieved_ms: AtomicU64,
     freed: Notify,
     begun: Instant,
@@ -98,19 +101,19 @@ impl Budget {
         self.total
     }
 
-    /// How much of the budget is in use, in bytes.
+    /// Returns the number of bytes in use.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Takes `bytes` if there is room for them below `share`.
+    /// Reserves `bytes` if the limit of `share` permits it.
     fn take(&self, bytes: usize, share: Share) -> bool {
         let limit = share.of(self.total);
         let room = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
     }
 
-    /// Takes `bytes` that are there already.
+    /// Counts `bytes` that are already allocated.
     fn count(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -118,12 +121,13 @@ impl Budget {
     fn give_back(&self, bytes: usize) {
         if bytes > 0 {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
-            // One at a time, who wakes the next: of hundreds that wait only some could have it, and all would look.
+            // Each waiter notifies the next one: of hundreds of waiters only some could get the memory, and
+            // all would check.
             self.freed.notify_one();
         }
     }
 
-    /// Whether clients of this share should keep as little as they can.
+    /// Returns true if clients of this share should hold as little memory as possible.
     fn is_tight(&self, share: Share) -> bool {
         self.fills(self.used(), share, TIGHT_PERCENT)
     }
@@ -146,15 +150,15 @@ impl Budget {
         self.accounts.lock().remove(&id);
     }
 
-    /// Cuts off clients that do nothing, those first who have done so longest, until the budget is not tight any more for
-    /// `share`. Who has a better share is left alone.
+    /// Disconnects inactive clients, those that have been inactive longest first, until the budget is not
+    /// tight any more for `share`. Clients of a better share are not disconnected.
     fn relieve(&self, share: Share) {
         let now_ms = self.now_ms();
         if !self.is_tight(share) || now_ms < self.relieved_ms.load(Ordering::Relaxed) + RELIEVE_EVERY_MS {
             return;
         }
         self.relieved_ms.store(now_ms, Ordering::Relaxed);
-        // Whoever of them ends meanwhile needs the lock.
+        // The guard is released first, because an account that ends concurrently needs the lock.
         let accounts: Vec<Arc<Account>> = self.accounts.lock().values().filter_map(Weak::upgrade).collect();
         let leaving: usize = accounts.iter().filter(|account| account.is_cut()).map(|account| account.held()).sum();
         let mut used = self.used().saturating_sub(leaving);

@@ -1,8 +1,10 @@
-//! [`CatchUp`]: what other processes have committed counts here with the next request. Before a request is judged, the listeners of
-//! the store have heard of everything that was finished before it came, and the settings are what other nodes made of them.
-//! Small writes find that out with their commit in place of this (the module `presume`).
+//! [`CatchUp`]: makes commits of other processes visible to each request. Before a request is handled, the
+//! listeners of the store are notified of all commits that finished before the request arrived, and the
+//! settings include the changes of other nodes. Small writes validate this in their commit instead (module
+//! `presume`).
 //!
-//! Requests that come at the same time share one trip to the store. Where no other process can write, nothing is asked.
+//! Concurrent requests share one round trip to the store. If no other process can write, no round trip is
+//! made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +17,13 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 
-/// How long a request waits for the store. Its own engine tries again for a while when a server behind it changes.
+/// Timeout of a request that waits for the store. The engine itself retries for some time when a server behind
+/// it changes.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Catches up with other processes.
+/// Catches up with commits of other processes.
 pub(crate) struct CatchUp {
-    /// Nothing where there are no other processes.
+    /// `None` if no other process can write.
     shared: Option<Arc<Shared>>,
 }
 
@@ -32,9 +35,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The requests that wait for a trip that begins after they came.
+    /// Requests that wait for a round trip that starts after their arrival.
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
-    /// Whether somebody is on the way.
+    /// True while a round trip is in progress.
     is_running: bool,
 }
 
@@ -47,16 +50,15 @@ impl CatchUp {
         Self { shared: (!engine.members().is_sole()).then(shared) }
     }
 
-    /// Whether there is nobody to catch up with.
+    /// Returns true if no other process exists.
     #[cfg(test)]
     pub(crate) fn is_sole(&self) -> bool {
         self.shared.is_none()
     }
 
-    /// Waits until everything that other processes had finished before the call is known here.
+    /// Waits until everything that other processes finished before the call is visible to this process.
     ///
-    /// # Errors
-    /// 503 when the store does not answer, or not in time.
+    /// # Errors Returns 503 if the store does not respond in time.
     pub(crate) async fn wait(&self) -> Result<(), Error> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let (sender, done) = oneshot::channel();
@@ -78,7 +80,7 @@ impl CatchUp {
 }
 
 impl Shared {
-    /// Makes trips for as long as anybody waits.
+    /// Makes round trips while requests wait.
     fn run(&self) {
         let _running = Running(self);
         while let Some(waiting) = self.next() {
@@ -86,7 +88,7 @@ impl Shared {
             let followed =
                 heard.and_then(|()| self.settings.follow().map_err(|error| Error::no_store(&error.to_string())));
             for request in waiting {
-                // Its client may have gone.
+                // The client may have disconnected.
                 let _ = request.send(followed.clone());
             }
         }
@@ -100,7 +102,8 @@ impl Shared {
     }
 }
 
-/// Lets others begin, and who waits know, also if a trip ends in a panic.
+/// Resets the state if a round trip panics, so that waiting requests fail and later ones can start a new round
+/// trip.
 struct Running<'a>(&'a Shared);
 
 impl Drop for Running<'_> {
@@ -111,7 +114,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Whatever the reason is, it may be another one a moment later.
+/// Every error is reported as a temporary one, because a retry may succeed.
 fn unavailable(error: &StorageError) -> Error {
     match error {
         StorageError::Unreached(why) => Error::no_store(why),

@@ -1,7 +1,7 @@
-//! One connection: its protocol is found out, its limits are watched, and it ends in order.
+//! One connection: detects its protocol, enforces its limits, and closes it in order.
 //!
-//! HTTP/1.1 and HTTP/2 share each port: with TLS the client chooses in the handshake (ALPN), without it by what it sends
-//! first (prior knowledge). What requests mean is [`Service`]'s part.
+//! HTTP/1.1 and HTTP/2 share each port. With TLS the client selects the protocol in the handshake (ALPN),
+//! without it by its first bytes (prior knowledge). [`Service`] handles the requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -34,42 +34,43 @@ use crate::tls::Tls;
 /// The first bytes of a client that speaks HTTP/2 without TLS.
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// More than a head may have, so that [`Lenient`] and not the library finds what is too much.
+/// Additional buffer space of the HTTP library, so that [`Lenient`] and not the library detects a head that
+/// exceeds the limits.
 const ROOM_BYTES: usize = 16 << 10;
 const ROOM_HEADERS: usize = 8;
 
-/// The bytes of a request's body that may be buffered unread, for each stream and for all of a connection.
+/// Maximum number of unread request body bytes that are buffered, for each stream and for a whole connection.
 const H2_WINDOW_BYTES: u32 = 256 << 10;
 
-/// The bytes of an answer that may be buffered unsent, for each stream.
+/// Maximum number of unsent response bytes that are buffered for each stream.
 const H2_SEND_BUFFER_BYTES: usize = 128 << 10;
 
-/// Streams that were reset before anybody had looked at them; a client that makes more is cut off.
+/// Maximum number of streams that are reset before they are handled; a client that exceeds it is disconnected.
 const H2_RESETS_MAX: usize = 100;
 
-/// The bytes of an answer that the system takes in before the client wants them.
+/// Maximum number of unsent response bytes in the socket buffer.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// A connection without traffic is asked for a sign of life.
+/// Interval of keep-alive pings on a connection without traffic.
 const H2_PING_EVERY: Duration = Duration::from_secs(75);
 const H2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The time that a connection that has to leave may take to say so.
+/// Time that a connection has to announce its end to the client.
 const LEAVE_TIME: Duration = Duration::from_millis(100);
 
 /// The limits of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// The most bytes and fields of a head.
+    /// Maximum size and number of fields of a head.
     pub(crate) head: HeadLimits,
-    /// The time that a client may take for a handshake, and for each head that it has begun.
+    /// Timeout of a handshake, and of each head that the client has started to send.
     pub(crate) head_time: Duration,
-    /// The time for which a connection may stay without a request.
+    /// Time for which a connection may stay open without a request.
     pub(crate) idle_time: Duration,
-    /// The time for which a client may take nothing of what is sent.
+    /// Time for which a client may receive nothing of a response.
     pub(crate) send_time: Duration,
-    /// The number of requests that an HTTP/2 client may have open on a connection.
+    /// Maximum number of concurrent requests on an HTTP/2 connection.
     pub(crate) streams: u32,
 }
 
@@ -90,14 +91,14 @@ impl Limits {
     }
 }
 
-/// A client that was accepted.
+/// An accepted connection.
 pub(crate) enum Accepted {
     Tcp(TcpStream, IpAddr),
     Tls(TcpStream, IpAddr, Tls),
     Unix(UnixStream),
 }
 
-/// Serves a client until it leaves or has to, or until the server stops.
+/// Serves a client until it disconnects, until it is disconnected, or until the server stops.
 pub(crate) async fn serve(
     service: Arc<Service>,
     client: Accepted,
@@ -105,7 +106,7 @@ pub(crate) async fn serve(
     stopping: watch::Receiver<bool>,
 ) {
     let limits = Limits::of(service.settings());
-    // In boxes, so that each kind of connection has only the room that it needs itself.
+    // Boxed, so that each kind of connection occupies only the memory of its own future.
     let ended = match client {
         Accepted::Tcp(stream, ip) => {
             set_options(&stream);
@@ -137,16 +138,17 @@ pub(crate) async fn serve(
 }
 
 fn set_options(stream: &TcpStream) {
-    // Answers are written in one go, so waiting for more to send only adds delay.
+    // Responses are written at once, so Nagle's algorithm would only add delay.
     let _ = stream.set_nodelay(true);
-    // Otherwise the system takes in megabytes for a client that reads nothing, until it has no memory for others.
+    // Without this limit the kernel buffers megabytes for a client that reads nothing, at the expense of other
+    // clients.
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES);
 }
 
 type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Finds out what the client speaks.
+/// Detects the protocol of the client.
 async fn begin<S>(
     service: Arc<Service>,
     mut stream: S,
@@ -175,7 +177,8 @@ where
     }
 }
 
-/// Reads until it is sure whether this is the preface of HTTP/2. Empty if the client leaves.
+/// Reads until the preface of HTTP/2 is recognized or excluded. Returns an empty buffer if the client
+/// disconnects.
 async fn read_beginning(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut beginning = Vec::with_capacity(H2_PREFACE.len());
     while beginning.len() < H2_PREFACE.len() && H2_PREFACE.starts_with(&beginning) {
@@ -200,19 +203,21 @@ where
 {
     let own = Arc::clone(ending);
     let serve = service_fn(move |request| {
-        // In a box, so that a connection that waits for requests has no room for one.
+        // Boxed, so that an idle connection has no memory for a request.
         let answer = Box::pin(Arc::clone(&service).answer(request, peer, Arc::clone(&own)));
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let mut builder = http1::Builder::new();
-    // No flushing of several answers at once: with it the library takes in whole answers that nobody reads.
-    // Its time-out runs while nothing comes as well; that for a head that has begun is in `Lenient`.
+    // Pipelined responses are not flushed together, because the library would then buffer whole responses that
+    // the client does not read. The library's timeout also runs while the connection is idle; `Lenient` has
+    // the timeout of a head that has started.
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_time)
         .max_buf_size(limits.head.bytes + ROOM_BYTES)
         .max_headers(limits.head.headers + ROOM_HEADERS)
-        // Some clients compare names as CouchDB writes them: `Content-Type`, not `content-type`.
+        // Some clients compare header names case-sensitively, in CouchDB's spelling: `Content-Type`, not
+        // `content-type`.
         .title_case_headers(true);
     let stream = Lenient::new(stream, limits.head, limits.head_time);
     let connection = pin!(builder.serve_connection(TokioIo::new(stream), serve));
@@ -242,7 +247,7 @@ where
         let (service, own, begins) = (Arc::clone(&service), Arc::clone(&own), Arc::clone(&begins));
         async move {
             let begin = begins.begin().await;
-            // In a box, so that those that wait have no room for what is made of them.
+            // Boxed, so that waiting requests have no memory for their response.
             Ok::<_, Infallible>(begin.of(Box::pin(service.answer(request, peer, own))).await)
         }
     });
@@ -278,7 +283,7 @@ where
     unless_cut(run(connection, end, ending, http2::Connection::graceful_shutdown), ending).await
 }
 
-/// Gives a connection up in the middle of what it does, if its client was cut off.
+/// Aborts a connection if its client is disconnected by the server.
 async fn unless_cut(served: impl Future<Output = Ended>, ending: &Ending) -> Ended {
     tokio::select! {
         ended = served => ended,
@@ -286,8 +291,9 @@ async fn unless_cut(served: impl Future<Output = Ended>, ending: &Ending) -> End
     }
 }
 
-/// Runs a connection. When `end` has come, or it has to leave, it takes no further requests; what is open may end by itself.
-/// Who leaves because others wait has no requests open, and gets a moment for saying that it does.
+/// Runs a connection. After `end` completes or the connection is asked to close, it accepts no further
+/// requests, and open ones may finish. A connection that closes in favour of others has no open requests; it
+/// gets a short time to announce its end.
 async fn run<C>(
     mut connection: Pin<&mut C>,
     end: impl Future<Output = ()>,

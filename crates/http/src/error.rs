@@ -1,4 +1,4 @@
-//! [`Error`]: the one table from what went wrong to status, name and reason.
+//! [`Error`]: the single mapping of errors to status, name and reason.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use settee_settings::SettingsError;
 use settee_views::ViewError;
 use settee_wire::multipart::MultipartError;
 
-/// An error as a client sees it.
+/// An error response.
 #[derive(Clone, Debug)]
 pub struct Error {
     /// The status of the answer.
@@ -30,14 +30,14 @@ pub struct Error {
     pub name: Cow<'static, str>,
     /// The member `reason`.
     pub reason: Cow<'static, str>,
-    /// The value in the place of [`Self::reason`], if a function threw a refusal: it may be of any kind.
+    /// The value that replaces [`Self::reason`] if a function threw one: it may be any JSON value.
     thrown: Option<Json>,
-    /// Further headers.
+    /// Additional headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Error {
-    /// An error without further headers.
+    /// Creates an error without additional headers.
     pub fn new(status: StatusCode, name: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { status, name: name.into(), reason: reason.into(), thrown: None, headers: Vec::new() }
     }
@@ -53,37 +53,37 @@ impl Error {
         }
     }
 
-    /// 400 `bad_request`.
+    /// Returns 400 `bad_request`.
     pub fn bad_request(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
     }
 
-    /// 400 `query_parse_error`.
+    /// Returns 400 `query_parse_error`.
     pub fn query_parse(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "query_parse_error", reason)
     }
 
-    /// 404 `not_found`.
+    /// Returns 404 `not_found`.
     pub fn not_found(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", reason)
     }
 
-    /// 409 `conflict`.
+    /// Returns 409 `conflict`.
     pub fn conflict() -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", "Document update conflict.")
     }
 
-    /// 401 `unauthorized`.
+    /// Returns 401 `unauthorized`.
     pub fn unauthorized(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", reason)
     }
 
-    /// 403 `forbidden`.
+    /// Returns 403 `forbidden`.
     pub fn forbidden(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", reason)
     }
 
-    /// 405; `allow` lists the methods in CouchDB's order.
+    /// Returns 405; `allow` lists the methods in CouchDB's order.
     pub fn method_not_allowed(allow: &'static str) -> Self {
         let mut error =
             Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("Only {allow} allowed"));
@@ -91,37 +91,37 @@ impl Error {
         error
     }
 
-    /// 406.
+    /// Returns 406.
     pub(crate) fn not_acceptable(reason: &'static str) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", reason)
     }
 
-    /// 414.
+    /// Returns 414.
     pub(crate) fn uri_too_long() -> Self {
         Self::new(StatusCode::URI_TOO_LONG, "too_long", "the request URI is too long")
     }
 
-    /// 413 for a body that is larger than its resource takes.
+    /// Returns 413 for a body that exceeds the limit of its resource.
     pub(crate) fn too_large() -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the request entity is too large")
     }
 
-    /// 415 for a body that has another type.
+    /// Returns 415 for a body of another type.
     pub fn bad_content_type(expected: &str) -> Self {
         Self::bad_encoding(format!("Content-Type must be {expected}"))
     }
 
-    /// 415 for a body that is encoded otherwise than is understood.
+    /// Returns 415 for a body with an unsupported encoding.
     pub(crate) fn bad_encoding(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_content_type", reason)
     }
 
-    /// 408: a client that stopped in the middle.
+    /// Returns 408 for a client that stopped sending within a request.
     pub(crate) fn request_timeout(reason: &'static str) -> Self {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", reason)
     }
 
-    /// 429: to be tried again after `wait`.
+    /// Returns 429; the client may retry after `wait`.
     pub(crate) fn too_many_requests(wait: Duration) -> Self {
         let reason = "this client makes more requests than it may; see the header Retry-After";
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", reason);
@@ -130,7 +130,7 @@ impl Error {
         error
     }
 
-    /// 503: the memory for requests is in use.
+    /// Returns 503 because the memory for requests is exhausted; the client may retry.
     pub(crate) fn short_of_memory() -> Self {
         let reason = "the memory for requests is in use; see the header Retry-After";
         let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
@@ -138,34 +138,34 @@ impl Error {
         error
     }
 
-    /// 503: the server that keeps the data does not answer. Another node may reach it.
+    /// Returns 503 because the storage server does not respond. Another node may reach it.
     pub(crate) fn no_store(why: &str) -> Self {
         Self::for_now(format!("the store cannot be reached: {why}"))
     }
 
-    /// 503: the node that a write was handed to has vanished, perhaps behind the write.
+    /// Returns 503 because the node to which a write was forwarded has failed, possibly after the commit.
     pub(crate) fn in_doubt(node: &str) -> Self {
         Self::for_now(format!("node {node} was to write this and has vanished: it is not known whether it did"))
     }
 
-    /// 503 for what may work a moment later.
+    /// Returns 503 for a temporary failure; the client may retry.
     fn for_now(reason: String) -> Self {
         let mut error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason);
         error.headers.push((hyper::header::RETRY_AFTER, HeaderValue::from_static("1")));
         error
     }
 
-    /// 501: a part of CouchDB's interface that is not here.
+    /// Returns 501 for a part of CouchDB's interface that is not implemented.
     pub fn not_implemented(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason)
     }
 
-    /// 500 for stored data that is not what was written, under CouchDB's name for it.
+    /// Returns 500 for corrupt data, under CouchDB's name.
     fn damaged(reason: String) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "file_corruption", reason)
     }
 
-    /// 500 for what no client can mend. The cause is logged where it is handled.
+    /// Returns 500 for failures that no client can fix. The caller logs the cause.
     pub fn internal(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", reason)
     }
@@ -182,9 +182,10 @@ impl From<StorageError> for Error {
             }
             StorageError::Corrupt(_) | StorageError::Present(_) => Self::damaged(error.to_string()),
             StorageError::Unreached(why) => Self::no_store(&why),
-            // Nothing is wrong with the request: the client retries it, after it has read what is there.
+            // The request is valid: the client reads the current state and retries it.
             StorageError::InDoubt(_) | StorageError::Interrupted(_) => Self::for_now(error.to_string()),
-            // Clients hear of the last of them only by a mistake: whoever presumes something tries again.
+            // Callers that use optimistic validation retry after the last of these, so clients receive it only
+            // because of a defect.
             StorageError::Io(_) | StorageError::Poisoned(_) | StorageError::Dropped | StorageError::Outdated => {
                 Self::internal(error.to_string())
             }
@@ -209,7 +210,7 @@ impl From<DatabaseError> for Error {
 
 impl From<JsonError> for Error {
     fn from(_: JsonError) -> Self {
-        // CouchDB says the same of every text that it cannot parse.
+        // CouchDB returns the same reason for every text that it cannot parse.
         Self::bad_request("invalid UTF-8 JSON")
     }
 }
@@ -300,7 +301,7 @@ impl From<MalformedSecurity> for Error {
     fn from(error: MalformedSecurity) -> Self {
         match error {
             MalformedSecurity::NoObject => Self::bad_request(error.to_string()),
-            // CouchDB's shards refuse the object, and nobody says why.
+            // CouchDB's shards refuse the object without a reason.
             MalformedSecurity::NoGroup(_) | MalformedSecurity::NoList(_) => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "error", error.to_string())
             }
@@ -446,7 +447,7 @@ impl From<CallError> for Error {
     }
 }
 
-/// The status of an error that a function named.
+/// Returns the status of an error by the name that a function gave it.
 fn thrown_status(name: &str) -> StatusCode {
     match name {
         "bad_request" | "compilation_error" => StatusCode::BAD_REQUEST,

@@ -1,5 +1,5 @@
-//! Entity tags: whether a client has an answer already ([`is_known`]), and what it is told then ([`not_modified`]). What the tag of
-//! an answer is made of is decided where the answer is.
+//! Entity tags: detects that a client has the current response ([`is_known`]) and creates the reply
+//! ([`not_modified`]). The handlers compute the tags.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -7,22 +7,22 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use crate::respond::{self, Body, Response};
 
-/// Whether a header `If-None-Match` names `tag`, which is in quotation marks. A list is separated by commas and spaces, and a
-/// weak tag is as good as a strong one. As in CouchDB `*` names nothing: who has no tag has no answer either.
+/// Returns true if the header `If-None-Match` contains `tag`, which includes its quotation marks. The list is
+/// separated by commas and spaces, and weak tags match. As in CouchDB `*` matches nothing.
 pub(crate) fn is_known(header: Option<&str>, tag: &str) -> bool {
     let tags = header.unwrap_or_default().split([',', ' ']);
     tags.map(|one| one.strip_prefix("W/").unwrap_or(one)).any(|one| one == tag)
 }
 
-/// The same for the headers of a request and a tag without quotation marks.
+/// Returns true if the request headers contain `tag`, which has no quotation marks.
 pub(crate) fn knows(headers: &HeaderMap, tag: &str) -> bool {
     let header = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     is_known(header, &format!("\"{tag}\""))
 }
 
-/// The answer to who has it already. Its tag is set by the caller.
+/// Returns a response 304. The caller adds the tag.
 pub(crate) fn not_modified() -> Response {
-    // With no body at all the HTTP library would tell no length.
+    // Without a body the HTTP library would omit the length.
     let mut response = Response::new(Body::Whole(Some(Bytes::new())));
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));

@@ -1,5 +1,6 @@
-//! [`Failures`]: logins that failed at this node, on the way to the other nodes, which count them as their own. Nothing is stored, and
-//! nobody waits: a node that does not answer misses some, and one that begins knows of none.
+//! [`Failures`]: reports failed logins at this node to the other nodes, which count them like their own.
+//! Reports are not stored and not retried: a node that does not respond misses some, and a new node starts
+//! without any.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Weak};
@@ -11,36 +12,36 @@ use tokio::sync::mpsc;
 
 use crate::node::Node;
 
-/// Failures that wait to be told. Who tries passwords faster than nodes tell each other is told of in part.
+/// Maximum number of queued failures. If logins fail faster than they can be sent, the excess is not reported.
 const WAITING_MAX: usize = 10_000;
 
-/// Those that are told at a time: some 40 bytes each.
+/// Maximum number of failures in one message, of about 40 bytes each.
 pub(crate) const TOLD_MAX: usize = 1_000;
 
-/// The failures of this node, for who tells of them.
+/// The queue of failures at this node.
 pub(crate) struct Failures(Mutex<Option<mpsc::Receiver<Suspect>>>);
 
 impl Failures {
-    /// Those of a server that is the only one.
+    /// Creates the queue of a server without other nodes, which reports nothing.
     pub(crate) fn of_one() -> Self {
         Self(Mutex::default())
     }
 
-    /// Those that `authenticator` sees from now on.
+    /// Creates a queue of the failures that `authenticator` observes from now on.
     pub(crate) fn of(authenticator: &Authenticator, settings: &Arc<dyn Settings>) -> Self {
         let (failed, waiting) = mpsc::channel(WAITING_MAX);
         let settings = Arc::clone(settings);
         authenticator.share_failures(Sharing {
             secret: Box::new(move || cluster::SECRET.text(settings.as_ref()).unwrap_or_default().into_bytes()),
             tell: Box::new(move |suspect| {
-                // One that has no place is counted here all the same.
+                // A failure that exceeds the queue is still counted at this node.
                 let _ = failed.try_send(suspect);
             }),
         });
         Self(Mutex::new(Some(waiting)))
     }
 
-    /// Begins to tell, on the runtime of the caller.
+    /// Starts the reports on the runtime of the caller.
     pub(crate) fn begin(node: &Arc<Node>) {
         if let Some(waiting) = node.failures.0.lock().take() {
             tokio::spawn(tell(Arc::downgrade(node), waiting));
@@ -48,7 +49,7 @@ impl Failures {
     }
 }
 
-/// Tells the other nodes, of those together that failed while they were told of others.
+/// Sends failures to the other nodes. Failures during a message are combined in the next one.
 async fn tell(node: Weak<Node>, mut waiting: mpsc::Receiver<Suspect>) {
     let mut failed = Vec::new();
     loop {

@@ -1,4 +1,5 @@
-//! [`answer`]: a message of another node is taken, and its requests are judged at the same time, each as if it had come from its client.
+//! [`answer`]: receives a message of another node and handles its requests concurrently, each as if its client
+//! had sent it to this node.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -25,22 +26,23 @@ use crate::respond::{self, Aborted, Response};
 use crate::slots::Ending;
 use crate::stages::Service;
 
-/// Longer pieces of answers are not copied.
+/// Pieces of responses up to this size are copied into the message.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
-/// Whether a request says that it is a message.
+/// Returns true if a request is a message.
 pub(crate) fn is_message(parts: &Parts) -> bool {
     parts.method == Method::POST && parts.uri.path() == TARGET && parts.headers.contains_key(TOKEN)
 }
 
-/// The answer to a message, which goes on as long as its requests do.
+/// Returns the response to a message, which ends after its last request.
 pub(crate) async fn answer(service: &Arc<Service>, parts: &Parts, body: Inbound, ending: &Arc<Ending>) -> Response {
     match requests(service, parts, body, ending).await {
         Ok(requests) => {
             let judging = requests.into_iter().enumerate();
             let judging = judging.map(|(at, request)| judge(Arc::clone(service), at, request, Arc::clone(ending)));
             let mut answers = Answers::new(judging);
-            // With the head, as one more part would wake the other node once more.
+            // The first answers are sent with the head, because a separate part would wake the other node
+            // again.
             poll_fn(|cx| answers.poll_ready(cx)).await;
             let mut response = Response::new(respond::Body::Composed(answers.boxed_unsync()));
             response.headers_mut().insert(WRITES, service.node().nodes.taken());
@@ -50,8 +52,9 @@ pub(crate) async fn answer(service: &Arc<Service>, parts: &Parts, body: Inbound,
     }
 }
 
-/// The requests of a message. Its token is judged by what this node knows: each request is judged by what there is to know, and beside that, a message
-/// decides only what their clients' addresses are.
+/// Returns the requests of a message. The token is verified with the cached secret, without a catch-up. This
+/// is sufficient because each request is authorized by itself; the message only determines the addresses of
+/// the clients.
 async fn requests(
     service: &Arc<Service>,
     parts: &Parts,
@@ -74,7 +77,8 @@ async fn requests(
     if reader.is_empty() { Ok(requests) } else { Err(broken()) }
 }
 
-/// One answer: the head of its frame, and its body in pieces. `None` if it could not be completed, which its client will hear.
+/// Handles one request. Returns the head of its frame, and its body in pieces. Returns `None` if the response
+/// could not be completed, which is reported to its client.
 async fn judge(
     service: Arc<Service>,
     at: usize,
@@ -87,7 +91,7 @@ async fn judge(
     let _work = account.cancellation().on_drop();
     let (head, mut body) = service.answer_handed(request, &seen, &account).await.into_parts();
     if !seen.is_judged() {
-        // What there is to know cannot be heard now.
+        // The catch-up failed, so the request was not handled.
         write_answer(&mut begin, at, None, bytes).ok()?;
         return Some((begin, pieces));
     }
@@ -101,15 +105,15 @@ async fn judge(
     Some((begin, pieces))
 }
 
-/// The answers as they come about. Those that do so together are given out together.
+/// The answers in the order of their completion. Answers that complete together are sent together.
 struct Answers<F> {
     judging: FuturesUnordered<F>,
-    /// What was judged since something was given out last: parts, and the beginning of the next one.
+    /// Answers since the last part was sent: complete parts, and the start of the next one.
     parts: Vec<Bytes>,
     last: Vec<u8>,
-    /// Whether that has waited for more.
+    /// True if the answers have already waited for others.
     is_due: bool,
-    /// What is given out.
+    /// Parts that are ready to be sent.
     ready: VecDeque<Bytes>,
 }
 
@@ -121,10 +125,11 @@ where
         Self { judging: judging.collect(), parts: Vec::new(), last: Vec::new(), is_due: false, ready: VecDeque::new() }
     }
 
-    /// Has what is judged go on until there is something to give out, or all is judged. What was committed together is answered by several threads,
-    /// one just behind the other: the first answer lets this thread do first what else it has to do.
+    /// Polls the requests until a part is ready or all requests have finished. The requests of one commit are
+    /// answered by several threads in quick succession, so the first answer waits for one more poll of this
+    /// task.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // What is judged is in boxes of its own.
+        // The futures are boxed, so they can be pinned.
         while let Poll::Ready(Some(answer)) = Pin::new(&mut self.judging).poll_next(cx) {
             answer.into_iter().for_each(|(begin, pieces)| self.put(&begin, pieces));
         }
@@ -190,15 +195,15 @@ mod tests {
         }
     }
 
-    /// Answers to so many requests, and how each is given.
+    /// Returns `count` answers, and the senders that complete them.
     fn answers(count: usize) -> (Vec<oneshot::Sender<Answer>>, Answers<impl Future<Output = Option<Answer>>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| oneshot::channel::<Answer>()).unzip();
-        // In boxes, as they are awaited in any order.
+        // Boxed, because they are polled in any order.
         let judging = receivers.into_iter().map(|receiver| Box::pin(async { receiver.await.ok() }));
         (senders, Answers::new(judging))
     }
 
-    /// The next part; `None` if there is none yet.
+    /// Returns the next part, or `None` if none is ready.
     fn poll(answers: &mut Answers<impl Future<Output = Option<Answer>>>) -> Option<Option<Bytes>> {
         let mut cx = Context::from_waker(Waker::noop());
         match hyper::body::Body::poll_frame(Pin::new(answers), &mut cx) {
@@ -220,7 +225,7 @@ mod tests {
         assert_eq!(poll(&mut answers), None, "it waits for a turn");
         give(senders.pop(), "c:", b"3");
         assert_eq!(poll(&mut answers), Some(Some("d:4c:3".into())));
-        // It waits for one turn only, and the last one for none.
+        // An answer waits for one poll only, and the last answer for none.
         give(senders.pop(), "b:", b"2");
         assert_eq!([poll(&mut answers), poll(&mut answers)], [None, Some(Some("b:2".into()))]);
         assert_eq!([poll(&mut answers), poll(&mut answers)], [None, None], "nothing is there");
@@ -228,7 +233,7 @@ mod tests {
         assert_eq!([poll(&mut answers), poll(&mut answers)], [Some(Some("a:1".into())), Some(None)]);
     }
 
-    /// Who has an answer waits for a turn of the thread, not for somebody else's answer.
+    /// An answer waits for the next poll of its task, not for other answers.
     #[test]
     fn the_first_answer_has_its_task_polled_again() {
         let (mut senders, mut answers) = answers(2);

@@ -1,10 +1,12 @@
-//! Small writes on their way from the node that they came to to the one that writes: [`couriers`] gather them into messages, and [`crate::handed`] judges
-//! each of a message by itself and gives its answer as soon as it is there.
+//! Write forwarding: small writes are sent from the node that received them to the preferred node.
+//! [`couriers`] combines them into messages; [`crate::handed`] handles each request of a message separately
+//! and returns its answer as soon as it is complete.
 //!
-//! A message is a POST to [`TARGET`] with a node's token. Its body is [frames], one for each request: method, target and client, the
-//! client's headers, the body. So is that of its answer, in the order in which they come about: place in the message, status (none if the request was not
-//! looked at), the user if there is one, headers, body. Its head comes with the first of them. A node that does not know this takes no message, and the
-//! writes are made where they came to.
+//! A message is a POST to [`TARGET`] with a node's token. Its body consists of [frames], one for each request,
+//! with method, target and client, the headers of the client, and the body. The response has the same form, in
+//! the order of completion: position in the message, status (empty if the request was not handled), user if
+//! authenticated, headers, body. Its head is sent with the first frame. A node of an older version refuses
+//! messages, and the writes are then made by the node that received them.
 
 pub(crate) mod couriers;
 
@@ -21,29 +23,29 @@ use crate::respond::{self, Response};
 /// The target of messages.
 pub(crate) const TARGET: &str = "/_node/_local/_writes";
 
-/// The header that tells that a message was taken, and how the node is: [`TAKEN`] or [`BUSY`].
+/// The header that confirms a message and reports the load of the node: [`TAKEN`] or [`BUSY`].
 pub(crate) const WRITES: HeaderName = HeaderName::from_static("x-settee-writes");
 pub(crate) const TAKEN: HeaderValue = HeaderValue::from_static("taken");
 
-/// It was taken by a node that has much to do: others should write as well.
+/// The message was accepted by a busy node; other nodes should write as well.
 pub(crate) const BUSY: HeaderValue = HeaderValue::from_static("busy");
 
-/// The most requests of a message.
+/// Maximum number of requests in a message.
 pub(crate) const REQUESTS_MAX: usize = 64;
 
-/// The most bytes of the head of a request that is handed over. Nearly all have less than one thousand.
+/// Maximum size of the head of a forwarded request. Nearly all have less than one thousand bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// The most bytes of a message.
+/// Maximum size of a message.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 512 << 10;
 
-// Each request has room in one.
+// Every request fits into a message.
 const _: () = assert!(HEAD_BYTES_MAX + SMALL_BODY_BYTES_MAX < MESSAGE_BYTES_MAX);
 
-/// The most bytes of the answer to one request.
+/// Maximum size of the answer to one request.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The headers that tell of one connection.
+/// Headers that apply to a single connection only.
 const OF_CONNECTION: [HeaderName; 8] = [
     header::CONNECTION,
     header::EXPECT,
@@ -55,25 +57,25 @@ const OF_CONNECTION: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// What another node did with a request that was handed to it.
+/// Result of a forwarded request.
 pub(crate) enum HandedOver {
-    /// It has answered, whatever, to this user.
+    /// The node has handled the request; the response, and the user if authenticated.
     Answered(Response, Option<String>),
-    /// It has not looked at it.
+    /// The node has not handled the request.
     Refused,
 }
 
-/// A request that another node has handed over.
+/// A request that another node has forwarded.
 pub(crate) struct Handed {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
-    /// Who is judged as if the request had come from there.
+    /// The client; the request is handled as if it came from there.
     pub(crate) client: Peer,
     pub(crate) body: Bytes,
 }
 
-/// The frame of a request; `None` if its head is too long.
+/// Encodes a request as a frame. Returns `None` if its head is too long.
 pub(crate) fn frame_of(
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     (client, id): (Peer, &str),
@@ -92,7 +94,7 @@ pub(crate) fn frame_of(
     Some(frame)
 }
 
-/// The request of a frame.
+/// Decodes the request of a frame.
 pub(crate) fn request_of(frame: Frame) -> Option<Handed> {
     let [method, target, client] = frame.start;
     let (scheme, ip) = std::str::from_utf8(&client).ok()?.split_once(' ')?;
@@ -105,7 +107,7 @@ pub(crate) fn request_of(frame: Frame) -> Option<Handed> {
     })
 }
 
-/// Appends the frame of an answer but for its body.
+/// Appends the frame of an answer without its body.
 pub(crate) fn write_answer(
     out: &mut Vec<u8>,
     place: usize,
@@ -117,13 +119,13 @@ pub(crate) fn write_answer(
     let status = answer.as_ref().map(|(status, ..)| status.as_str()).unwrap_or_default();
     let user = answer.and_then(|(_, user, _)| user).unwrap_or_default();
     let headers = answer.iter().flat_map(|(.., headers)| passed_on(headers));
-    // The next connection tells the length anew.
+    // The length is set again for the next connection.
     let headers = headers.filter(|(name, _)| **name != header::CONTENT_LENGTH);
     let headers = headers.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
     frames::write_head(out, [place, status, user].map(str::as_bytes), headers, body_bytes)
 }
 
-/// The place and the answer of a frame.
+/// Decodes the position and the answer of a frame.
 fn answer_of(frame: Frame) -> Option<(usize, HandedOver)> {
     let [place, status, user] = frame.start;
     let place = std::str::from_utf8(&place).ok()?.parse().ok()?;
@@ -136,7 +138,7 @@ fn answer_of(frame: Frame) -> Option<(usize, HandedOver)> {
     Some((place, HandedOver::Answered(response, user)))
 }
 
-/// The headers that hold for the next connection as well.
+/// Returns the headers that are valid beyond one connection.
 fn passed_on(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
     let named = headers.get(header::CONNECTION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_of_connection = |name: &HeaderName| {

@@ -1,5 +1,5 @@
-//! [`RequestHead`]: the head of a request as far as everybody needs it, and [`Seen`]: what becomes known of the request on
-//! its way.
+//! [`RequestHead`]: the head of a request for all handlers, and [`Seen`]: facts that are collected during its
+//! processing.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,60 +13,60 @@ use crate::auth_policy::Handler;
 use crate::budget::Account;
 use crate::origin::{Peer, Scheme};
 
-/// The name of a request in logs, as its client gave it or as it is told.
+/// The header with the id of the request in logs, chosen by the client or by the server.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 
-/// The request, and who sent it.
+/// A request and its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestHead {
-    /// The method in effect; HEAD counts as GET.
+    /// The effective method; HEAD is represented as GET.
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     /// The address of the client.
     pub(crate) peer: IpAddr,
-    /// The beginning of the client's address of this server.
+    /// The scheme of the URL that the client used.
     pub(crate) scheme: Scheme,
-    /// The path that the client asked for, if a rewrite led elsewhere, and how many did.
+    /// The path that the client requested, if it was rewritten, and the number of rewrites.
     pub(crate) requested: Option<String>,
     pub(crate) rewrites: u64,
-    /// How the user was found out.
+    /// The handler that authenticated the user.
     pub(crate) handler: Option<Handler>,
-    /// Where is noted what becomes known of the request.
+    /// Facts that are collected during the request.
     pub(crate) seen: Arc<Seen>,
-    /// The memory that is kept for its client.
+    /// The memory account of the client.
     pub(crate) account: Arc<Account>,
 }
 
 impl RequestHead {
-    /// A request as its client has sent it.
+    /// Creates the head of a request as its client has sent it.
     pub(crate) fn of_client(method: Method, uri: Uri, client: Peer, seen: Arc<Seen>, account: Arc<Account>) -> Self {
         let Peer { ip: peer, scheme } = client;
         Self { method, uri, peer, scheme, handler: None, requested: None, rewrites: 0, seen, account }
     }
 }
 
-/// The facts that become known of a request on its way.
+/// Facts that are collected during a request, for logs and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) route: OnceLock<&'static str>,
     pub(crate) user: OnceLock<String>,
-    /// The time that the body took to come, in microseconds.
+    /// Time to receive the body, in microseconds.
     body_us: AtomicU64,
-    /// Whether it was looked at: this node knew what there was to know for that.
+    /// True if the request was handled: this node had all the required state.
     is_judged: AtomicBool,
-    /// Its place among the small writes that are under way.
+    /// The permit that counts the request among the small writes in flight.
     under_way: OnceLock<Arc<()>>,
-    /// What was read for it.
+    /// Reads from the store for this request.
     pub(crate) tally: Arc<Tally>,
 }
 
 impl Seen {
-    /// The request is for this resource. The first one counts: rewrites lead to further ones.
+    /// Sets the resource. Only the first call has an effect, because rewrites lead to further resources.
     pub(crate) fn set_route(&self, route: &'static str) {
         let _ = self.route.set(route);
     }
 
-    /// The body was read from one time to another.
+    /// Sets the time to receive the body.
     pub(crate) fn set_body_time(&self, from_us: u64, until_us: u64) {
         self.body_us.store(until_us.saturating_sub(from_us), Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Seen {
         self.body_us.load(Ordering::Relaxed) / 1000
     }
 
-    /// The request is looked at.
+    /// Marks the request as handled.
     pub(crate) fn set_judged(&self) {
         self.is_judged.store(true, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ impl Seen {
         self.is_judged.load(Ordering::Relaxed)
     }
 
-    /// It is one of the writes that share `writing`, until it ends.
+    /// Counts the request among the writes that share `writing`, until it ends.
     pub(crate) fn set_under_way(&self, writing: &Arc<()>) {
         let _ = self.under_way.set(Arc::clone(writing));
     }
@@ -94,7 +94,7 @@ impl Seen {
     }
 }
 
-/// CouchDB's own method.
+/// Returns CouchDB's method COPY.
 pub(crate) fn copy() -> Method {
     Method::from_bytes(b"COPY").expect("COPY is a token")
 }

@@ -1,4 +1,5 @@
-//! [`InProcess`]: requests of this process to its own databases, without sockets, through the same router.
+//! [`InProcess`]: requests from within this process to its own databases, through the same router but without
+//! sockets.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
@@ -65,7 +66,7 @@ impl InProcess {
         let body = match is_head {
             true => settee_replication::empty_body(),
             false => {
-                // The work ends with the body.
+                // The work is cancelled when the body is dropped.
                 let broken = move |aborted: Aborted| {
                     let _work = &work;
                     TransportError::Broken(aborted.to_string())
@@ -95,9 +96,10 @@ impl Transport for InProcess {
     }
 }
 
-/// Who a user is now. Roles that were given are those of an earlier request or of `user_ctx`, where they were judged; who is a
-/// server admin at this time is one. A document without them acts with the roles that its owner's account has at this time, as if
-/// the owner had sent the request; there may be no account, when names come from tokens or proxies.
+/// Returns the current rights of a user. Given roles are those of an earlier authorized request or of
+/// `user_ctx`; a user who is a server administrator at this time is one. Without given roles the job has the
+/// current roles of its owner's account, as if the owner had sent the request. The account may not exist if
+/// names come from tokens or proxies.
 async fn context(node: &Arc<Node>, user: &User) -> Result<UserContext, Error> {
     let now = match (&user.name, &user.roles) {
         (None, _) => node.authenticator.without_credentials(),

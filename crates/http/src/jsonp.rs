@@ -1,5 +1,6 @@
-//! JSONP: answers as calls of a function that a page names (`?callback=name`), for pages that know nothing better. Off unless
-//! `[chttpd] allow_jsonp` is on, because it lets pages of all origins read what their visitor may read.
+//! JSONP: responses as calls of a function that a page names (`?callback=name`), for pages that cannot use
+//! CORS. It is disabled unless `[chttpd] allow_jsonp` is set, because it lets pages of all origins read data
+//! with the rights of their visitor.
 
 use bytes::{Bytes, BytesMut};
 use hyper::header::{self, HeaderValue};
@@ -9,16 +10,15 @@ use crate::Error;
 use crate::params::Query;
 use crate::respond::{self, Aborted, Body, Response};
 
-/// The text before the function's name, so that no page of attackers can have the answer begin with bytes of its own.
+/// Text before the function name, so that an attacker cannot determine the first bytes of the response.
 const BEFORE: &str = "/* CouchDB */";
 
-/// Pieces that may wait for a slow reader: the sender of the answer knows by them how slow it is.
+/// Number of buffered pieces. It is small because the sender measures the speed of the client by it.
 const PIECES_WAITING: usize = 1;
 
-/// The function that a query names, if it names one.
+/// Returns the function that a query names, if any.
 ///
-/// # Errors
-/// When it is more than a name.
+/// # Errors Returns an error if the value is not a name.
 pub(crate) fn callback(query: Option<&str>) -> Result<Option<String>, Error> {
     let query = Query::parse(query)?;
     let Some(name) = query.get("callback").filter(|name| !name.is_empty()) else { return Ok(None) };
@@ -26,7 +26,7 @@ pub(crate) fn callback(query: Option<&str>) -> Result<Option<String>, Error> {
     if is_name { Ok(Some(name.to_owned())) } else { Err(Error::bad_request("invalid_callback")) }
 }
 
-/// The answer as a call of the function that the query names. What is no JSON stays as it is.
+/// Wraps a JSON response into a call of the function that the query names. Other responses are unchanged.
 pub(crate) fn wrap(query: Option<&str>, response: Response) -> Response {
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
     if !is_json {
@@ -61,8 +61,8 @@ pub(crate) fn wrap(query: Option<&str>, response: Response) -> Response {
 
 const AFTER: &[u8] = b");\n";
 
-/// Passes the pieces on between both ends of the call. The line feed at the end belongs behind it, so one is held back until it
-/// is known whether it is the last.
+/// Forwards the pieces between the start and the end of the call. The final line feed must follow the call, so
+/// a line feed is held back until the next piece shows that it is not the last.
 async fn forward(
     before: Bytes,
     mut pieces: mpsc::Receiver<Result<Bytes, Aborted>>,
@@ -93,7 +93,7 @@ async fn forward(
             out.freeze()
         });
     }
-    // The reader may have gone meanwhile.
+    // The client may have disconnected.
     drop(sender.send(Ok(Bytes::from_static(AFTER))).await);
 }
 

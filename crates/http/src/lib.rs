@@ -1,9 +1,9 @@
-//! The HTTP interface: CouchDB's requests in, CouchDB's answers out.
+//! The HTTP interface: CouchDB's requests and responses.
 //!
-//! [`serve`] accepts connections and hands each request through four stages: `router` finds the resource
-//! and its declared permission, `access` decides who may, the handler in `routes` calls the domain once, and
-//! `respond` encodes. Status codes, header names and query strings are known here and nowhere else. Storage,
-//! documents, views and passwords are other crates'; work that may block runs behind `bridge`.
+//! [`serve`] accepts connections and passes each request through four stages: `router` finds the resource and
+//! its declared permission, `access` authorizes the user, the handler in `routes` calls the domain once, and
+//! `respond` encodes the result. Only this crate handles status codes, header names and query strings.
+//! Storage, documents, views and passwords belong to other crates; blocking work runs behind `bridge`.
 
 mod accept;
 mod attachments;

@@ -1,4 +1,4 @@
-//! [`Limits`]: how large documents may be, and which ids they may have; and which bodies are small.
+//! [`Limits`]: size limits of documents and ids, and the limit of small bodies.
 
 use hyper::StatusCode;
 use settee_database::{Database, DocUpdate, Layout};
@@ -9,20 +9,21 @@ use settee_settings::{Settings, couchdb};
 
 use crate::Error;
 
-/// The most bytes of a small body. A larger one is work enough for a commit of its own, and for a trip before it.
+/// Maximum size of a small body. A larger one justifies a commit and a catch-up of its own.
 pub(crate) const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// How large documents and their ids may be.
+/// Size limits of documents and their ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     document_bytes: u64,
     id_bytes: u64,
-    /// A partition that is as large as this is full.
+    /// Size at which a partition is full.
     partition_bytes: u64,
 }
 
 impl Limits {
-    /// The limits in force: `[couchdb] max_document_size`, `max_document_id_length` and `max_partition_size`.
+    /// Returns the current limits: `[couchdb] max_document_size`, `max_document_id_length` and
+    /// `max_partition_size`.
     pub(crate) fn of(settings: &dyn Settings) -> Self {
         Self {
             document_bytes: couchdb::MAX_DOCUMENT_SIZE.of(settings),
@@ -31,8 +32,8 @@ impl Limits {
         }
     }
 
-    /// Refuses a document whose body is too large. As in CouchDB, neither the server's members (revisions, attachments) nor
-    /// escapes count.
+    /// Returns an error if the body of a document is too large. As in CouchDB, the server's members
+    /// (revisions, attachments) and escapes are not counted.
     pub(crate) fn check_document(self, document: &Document) -> Result<(), Error> {
         if !exceeds(document.body.value(), self.document_bytes) {
             return Ok(());
@@ -41,13 +42,13 @@ impl Limits {
         Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, "document_too_large", id))
     }
 
-    /// The update, which keeps to the limit of its partition, if it has one.
+    /// Returns the update with the limit of its partition, if the database is partitioned.
     pub(crate) fn within(self, database: &Database, update: DocUpdate) -> DocUpdate {
         let is_limited = database.layout() == Layout::Partitioned && self.partition_bytes > 0;
         if is_limited { update.within(self.partition_bytes) } else { update }
     }
 
-    /// Refuses an id that no document of `database` can have.
+    /// Returns an error if no document of `database` can have this id.
     pub(crate) fn check_id(self, database: &Database, id: &str) -> Result<(), Error> {
         validate_doc_id(id)?;
         check_partition(database, id)?;
@@ -58,7 +59,7 @@ impl Limits {
     }
 }
 
-/// Refuses an id that no document of the database can have because of its partitions.
+/// Returns an error if the id does not match the partitioning of the database.
 fn check_partition(database: &Database, id: &str) -> Result<(), Error> {
     match database.layout() {
         Layout::Whole => Ok(()),

@@ -1,39 +1,42 @@
-//! [`Load`]: whether this node has so much to do that it should not write for all others, and whether one that did has said so of late.
+//! [`Load`]: decides if this node is too busy to write for all others, and if a busy node has reported that
+//! recently.
 //!
-//! It is the time of processors that counts: whoever waits for PostgreSQL has nothing to do. Nothing is measured unless somebody asks.
+//! The criterion is processor time, because a node that waits for PostgreSQL is not busy. The time is measured
+//! only on request.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Tells how much time of processors this process and those that work for it have taken, in milliseconds.
+/// Returns the processor time that this process and its workers have used, in milliseconds.
 pub type ProcessorTime = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A node is busy when it takes more than so much of its processors.
+/// Percentage of the processors beyond which a node is busy.
 const BUSY_PERCENT: u64 = 70;
 
-/// What was measured holds for so long.
+/// Duration of a measurement, and of the validity of its result.
 const SPAN_MS: u64 = 1000;
 
-/// For so long writes are spread after somebody was busy. Each change of who writes costs some commits that conflict, so there must not be many.
+/// Time for which writes stay distributed after a node was busy. It is long because each change of the
+/// preferred node causes commit conflicts.
 pub(crate) const SPREAD_MS: u64 = 5 * 60 * 1000;
 
-/// How busy this node is, and what others have said.
+/// The load of this node, and the reports of others.
 pub(crate) struct Load {
     processor_time: ProcessorTime,
     processors: u64,
-    /// A clock that is never set.
+    /// A monotonic clock.
     now_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// When the span began that is being measured, and what had been taken then.
+    /// Start of the current measurement, and the processor time used until then.
     begun: Option<(u64, u64)>,
-    /// What the last whole span has shown.
+    /// Result of the last complete measurement.
     is_busy: bool,
-    /// Until then writes are spread.
+    /// Time until which writes are distributed.
     spread_until_ms: u64,
 }
 
@@ -47,7 +50,7 @@ impl Load {
         Self { processor_time, processors, now_ms, state: Mutex::default() }
     }
 
-    /// Whether this node is busy. The first answer after a while without questions tells of that while.
+    /// Returns true if this node is busy. After a pause without calls the result covers the pause.
     pub(crate) fn is_busy(&self) -> bool {
         let now_ms = (self.now_ms)();
         let mut state = self.state.lock();
@@ -55,7 +58,7 @@ impl Load {
         if span.is_none_or(|(span_ms, _)| span_ms >= SPAN_MS) {
             let taken_ms = (self.processor_time)();
             state.is_busy = span.is_some_and(|(span_ms, before_ms)| {
-                // What was counted of a process may be missing in the moment in which that ends.
+                // The time of a process that is just ending can be missing, so the sum can decrease.
                 let used_ms = taken_ms.saturating_sub(before_ms);
                 used_ms.saturating_mul(100) > span_ms.saturating_mul(self.processors * BUSY_PERCENT)
             });
@@ -67,12 +70,12 @@ impl Load {
         state.is_busy
     }
 
-    /// A node that writes for others has said that it is busy.
+    /// Records that the preferred node has reported that it is busy.
     pub(crate) fn hear_of_busy(&self) {
         self.state.lock().spread_until_ms = (self.now_ms)().saturating_add(SPREAD_MS);
     }
 
-    /// Whether the writes to different databases are for different nodes.
+    /// Returns true if the preferred node depends on the database.
     pub(crate) fn is_spread(&self) -> bool {
         (self.now_ms)() < self.state.lock().spread_until_ms
     }
@@ -84,7 +87,8 @@ mod tests {
 
     use super::*;
 
-    /// A node on a machine with so many processors. The test sets its clock and what it has taken, in milliseconds.
+    /// A node with a given number of processors. The test sets its clock and its processor time, in
+    /// milliseconds.
     struct Machine {
         now: Arc<AtomicU64>,
         taken: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! [`Node`]: the components that requests are served with.
+//! [`Node`]: the components that serve requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -40,35 +40,35 @@ use crate::rate::Rates;
 use crate::respond::Response;
 use crate::search_permits::SearchPermits;
 
-/// How this server names itself.
+/// Names and versions of this server.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The version of CouchDB whose interface is served: clients compare it.
+    /// The version of CouchDB whose interface is served; clients compare it.
     pub couchdb_version: String,
-    /// This program's own version.
+    /// The version of this program.
     pub version: String,
     /// The name of the node in `/_membership` and `/_node`.
     pub node: String,
-    /// The id of the server in `/`.
+    /// The id of the server in the response of `/`.
     pub uuid: String,
 }
 
-/// Makes identifiers for `/_uuids` and for documents without an id.
+/// Creates identifiers for `/_uuids` and for documents without an id.
 pub(crate) type UuidSource = Box<dyn Fn(usize) -> Vec<String> + Send + Sync>;
 
-/// The platform that requests run on: threads, memory, the files and servers that hold keys.
+/// The platform of the node: threads, memory, and the sources of keys.
 pub struct Platform {
-    /// How many processors there are. Half as many threads hash passwords.
+    /// Number of processors. Half as many threads hash passwords.
     pub processors: usize,
-    /// The time of processors that this process and those that work for it have taken.
+    /// The processor time that this process and its workers have used.
     pub processor_time: ProcessorTime,
-    /// Makes the calling thread give way to others: called on those that hash passwords, on those that are there for large bodies,
-    /// and on those whose work for a client turns out to be long.
+    /// Lowers the priority of the calling thread. It is called on threads that hash passwords, that handle
+    /// large bodies, and whose work for a client turns out to be long.
     pub give_way: GiveWay,
-    /// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file.
+    /// Reads the keys of an identity provider, from a URL with the scheme `http` or `https` or from a file.
     /// The error is for the log.
     pub read_keys: KeyReader,
-    /// How much memory all bodies and answers in flight may take together.
+    /// Memory limit for all bodies and responses in flight.
     pub request_memory_bytes: usize,
 }
 
@@ -89,29 +89,29 @@ impl Default for Platform {
 pub struct NodeDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
-    /// Their view indexes.
+    /// The view indexes.
     pub views: Arc<Views>,
-    /// Their search indexes.
+    /// The search indexes.
     pub searches: Arc<Searches>,
     /// The languages of design documents.
     pub languages: Languages,
-    /// The tasks that run in the background.
+    /// The background tasks.
     pub tasks: Tasks,
     /// The configuration.
     pub settings: Arc<dyn Settings>,
-    /// The admins, and the check of passwords.
+    /// Administrators and password verification.
     pub authenticator: Authenticator,
-    /// Identifiers.
+    /// The source of identifiers.
     pub uuids: Box<dyn Fn(usize) -> Vec<String> + Send + Sync>,
-    /// Names.
+    /// Names and versions.
     pub identity: Identity,
-    /// The time in milliseconds of the Unix epoch.
+    /// The time in milliseconds since the Unix epoch.
     pub clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Random numbers.
     pub entropy: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Threads, memory and keys.
     pub platform: Platform,
-    /// The functions that operators need.
+    /// Functions for operators.
     pub operation: Operation,
 }
 
@@ -133,18 +133,18 @@ pub struct Node {
     pub(crate) writer: Arc<Writer>,
     pub(crate) access: Access,
     pub(crate) databases: Arc<Databases>,
-    /// Held while the secret of session cookies is made up.
+    /// Held while the secret of session cookies is created.
     pub(crate) making_secret: Mutex<()>,
     pub(crate) authentication: Authentication,
     client_threads: Arc<ClientThreads>,
-    /// The builds that searches wait for.
+    /// Permits for index builds that searches wait for.
     pub(crate) search_permits: SearchPermits,
-    /// Where requests are served that have much to do.
+    /// Threads for requests with much work.
     pub(crate) slow_lane: SlowLane,
     pub(crate) budget: Arc<Budget>,
     policy: Derived<Policy>,
     pub(crate) rates: Rates,
-    /// There when replication has begun.
+    /// Empty until replication has started.
     pub(crate) replicator: Arc<OnceLock<Arc<Replicator>>>,
     pub(crate) operation: Arc<Operation>,
     pub(crate) metrics: Arc<Metrics>,
@@ -153,12 +153,12 @@ pub struct Node {
     pub(crate) catch_up: CatchUp,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) failures: Failures,
-    /// When the database of users was opened last for what small writes presume, or was to be.
+    /// Time of the last attempt to open the users database for the read sets of small writes.
     pub(crate) users_opened_ms: AtomicU64,
 }
 
 impl Node {
-    /// Puts the components together.
+    /// Assembles the node.
     #[must_use]
     pub fn new(dependencies: NodeDependencies) -> Arc<Self> {
         let NodeDependencies { catalog, views, searches, languages, tasks, settings, authenticator, .. } = dependencies;
@@ -278,42 +278,42 @@ impl Node {
         })
     }
 
-    /// The storage engine below everything.
+    /// Returns the storage engine.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn settee_database::Engine> {
         self.catalog.engine()
     }
 
-    /// What this server is called among those that serve the same store.
+    /// Returns the name of this node in the cluster.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.identity.node
     }
 
-    /// How much memory all bodies and answers in flight may take together.
+    /// Returns the memory limit for all bodies and responses in flight.
     #[must_use]
     pub fn request_memory_bytes(&self) -> usize {
         self.budget.total()
     }
 
-    /// The time for which the server has been running.
+    /// Returns the time since the start.
     #[must_use]
     pub fn uptime_s(&self) -> u64 {
         (self.clock_ms)().saturating_sub(self.started_ms) / 1000
     }
 
-    /// The last requests that took longer than `[log] slow_request_ms`, oldest first.
+    /// Returns the last requests that took longer than `[log] slow_request_ms`, oldest first.
     #[must_use]
     pub fn slow_requests(&self) -> Vec<SlowRequest> {
         self.metrics.slow_requests((self.operation.monotonic_us)())
     }
 
-    /// The database of this name.
+    /// Returns the database with this name.
     pub(crate) fn database(&self, name: &str) -> Result<Arc<Database>, Error> {
         Ok(self.catalog.database(name)?)
     }
 
-    /// The replications of this server.
+    /// Returns the replicator, or an error 503 if it is not running.
     pub(crate) fn replicator(&self) -> Result<&Arc<Replicator>, Error> {
         let unavailable = || {
             let reason = "Replications do not run yet, or not any more.";
@@ -322,56 +322,55 @@ impl Node {
         self.replicator.get().ok_or_else(unavailable)
     }
 
-    /// The settings that hold for all requests.
+    /// Returns the settings that apply to all requests.
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policy.current(self.settings.as_ref(), Policy::of)
     }
 
-    /// The way of an answer that may be long.
+    /// Returns the admission of a response that may be long.
     pub(crate) fn outward(&self, account: &Arc<Account>) -> Admission {
         self.client_threads.answer(account, self.policy().send_timeout)
     }
 
-    /// The way of what a list function answers.
+    /// Returns the admission of the output of a list function.
     pub(crate) fn list_outward(&self, owner: Owner, account: &Arc<Account>) -> Admission {
         self.client_threads.list(owner, account, self.policy().send_timeout)
     }
 
-    /// The way of a body that is read piece by piece.
+    /// Returns the admission of a body that is read piece by piece.
     pub(crate) fn inward(&self, account: &Arc<Account>) -> Admission {
         self.client_threads.upload(account, self.policy().receive_timeout)
     }
 
-    /// The number of more long answers that could be on their way.
+    /// Returns the number of free permits for long responses.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
         self.client_threads.free_answers()
     }
 
-    /// Makes the database of users, unless it is there, or `[couchdb] single_node` is off.
+    /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
     ///
-    /// # Errors
-    /// When the engine failed.
+    /// # Errors Returns an error if the engine fails.
     pub async fn make_users_database(&self) -> Result<(), Error> {
         Ok(self.databases.make_users_database().await?)
     }
 
-    /// The settings of authentication.
+    /// Returns the settings of authentication.
     pub(crate) fn auth_policy(&self) -> Arc<AuthPolicy> {
         self.authentication.policy()
     }
 
-    /// The answer to who was refused.
+    /// Returns the response to a refused request.
     pub(crate) fn refuse(&self, caller: &Caller, error: &Error) -> Response {
         caller.refuse(&self.auth_policy(), &self.policy().forwarded, error)
     }
 
-    /// Those who are notified of every request.
+    /// Returns the components that observe every request.
     pub(crate) fn observers(&self) -> (&Arc<Metrics>, &Arc<Operation>) {
         (&self.metrics, &self.operation)
     }
 
-    /// Those who know the numbers of statistics.
+    /// Returns the components that provide the numbers of statistics.
     pub(crate) fn figures(&self) -> Figures<'_> {
         Figures {
             catalog: &self.catalog,
@@ -381,19 +380,19 @@ impl Node {
         }
     }
 
-    /// 32 hexadecimal digits that nobody can guess.
+    /// Returns 32 unpredictable hexadecimal digits.
     pub(crate) fn random_hex(&self) -> String {
         format!("{:016x}{:016x}", (self.entropy)(), (self.entropy)())
     }
 
-    /// One fresh identifier.
+    /// Returns a new identifier.
     pub(crate) fn uuid(&self) -> String {
         (self.uuids)(1).pop().unwrap_or_default()
     }
 
-    /// A name for a request that brought none: ten hexadecimal digits.
+    /// Returns an id for a request without one: ten hexadecimal digits.
     pub(crate) fn request_id(&self) -> String {
-        // Steps by a large odd number, so that neighbours do not look alike.
+        // A large odd step makes consecutive ids look different.
         let number = self.requests.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         format!("{:010x}", number >> 24)
     }

@@ -1,5 +1,6 @@
-//! [`Nodes`]: the other servers on the same store, as they are asked for what only they know. A node that does not answer in time is
-//! left out, or told of; nobody waits longer for it. A server on a store of its own has none.
+//! [`Nodes`]: requests to the other nodes of the cluster, for data that only they have. A node that does not
+//! respond in time is left out or reported, so that it delays no request further. A server with its own store
+//! has no other nodes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,53 +26,56 @@ use crate::load::Load;
 use crate::pulse::Pulses;
 use crate::respond::{self, Answer};
 
-/// The time that another node has for an answer.
+/// Timeout of a response of another node.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// The time that it has for the end of what it is about.
+/// Timeout of a request to another node that may run long.
 const PATIENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The most bytes of an answer of another node.
+/// Maximum size of a response of another node.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Requests that are handed over at a time. Further ones are served here.
+/// Maximum number of requests that are forwarded concurrently. Further ones are handled by this node.
 pub(crate) const HANDED_OVER_MAX: usize = 256;
 
-/// A node with fewer small writes under way commits those itself that no other node meets: each would wait for a trip more.
+/// Minimum number of small writes in flight from which on uncontended writes are forwarded. Below it,
+/// forwarding would only add a round trip to each.
 pub(crate) const WRITES_MIN: usize = 4;
 
-/// With fewer nodes, PostgreSQL has no less to do when one of them makes the commits of all.
+/// Minimum number of nodes for which forwarding reduces the load of PostgreSQL if the nodes do not write to
+/// the same database.
 pub(crate) const NODES_MIN: usize = 3;
 
-/// The most bytes of a request of another node. Messages of writes have a lower limit.
+/// Maximum size of a request of another node. Messages of writes have a lower limit.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// The target of requests for a sign of life. They are answered before anything else is looked at.
+/// The target of health probes, which are answered before any other processing.
 pub(crate) const ALIVE: &str = "/_node/_local/_alive";
 
-/// The servers on one store.
+/// The nodes of one cluster.
 pub(crate) struct Nodes {
     pub(crate) engine: Arc<dyn Engine>,
-    /// What this one is called.
+    /// The name of this node.
     pub(crate) own: String,
     pub(crate) settings: Arc<dyn Settings>,
-    /// By which nodes know each other.
+    /// The secret that authenticates nodes to each other.
     pub(crate) secret: Derived<Option<String>>,
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// The way to others, there when replication has begun.
+    /// The client for other nodes. Empty until replication has started.
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
     pub(crate) pulses: Pulses,
     pub(crate) load: Load,
     pub(crate) couriers: Couriers,
-    /// What small writes of clients share that are under way here.
+    /// Shared by the small writes of clients in flight at this node; its reference count is their number.
     pub(crate) writing: Arc<()>,
-    /// The places of requests that are handed over: strangers' ones are not judged before, and must not take all that another node has.
+    /// Permits of forwarded requests. They limit the requests of unauthenticated clients, which are forwarded
+    /// before they are authorized.
     pub(crate) handing_over: Semaphore,
     /// Number of requests that this process has signed.
     pub(crate) signed: AtomicU64,
 }
 
-/// What one node asks another.
+/// A request to another node.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(crate) method: Method,
@@ -85,7 +89,7 @@ impl Question {
         Self { method: Method::GET, target: target.to_owned(), headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    /// A POST of JSON.
+    /// Creates a POST of JSON.
     fn post(target: &str, body: Vec<u8>) -> Self {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         Self { method: Method::POST, target: target.to_owned(), headers, body: body.into() }
@@ -93,12 +97,12 @@ impl Question {
 }
 
 impl Nodes {
-    /// Whether there can be others.
+    /// Returns true if other nodes can exist.
     pub(crate) fn is_cluster(&self) -> bool {
         !self.engine.members().is_sole()
     }
 
-    /// The names of all nodes that live, sorted.
+    /// Returns the sorted names of all live nodes.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.others().into_iter().map(|node| node.name).collect();
         names.push(self.own.clone());
@@ -111,7 +115,8 @@ impl Nodes {
         live.iter().filter(|node| node.name != self.own).cloned().collect()
     }
 
-    /// The node that a request is to be passed on to: the path names another one, and no node has passed it on already.
+    /// Returns the node to which a request is passed on, if the path names another node and no node has passed
+    /// on the request already.
     pub(crate) fn named(&self, name: &str, user: &UserContext) -> Option<Member> {
         if name.is_empty() || name == self.own || is_node(user) {
             return None;
@@ -119,7 +124,7 @@ impl Nodes {
         self.others().into_iter().find(|node| node.name == name)
     }
 
-    /// Has another node answer a request.
+    /// Passes a request on to another node and returns its response.
     pub(crate) async fn pass_on(
         &self,
         node: &Member,
@@ -143,9 +148,10 @@ impl Nodes {
         Ok(response)
     }
 
-    /// The node that small writes to a database are best given to, if others write to it as well. It is one for all databases, as what one commits
-    /// together takes PostgreSQL least, until it is busy. Where there are several nodes with much to write, those that one of them has for itself go
-    /// there as well.
+    /// Returns the preferred node for small writes to a database. While it is not busy, one node is preferred
+    /// for all databases, because commits of several databases in one statement minimize the load of
+    /// PostgreSQL. If `others_write` is false, writes are forwarded only if enough of them are in flight, in a
+    /// cluster with enough nodes and without a busy one.
     pub(crate) fn writer(&self, database: &Database, others_write: bool) -> Option<Member> {
         let (is_spread, writes) = (self.load.is_spread(), Arc::strong_count(&self.writing) - 1);
         if !others_write && (is_spread || writes < WRITES_MIN) {
@@ -159,28 +165,28 @@ impl Nodes {
         preferred(&live, &key).cloned()
     }
 
-    /// What the answer to a message of requests says that another node has handed over.
+    /// Returns the header value that confirms a message of forwarded requests.
     pub(crate) fn taken(&self) -> HeaderValue {
         if self.load.is_busy() { BUSY } else { TAKEN }
     }
 
-    /// Whether another node gives a sign of life.
+    /// Returns true if another node responds to a health probe.
     pub(crate) async fn is_alive(&self, node: &Member) -> bool {
         self.exchange(node, Question::get(ALIVE), ANSWER_TIME).await.is_ok()
     }
 
-    /// What all other nodes answer to a GET of `target`, those that answer in time and with success. Who asks for another node is
-    /// told of one only.
+    /// Returns the successful responses of all other nodes to a GET of `target`, without those that do not
+    /// respond in time. Returns none if the request itself comes from a node.
     pub(crate) async fn ask_all(&self, target: &str, user: &UserContext) -> Vec<Bytes> {
         self.question_all(Question::get(target), user).await
     }
 
-    /// The same for a POST of JSON.
+    /// Like `ask_all`, for a POST of JSON.
     pub(crate) async fn post_all(&self, target: &str, body: Vec<u8>, user: &UserContext) -> Vec<Bytes> {
         self.question_all(Question::post(target, body), user).await
     }
 
-    /// The other node that answers a GET of `target` with success.
+    /// Returns the node that responds to a GET of `target` with success.
     pub(crate) async fn who_knows(&self, target: &str) -> Option<Member> {
         let mut asking = JoinSet::new();
         for node in self.others() {
@@ -195,7 +201,8 @@ impl Nodes {
         None
     }
 
-    /// The answer of another node to a POST of JSON, however long it takes; `None` if there is none, or 404.
+    /// Returns the response of another node to a POST of JSON, without a short timeout. Returns `None` if it
+    /// fails or is 404.
     pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
         match self.exchange(node, Question::post(target, body), PATIENCE).await {
             Ok((StatusCode::NOT_FOUND, ..)) => None,
@@ -228,7 +235,7 @@ impl Nodes {
         asking.join_all().await.into_iter().flatten().collect()
     }
 
-    /// Asks another node for what it knows at once.
+    /// Sends a request that another node answers immediately.
     fn ask(
         &self,
         node: &Member,
@@ -241,7 +248,7 @@ impl Nodes {
         }
     }
 
-    /// Has another node answer, however long it takes. The answer comes in pieces.
+    /// Sends a request to another node, without a short timeout. The response is streamed.
     pub(crate) fn send(
         &self,
         node: &Member,
@@ -250,7 +257,7 @@ impl Nodes {
         self.call(node, question, PATIENCE)
     }
 
-    /// Asks another node, which begins to answer within `time`.
+    /// Sends a request to another node, which must start to respond within `time`.
     fn exchange(
         &self,
         node: &Member,
@@ -297,7 +304,7 @@ impl Nodes {
         let headers_text = covered_text(&headers);
         let signed =
             NodeRequest { receiver: &node.name, method: method.as_str(), target: &target, headers: &headers_text };
-        // Each start of a node is another sender.
+        // A restarted node is a new sender.
         let sender = (self.engine.members().this().0 & u128::from(u64::MAX)) as u64;
         let number = self.signed.fetch_add(1, Ordering::Relaxed) + 1;
         let token = NodeToken::sign(secret.as_bytes(), &signed, &body, (sender, number), (self.clock_ms)() / 1000);
@@ -313,12 +320,12 @@ impl Nodes {
     }
 }
 
-/// Whether a node asks.
+/// Returns true if the request comes from another node.
 pub(crate) fn is_node(user: &UserContext) -> bool {
     user.roles.iter().any(|role| role == NODE_ROLE)
 }
 
-/// The root of another node. It may be on a network that is not public.
+/// Returns the root of another node. It may have a private address.
 fn remote(address: &str) -> Result<Remote, String> {
     let unusable = || format!("its address is none: {address:?}");
     let uri: Uri = address.parse().map_err(|_| unusable())?;

@@ -1,7 +1,8 @@
-//! What is noted about each request: [`Observation`] begins with its head and ends with the last byte of its answer.
-//! Then it counts, writes the line of the access log, tells of slow requests and gives its span to the tracer.
+//! Observation of requests: an [`Observation`] starts with the head of a request and ends with the last byte
+//! of its response. At the end it updates the metrics, writes the access log, reports slow requests and passes
+//! the span to the tracer.
 //!
-//! No header of a request but `Host` gets into the log, and no body.
+//! Of the request headers only `Host` is logged; bodies are never logged.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use crate::metrics::{Count, Measure, Metrics, SlowRequest};
 use crate::operation::{Attribute, Operation, Parent, Span};
 use crate::respond::{Aborted, Body, Response, Sliced};
 
-/// The target of the lines of the access log: the server formats them as CouchDB does.
+/// The target of the lines of the access log, which the server formats like CouchDB.
 pub const ACCESS_LOG: &str = "settee::access";
 
 /// A request that is being served.
@@ -40,7 +41,7 @@ pub(crate) struct Observation {
     status: Option<StatusCode>,
     bytes: u64,
     is_complete: bool,
-    /// Cancels the work for the request at its end.
+    /// Cancels the work for the request when dropped.
     work: Option<CancelOnDrop>,
 }
 
@@ -51,7 +52,7 @@ struct Traced {
 }
 
 impl Observation {
-    /// The head of a request is here.
+    /// Starts the observation of a request.
     pub(crate) fn begin(
         (metrics, operation): (&Arc<Metrics>, &Arc<Operation>),
         method: &Method,
@@ -88,12 +89,12 @@ impl Observation {
         }
     }
 
-    /// Cancels the work for the request when its answer has ended or its client has disconnected.
+    /// Cancels `work` when the response has ended or its client has disconnected.
     pub(crate) fn ends(&mut self, work: &Cancellation) {
         self.work = Some(work.on_drop());
     }
 
-    /// The answer is on its way. An answer in pieces takes the observation along.
+    /// Records the response. A streamed response owns the observation until its end.
     pub(crate) fn answered(mut self, response: Response, account: Arc<Account>) -> Response {
         self.status = Some(response.status());
         let (parts, body) = response.into_parts();
@@ -169,7 +170,8 @@ impl Observation {
         }
     }
 
-    /// CouchDB's line: host, client, user, method, target, status, whether the answer was sent, milliseconds.
+    /// Writes CouchDB's log line: host, client, user, method, target, status, completeness of the response,
+    /// milliseconds.
     fn log(&self, status: StatusCode, duration_us: u64) {
         tracing::info!(
             target: ACCESS_LOG,
@@ -223,14 +225,14 @@ impl Drop for Observation {
         if self.is_feed {
             self.metrics.end_watching();
         }
-        // Without a status the connection ended before there was an answer.
+        // Without a status the connection ended before the response.
         if let Some(status) = self.status {
             self.end(status);
         }
     }
 }
 
-/// A body in pieces whose request is observed to its end.
+/// A streamed body whose request is observed until its end.
 pub(crate) struct ObservedBody {
     pieces: mpsc::Receiver<Result<Bytes, Aborted>>,
     /// The rest of a large piece.
@@ -258,7 +260,7 @@ impl ObservedBody {
     }
 }
 
-/// Whether a request is for changes that are still to come.
+/// Returns true if a request waits for future changes.
 fn is_feed(uri: &Uri) -> bool {
     let path = uri.path();
     let of_changes = path.ends_with("/_changes") || path == "/_db_updates";
@@ -266,7 +268,7 @@ fn is_feed(uri: &Uri) -> bool {
     of_changes && uri.query().is_some_and(|query| query.split('&').any(waits))
 }
 
-/// `00-TRACE-SPAN-FLAGS`, as the W3C has it.
+/// Parses `00-TRACE-SPAN-FLAGS`, the format of W3C Trace Context.
 fn parse_parent(text: &str) -> Option<Parent> {
     let mut parts = text.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -281,7 +283,7 @@ fn parse_parent(text: &str) -> Option<Parent> {
     (parent.trace != 0 && parent.span != 0).then_some(parent)
 }
 
-/// Whether the path of a resource is that of a search.
+/// Returns true for the routes of searches.
 fn is_search(route: &str) -> bool {
     route.ends_with("/_nouveau/{index}") || route.ends_with("/_search/{index}")
 }

@@ -1,36 +1,36 @@
-//! What a node is given for the sake of its operators: [`Operation`]. The server fills it in; nothing here reads a
-//! clock, a file or the system.
+//! [`Operation`]: functions of a node for operators. The server implements them; this crate accesses no clock,
+//! file or operating system.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The figures of the system about the process.
+/// Figures of the operating system about the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFigures {
-    /// Open files and sockets.
+    /// Number of open files and sockets.
     pub open_files: u64,
-    /// Memory that is in use, in bytes.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Worker processes.
+    /// Number of worker processes.
     pub children: u64,
     /// Processor time, in milliseconds.
     pub cpu_ms: u64,
 }
 
-/// Where a trace comes from: the header `traceparent` of a request.
+/// The origin of a trace: the header `traceparent` of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The trace.
+    /// The id of the trace.
     pub trace: u128,
     /// The span of the client.
     pub span: u64,
-    /// Whether the client keeps the trace.
+    /// True if the client records the trace.
     pub is_sampled: bool,
 }
 
-/// The attributes of a span.
+/// Values of span attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// A text.
@@ -39,56 +39,56 @@ pub enum Attribute {
     Number(u64),
 }
 
-/// A request that was served, for a tracer.
+/// The span of a served request, for a tracer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The trace it belongs to.
+    /// The id of the trace.
     pub trace: u128,
-    /// Its own id.
+    /// The id of the span.
     pub id: u64,
     /// The span of the client.
     pub parent: Option<u64>,
     /// Method and route.
     pub name: String,
-    /// The time that it took, in microseconds. It has ended now.
+    /// Duration in microseconds. The span ends at the time of the report.
     pub duration_us: u64,
-    /// Whether it ended with a status of 500 or above.
+    /// True for a status of 500 or above.
     pub is_failed: bool,
-    /// By OpenTelemetry's names.
+    /// Attributes by OpenTelemetry's names.
     pub attributes: Vec<(&'static str, Attribute)>,
 }
 
-/// Takes spans.
+/// A receiver of spans.
 pub trait Tracer: Send + Sync {
-    /// The ids of trace and span of a request that begins, if it is worth keeping.
+    /// Returns the ids of trace and span of a new request, if it is sampled.
     fn begin(&self, parent: Option<Parent>) -> Option<(u128, u64)>;
-    /// The span has ended. Must not block.
+    /// Records a span that has ended. Must not block.
     fn end(&self, span: Span);
 }
 
-/// A number of lines of the log by CouchDB's names of levels.
+/// Numbers of log lines by CouchDB's names of levels.
 pub type LogLines = Vec<(&'static str, u64)>;
 
-/// The ways to the world outside.
+/// Functions that access the operating system and the log.
 pub struct Operation {
-    /// Microseconds of a clock that only goes forward.
+    /// Returns microseconds of a monotonic clock.
     pub monotonic_us: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// The figures of the system about the process.
+    /// Returns the figures of the process.
     pub process: Box<dyn Fn() -> ProcessFigures + Send + Sync>,
-    /// The newest lines of the log, as much as is kept.
+    /// Returns the last lines of the log, as far as they are kept.
     pub log_tail: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
-    /// The number of lines that the log got, by level.
+    /// Returns the number of log lines by level.
     pub log_lines: Box<dyn Fn() -> LogLines + Send + Sync>,
-    /// Begins to stop the server, and to start it again.
+    /// Starts a restart of the server.
     pub restart: Box<dyn Fn() + Send + Sync>,
-    /// Requests that take longer are logged, in microseconds; `u64::MAX`: none is.
+    /// Duration in microseconds beyond which requests are logged as slow; `u64::MAX` disables this.
     pub slow_request_us: Arc<AtomicU64>,
-    /// Where traces go.
+    /// The receiver of traces.
     pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Operation {
-    /// For a node that nobody operates: time stands still.
+    /// Returns an operation without functions, whose clock does not advance.
     #[must_use]
     pub fn none() -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! What the address of this server begins with, as its client would write it: behind a proxy not as the request came in, but as
-//! the proxy tells ([`Forwarded`]). It is written into answers only; nothing is allowed or refused by it.
+//! The origin (scheme and host) of this server from the view of the client. Behind a proxy it is taken from
+//! the proxy's headers ([`Forwarded`]). It is only written into responses; no authorization depends on it.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use hyper::header::{self, HeaderName};
 
 use settee_settings::{Key, Settings, chttpd, key::Text};
 
-/// How the client names the protocol.
+/// The URL scheme of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -28,16 +28,16 @@ impl Scheme {
     }
 }
 
-/// How a request came in.
+/// Address and scheme of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// The address of the peer; that of a Unix socket is 127.0.0.1. Behind trusted proxies that of the client.
+    /// The address of the peer: 127.0.0.1 for a Unix socket, the address of the client behind trusted proxies.
     pub(crate) ip: IpAddr,
     pub(crate) scheme: Scheme,
 }
 
-/// The headers in which proxies tell what they were asked for (`[chttpd] x_forwarded_host`, `x_forwarded_ssl`,
-/// `x_forwarded_proto`).
+/// Names of the headers in which proxies pass the original host and scheme (`[chttpd] x_forwarded_host`,
+/// `x_forwarded_ssl`, `x_forwarded_proto`).
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarded {
     host: Option<HeaderName>,
@@ -47,7 +47,7 @@ pub(crate) struct Forwarded {
 
 impl Forwarded {
     pub(crate) fn of(settings: &dyn Settings) -> Self {
-        // What is no name of a header is sent by nobody.
+        // An invalid header name is ignored because no request can contain it.
         let name = |key: &Key<Text>| key.of(settings).trim().parse().ok();
         Self {
             host: name(&chttpd::X_FORWARDED_HOST),
@@ -56,14 +56,14 @@ impl Forwarded {
         }
     }
 
-    /// Scheme and host, such as `https://example.com`, of a request that came over `scheme`.
+    /// Returns scheme and host, such as `https://example.com`, of a request that was received over `scheme`.
     pub(crate) fn origin(&self, headers: &HeaderMap, scheme: Scheme) -> String {
         let is_encrypted = told(headers, &self.ssl) == Some("on") || told(headers, &self.proto) == Some("https");
         let scheme = if is_encrypted { Scheme::Https } else { scheme };
         format!("{}://{}", scheme.name(), self.host(headers).unwrap_or("localhost"))
     }
 
-    /// The host that the client asked for.
+    /// Returns the host that the client requested.
     pub(crate) fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         told(headers, &self.host).or(headers.get(header::HOST).and_then(|value| value.to_str().ok()))
     }

@@ -1,4 +1,5 @@
-//! Paths: their segments, [`Captures`] of a pattern, and names as segments. Which path is which resource, the router knows.
+//! Paths: their segments, [`Captures`] of a pattern, and the encoding of names. The router maps paths to
+//! resources.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use settee_service::Place;
 use crate::Error;
 use crate::params::{Plus, decode};
 
-/// The characters that CouchDB leaves as they are in addresses.
+/// Characters that CouchDB does not escape in addresses.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
 
 /// Encodes a name as one segment of a path.
@@ -21,28 +22,30 @@ pub(crate) fn encode_path(name: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Captures {
     pub(crate) parts: Vec<(&'static str, String)>,
-    /// Whether the name of an attachment is no text: what is in its place is nobody's name.
+    /// True if the name of the attachment is not UTF-8; the captured name then contains replacement
+    /// characters.
     pub(crate) is_garbled: bool,
 }
 
 impl Captures {
-    /// The part of this name; empty if the pattern has none.
+    /// Returns the part with this name; empty if the pattern has none.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.parts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
-    /// The properties of it that decide who may go there.
+    /// Returns the parts of the path that determine the required permission.
     pub(crate) fn place(&self) -> Place<'_> {
         Place { database: self.get("db"), design_document: self.get("ddoc") }
     }
 
-    /// Refuses a name of an attachment that is no text. Who reads finds nothing under it.
+    /// Returns an error if the attachment name is not UTF-8. Reads do not need this check, because no
+    /// attachment has such a name.
     pub(crate) fn require_text(&self) -> Result<(), Error> {
         if self.is_garbled { Err(Error::bad_request("Attachment name is not UTF-8 encoded")) } else { Ok(()) }
     }
 }
 
-/// The decoded segments of a path. `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
+/// Returns the decoded segments of a path. `/db/_design%2Fx` is `/db/_design/x`, likewise `_local`.
 pub(crate) fn segments(path: &str, plus: Plus) -> Result<Vec<Cow<'_, str>>, Error> {
     let Split { parts, garbled } = split(path, plus);
     if garbled.is_some() { Err(not_text()) } else { Ok(parts) }
@@ -52,7 +55,7 @@ pub(crate) fn not_text() -> Error {
     Error::new(StatusCode::BAD_REQUEST, "illegal_docid", "Document id must be valid UTF-8")
 }
 
-/// The segments of a path, and the first of them that is no text. It is replaced by what text there is.
+/// The segments of a path, and the index of the first one that is not UTF-8. Invalid bytes are replaced.
 pub(crate) struct Split<'p> {
     pub(crate) parts: Vec<Cow<'p, str>>,
     pub(crate) garbled: Option<usize>,

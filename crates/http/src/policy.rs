@@ -1,4 +1,4 @@
-//! [`Policy`]: what every request needs of the configuration, taken from it once and again when it changes.
+//! [`Policy`]: settings that every request needs, cached until a setting changes.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::params::Plus;
 use crate::proxies::TrustedProxies;
 use crate::rate::RateLimit;
 
-/// The settings that hold for all requests.
+/// The settings that apply to all requests.
 pub(crate) struct Policy {
-    /// The most bytes of a request's path and query.
+    /// Maximum size of a request's path and query.
     pub(crate) max_uri_length: u64,
-    /// The most bytes of a body that is read as a whole.
+    /// Maximum size of a body that is read as a whole.
     pub(crate) max_body_bytes: usize,
-    /// The time that a client may take for the next piece of a body.
+    /// Timeout for the next piece of a request body.
     pub(crate) receive_timeout: Duration,
-    /// The time for which a client may take nothing of an answer.
+    /// Time for which a client may receive nothing of a response.
     pub(crate) send_timeout: Duration,
     pub(crate) documents: Limits,
     pub(crate) attachments: attachments::Policy,
@@ -32,11 +32,11 @@ pub(crate) struct Policy {
     pub(crate) rate_limit: Option<RateLimit>,
     pub(crate) forwarded: Forwarded,
     pub(crate) trusted_proxies: TrustedProxies,
-    /// Whether answers may be calls of functions that pages name.
+    /// True if JSONP is enabled.
     pub(crate) allows_jsonp: bool,
-    /// Whether the header `Server` tells versions.
+    /// True if the header `Server` contains versions.
     pub(crate) tells_versions: bool,
-    /// The headers that an answer keeps if its client prefers a short one.
+    /// The headers of a response to a client that prefers a minimal one.
     pub(crate) minimal_headers: Vec<HeaderName>,
 }
 
@@ -63,6 +63,6 @@ impl Policy {
 
 fn minimal_headers(settings: &dyn Settings) -> Vec<HeaderName> {
     let names = chttpd::PREFER_MINIMAL.of(settings);
-    // Without the last one a client would wait on a connection that is closed.
+    // Without `Connection` a client would wait on a connection that is closed.
     names.split(',').filter_map(|name| name.trim().parse().ok()).chain([header::CONNECTION]).collect()
 }

@@ -1,5 +1,6 @@
-//! Small writes of a cluster are judged by what this node knows, and their commit finds out whether there is news ([`premise`]). So they are one trip to the
-//! store, where everything else asks for news first ([`CatchUp`](crate::catch_up::CatchUp)).
+//! Optimistic validation of small writes in a cluster: they are handled with the cached state of this node,
+//! and their commit validates it ([`premise`]). They need a single round trip to the store, whereas all other
+//! requests catch up first ([`CatchUp`](crate::catch_up::CatchUp)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +15,10 @@ use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::node::Node;
 use crate::router::Router;
 
-/// The time between two tries to have the database of users at hand.
+/// Minimum interval between two attempts to open the users database.
 const PAUSE_MS: u64 = 1000;
 
-/// The resource and the database, if that is open, of a small request that writes documents.
+/// Returns the resource and the database of a small request that writes documents, if the database is open.
 pub(crate) fn small_write(
     node: &Node,
     router: &Router,
@@ -32,10 +33,11 @@ pub(crate) fn small_write(
     Some((path, node.catalog.at_last(&database)?))
 }
 
-/// What a small write to `database` may be judged by; `None` if the store is to be asked for news first.
+/// Returns the read set of a small write to `database`, or `None` if the node must catch up first.
 pub(crate) fn premise(node: &Arc<Node>, database: &Arc<Database>, uri: &Uri, headers: &HeaderMap) -> Option<Premise> {
-    // Databases of the system have rules of their own; who waits to be asked for a body is judged before that; what is written later has nobody who would
-    // find out; and who is counted is not to be counted twice.
+    // Excluded are system databases, which have special rules; requests that wait for "100 Continue", which
+    // are authorized before their body; deferred writes, whose commit could not report a failed validation;
+    // and rate-limited clients, which a retry would count twice.
     let is_written_later = uri.query().is_some_and(|query| query.contains("batch"));
     if database.name().starts_with('_') || is_written_later || headers.contains_key(header::EXPECT) {
         return None;
@@ -50,7 +52,8 @@ pub(crate) fn premise(node: &Arc<Node>, database: &Arc<Database>, uri: &Uri, hea
     (!counts && !node.settings.is_behind()).then_some(premise)
 }
 
-/// Has the database of users opened, if there is one: nothing is heard of one that is not.
+/// Opens the users database in the background, if it exists, because commit notifications are received for
+/// open databases only.
 fn open_users(node: &Arc<Node>, name: String) {
     let now_ms = (node.clock_ms)();
     let is_time = |last: u64| (now_ms.abs_diff(last) >= PAUSE_MS).then_some(now_ms);

@@ -1,8 +1,9 @@
 //! [`TrustedProxies`]: the address of a client behind proxies.
 //!
-//! A connection from a trusted proxy carries requests of other clients, whose addresses the proxy appends to `Forwarded` (RFC 7239) or
-//! `X-Forwarded-For`. Each proxy appends the address of its own peer, so only the right end of a header is reliable: the client is the
-//! rightmost address that is not itself a trusted proxy. A hop without a readable address ends the search.
+//! A connection from a trusted proxy carries requests of other clients, whose addresses the proxy appends to
+//! `Forwarded` (RFC 7239) or `X-Forwarded-For`. Each proxy appends the address of its own peer, so only the
+//! right end of a header is reliable: the client is the rightmost address that is not itself a trusted proxy.
+//! A hop without a readable address ends the search.
 
 use std::net::IpAddr;
 
@@ -83,8 +84,8 @@ impl TrustedProxies {
 
     /// Returns the address of the client of a request that arrived from `peer`.
     ///
-    /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers exist and disagree, neither
-    /// is believed, because a client could choose its address otherwise.
+    /// Proxies append to one of the two headers and pass the other on as the client sent it. If both headers
+    /// exist and disagree, both are ignored, because a client could choose its address otherwise.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
         if !self.contains(peer) {
@@ -116,8 +117,9 @@ impl TrustedProxies {
     }
 }
 
-/// Returns the addresses of the hops of a `Forwarded` header that name one: `None` for a hop that hides its address. A malformed value is
-/// one such hop, because it is unknown which part of it a proxy has written. A value without any `for` names no hops.
+/// Returns the addresses of the hops of a `Forwarded` header that name one: `None` for a hop that hides its
+/// address. A malformed value is one such hop, because it is unknown which part of it a proxy has written. A
+/// value without any `for` names no hops.
 fn forwarded_hops(value: &str) -> Vec<Option<IpAddr>> {
     let mut rest = value;
     let (mut hops, mut hop, mut has_for) = (Vec::new(), Hop::Empty, false);
@@ -139,7 +141,7 @@ fn forwarded_hops(value: &str) -> Vec<Option<IpAddr>> {
                 has_for |= is_for;
                 hop = match (hop, is_for) {
                     (Hop::Empty | Hop::Nameless, true) => Hop::For(hop_address(&value)),
-                    // Two addresses of one hop are none.
+                    // Two addresses of one hop are invalid.
                     (Hop::For(_), true) => Hop::For(None),
                     (Hop::Empty | Hop::Nameless, false) => Hop::Nameless,
                     (named, false) => named,
@@ -152,11 +154,11 @@ fn forwarded_hops(value: &str) -> Vec<Option<IpAddr>> {
 
 /// An element of `Forwarded` while it is read.
 enum Hop {
-    /// Nothing was read yet.
+    /// The element is empty so far.
     Empty,
-    /// It has parameters, but no `for`.
+    /// The element has parameters, but no `for`.
     Nameless,
-    /// The address of its `for`, if that is readable.
+    /// The address of the `for` parameter, if it is valid.
     For(Option<IpAddr>),
 }
 
@@ -200,7 +202,8 @@ fn forwarded_pair(text: &str) -> Option<(&str, String, &str)> {
     (rest.is_empty() || rest.starts_with([',', ';'])).then_some((name, value, rest))
 }
 
-/// Parses the address of a hop: IPv4 or IPv6, with brackets, a port or a zone. `None` for `unknown`, `_hidden` and anything else.
+/// Parses the address of a hop: IPv4 or IPv6, with brackets, a port or a zone. `None` for `unknown`, `_hidden`
+/// and anything else.
 fn hop_address(text: &str) -> Option<IpAddr> {
     let is_port = |port: &str| {
         let digits = port.strip_prefix('_').unwrap_or(port);

@@ -1,5 +1,6 @@
-//! [`Pulses`]: which other nodes give signs of life. They are asked while somebody waits for an answer of theirs that is late, by one for all who wait,
-//! and as long as they are away. What they answer does not matter, and costs them nothing.
+//! [`Pulses`]: health probes of other nodes. A node is probed while requests wait for a late response of it,
+//! by one task for all of them, and as long as it does not respond. Any response counts, and probes cost the
+//! node almost nothing.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -13,40 +14,40 @@ use tokio::time::{sleep, timeout};
 
 use crate::nodes::Nodes;
 
-/// Most answers come within this time. Who waits for longer wants to know whether there is anybody.
+/// Most responses arrive within this time. After it, a waiting request starts a health probe.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// A node without a sign of life for so long is away. A busy one must have the time to give one.
+/// Timeout of a health probe. It must be long enough for a busy node.
 const SIGN_TIME: Duration = Duration::from_millis(800);
 
-/// The time between a sign of life and the next question.
+/// Interval between a response and the next probe.
 const PAUSE: Duration = Duration::from_millis(200);
 
-// Nobody waits for two seconds for a node that is dead, also if it has just given a sign of life.
+// A failed node delays no request by two seconds, even if it has just answered a probe.
 const _: () = assert!(PATIENCE.as_millis() + PAUSE.as_millis() + SIGN_TIME.as_millis() < 1500);
 
-/// What is known of the other nodes.
+/// The observed state of the other nodes.
 #[derive(Default)]
 pub(crate) struct Pulses(Mutex<HashMap<NodeId, Pulse>>);
 
 struct Pulse {
-    /// Whether it has given a sign of life, and since then none too late.
+    /// True if the last probe was answered in time.
     is_there: watch::Sender<bool>,
-    /// Whether somebody asks it all the time.
+    /// True while a task probes the node.
     is_asked: bool,
 }
 
 impl Pulses {
-    /// Whether a node has given a sign of life, and nobody has waited in vain for one since.
+    /// Returns true if the last probe of a node was answered in time.
     pub(crate) fn is_there(&self, id: NodeId) -> bool {
         self.0.lock().get(&id).is_some_and(|pulse| *pulse.is_there.borrow())
     }
 
-    /// Notes what a node has or has not answered. `true` if nobody needs to ask it again.
+    /// Records the result of a probe. Returns true if the node does not need to be probed again.
     fn note(&self, id: NodeId, is_member: bool, answers: bool) -> bool {
-        // Under the lock nobody begins to wait.
+        // The lock prevents that a request starts to wait in between.
         let mut pulses = self.0.lock();
-        // One that leaves finishes what it has begun.
+        // A node that leaves the cluster still finishes its requests.
         if !is_member && !answers {
             pulses.remove(&id);
         }
@@ -57,7 +58,8 @@ impl Pulses {
     }
 }
 
-/// What comes of an `exchange` with another node, however long it takes; `None` if that node gives no sign of life.
+/// Returns the result of an `exchange` with another node, without a timeout, or `None` if the node stops
+/// answering health probes.
 pub(crate) async fn while_alive<T>(
     nodes: &Arc<Nodes>,
     member: &Member,
@@ -74,7 +76,7 @@ pub(crate) async fn while_alive<T>(
     }
 }
 
-/// Another node is away, or was not met yet, until it gives a sign of life.
+/// Marks a node as unresponsive, or as new, until it answers a health probe.
 pub(crate) fn look_for(nodes: &Arc<Nodes>, member: &Member) {
     if let Some(pulse) = nodes.pulses.0.lock().get(&member.id) {
         pulse.is_there.send_replace(false);
@@ -82,11 +84,11 @@ pub(crate) fn look_for(nodes: &Arc<Nodes>, member: &Member) {
     drop(ask(nodes, member));
 }
 
-/// Has a node be asked, if nobody does so already.
+/// Starts a task that probes the node, unless one is running.
 fn ask(nodes: &Arc<Nodes>, member: &Member) -> watch::Receiver<bool> {
     let mut pulses = nodes.pulses.0.lock();
     if !pulses.contains_key(&member.id) {
-        // Each start of a node is another one.
+        // A restarted node has a new id, so entries of nodes that are gone are removed.
         let live = nodes.engine.members().live();
         pulses.retain(|id, pulse| pulse.is_asked || live.iter().any(|node| node.id == *id));
     }
@@ -98,7 +100,7 @@ fn ask(nodes: &Arc<Nodes>, member: &Member) -> watch::Receiver<bool> {
     pulse.is_there.subscribe()
 }
 
-/// Asks a node where it was last, until nobody wants to know, or it has gone.
+/// Probes a node at its last known address until no request waits for it, or until it has left the cluster.
 async fn ask_on(nodes: Weak<Nodes>, mut member: Member) {
     while let Some(nodes) = nodes.upgrade() {
         let live = nodes.engine.members().live().iter().find(|live| live.id == member.id).cloned();

@@ -1,7 +1,8 @@
-//! [`Rates`]: how many requests a client may make, if there is a limit. Off by default.
+//! [`Rates`]: rate limit of requests per client. Disabled by default.
 //!
-//! Each client has a bucket that fills with time and that a request takes from. Who a client is, the configuration says: an
-//! address, or a user (and an address for who is none). It bounds requests, not what one of them costs.
+//! Each client has a token bucket from which each request takes a token. By configuration a client is an
+//! address, or a user (an address for requests without one). The number of requests is limited, not their
+//! cost.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,27 +15,27 @@ use settee_settings::{Settings, rate_limit};
 
 use crate::Error;
 
-/// The number of clients that are remembered. With more, full buckets are forgotten first, then any.
+/// Maximum number of buckets. Beyond it, full buckets are evicted first, then any.
 const CLIENTS_MAX: usize = 100_000;
 
 /// `[rate_limit]`
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit {
-    /// Requests in a second, on average.
+    /// Average requests per second.
     per_second: f64,
-    /// Requests at once.
+    /// Maximum number of requests at once.
     burst: f64,
     pub(crate) by: ClientKind,
 }
 
-/// The unit that counts as one client.
+/// The unit to which the limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientKind {
     Address,
     User,
 }
 
-/// A client.
+/// A client with a bucket of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
     Address(IpAddr),
@@ -42,7 +43,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// The network of an IPv6 address counts as one client.
+    /// Returns the client of an address. The /64 network of an IPv6 address is one client.
     pub(crate) fn of_address(ip: IpAddr) -> Self {
         Self::Address(match ip.to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !u128::from(u64::MAX)).into()),
@@ -52,7 +53,7 @@ impl Client {
 }
 
 impl RateLimit {
-    /// `None` if there is no limit.
+    /// Returns `None` if no limit is configured.
     pub(crate) fn of(settings: &dyn Settings) -> Option<Self> {
         let per_second = rate_limit::REQUESTS_PER_SECOND.of(settings);
         if per_second == 0 {
@@ -68,7 +69,7 @@ impl RateLimit {
     }
 }
 
-/// The buckets.
+/// The buckets of all clients.
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<Client, Bucket>>);
 
@@ -86,7 +87,8 @@ impl Bucket {
 }
 
 impl Rates {
-    /// Takes a request from the bucket of `client`, or says when to come again.
+    /// Takes a token from the bucket of `client`. Returns an error with the time of a retry if the bucket is
+    /// empty.
     pub(crate) fn take(&self, limit: &RateLimit, client: Client) -> Result<(), Error> {
         let now = Instant::now();
         let mut buckets = self.0.lock();
@@ -130,7 +132,7 @@ mod tests {
         Client::of_address(ip.parse().unwrap())
     }
 
-    /// The number of requests that pass at once.
+    /// Returns the number of requests that are accepted at once.
     fn drain(rates: &Rates, limit: &RateLimit, client: &Client) -> usize {
         (0..1000).take_while(|_| rates.take(limit, client.clone()).is_ok()).count()
     }

@@ -1,5 +1,5 @@
-//! [`Redactor`]: what others than their owners see of documents of `_replicator` databases, which hold passwords. The rules are
-//! those of CouchDB's `after_doc_read`.
+//! [`Redactor`]: hides credentials in documents of `_replicator` databases from users other than their owners,
+//! with the rules of CouchDB's `after_doc_read`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use crate::params::Plus;
 use crate::path::{self, Captures};
 use crate::respond::{Answer, Body, Response};
 
-/// The most bytes of an answer that are looked through for what is secret.
+/// Maximum size of a response that is searched for credentials.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The parts of a `_replicator` database that show no documents, for who is no admin.
+/// Resources of a `_replicator` database that return no documents and are open to users who are not
+/// administrators.
 const OPEN_PARTS: [&str; 8] = [
     "_bulk_docs",
     "_revs_diff",
@@ -32,13 +33,13 @@ const OPEN_PARTS: [&str; 8] = [
     "_purged_infos_limit",
 ];
 
-/// Covers what is secret in an answer.
+/// Removes credentials from a response.
 pub(crate) struct Redactor {
     user: Option<String>,
 }
 
-/// The redactor of the answer to a request, if it needs one. Who is no admin sees documents of `_replicator` databases
-/// one by one only, and of those of others no credentials.
+/// Returns the redactor of the response to a request, if it needs one. Users who are not administrators can
+/// read documents of `_replicator` databases only individually, and without the credentials of other owners.
 pub(crate) fn redactor(
     head: &RequestHead,
     captures: &Captures,
@@ -62,7 +63,7 @@ pub(crate) fn redactor(
 }
 
 impl Redactor {
-    /// The answer without secrets: a document, or a list of `{"ok":document}`.
+    /// Removes credentials from a response, which is a document or a list of `{"ok":document}`.
     pub(crate) async fn cover(self, answer: Response, account: &Arc<Account>) -> Answer {
         let (mut parts, mut body) = answer.into_parts();
         let is_json = parts.headers.get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
@@ -70,7 +71,7 @@ impl Redactor {
             return Err(Error::forbidden("Documents of others are shown as JSON only."));
         }
         let unreadable = || Error::internal("the answer could not be looked through");
-        // Copied, because pieces that are kept hold up who writes them.
+        // The pieces are copied, because retained pieces would block their writer.
         let mut text = Vec::new();
         while let Some(piece) = body.frame().await {
             let piece = piece.map_err(|_| unreadable())?.into_data().unwrap_or_default();

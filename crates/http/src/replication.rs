@@ -1,5 +1,5 @@
-//! Replications of this server: [`Replication`] puts the replicator together, with ways to the databases of this server and
-//! of others, and ends it in order. How replication works is up to `settee_replication`.
+//! [`Replication`]: connects the replicator to this server and to the network, and stops it in order.
+//! `settee_replication` implements the replication itself.
 
 mod claims;
 
@@ -24,9 +24,9 @@ use crate::shutdown::Shutdown;
 use crate::{bridge, routes};
 use claims::Claims;
 
-/// The answers that only the server knows.
+/// The dependencies of replication that only the server has.
 pub struct ReplicationDependencies {
-    /// The way to other servers.
+    /// The client for other servers.
     pub network: Arc<dyn Connect>,
     /// The name of this host.
     pub hostname: String,
@@ -34,25 +34,24 @@ pub struct ReplicationDependencies {
     pub port: u16,
 }
 
-/// The replications of a server.
+/// The running replications of a server.
 pub struct Replication {
     replicator: Arc<Replicator>,
     timekeeper: JoinHandle<()>,
 }
 
 impl Replication {
-    /// Begins, on the runtime of the caller: creates the database `_replicator` if it is not there, and goes on with what
-    /// documents ask for.
+    /// Starts replication on the runtime of the caller. Creates the database `_replicator` if it does not
+    /// exist, and resumes the replications of its documents.
     ///
-    /// # Errors
-    /// When the databases could not be read.
+    /// # Errors Returns an error if the databases cannot be read.
     pub async fn start(
         node: &Arc<Node>,
         dependencies: ReplicationDependencies,
         shutdown: &Shutdown,
     ) -> Result<Self, crate::Error> {
         let ReplicationDependencies { network, hostname, port } = dependencies;
-        // Nobody else sets these two.
+        // These two are set only here, so setting them succeeds.
         let _ = node.nodes.network.set(Arc::clone(&network));
         Failures::begin(node);
         let ways = Ways { node: Arc::downgrade(node), router: Arc::new(routes::router(shutdown)), network };
@@ -72,16 +71,17 @@ impl Replication {
         Ok(Self { replicator, timekeeper })
     }
 
-    /// Tells all replications to end. Do so before the server begins to: what they read would end otherwise before they do.
+    /// Asks all replications to stop. Must be called before the server shuts down, because their requests to
+    /// this server would fail otherwise.
     pub fn begin_stop(&self) {
         self.replicator.begin_stop();
     }
 
-    /// Ends all replications; each records how far it came.
+    /// Stops all replications, which write their checkpoints.
     pub async fn stop(self) {
         self.replicator.begin_stop();
         self.replicator.stopped().await;
-        // It ends by itself, unless it broke.
+        // The task has ended; a panic of it is ignored.
         let _ = self.timekeeper.await;
     }
 }
@@ -89,7 +89,7 @@ impl Replication {
 fn ensure_database(node: &Node) -> Result<(), crate::Error> {
     match node.catalog.database(REPLICATOR_DATABASE) {
         Err(DatabaseError::NotFound) => match node.databases.create(REPLICATOR_DATABASE) {
-            // Another server that begins was first.
+            // Another node created the database concurrently.
             Err(settee_service::Error::Database(DatabaseError::Exists)) => Ok(()),
             made => Ok(made?),
         },
@@ -117,7 +117,7 @@ fn make_dependencies(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) 
     }
 }
 
-/// The section `[replicator]`.
+/// Reads the section `[replicator]`.
 fn read_settings(node: &Node) -> Settings {
     let settings = node.settings.as_ref();
     let count = |key: &Key<Number>| usize::try_from(key.of(settings)).unwrap_or(usize::MAX);
@@ -150,8 +150,8 @@ fn read_settings(node: &Node) -> Settings {
 }
 
 impl Node {
-    /// Whether a user may have this server connect to addresses that are not public. Admins may; others if
-    /// `[replicator] private_addresses_for_users` says so.
+    /// Returns true if a user may make this server connect to private addresses. Administrators may; other
+    /// users if `[replicator] private_addresses_for_users` is set.
     #[must_use]
     pub fn reaches_private_addresses(&self, user: &User) -> bool {
         let is_admin_now = match &user.name {
@@ -164,7 +164,7 @@ impl Node {
     }
 }
 
-/// To databases of this server without sockets, to others through the network.
+/// Connects to databases of this server without sockets, and to others over the network.
 struct Ways {
     node: std::sync::Weak<Node>,
     router: Arc<Router>,

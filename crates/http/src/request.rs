@@ -1,4 +1,4 @@
-//! [`Request`]: what a handler gets.
+//! [`Request`]: the argument of handlers.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use crate::path::Captures;
 use crate::rate::Client;
 use crate::router::{Router, Takes};
 
-/// Requests with larger bodies are served in the slow lane, where they do not keep others waiting. Replicators and clients send batches of about a megabyte
-/// at most.
+/// Requests with larger bodies run in the slow lane, so that they do not block others. Replicators and clients
+/// send batches of at most about a megabyte.
 const LANE_BYTES: u64 = 1 << 20;
 
-/// The body of a request while nobody has read it.
+/// A request body that was not read yet.
 pub(crate) enum Unread {
-    /// It comes from the client.
+    /// Received from the client.
     Incoming(Inbound),
-    /// It is known.
+    /// Already in memory.
     Known(Bytes),
-    /// It comes from this process. The lock makes it shareable; nobody waits for it.
+    /// Sent by this process. The lock only makes the value `Sync` and is never contended.
     Streamed(Mutex<settee_replication::Body>),
 }
 
-/// A request that found its resource and was permitted.
+/// An authorized request to an existing resource.
 pub(crate) struct Request {
     pub(crate) node: Arc<Node>,
     pub(crate) router: Arc<Router>,
@@ -50,22 +50,22 @@ pub(crate) struct Request {
     pub(crate) user: UserContext,
     pub(crate) captures: Captures,
     pub(crate) body: Option<Unread>,
-    /// The kind of body that the resource takes.
+    /// The kind of body of the resource.
     pub(crate) takes: Takes,
 }
 
 impl Request {
-    /// The database that the path names.
+    /// Returns the database in the path.
     pub(crate) fn database(&self) -> Result<Arc<Database>, Error> {
         self.node.database(self.captures.get("db"))
     }
 
-    /// Refuses who is no administrator of the database that the path names.
+    /// Returns an error if the user is not an administrator of the database in the path.
     pub(crate) async fn require_database_admin(&self) -> Result<(), Error> {
         Ok(self.node.access.authorize(Permission::DatabaseAdmin, &self.user, self.captures.place()).await?)
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub(crate) async fn read_body(&mut self) -> Result<Bytes, Error> {
         if let Some(Unread::Known(bytes)) = self.body.take_if(|body| matches!(body, Unread::Known(_))) {
             return Ok(bytes);
@@ -88,7 +88,7 @@ impl Request {
         }
     }
 
-    /// Runs `work` on a thread that may block, with the pieces of the body as they come.
+    /// Runs `work` on a thread that may block, with the pieces of the body as they are received.
     pub(crate) async fn with_pieces<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Pieces) -> Result<T, Error> + Send + 'static,
@@ -102,14 +102,14 @@ impl Request {
         }
     }
 
-    /// The whole body as JSON, whatever its content type.
+    /// Reads the whole body as JSON, whatever its content type.
     pub(crate) async fn read_json(&mut self) -> Result<Json, Error> {
         let bytes = self.read_body().await?;
         self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
         body::json(bytes).await
     }
 
-    /// The whole body as JSON with documents in it, which it must be called.
+    /// Reads the whole body as JSON with documents. The content type must be JSON.
     pub(crate) async fn read_documents(&mut self) -> Result<Json, Error> {
         body::require_json(&self.headers)?;
         let bytes = self.read_body().await?;
@@ -117,18 +117,19 @@ impl Request {
         body::json_envelope(bytes).await
     }
 
-    /// Whether there may be much to do for its body, as far as one can tell before it has come.
+    /// Returns true if the body may be large, as far as the head of the request shows.
     pub(crate) fn may_be_large(&self) -> bool {
         let size = match &self.body {
             Some(Unread::Incoming(body)) => body.size_hint(),
             Some(Unread::Known(bytes)) => SizeHint::with_exact(bytes.len() as u64),
-            // This process sends no large ones to itself.
+            // Requests from within this process have small bodies.
             Some(Unread::Streamed(_)) | None => SizeHint::with_exact(0),
         };
         may_be_large(self.takes, size.upper(), self.headers.contains_key(header::CONTENT_ENCODING))
     }
 
-    /// The client for which functions are called: an account, or the address of a client without one.
+    /// Returns the client on whose behalf functions are called: an account, or the address of a client without
+    /// one.
     pub(crate) fn caller(&self) -> Caller {
         let client = self.user.name.clone().map_or_else(|| Client::of_address(self.head.peer), Client::User);
         let hash = |named: &dyn Fn(&mut DefaultHasher)| {
@@ -144,18 +145,18 @@ impl Request {
         Caller { owner: Some(owner), cancellation: self.head.account.cancellation().clone() }
     }
 
-    /// The way of an answer that may be long.
+    /// Returns the admission of a response that may be long.
     pub(crate) fn outward(&self) -> Admission {
         self.node.outward(&self.head.account)
     }
 
-    /// The whole body as JSON, which it must be called.
+    /// Reads the whole body as JSON. The content type must be JSON.
     pub(crate) async fn read_called_json(&mut self) -> Result<Json, Error> {
         body::require_json(&self.headers)?;
         self.read_json().await
     }
 
-    /// The whole body as a JSON object, whatever its content type.
+    /// Reads the whole body as a JSON object, whatever its content type.
     pub(crate) async fn read_object(&mut self) -> Result<Json, Error> {
         if !self.has_body() {
             return Err(Error::bad_request("Missing request body"));
@@ -164,7 +165,7 @@ impl Request {
         if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
     }
 
-    /// Whether the client sends a body, be it an empty one.
+    /// Returns true if the client sends a body, even an empty one.
     fn has_body(&self) -> bool {
         let is_announced =
             [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| self.headers.contains_key(name));
@@ -177,23 +178,24 @@ impl Request {
             }
     }
 
-    /// A header as text.
+    /// Returns a header as text.
     pub(crate) fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The address of `path` (which begins with a slash) as the client would write it.
+    /// Returns the URL of `path` (which starts with a slash) from the view of the client.
     pub(crate) fn absolute(&self, path: &str) -> String {
         absolute(&self.node, &self.head, &self.headers, path)
     }
 }
 
-/// Whether a body of so many bytes, if that is known, may be a large one. What is packed can be a thousand times as large.
+/// Returns true if a body of `bytes` bytes (`None` if unknown) may be large. A compressed body can be a
+/// thousand times larger.
 fn may_be_large(takes: Takes, bytes: Option<u64>, is_packed: bool) -> bool {
     takes.most_bytes() as u64 > LANE_BYTES && bytes.is_none_or(|bytes| bytes > LANE_BYTES || (is_packed && bytes > 0))
 }
 
-/// The address of `path` as a client that sent these headers would write it.
+/// Returns the URL of `path` from the view of a client that sent these headers.
 pub(crate) fn absolute(node: &Node, head: &RequestHead, headers: &HeaderMap, path: &str) -> String {
     format!("{}{path}", node.policy().forwarded.origin(headers, head.scheme))
 }
@@ -214,7 +216,7 @@ mod tests {
             (Documents, Some(LANE_BYTES + 1), false, true),
             (Documents, None, false, true),
             (Lists, None, false, true),
-            // What these begin may last for long, and they are refused before they are large.
+            // The work that these requests start may be long, but they are refused before they are large.
             (Options, None, false, false),
             (Options, Some(1), true, false),
             (Options, Some(LANE_BYTES + 1), false, false),

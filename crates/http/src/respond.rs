@@ -1,4 +1,4 @@
-//! Building answers: [`Response`], its [`Body`], and the headers that every answer has.
+//! Responses: [`Response`], its [`Body`], and the common headers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,32 +15,33 @@ use crate::Error;
 use crate::budget::{Account, SLICE_BYTES};
 use crate::observe::ObservedBody;
 
-/// An answer on its way out.
+/// A response to a client.
 pub(crate) type Response = hyper::Response<Body>;
 
 /// The result of handlers.
 pub(crate) type Answer = Result<Response, Error>;
 
-/// The sender of a streamed body gave up: the connection is closed so that the client sees a broken answer.
+/// The sender of a streamed body has failed: the connection is closed so that the client detects an incomplete
+/// response.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the answer could not be completed")]
 pub(crate) struct Aborted;
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) enum Body {
-    /// All of it.
+    /// A complete body.
     Whole(Option<Bytes>),
-    /// Pieces as they are made.
+    /// Pieces of a streamed body.
     Stream(mpsc::Receiver<Result<Bytes, Aborted>>),
-    /// The same, while somebody takes note of it.
+    /// A streamed body with an observer.
     Observed(Box<ObservedBody>),
-    /// All of it, while it is noticed how far it came.
+    /// A complete body whose transfer is observed.
     Sliced(Box<Sliced>),
-    /// What is put together of other answers, which are observed themselves.
+    /// A body that combines other responses, which have observers themselves.
     Composed(UnsyncBoxBody<Bytes, Aborted>),
 }
 
-/// Much text, given out in slices: when one of them was taken, the client has made progress.
+/// A large text that is sent in slices. Each transferred slice is progress of the client.
 pub(crate) struct Sliced {
     rest: Bytes,
     account: Arc<Account>,
@@ -51,20 +52,20 @@ impl Sliced {
         Self { rest: text, account }
     }
 
-    /// The next slice, if something is left.
+    /// Returns the next slice, or `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         if self.rest.is_empty() {
             return None;
         }
         let slice = self.rest.split_to(self.rest.len().min(SLICE_BYTES));
         if self.rest.is_empty() {
-            // Otherwise the memory would be kept until the next piece comes.
+            // Releases the memory now instead of at the next piece.
             self.rest = Bytes::new();
         }
         Some(self.account.slice(slice))
     }
 
-    /// Begins with another text, of which it gives the first slice.
+    /// Replaces the text and returns its first slice.
     pub(crate) fn refill(&mut self, text: Bytes) -> Bytes {
         self.rest = text;
         self.next().unwrap_or_default()
@@ -104,37 +105,37 @@ impl hyper::body::Body for Body {
     }
 }
 
-/// An answer with a body of any type.
+/// Creates a response with a body of any type.
 pub(crate) fn whole(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response {
     let body = body.into();
     let body = Body::Whole((!body.is_empty()).then_some(body));
     with_headers(status, content_type, body)
 }
 
-/// An answer whose body comes in pieces.
+/// Creates a response with a streamed body.
 pub(crate) fn streamed(content_type: &'static str, pieces: mpsc::Receiver<Result<Bytes, Aborted>>) -> Response {
     with_headers(StatusCode::OK, content_type, Body::Stream(pieces))
 }
 
-/// A JSON answer. CouchDB ends each with a line feed.
+/// Creates a JSON response. As in CouchDB, it ends with a line feed.
 pub(crate) fn json(status: StatusCode, mut text: Vec<u8>) -> Response {
     text.push(b'\n');
     whole(status, "application/json", text)
 }
 
-/// `{"ok":true}`.
+/// Creates the response `{"ok":true}`.
 pub(crate) fn ok(status: StatusCode) -> Response {
     json(status, br#"{"ok":true}"#.to_vec())
 }
 
-/// 301: what was asked for is elsewhere.
+/// Creates a redirect 301.
 pub(crate) fn moved(location: &str) -> Response {
     let mut response = whole(StatusCode::MOVED_PERMANENTLY, "application/json", Bytes::new());
     set(response.headers_mut(), header::LOCATION, location);
     response
 }
 
-/// The answer to an error.
+/// Creates the response to an error.
 pub(crate) fn error(error: &Error) -> Response {
     let mut response = json(error.status, error_text(error));
     for (name, value) in &error.headers {
@@ -143,7 +144,7 @@ pub(crate) fn error(error: &Error) -> Response {
     response
 }
 
-/// The JSON text of an error.
+/// Returns the JSON text of an error.
 pub(crate) fn error_text(error: &Error) -> Vec<u8> {
     let mut text = b"{".to_vec();
     error.write_members(&mut text);
@@ -151,7 +152,7 @@ pub(crate) fn error_text(error: &Error) -> Vec<u8> {
     text
 }
 
-/// Adds a header whose value was checked or built here; a value that is no header value is left out.
+/// Sets a header whose value was validated or created here. An invalid value is ignored.
 pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);

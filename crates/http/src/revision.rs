@@ -1,4 +1,4 @@
-//! Encoding a revision of a document with what its reader asked for beside it.
+//! Encoding of a revision with the additional members that the reader requested.
 
 pub(crate) mod attachments;
 pub(crate) mod multipart;
@@ -12,18 +12,18 @@ use crate::Error;
 use crate::params::attachments::Shown;
 use crate::params::document::Extras;
 
-/// Whether members were added that depend on more than the revision, so that it cannot be the entity tag.
+/// Dependencies of the encoded text, which determine if the revision can be its entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoded {
-    /// The revision alone decides the text.
+    /// The text depends only on the revision.
     ByRevision,
-    /// So do other leaves, or the place in the database.
+    /// The text also depends on other leaves or on the update sequence.
     ByDocument,
     /// The body was removed by a compaction.
     Gone,
 }
 
-/// Appends the revision at `node`. With `winner` the members that tell of other leaves are added.
+/// Appends the revision at `node`. If it is the winner, the members about other leaves are added.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     view: &ReadView,
@@ -35,7 +35,7 @@ pub(crate) fn write(
     write_with(out, view, id, record, node, extras, &Shown::default())
 }
 
-/// As [`write()`], with attachments as they are to be shown.
+/// Like [`write()`], with options for attachments.
 pub(crate) fn write_with(
     out: &mut impl Text,
     view: &ReadView,
@@ -59,7 +59,7 @@ pub(crate) fn write_with(
     Ok(encoded)
 }
 
-/// Appends the winning revision, with attachments as they are to be shown.
+/// Appends the winning revision, with options for attachments.
 pub(crate) fn write_winner(
     out: &mut impl Text,
     view: &ReadView,
@@ -75,7 +75,7 @@ pub(crate) fn write_winner(
     }
 }
 
-/// The failure to read the bytes of an attachment.
+/// Returns the error of a failed read of attachment data.
 pub(crate) fn unreadable(error: std::io::Error) -> Error {
     match error.downcast::<DatabaseError>() {
         Ok(error) => error.into(),
@@ -83,12 +83,12 @@ pub(crate) fn unreadable(error: std::io::Error) -> Error {
     }
 }
 
-/// The options that the text of the revision at `node` depends on.
+/// Returns the dependencies of the text of the revision at `node`.
 pub(crate) fn depends(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<Encoded, Error> {
     Ok(members(view, record, node, extras)?.0)
 }
 
-/// The members that go behind the body, in CouchDB's order, and what they depend on.
+/// Returns the members after the body, in CouchDB's order, and their dependencies.
 fn members(view: &ReadView, record: &DocRecord, node: u32, extras: Extras) -> Result<(Encoded, Vec<u8>), Error> {
     let mut members = Vec::new();
     let limit = if extras.revs || extras.revs_info { view.revs_limit()? } else { 0 };

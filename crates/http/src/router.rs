@@ -1,8 +1,8 @@
-//! The route table: which path is which [`Resource`], what its methods need, and who handles them.
+//! The route table: maps paths to a [`Resource`] with its methods, permissions and handlers.
 //!
-//! A path is split before its segments are decoded, so that `%2F` stays inside a database name or a document
-//! id; patterns are compared with decoded segments, so that `%5Fall_docs` cannot pass for a document. As in
-//! CouchDB empty segments count for nothing. Resources are in the order in which they are tried.
+//! A path is split before its segments are decoded, so that `%2F` can be part of a database name or a document
+//! id. Patterns are compared with decoded segments, so that `%5Fall_docs` is not mistaken for a document. As
+//! in CouchDB empty segments are ignored. Resources are tried in order.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -28,15 +28,15 @@ use crate::{Error, bridge};
 
 type Handler = Arc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
 
-/// The resource that a path stands for.
+/// A resource with its path and methods.
 pub(crate) struct Resource {
-    /// The pattern.
+    /// The pattern of the path.
     pub(crate) path: &'static str,
     segments: Vec<Segment>,
-    /// The methods in the order in which CouchDB lists them.
+    /// The methods in CouchDB's order.
     pub(crate) allow: &'static str,
     pub(crate) methods: Vec<Served>,
-    /// The permission and the kind of body of all other methods, and their handler, if they are served.
+    /// The permission, the kind of body and the handler of all other methods, if they are supported.
     pub(crate) other_methods: Option<(Permission, Takes, Handler)>,
 }
 
@@ -48,15 +48,15 @@ pub(crate) struct Served {
     handler: Handler,
 }
 
-/// The kind of a request's body, and so how large it may be. `[chttpd] max_http_request_size` limits all of them, and
-/// so does the memory that there is.
+/// Kinds of request bodies, which determine their maximum size. `[chttpd] max_http_request_size` and the
+/// available memory limit all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// Names, options, settings, definitions.
     Options,
-    /// Lists of keys, ids and revisions, and selectors, which may have lists in them.
+    /// Lists of keys, ids and revisions, and selectors, which can contain lists.
     Lists,
-    /// Documents, which have limits of their own, and whatever functions of design documents want.
+    /// Documents, which have separate limits, and input of design functions.
     Documents,
 }
 
@@ -69,8 +69,8 @@ impl Takes {
         }
     }
 
-    /// The number of times that a body is in memory beside its text, while somebody works on it: compact text and what
-    /// is found in it; of documents also what is given to the store, and what it writes.
+    /// Returns the number of copies of a body in memory during its processing, in addition to its text: the
+    /// compact text and its parsed form; for documents also the input and the output of the store.
     pub(crate) fn copies(self) -> usize {
         match self {
             Self::Options | Self::Lists => 1,
@@ -88,21 +88,21 @@ enum Segment {
 /// All resources.
 pub(crate) struct Router {
     resources: Vec<Resource>,
-    /// The resources that a path of so many segments can match, in order. Longer paths match what those of the last
-    /// number of segments do.
+    /// The resources that a path of a given length can match, in order. All longer paths use the last entry.
     by_length: Vec<Vec<usize>>,
 }
 
-/// Where a path leads.
+/// The result of resolving a path.
 struct Place<'a> {
     resource: Option<&'a Resource>,
     captures: Captures,
-    /// The partition that the path goes through.
+    /// The partition in the path.
     partition: Option<String>,
 }
 
 impl Resource {
-    /// A resource without methods. In `path`, `{name}` stands for a segment and `{*name}` for all further ones.
+    /// Creates a resource without methods. In `path`, `{name}` matches one segment and `{*name}` all remaining
+    /// ones.
     pub(crate) fn new(path: &'static str, allow: &'static str) -> Self {
         let segments = path.split('/').skip(1).filter(|part| !part.is_empty()).map(|part| {
             match part.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
@@ -116,7 +116,7 @@ impl Resource {
         Self { path, segments: segments.collect(), allow, methods: Vec::new(), other_methods: None }
     }
 
-    /// Adds a method. Its bodies hold options, unless [`Self::takes`] says something else.
+    /// Adds a method. Its bodies are options, unless [`Self::takes`] sets another kind.
     pub(crate) fn on<F, T>(mut self, method: Method, permission: Permission, handler: F) -> Self
     where
         F: Fn(Request) -> T + Send + Sync + 'static,
@@ -127,7 +127,7 @@ impl Resource {
         self
     }
 
-    /// Says what the bodies hold of the methods POST and PUT, and of those that are not named.
+    /// Sets the kind of the bodies of POST, PUT and unnamed methods.
     pub(crate) fn takes(mut self, takes: Takes) -> Self {
         for served in &mut self.methods {
             if matches!(served.method, Method::POST | Method::PUT) {
@@ -140,7 +140,7 @@ impl Resource {
         self
     }
 
-    /// Serves all methods that were not added.
+    /// Adds a handler for all methods that were not added.
     pub(crate) fn any<F, T>(mut self, permission: Permission, handler: F) -> Self
     where
         F: Fn(Request) -> T + Send + Sync + 'static,
@@ -182,7 +182,7 @@ impl Resource {
         self.on(Method::DELETE, permission, handler)
     }
 
-    /// The permission of `method`, the kind of its bodies, and its handler. HEAD is served as GET.
+    /// Returns the permission of `method`, the kind of its bodies, and its handler. HEAD is handled as GET.
     pub(crate) fn method(&self, method: &Method) -> Result<(Permission, Takes, &Handler), Error> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         match (self.methods.iter().find(|served| served.method == method), &self.other_methods) {
@@ -192,7 +192,7 @@ impl Resource {
         }
     }
 
-    /// Whether a path of so many segments may match.
+    /// Returns true if a path of `length` segments may match.
     fn fits(&self, length: usize) -> bool {
         match self.segments.last() {
             Some(Segment::Rest(_)) => length >= self.segments.len(),
@@ -200,7 +200,7 @@ impl Resource {
         }
     }
 
-    /// Whether the segments of a path that fits match. Most resources are asked in vain, so this takes nothing along.
+    /// Returns true if the segments match. It captures nothing, because most candidates do not match.
     fn matches(&self, parts: &[Cow<'_, str>]) -> bool {
         self.segments.iter().zip(parts).all(|(segment, part)| match segment {
             Segment::Literal(literal) => part == literal,
@@ -208,12 +208,12 @@ impl Resource {
         })
     }
 
-    /// Whether it is a function of a design document, or what belongs to its views.
+    /// Returns true for functions of design documents and resources of their views.
     fn is_function(&self) -> bool {
         self.path.starts_with("/{db}/_design/{ddoc}/_")
     }
 
-    /// The parts of a path that matches.
+    /// Returns the captured parts of a path that matches.
     fn captures(&self, parts: &[Cow<'_, str>]) -> Captures {
         let capture = |(index, segment): (usize, &Segment)| match segment {
             Segment::Literal(_) => None,
@@ -223,7 +223,7 @@ impl Resource {
         Captures { parts: self.segments.iter().enumerate().filter_map(capture).collect(), is_garbled: false }
     }
 
-    /// The number of segments that stand before the name of an attachment, if that is what the path ends with.
+    /// Returns the number of segments before the attachment name, if the path ends with one.
     fn attachment_at(&self) -> Option<usize> {
         matches!(self.segments.last(), Some(Segment::Rest("attachment"))).then(|| self.segments.len() - 1)
     }
@@ -237,19 +237,19 @@ impl Router {
         Self { resources, by_length }
     }
 
-    /// The first resource that a path is for.
+    /// Returns the first resource that matches a path.
     fn resource(&self, parts: &[Cow<'_, str>]) -> Option<&Resource> {
         let candidates = &self.by_length[parts.len().min(self.by_length.len() - 1)];
         candidates.iter().map(|&index| &self.resources[index]).find(|resource| resource.matches(parts))
     }
 
-    /// All resources, for those who list them.
+    /// Returns all resources.
     #[cfg(test)]
     pub(crate) fn resources(&self) -> &[Resource] {
         &self.resources
     }
 
-    /// Has a request served by whom it is for, if it may be.
+    /// Authorizes a request and passes it to its handler.
     pub(crate) async fn dispatch(
         self: &Arc<Self>,
         node: &Arc<Node>,
@@ -272,7 +272,7 @@ impl Router {
                 head.account.set_share(Share::of_user(&user));
                 head.seen.set_route(resource.path);
                 node.access.authorize(*permission, &user, place.captures.place()).await?;
-                // A database is opened before anything else of a request is looked at, unless it is made or ended by it.
+                // The database is opened first, except for requests that create or delete it.
                 let is_for_database = resource.path == "/{db}" && [Method::PUT, Method::DELETE].contains(&head.method);
                 if !is_for_database {
                     open_database(node, &place.captures)?;
@@ -283,8 +283,8 @@ impl Router {
                     return Ok(respond::moved(&absolute(node, &head, &headers, &target)));
                 }
             }
-            // What is served is known to those only who may ask for something of its kind: others are told that they may not,
-            // whatever they ask.
+            // Unauthorized users must not learn which resources exist, so unsupported paths are authorized
+            // like supported ones of their kind.
             Err(_) => {
                 let Split { parts, .. } = split(head.uri.path(), node.policy().plus);
                 let permission = of_unserved(&head.method, &parts);
@@ -299,7 +299,8 @@ impl Router {
         let (takes, handler) = match found {
             Ok((.., takes, handler)) => (takes, handler),
             Err(error) => {
-                // Whatever is done to a function of a design document, CouchDB opens the document first.
+                // As in CouchDB, the design document of a function is opened before an unsupported method is
+                // reported.
                 if place.resource.is_some_and(Resource::is_function) {
                     require_design_document(node, &place.captures).await?;
                 }
@@ -329,12 +330,13 @@ impl Router {
         Some((resource.path, permission))
     }
 
-    /// The resource and the database of a request that writes documents, if it is one that may be small.
+    /// Returns the resource and the database of a request that writes documents, if it may be a small write.
     pub(crate) fn written(&self, method: &Method, path: &str, plus: Plus) -> Option<(&'static str, String)> {
         if ![Method::PUT, Method::DELETE, Method::POST].contains(method) {
             return None;
         }
-        // Not the whole place: each request that may be one is asked. None of them goes through a partition, or has an attachment's name.
+        // The path is not resolved completely, because this runs for every request that may be a small write.
+        // These paths have no partitions and no attachment names.
         let Split { mut parts, garbled: None } = split(path, plus) else { return None };
         let path = self.resource(&parts)?.path;
         let is_write = match path {
@@ -345,7 +347,7 @@ impl Router {
         is_write.then(|| (path, parts.swap_remove(0).into_owned()))
     }
 
-    /// Finds what a path stands for. Behind the name of a partition stands a path of its database.
+    /// Resolves a path. A partition is followed by a path of its database.
     fn place(&self, path: &str, plus: Plus) -> Result<Place<'_>, Error> {
         let Split { mut parts, garbled } = split(path, plus);
         let partition = (parts.len() > 3 && parts[1] == "_partition").then(|| parts[2].to_string());
@@ -354,7 +356,7 @@ impl Router {
         }
         let is_reachable = partition.is_none() || serves_partitions(&parts);
         let resource = self.resource(&parts).filter(|_| is_reachable);
-        // Replacing bytes that are no text would give several names to one document.
+        // Replacing invalid bytes would give one document several names.
         let attachment_at = resource.and_then(Resource::attachment_at).filter(|_| partition.is_none());
         if garbled.is_some_and(|at| attachment_at.is_none_or(|name| at < name)) {
             return Err(not_text());
@@ -369,7 +371,7 @@ impl Router {
         Ok(Place { resource, captures, partition })
     }
 
-    /// The resource that serves `method` on `path`, what the method needs, and what the path captures.
+    /// Returns the resource for `method` on `path`, the permission of the method, and the captures.
     #[cfg(test)]
     pub(crate) fn find(&self, method: &Method, path: &str) -> Result<(&Resource, Permission, Captures), Error> {
         let place = self.place(path, Plus::Space)?;
@@ -379,15 +381,16 @@ impl Router {
     }
 }
 
-/// Has another node answer a request.
+/// Passes a request on to another node and returns its response.
 async fn pass_on(other: &Member, mut request: Request) -> Answer {
     let body = request.read_body().await?;
     let asked = (&request.head.method, &request.head.uri);
     request.node.nodes.pass_on(other, asked, &request.headers, body).await
 }
 
-/// Has the database that a path names opened, or looked at after others have changed it, where that takes reading: a store that
-/// is slow or away keeps no thread of the runtime, which serves everybody. Whether it is there is found out by what follows.
+/// Opens the database in the path, or refreshes it after changes of other nodes, on a thread that may block if
+/// that requires reads. A slow or unreachable store therefore blocks no thread of the runtime. Errors are
+/// ignored here and reported by the next access.
 async fn get_ready(node: &Arc<Node>, captures: &Captures) {
     let name = captures.get("db");
     if name.is_empty() || node.catalog.is_at_hand(name) {
@@ -397,7 +400,7 @@ async fn get_ready(node: &Arc<Node>, captures: &Captures) {
     let _ = bridge::blocking(move || node.database(&name).map(|_| ())).await;
 }
 
-/// The database that a path names, if it names one, has to be there.
+/// Returns an error if the database in the path does not exist.
 fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
     match captures.get("db") {
         "" => Ok(()),
@@ -405,8 +408,8 @@ fn open_database(node: &Node, captures: &Captures) -> Result<(), Error> {
     }
 }
 
-/// The target of a read below a design document whose slash is escaped, with a plain slash: CouchDB sends readers there, for
-/// whom relative addresses in attachments would lead elsewhere otherwise.
+/// Returns the target of a read below a design document whose slash is escaped, with a plain slash. CouchDB
+/// redirects there, because relative URLs in attachments would resolve wrongly otherwise.
 fn with_plain_slash(uri: &Uri) -> Option<String> {
     const PREFIX: &str = "_design";
     let path = uri.path();
@@ -417,7 +420,8 @@ fn with_plain_slash(uri: &Uri) -> Option<String> {
     Some(format!("{}{PREFIX}/{rest}{query}", &path[..start]))
 }
 
-/// Whether what these segments of a path stand for (beginning with the database) is there within partitions as well.
+/// Returns true if the resource of these segments (starting with the database) exists within partitions as
+/// well.
 fn serves_partitions(parts: &[Cow<'_, str>]) -> bool {
     match parts.get(1).map_or("", |part| part.as_ref()) {
         "_all_docs" | "_find" | "_explain" | "_index" => true,
@@ -426,14 +430,14 @@ fn serves_partitions(parts: &[Cow<'_, str>]) -> bool {
     }
 }
 
-/// Refuses a path through something that is no partition; otherwise the partition becomes a parameter of the query.
+/// Adds the partition to the query. Returns an error if the database has no partitions or the name is invalid.
 fn enter_partition(node: &Node, captures: &Captures, partition: &str, query: &mut Query) -> Result<(), Error> {
     require_partitioned(&*node.database(captures.get("db"))?)?;
     validate_partition(partition)?;
     query.set_partition(partition)
 }
 
-/// Refuses a database without partitions.
+/// Returns an error if the database is not partitioned.
 pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
     match database.layout() {
         Layout::Whole => Err(Error::bad_request("database is not partitioned")),
@@ -441,7 +445,7 @@ pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
     }
 }
 
-/// Refuses what is asked of a design document that is not there.
+/// Returns an error if the design document does not exist.
 async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
     let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
     bridge::blocking(move || match database.read()?.head(&id)? {
@@ -452,8 +456,8 @@ async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Resul
     .await
 }
 
-/// The permission for a path that nothing serves, or not with this method: what CouchDB asks before it looks at what
-/// there is, so that nobody learns by it who may not know.
+/// Returns the permission of an unsupported path or method. CouchDB checks it first, so that unauthorized
+/// users do not learn which resources exist.
 fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     let makes_or_ends = [Method::PUT, Method::DELETE].contains(method);

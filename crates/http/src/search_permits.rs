@@ -1,4 +1,4 @@
-//! [`SearchPermits`]: the number of searches that run at a time.
+//! [`SearchPermits`]: limits the number of concurrent searches.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Searches on behalf of clients: how long they may take ([`Searching`]), and how many run at a time
+//! Searches on behalf of clients: their time limit ([`Searching`]) and concurrency limit
 //! ([`SearchPermits`](crate::search_permits::SearchPermits)).
 //!
-//! A search occupies a processor, however small its request is. So a few run at a time, and no client has all permits: what others
-//! need is free when they come.
+//! A search occupies a processor, however small its request is. The number of concurrent searches is therefore
+//! small, and no client holds all permits, so that other clients get one immediately.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::budget::Account;
 use crate::node::Node;
 use crate::request::Request;
 
-/// A search that has taken longer yields to short work.
+/// Duration after which a search yields to short work.
 const SHORT_US: u64 = 20_000;
 
 /// The interval at which a search that waits for its permit checks its limits.
@@ -33,7 +33,7 @@ pub(crate) struct Searches {
 }
 
 impl Searches {
-    /// Those of `request`, which may take as long as `[search] timeout_ms` says.
+    /// Creates the searches of `request`, with the timeout `[search] timeout_ms`.
     pub(crate) fn of(request: &Request) -> Self {
         let node = Arc::clone(&request.node);
         let timeout_ms = search::TIMEOUT_MS.of(node.settings.as_ref());
@@ -41,14 +41,14 @@ impl Searches {
         Self { owner: request.caller().owner, timeout: Duration::from_millis(timeout_ms), node, deadline_us }
     }
 
-    /// Waits for a permit. The client waits without a thread.
+    /// Waits for a permit. No thread is occupied while the client waits.
     pub(crate) async fn permit(&self) -> Result<Permit, Error> {
         let permits = &self.node.search_permits.permits();
         let permit = tokio::time::timeout(self.timeout, permits.acquire(self.owner)).await;
         permit.map_err(|_| settee_search::Error::TimedOut.into())
     }
 
-    /// The same on a thread that may block.
+    /// Like `permit`, on a thread that may block.
     pub(crate) fn permit_now(&self, limits: &SearchLimits) -> Result<Permit, Error> {
         let permits = &self.node.search_permits.permits();
         Handle::current().block_on(async {
@@ -62,7 +62,7 @@ impl Searches {
         })
     }
 
-    /// The limits of the searches, which end when the request of `account` is cancelled.
+    /// Returns the limits of the searches, which end when the request of `account` is cancelled.
     pub(crate) fn limits(&self, account: &Arc<Account>) -> SearchLimits {
         let now_us = (self.node.operation.monotonic_us)();
         SearchLimits::of(Arc::new(Searching {
@@ -74,7 +74,7 @@ impl Searches {
     }
 }
 
-/// A client whose search runs.
+/// A client whose search is running.
 struct Searching {
     node: Arc<Node>,
     account: Arc<Account>,

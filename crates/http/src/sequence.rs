@@ -1,8 +1,9 @@
 //! Update sequences on the wire: opaque texts `N-TERM`.
 //!
-//! Clients may only compare them and send them back, but many read the leading number, and tools for CouchDB decode the rest: an Erlang
-//! term in base64, `[{Node, [Begin, End], {Seq, Uuid, Node}}]`. A database here is one range. The uuid is the database's instance,
-//! which distinguishes a sequence of this database from one of a deleted database of the same name.
+//! Clients may only compare them and send them back, but many read the leading number, and tools for CouchDB
+//! decode the rest: an Erlang term in base64, `[{Node, [Begin, End], {Seq, Uuid, Node}}]`. A database here is
+//! one range. The uuid is the database's instance, which distinguishes a sequence of this database from one of
+//! a deleted database of the same name.
 
 mod term;
 
@@ -39,9 +40,9 @@ fn append(out: &mut Vec<u8>, database: &Database, seq: u64) {
     term::write(out, database.instance(), seq);
 }
 
-/// Parses the `since` of a request as CouchDB does: `0`, `now`, or a sequence, with or without quotes. A sequence of another
-/// instance means the start. The number of one of CouchDB counts, because documents move here with their update order. Sequences
-/// `N-INSTANCE` of earlier versions are accepted.
+/// Parses the `since` of a request as CouchDB does: `0`, `now`, or a sequence, with or without quotes. A
+/// sequence of another instance means the start. Of a sequence of CouchDB the number applies, because migrated
+/// documents keep their update order. Sequences `N-INSTANCE` of earlier versions are accepted.
 pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
     match text {
         "now" => return Ok(Since::Now),
@@ -56,7 +57,7 @@ pub(crate) fn parse(text: &str, database: &Database) -> Result<Since, Error> {
         Some((digits, opaque)) if is_number(digits) => (Some(digits), opaque),
         _ => (None, text),
     };
-    // CouchDB ignores the number. One that is too large for a sequence is none.
+    // CouchDB ignores the number. A number that exceeds the range of a sequence is ignored.
     let number = number.and_then(|digits| digits.parse().ok());
     let (instance, seq) = match (short_instance(opaque), number) {
         (Some(instance), Some(seq)) => (instance, seq),

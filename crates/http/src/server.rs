@@ -1,4 +1,4 @@
-//! Accepting connections, and an orderly end.
+//! Accepting connections, and an orderly shutdown.
 
 use std::io;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::slots::Slots;
 use crate::stages::Service;
 use crate::tls::Tls;
 
-/// The time that open requests may take to finish when the server stops.
+/// Time that open requests have to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Where clients come in.
+/// A listening socket.
 pub enum Listener {
     /// HTTP/1.1 and HTTP/2 in plain text.
     Tcp(TcpListener),
-    /// The same over TLS.
+    /// HTTP/1.1 and HTTP/2 over TLS.
     Tls(TcpListener, Tls),
-    /// The same over a socket in the file system.
+    /// HTTP/1.1 and HTTP/2 over a socket in the file system.
     Unix(UnixListener),
 }
 
@@ -44,14 +44,14 @@ impl Listener {
     }
 }
 
-/// The number of connections that the configuration allows at a time.
+/// Returns the configured maximum number of concurrent connections.
 #[must_use]
 pub fn connections_max(settings: &dyn Settings) -> u64 {
     chttpd::MAX_CONNECTIONS.of(settings).max(1)
 }
 
-/// Serves `listeners`, and so many connections at a time, until `shutdown` begins and open requests have ended, or have had
-/// their time.
+/// Serves `listeners`, with at most `connections` concurrent connections, until `shutdown` starts and open
+/// requests have finished or timed out.
 pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, shutdown: Shutdown) {
     let router = Arc::new(routes::router(&shutdown));
     let most = usize::try_from(connections).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
@@ -62,7 +62,7 @@ pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, 
         accepting.spawn(accept_all(Arc::clone(&service), listener, Arc::clone(&slots), shutdown.clone()));
     }
     let mut connections = accepting.join_all().await;
-    // A build would hold up the query that waits for it, and is continued after the next start.
+    // A build would delay the query that waits for it; it is resumed after the next start.
     tokio::task::spawn_blocking(move || node.views.stop());
     let drained = tokio::time::timeout(DRAIN_TIMEOUT, async {
         for connections in &mut connections {
@@ -75,12 +75,12 @@ pub async fn serve(node: Arc<Node>, listeners: Vec<Listener>, connections: u64, 
     }
 }
 
-/// Accepts clients until the end begins. Those that are still there are given back.
+/// Accepts connections until the shutdown starts. Returns the open connections.
 async fn accept_all(service: Arc<Service>, listener: Listener, slots: Arc<Slots>, shutdown: Shutdown) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     let mut stopping = shutdown.watch();
     loop {
-        // A slot is needed only when there is a client: idle connections give way to clients, not to nobody.
+        // A slot is acquired only for a connected client, because idle connections are closed for it.
         let accept = async {
             let client = listener.accept().await?;
             io::Result::Ok((client, slots.take().await))
@@ -98,7 +98,7 @@ async fn accept_all(service: Arc<Service>, listener: Listener, slots: Arc<Slots>
                     });
                 }
                 Err(error) => {
-                    // Most often too many open files: wait for some to close.
+                    // Usually too many files are open: wait until some are closed.
                     tracing::warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }

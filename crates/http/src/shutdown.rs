@@ -1,29 +1,29 @@
-//! [`Shutdown`]: an orderly end.
+//! [`Shutdown`]: the signal for an orderly shutdown.
 
 use tokio::sync::watch;
 
-/// Tells the server to stop.
+/// Signals the server to stop.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Sender<bool>);
 
 impl Shutdown {
-    /// A server that was not told to stop yet.
+    /// Creates the signal of a running server.
     #[must_use]
     pub fn new() -> Self {
         Self(watch::Sender::new(false))
     }
 
-    /// Begins the end: feeds end, running requests finish, nothing new is accepted.
+    /// Starts the shutdown: feeds end, running requests finish, and no new ones are accepted.
     pub fn begin(&self) {
         self.0.send_replace(true);
     }
 
-    /// Waits for the end to begin.
+    /// Waits for the start of the shutdown.
     pub async fn begun(&self) {
         until_true(&mut self.watch()).await;
     }
 
-    /// Becomes true when the end has begun.
+    /// Returns a receiver that becomes true when the shutdown starts.
     pub(crate) fn watch(&self) -> watch::Receiver<bool> {
         self.0.subscribe()
     }
@@ -35,8 +35,8 @@ impl Default for Shutdown {
     }
 }
 
-/// Ends when the end of the server has begun.
+/// Completes when the shutdown has started.
 pub(crate) async fn until_true(stopping: &mut watch::Receiver<bool>) {
-    // The sender lives as long as the server; without one the end has come all the same.
+    // The sender lives as long as the server, so a closed channel also means shutdown.
     drop(stopping.wait_for(|stopping| *stopping).await);
 }

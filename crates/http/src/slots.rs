@@ -1,8 +1,9 @@
-//! [`Slots`]: how many connections there may be, and which of them gives way when a client waits and all are taken.
+//! [`Slots`]: limits the number of connections, and closes idle ones if a client waits and all slots are in
+//! use.
 //!
-//! A client may keep a connection without a request for minutes, so that a few thousand of them would keep everybody else out
-//! for as long. The one that has been idle longest is asked to leave: nobody's request is lost by that. A connection whose
-//! request is being answered, which a live feed always is, stays.
+//! A client may keep a connection without a request for minutes, so a few thousand idle connections could lock
+//! out all other clients. The connection that has been idle longest is closed first, which loses no request.
+//! Connections with a request in progress, which includes live feeds, stay open.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -14,16 +15,16 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
-/// Who has just got an answer may be about to ask again.
+/// Minimum idle time: a client that has just received a response may be about to send the next request.
 const IDLE_MIN: Duration = Duration::from_micros(100);
 
-/// A waiter looks again this often whether somebody is idle.
+/// Interval in which a waiter checks for idle connections.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
-/// One in so many connections is asked to leave at a time: looking for them means to look at all.
+/// One in this number of connections is closed per check, because a check scans all connections.
 const LEAVING_SHARE: usize = 256;
 
-/// The connections.
+/// The slots of all connections.
 pub(crate) struct Slots {
     free: Arc<Semaphore>,
     most: usize,
@@ -32,7 +33,7 @@ pub(crate) struct Slots {
     begun: Instant,
 }
 
-/// The right to be a connection.
+/// A permit for a connection.
 pub(crate) struct Slot {
     ending: Arc<Ending>,
     id: u64,
@@ -40,16 +41,16 @@ pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
 }
 
-/// How a connection may have to end.
+/// Signals that end a connection.
 pub(crate) struct Ending {
     cut: Notify,
     is_cut: AtomicBool,
     leave: Notify,
     is_leaving: AtomicBool,
-    /// The number of requests that are being answered.
+    /// Number of requests in progress.
     open: AtomicUsize,
     begun: Instant,
-    /// Since when there have been none.
+    /// Time at which the last request ended.
     idle_since_us: AtomicU64,
 }
 
@@ -59,7 +60,7 @@ impl Slots {
         Arc::new(Self { free, most, taken: Mutex::default(), next: AtomicU64::new(0), begun: Instant::now() })
     }
 
-    /// Waits for a slot. If there is none, idle connections are asked to leave.
+    /// Waits for a slot. If none is free, idle connections are asked to close.
     pub(crate) async fn take(self: &Arc<Self>) -> Slot {
         let mut permit = pin!(Arc::clone(&self.free).acquire_owned());
         loop {
@@ -81,7 +82,7 @@ impl Slots {
         Slot { ending, id, slots: Arc::clone(self), _permit: permit }
     }
 
-    /// Asks those to leave that have been idle longest.
+    /// Asks the connections that have been idle longest to close.
     fn make_room(&self) {
         let now_us = micros(self.begun.elapsed());
         let idle = |ending: &Weak<Ending>| {
@@ -114,7 +115,7 @@ impl Drop for Slot {
 }
 
 impl Ending {
-    /// A connection that begins now, by a clock that has run since `begun`.
+    /// Creates the signals of a new connection. Times are relative to `begun`.
     pub(crate) fn new(begun: Instant) -> Self {
         Self {
             cut: Notify::new(),
@@ -127,7 +128,7 @@ impl Ending {
         }
     }
 
-    /// Gives the connection up, in the middle of what it does.
+    /// Aborts the connection, even within a request.
     pub(crate) fn cut_off(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
         self.cut.notify_one();
@@ -137,12 +138,12 @@ impl Ending {
         self.is_cut.load(Ordering::Relaxed)
     }
 
-    /// Ends when the connection is to be given up.
+    /// Completes when the connection must be aborted.
     pub(crate) async fn cut(&self) {
         self.cut.notified().await;
     }
 
-    /// Ends when the connection is to end in order.
+    /// Completes when the connection is asked to close in order.
     pub(crate) async fn leave(&self) {
         self.leave.notified().await;
     }
@@ -156,23 +157,23 @@ impl Ending {
         self.leave.notify_one();
     }
 
-    /// A request has come.
+    /// Records the start of a request.
     pub(crate) fn request_begins(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Nothing is left of a request and its answer.
+    /// Records the end of a request and its response.
     pub(crate) fn request_ends(&self) {
         self.idle_since_us.store(micros(self.begun.elapsed()), Ordering::Relaxed);
         self.open.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether somebody waits for an answer.
+    /// Returns true if a request is in progress.
     pub(crate) fn has_requests(&self) -> bool {
         self.open.load(Ordering::Acquire) > 0
     }
 
-    /// The time for which there has been no request; `None` if there is one, or if the connection was told to leave.
+    /// Returns the idle time, or `None` if a request is in progress or the connection is ending.
     fn idle_us(&self, now_us: u64) -> Option<u64> {
         let stays = self.has_requests() || self.is_leaving() || self.is_cut();
         (!stays).then(|| now_us.saturating_sub(self.idle_since_us.load(Ordering::Relaxed)))

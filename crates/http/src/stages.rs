@@ -1,4 +1,4 @@
-//! [`Service`]: the way of a request through the stages, from its head to the last header of its answer.
+//! [`Service`]: passes a request through the stages, from its head to the last header of its response.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use crate::{Error, handed, jsonp, presume, target};
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
-/// The time that the body took to come, in milliseconds.
+/// Header with the time to receive the body, in milliseconds.
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 
 /// The handler of requests.
@@ -46,7 +46,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Serves requests to `node`.
+    /// Creates the service of `node`.
     pub(crate) fn new(node: Arc<Node>, router: Arc<Router>) -> Arc<Self> {
         let version = version_header(&node);
         Arc::new(Self { node, router, version, beginnings: Beginnings::new() })
@@ -60,7 +60,7 @@ impl Service {
         self.node.settings.as_ref()
     }
 
-    /// What requests of HTTP/2 wait for.
+    /// Returns the permits of HTTP/2 requests.
     pub(crate) fn beginnings(&self) -> &Beginnings {
         &self.beginnings
     }
@@ -75,7 +75,7 @@ impl Service {
         let waits_to_be_asked = parts.headers.contains_key(header::EXPECT);
         let (body, leftover) = Inbound::new(body);
         as_http1(&mut parts);
-        // A stream of HTTP/2 ends by itself.
+        // A stream of HTTP/2 ends without closing the connection.
         let may_close = parts.version < Version::HTTP_2;
         let finish = async |mut response: Response| {
             if may_close && !leftover.clear(waits_to_be_asked).await {
@@ -86,7 +86,7 @@ impl Service {
         if handed::is_message(&parts) {
             return finish(handed::answer(&self, &parts, body, &ending).await).await;
         }
-        // From here on the address is that of the client, for the lock-out, limits and the log.
+        // From here on the address is that of the client; lockout, rate limits and logs use it.
         let peer = Peer { ip: self.node.policy().trusted_proxies.client(peer.ip, &parts.headers), ..peer };
         let id = self.request_id(&parts.headers);
         let method = effective_method(&parts.method, &parts.headers);
@@ -107,7 +107,8 @@ impl Service {
         observation.answered(response, account)
     }
 
-    /// Answers a request that another node has handed over; what becomes known of it is in `seen`. It is counted and logged where it came to.
+    /// Handles a request that another node has forwarded and collects its facts in `seen`. The forwarding node
+    /// counts and logs it.
     pub(crate) async fn answer_handed(&self, request: Handed, seen: &Arc<Seen>, account: &Arc<Account>) -> Response {
         let Handed { method, uri, headers, client, body } = request;
         let id = self.request_id(&headers);
@@ -115,7 +116,7 @@ impl Service {
         self.judge(head, headers, Unread::Incoming(Inbound::of_message(body)), &id).await
     }
 
-    /// Has a request answered here, or by the node that its database's writes are for.
+    /// Handles a request here or forwards it to the preferred node of its database.
     async fn serve(&self, request: Arriving<'_>, body: Inbound) -> Response {
         let (body, doubt) = match steering::steer(&self.node, &self.router, &request, body).await {
             Steered::Answered(response) => return response,
@@ -131,14 +132,15 @@ impl Service {
         }
     }
 
-    /// Answers a request that is served here.
+    /// Handles a request on this node.
     async fn judge(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
         let viewer = Viewer::of(&headers, head.scheme);
         let prefers_minimal = headers.get(PREFER).is_some_and(|value| value == "return=minimal");
         let (method, uri, seen) = (head.method.clone(), head.uri.clone(), Arc::clone(&head.seen));
         let caller = Caller::of(&head, &headers);
         let mut renewed = None;
-        // In a box, as its own stages: whoever waits for them has their room once or twice, and is moved about.
+        // Boxed, as are its stages, because each waiting future would otherwise contain their memory once or
+        // twice, and be moved with it.
         let answer = Box::pin(self.decide(head, headers, body, &mut renewed));
         let answer = threads::counted(Arc::clone(&seen.tally), answer).await;
         let policy = self.node.policy();
@@ -167,7 +169,7 @@ impl Service {
         response
     }
 
-    /// The answer by what this node knows, if it can find out that this is all there is to know, or else by what it hears.
+    /// Handles the request with optimistic validation if possible, and otherwise after a catch-up.
     async fn decide(
         &self,
         head: RequestHead,
@@ -178,13 +180,14 @@ impl Service {
         if let Some(answer) = self.presume(&head, &headers, &mut body, renewed).await {
             return answer;
         }
-        // Before anything is decided that others may have changed: settings, accounts, security.
+        // Precedes all decisions that depend on state that other nodes may have changed: settings, accounts,
+        // security objects.
         self.node.catch_up.wait().await?;
         let policy = self.node.policy();
         Box::pin(self.route(&policy, head, headers, body, renewed)).await
     }
 
-    /// The answer to a small write by what this node knows. `None` if there is news, or may be.
+    /// Handles a small write with optimistic validation. Returns `None` if the node must catch up first.
     async fn presume(
         &self,
         head: &RequestHead,
@@ -276,12 +279,12 @@ impl Service {
                 let timeout = ReceiveTimeout::new(policy.receive_timeout);
                 body::read(body, headers, REQUEST_BYTES_MAX, timeout, &head.account).await
             }
-            // Requests of this process have no token.
+            // Requests from within this process have no token.
             Unread::Streamed(_) => Err(Error::bad_request("a node sends no such body")),
         }
     }
 
-    /// Refuses the request if its client makes too many and this is how clients are told apart.
+    /// Applies the rate limit if it uses this kind of client.
     fn count(&self, policy: &Policy, kind: ClientKind, client: impl FnOnce() -> Client) -> Result<(), Error> {
         match &policy.rate_limit {
             Some(limit) if limit.by == kind => self.node.rates.take(limit, client()),
@@ -289,7 +292,7 @@ impl Service {
         }
     }
 
-    /// The client's own id if it is harmless, otherwise a fresh one.
+    /// Returns the id from the client if it is valid, otherwise a new one.
     fn request_id(&self, headers: &HeaderMap) -> String {
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
         let harmless = |id: &&str| {
@@ -299,7 +302,8 @@ impl Service {
     }
 }
 
-/// Gives a request of HTTP/2 the form of one of HTTP/1.1: handlers know the host by its header, and the target has none.
+/// Converts an HTTP/2 request to the form of HTTP/1.1: the host becomes a header and is removed from the
+/// target.
 fn as_http1(parts: &mut hyper::http::request::Parts) {
     let Some(authority) = parts.uri.authority().filter(|_| parts.version == Version::HTTP_2) else { return };
     if !parts.headers.contains_key(header::HOST) {
@@ -310,7 +314,8 @@ fn as_http1(parts: &mut hyper::http::request::Parts) {
     }
 }
 
-/// POST may stand for another method, for clients that can send nothing else. Methods are in capitals.
+/// Returns the method, which a header of a POST can override for clients that cannot send others. Methods are
+/// in upper case.
 fn effective_method(method: &Method, headers: &HeaderMap) -> Method {
     if method != Method::POST {
         return method.clone();
@@ -328,7 +333,7 @@ fn effective_method(method: &Method, headers: &HeaderMap) -> Method {
     }
 }
 
-/// Clients of CouchDB take the version of CouchDB out of it that they can count on.
+/// Returns the header `Server`, from which clients parse the supported version of CouchDB.
 fn version_header(node: &Node) -> HeaderValue {
     let version = format!("CouchDB/{} (Settee/{})", node.identity.couchdb_version, env!("CARGO_PKG_VERSION"));
     HeaderValue::try_from(version).unwrap_or_else(|_| HeaderValue::from_static("CouchDB"))

@@ -1,8 +1,10 @@
-//! Small writes to databases that several nodes write to go to the node that all of them prefer ([`steer`]). That makes one commit of
-//! what others would make several of, one after the other, and judges requests as if their clients had come to it.
+//! Write forwarding: small writes to databases that several nodes write to are handled by the preferred node
+//! ([`steer`]). It combines into one commit what several nodes would commit one after the other, and handles
+//! requests as if their clients were connected to it.
 //!
-//! This saves time only: whoever has a write may make it, and makes it if the other one is away, or vanishes. If that may have made it, and so it
-//! conflicts, the answer is an error: whether it was made is not known here, as clients of that node do not know it either.
+//! Forwarding is an optimization only: every node may make a write itself, and does so if the preferred node
+//! is unresponsive or fails. If that node may have made the write already and the second attempt conflicts,
+//! the response is an error, because the outcome is in doubt.
 
 use std::sync::Arc;
 
@@ -28,37 +30,37 @@ use crate::request::Unread;
 use crate::respond::{self, Response};
 use crate::router::Router;
 
-/// A request of which only the head was looked at.
+/// A request of which only the head was read.
 pub(crate) struct Arriving<'a> {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) peer: Peer,
-    /// Its name in logs.
+    /// The request id in logs.
     pub(crate) id: &'a str,
     pub(crate) seen: Arc<Seen>,
     pub(crate) account: Arc<Account>,
 }
 
-/// What became of a request.
+/// The result of [`steer`].
 pub(crate) enum Steered {
-    /// It is to be served here.
+    /// The request must be handled by this node.
     Here(Unread),
-    /// It is to be served here, and may have been served already.
+    /// The request must be handled by this node, and may have been handled already by another one.
     Again(Unread, Doubt),
-    /// It has its answer.
+    /// The request was handled.
     Answered(Response),
 }
 
-/// A write that may have been made by a node that has vanished, and is made again.
+/// A write that a failed node may have made, and that is retried by this node.
 pub(crate) struct Doubt {
     writer: String,
     is_deletion: bool,
 }
 
 impl Doubt {
-    /// Says that nobody knows, where the second write is refused as it would be if it had been made before: it conflicts with itself, or what it
-    /// deletes is not there.
+    /// Replaces the response by an in-doubt error if the retry may have failed because of the first attempt:
+    /// it conflicts with itself, or the document to delete does not exist.
     pub(crate) fn judge(self, response: Response) -> Response {
         let may_be_made = match response.status() {
             StatusCode::CONFLICT => true,
@@ -69,9 +71,10 @@ impl Doubt {
     }
 }
 
-/// Hands a request over to the node that its database's writes are for, if there is such a node. Signs of life are given at once.
+/// Forwards a request to the preferred node of its database, if that is another node. Health probes are
+/// answered immediately.
 pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<'_>, body: Inbound) -> Steered {
-    // Before it is found out whether a node asks: that may take as long as the store does.
+    // Health probes are answered before the token is verified, because that may have to wait for the store.
     if request.uri.path() == ALIVE && node.nodes.is_cluster() && request.headers.contains_key(TOKEN) {
         return Steered::Answered(respond::json(StatusCode::OK, b"{}".to_vec()));
     }
@@ -96,11 +99,11 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
             user.iter().for_each(|name| request.seen.set_user(name));
             return Steered::Answered(response);
         }
-        // Nothing was looked at: it is of another version, has another clock or secret, or no store.
+        // The request was not handled: the other node has another version, clock or secret, or no store.
         Some(Ok(HandedOver::Refused) | Err(TransportError::Unusable(_))) => {
             return Steered::Here(Unread::Known(body));
         }
-        // Nothing was sent.
+        // The request was not sent.
         Some(Err(TransportError::Refused(_) | TransportError::Tls(_))) => {
             pulse::look_for(&node.nodes, &writer);
             return Steered::Here(Unread::Known(body));
@@ -112,7 +115,8 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
         None => "it gives no sign of life".to_owned(),
     };
     tracing::warn!(request = request.id, node = writer.name, why, "a node vanished that was to write");
-    // As its client would make it again, or a proxy. Twice it would conflict, but not where the server gives out ids.
+    // Retries like a client or a proxy. A retry of a completed write conflicts, except where the server
+    // generates the id.
     if request.method != Method::POST {
         let doubt = Doubt { writer: writer.name, is_deletion: request.method == Method::DELETE };
         return Steered::Again(Unread::Known(body), doubt);
@@ -120,10 +124,11 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
     Steered::Answered(respond::error(&Error::in_doubt(&writer.name)))
 }
 
-/// The node that a request is to be handed to.
+/// Returns the node to which a request must be forwarded.
 fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: &Inbound) -> Option<Member> {
     let Arriving { method, uri, headers, seen, .. } = request;
-    // What a node asks for is answered here, so nothing goes around in circles. Addresses in answers need the host that was asked for.
+    // Requests of nodes are handled here, which prevents forwarding loops. Requests without `Host` are not
+    // forwarded because URLs in responses need it.
     if headers.contains_key(TOKEN) || !headers.contains_key(header::HOST) {
         return None;
     }
@@ -133,7 +138,7 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
     if best.name == node.nodes.own || best.address.is_empty() {
         return None;
     }
-    // Before anything is sent to a node it has shown that it can be reached.
+    // A node must have answered a health probe before requests are sent to it.
     if !node.nodes.pulses.is_there(best.id) {
         pulse::look_for(&node.nodes, &best);
         return None;

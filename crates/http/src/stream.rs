@@ -1,5 +1,5 @@
-//! Streams around streams: [`Begun`], of which something was read already, and [`Paced`], which ends if nobody takes what is
-//! written.
+//! Stream adapters: [`Begun`] is a stream whose start was read already, and [`Paced`] is one that fails if the
+//! peer receives nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Bytes that a reader gets before what comes from the stream.
+/// Bytes that a reader receives before those of the stream.
 #[derive(Default)]
 pub(crate) struct Ahead {
     pub(crate) bytes: Vec<u8>,
@@ -21,7 +21,7 @@ impl Ahead {
         self.bytes.is_empty()
     }
 
-    /// Gives as much as there is room for. What was given to the end holds no memory.
+    /// Copies as many bytes as fit. The memory is released at the end.
     pub(crate) fn give(&mut self, buffer: &mut ReadBuf<'_>) {
         let rest = &self.bytes[self.given..];
         let length = rest.len().min(buffer.remaining());
@@ -33,7 +33,7 @@ impl Ahead {
     }
 }
 
-/// A stream whose beginning was read.
+/// A stream whose start was read already.
 pub(crate) struct Begun<S> {
     inner: S,
     beginning: Ahead,
@@ -86,7 +86,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
 pub(crate) struct Paced<S> {
     inner: S,
     timeout: Duration,
-    /// While a write waits: until when.
+    /// The deadline of a write that is waiting.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -95,7 +95,7 @@ impl<S> Paced<S> {
         Self { inner, timeout, waiting: None }
     }
 
-    /// Takes note of what a write came to.
+    /// Updates the deadline after a write.
     fn note<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;

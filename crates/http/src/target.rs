@@ -1,10 +1,10 @@
-//! Heads of requests as people and broken programs send them.
+//! Tolerant parsing of request heads.
 //!
-//! The HTTP library refuses a target with characters that should have been escaped, though every guide to CouchDB has
-//! `?key="a"` with its quotes: [`Lenient`] escapes them on their way in. And it refuses what is no head, or too much of one,
-//! with an empty answer: [`Lenient`] puts in its place a head that tells the server what was wrong, so that the client receives
-//! it. It must know where requests begin, so it follows the framing of bodies; where it is not sure of it, it changes nothing
-//! any more. It decides nothing else about requests.
+//! The HTTP library refuses targets with unescaped characters, although every guide to CouchDB contains
+//! `?key="a"` with its quotes: [`Lenient`] escapes them. The library also responds to malformed or oversized
+//! heads with an empty response: [`Lenient`] replaces them by a head that describes the error, so that the
+//! client receives a message. It follows the framing of bodies to locate the start of requests; once the
+//! framing is uncertain, it changes nothing any more.
 
 mod framing;
 
@@ -23,15 +23,15 @@ use crate::stream::Ahead;
 use framing::Framing;
 pub(crate) use framing::HeadLimits;
 
-/// Names what was wrong with a head. A client that sends it itself gets what it asks for.
+/// Header that describes the error of a head. A client that sends it receives that error.
 const REFUSED: HeaderName = HeaderName::from_static("x-settee-refused");
 
-/// How long, and for how many bytes, a client may go on sending a request that was answered already: who closes a connection
-/// while something comes takes the answer back.
+/// Limits for a client that continues to send a request after the response: closing the connection while data
+/// arrives would discard the response.
 const LINGER_TIME: Duration = Duration::from_secs(10);
 const LINGER_BYTES: usize = 256 << 20;
 
-/// Why a head is not passed on.
+/// Reasons to refuse a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     BadLine,
@@ -44,7 +44,7 @@ impl Refusal {
     const ALL: [(Self, &str); 4] =
         [(Self::BadLine, "line"), (Self::BadHead, "head"), (Self::LongTarget, "target"), (Self::LargeHead, "size")];
 
-    /// The end of the head that goes on in its place.
+    /// Returns the end of the head that replaces the refused one.
     fn header(self) -> String {
         let word = Self::ALL.iter().find(|(own, _)| *own == self).map_or("", |(_, word)| word);
         format!("{REFUSED}: {word}\r\n\r\n")
@@ -66,20 +66,20 @@ impl Refusal {
     }
 }
 
-/// Whether these headers stand for a head that was refused, and why.
+/// Returns the error if these headers replace a refused head.
 pub(crate) fn refused(headers: &HeaderMap) -> Option<Error> {
     let word = headers.get(REFUSED)?.as_bytes();
     Refusal::ALL.iter().find(|(_, own)| own.as_bytes() == word).map(|(refusal, _)| refusal.error())
 }
 
-/// A connection whose heads are made fit for the library.
+/// A connection whose request heads are made valid for the library.
 pub(crate) struct Lenient<S> {
     inner: S,
     framing: Framing,
-    /// Changed bytes that did not fit where they were read to.
+    /// Changed bytes that did not fit into the buffer of the reader.
     pending: Ahead,
     head_time: Duration,
-    /// While a head is on its way: until when it must be there.
+    /// The deadline of a head that has started.
     head_end: Option<Pin<Box<Sleep>>>,
     linger: Option<Linger>,
 }
@@ -90,13 +90,13 @@ struct Linger {
 }
 
 impl<S> Lenient<S> {
-    /// A client may take `head_time` for each head that it has begun.
+    /// Creates the adapter. `head_time` is the timeout of each head that has started.
     pub(crate) fn new(inner: S, limits: HeadLimits, head_time: Duration) -> Self {
         let framing = Framing::new(limits);
         Self { inner, framing, pending: Ahead::default(), head_time, head_end: None, linger: None }
     }
 
-    /// Waits for more of a head, but not for ever.
+    /// Waits for the rest of a head until the timeout.
     fn wait_for_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.framing.is_in_head() {
             self.head_end = None;
@@ -110,7 +110,7 @@ impl<S> Lenient<S> {
 }
 
 impl<S: AsyncRead + Unpin> Lenient<S> {
-    /// Reads what comes of a request that was answered. Ready at its end, or when it is enough.
+    /// Reads and discards the rest of a request that was answered. Ready at its end, or at the limit.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let start = || Linger { end: Box::pin(tokio::time::sleep(LINGER_TIME)), left: LINGER_BYTES };
         let linger = self.linger.get_or_insert_with(start);
@@ -133,7 +133,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
         let this = &mut *self;
         while this.pending.is_empty() {
             if this.framing.is_refused() {
-                // The answer ends the connection; until then there is nothing more to say.
+                // The response ends the connection; no further bytes are passed on.
                 return match this.poll_linger(cx) {
                     Poll::Ready(()) | Poll::Pending => Poll::Pending,
                 };

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a database in memory, queries in short, and texts that are kept in files.
+//! Shared test utilities: a database in memory, short requests, and expected texts in files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod access;
@@ -46,7 +46,7 @@ use settee_service::threads::GiveWay;
 /// The instance of the [`database`].
 pub(crate) const INSTANCE: u64 = 0x0123_4567_89ab_cdef;
 
-/// An empty database in memory.
+/// Returns an empty database in memory.
 pub(crate) fn database() -> Arc<Database> {
     let catalog = Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap();
     catalog
@@ -65,23 +65,23 @@ pub(crate) fn json(text: &str) -> Json {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// `status name: reason`
+/// Returns `status name: reason`.
 pub(crate) fn show(error: &Error) -> String {
     format!("{} {}: {}", error.status.as_u16(), error.name, error.reason)
 }
 
-/// Compares `text` with the file of this name beside the tests.
+/// Compares `text` with the file of this name next to the tests.
 #[track_caller]
 pub(crate) fn check_file(name: &str, text: &str) {
     settee_model::testing::check_file(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests"), name, text);
 }
 
-/// An account in a budget of its own.
+/// Returns an account in a separate budget.
 pub(crate) fn account() -> Arc<Account> {
     Account::new(&Budget::new(64 << 20), None, Share::Admin)
 }
 
-/// What threads do to give way where nobody minds.
+/// Returns a function that does not yield.
 pub(crate) fn nothing() -> GiveWay {
     Arc::new(|_| {})
 }

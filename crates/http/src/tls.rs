@@ -1,5 +1,4 @@
-//! [`Tls`]: connections that nobody can listen to. Certificates are the server's part: this one is given them, and others
-//! when they change.
+//! [`Tls`]: encrypted connections. The server loads the certificates, and replaces them when they change.
 
 use std::io;
 use std::sync::Arc;
@@ -10,21 +9,21 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
-/// The protocols that clients may choose from, the best first.
+/// The supported protocols in order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// How handshakes are made: shared by all that accept connections.
+/// The configuration of handshakes, shared by all listeners.
 #[derive(Clone)]
 pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
 impl Tls {
-    /// Handshakes by `config`, which need not name protocols.
+    /// Creates handshakes with `config`, which does not have to name protocols.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
         Self(Arc::new(RwLock::new(with_protocols(config))))
     }
 
-    /// From now on handshakes are made by `config`; open connections go on.
+    /// Uses `config` for new handshakes. Open connections are not affected.
     pub fn replace(&self, config: ServerConfig) {
         *self.0.write() = with_protocols(config);
     }

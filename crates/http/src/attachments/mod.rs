@@ -1,6 +1,6 @@
-//! Attachments on their way in: what of a document's `_attachments` is stored, kept or refused.
+//! Incoming attachments: decides which entries of a document's `_attachments` are stored, kept or refused.
 //!
-//! Everything here waits for the database and runs on threads that may block.
+//! All functions of this module block on the database and must run on threads that may block.
 
 mod parts;
 pub(crate) mod related;
@@ -24,7 +24,7 @@ pub(crate) use parts::Parts;
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     limit_bytes: u64,
-    /// 0 stores everything as it is.
+    /// With level 0 no attachment is compressed.
     level: u32,
     compressible: Vec<String>,
 }
@@ -40,7 +40,7 @@ impl Policy {
         }
     }
 
-    /// How data of this type that comes as it is is stored.
+    /// Returns the compression for uncompressed data of this type.
     pub(crate) fn compression(&self, content_type: &str) -> Compression {
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let matches = |pattern: &String| match pattern.split_once('*') {
@@ -55,7 +55,7 @@ impl Policy {
         }
     }
 
-    /// Refuses more bytes than an attachment may have.
+    /// Returns an error if an attachment of `bytes` bytes exceeds the limit.
     pub(crate) fn check(&self, name: &str, bytes: u64) -> Result<(), Error> {
         if bytes <= self.limit_bytes {
             return Ok(());
@@ -64,7 +64,7 @@ impl Policy {
     }
 }
 
-/// Takes the bytes of one attachment in.
+/// Stores the bytes of one attachment, which `next` returns piece by piece.
 pub(crate) fn upload(
     database: &Arc<Database>,
     policy: &Policy,
@@ -80,8 +80,8 @@ pub(crate) fn upload(
     Ok(upload.finish()?)
 }
 
-/// The attachments that an update of document `id` leaves the document with. `followed` has the data that came in
-/// parts of their own.
+/// Returns the attachments of document `id` after an update. `followed` contains the data that was received in
+/// separate parts.
 pub(crate) fn resolve(
     database: &Arc<Database>,
     policy: &Policy,
@@ -90,7 +90,7 @@ pub(crate) fn resolve(
     mode: EditMode,
     mut followed: HashMap<String, Uploaded>,
 ) -> Result<NewAttachments, Error> {
-    // Local documents are stored without them.
+    // Local documents are stored without attachments.
     let Some(attachments) = document.attachments.as_ref().filter(|_| !id.starts_with("_local/")) else {
         return Ok(NewAttachments::none());
     };
@@ -123,7 +123,7 @@ pub(crate) fn resolve(
     Ok(NewAttachments::new(list)?)
 }
 
-/// How the data that follows is stored.
+/// Returns the compression for data that follows the document.
 fn compression_of(policy: &Policy, content_type: &str, follows: &Follows) -> Compression {
     match follows.encoding {
         ContentEncoding::Identity => policy.compression(content_type),
@@ -138,7 +138,7 @@ fn path(document: &Document) -> Vec<Rev> {
     }
 }
 
-/// The attachment that a stub names.
+/// Returns the attachment of the parent revision that a stub names.
 fn kept(parent: &[Attachment], id: &str, name: &str, revpos: Option<u64>) -> Result<NewAttachment, Error> {
     let found = parent.iter().find(|attachment| attachment.name == name);
     let found = found.filter(|attachment| revpos.is_none_or(|revpos| revpos == attachment.revpos));

@@ -1,4 +1,4 @@
-//! [`Parts`]: a body of several parts, read as it comes.
+//! [`Parts`]: incremental parser of multipart bodies.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -7,11 +7,11 @@ use settee_wire::multipart::{ContentType, Event, Head, Parser};
 use crate::Error;
 use crate::body::pieces::Pieces;
 
-/// The parts of a body.
+/// Parts of a multipart body.
 pub(crate) struct Parts<'a> {
     parser: Parser,
     pieces: &'a mut Pieces,
-    /// The number of bytes of the current part were read.
+    /// Number of bytes read of the current part.
     pub(super) length: u64,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The head of the next part; `None` after the last.
+    /// Returns the head of the next part, or `None` after the last part.
     pub(crate) fn next_part(&mut self) -> Result<Option<Head>, Error> {
         self.length = 0;
         match self.event()? {
@@ -44,7 +44,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The next data of the current part; `None` at its end.
+    /// Returns the next data of the current part, or `None` at its end.
     pub(crate) fn data(&mut self) -> Result<Option<Bytes>, Error> {
         match self.event()? {
             Some(Event::Data(data)) => {
@@ -54,7 +54,7 @@ impl<'a> Parts<'a> {
             _ => Ok(None),
         }
     }
-    /// All of the current part, which has at most so many bytes.
+    /// Returns the whole current part. Returns an error if it exceeds `bytes_max`.
     pub(crate) fn text(&mut self, bytes_max: usize) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         while let Some(data) = self.data()? {
@@ -66,7 +66,7 @@ impl<'a> Parts<'a> {
         Ok(text)
     }
 
-    /// Passes over the rest of the current part.
+    /// Skips the rest of the current part.
     pub(crate) fn skip(&mut self) -> Result<(), Error> {
         while self.data()?.is_some() {}
         Ok(())

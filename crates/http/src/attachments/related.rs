@@ -1,4 +1,4 @@
-//! Documents that come as `multipart/related`: the document first, then the data of its attachments.
+//! Documents in `multipart/related` bodies: the document comes first, followed by the data of its attachments.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use super::{Parts, Policy, compression_of, upload};
 use crate::Error;
 use crate::body::pieces::Pieces;
 
-/// A document and the data that followed it.
+/// A document and the attachment data that followed it.
 pub(crate) struct Related {
     pub(crate) document: Document,
-    /// By the names of the attachments.
+    /// Attachment data by attachment name.
     pub(crate) followed: HashMap<String, Uploaded>,
 }
 
-/// Reads a document and stores what follows it. `check` may refuse the document before that.
+/// Reads a document and stores the attachment data that follows it. `check` can refuse the document before any
+/// data is stored.
 pub(crate) fn receive(
     database: &Arc<Database>,
     policy: &Policy,
@@ -45,7 +46,8 @@ pub(crate) fn receive(
     let mut awaited = members.into_iter().filter_map(Awaited::of);
     let mut followed = HashMap::new();
     while parts.next_part()?.is_some() {
-        // Parts are in the order of the document, whatever they say of their names.
+        // Parts are assigned to attachments by their order in the document; the names in the part headers are
+        // ignored.
         let one = awaited.next();
         let one = one.ok_or_else(|| Error::bad_request("More attachments follow than the document names"))?;
         let compression = compression_of(policy, &one.content_type, &one.follows);
@@ -56,10 +58,10 @@ pub(crate) fn receive(
     Ok(Related { document, followed })
 }
 
-/// The longest text of a document with attachments inside it.
+/// Maximum length of the JSON of a document with inline attachments.
 const MAX_TEXT_BYTES: usize = 1 << 30;
 
-/// An attachment whose data is to follow.
+/// An attachment whose data follows in a part of its own.
 struct Awaited {
     name: String,
     content_type: String,
@@ -73,7 +75,7 @@ impl Awaited {
         Some(Self { name, content_type, follows })
     }
 
-    /// Refuses data that is not what the document told of it.
+    /// Returns an error if the length or the digest of the data differs from those in the document.
     fn check(&self, uploaded: &Uploaded, length: u64) -> Result<(), Error> {
         if let Some(told) = self.follows.bytes_that_follow()
             && told != length
@@ -81,7 +83,7 @@ impl Awaited {
             let reason = format!("Attachment {} has {length} bytes instead of {told}", self.name);
             return Err(Error::bad_request(reason));
         }
-        // Some tell the digest of the data as it was stored where they have it from.
+        // Some clients send the digest of the data as the source stored it (possibly compressed).
         let known = [uploaded.received_md5(), uploaded.stored_md5()];
         if self.follows.md5.is_some_and(|told| !known.contains(&told)) {
             let reason = "Possible message corruption.";

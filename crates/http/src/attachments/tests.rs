@@ -1,4 +1,4 @@
-//! What becomes of `_attachments`, and of documents that come in parts.
+//! Tests of `_attachments` and of documents in multipart bodies.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::VecDeque;
@@ -94,7 +94,7 @@ fn stubs_must_name_the_generation_that_is_stored() {
     assert!(resolve_text(&database, "doc", &with(""), INTERACTIVE).is_ok());
     let wrong = resolve_text(&database, "doc", &with(r#","revpos":2"#), INTERACTIVE);
     assert_eq!(refusal(wrong), "412 missing_stub: Invalid attachment stub in doc for x");
-    // A conflict is for the database to find.
+    // The database detects the conflict.
     assert!(
         resolve_text(&database, "doc", r#"{"_rev":"1-a","_attachments":{"x":{"stub":true}}}"#, INTERACTIVE).is_ok()
     );
@@ -132,7 +132,7 @@ async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, Strin
     received.await.map_err(|error| show(&error))
 }
 
-/// Frames that are there.
+/// Frames that are available immediately.
 struct Pieced(VecDeque<Frame<Bytes>>);
 
 impl Body for Pieced {
@@ -154,7 +154,7 @@ async fn documents_come_with_their_attachments_behind_them() {
     let plain = document(
         r#""a":{"follows":true,"length":3},"b":{"follows":true,"content_type":"text/plain"},"c":{"data":"Yw=="}"#,
     );
-    // Their names count for nothing: the data of stubs comes in their order.
+    // Names in part headers are ignored: parts are assigned in the order of the stubs.
     let named = "\r\n--sep\r\nContent-Disposition: attachment; filename=\"b\"\r\n\r\naaa\r\n--sep\r\n\r\nbb\r\n--sep--";
     let expected = [("a", "aaa"), ("b", "bb"), ("c", "c")].map(|(name, text)| (name.to_owned(), text.to_owned()));
     for body in [format!("{plain}\r\n--sep\r\n\r\naaa\r\n--sep\r\n\r\nbb\r\n--sep--"), format!("{plain}{named}")] {

@@ -11,7 +11,7 @@ use crate::auth_policy::{AuthPolicy, CookiePolicy};
 use crate::head::RequestHead;
 use crate::origin::Scheme;
 
-/// The user of a session, and a new cookie if a tenth of its time is over.
+/// Returns the user of a session, and a new cookie after a tenth of the session's lifetime.
 pub(super) async fn user(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -31,21 +31,22 @@ pub(super) async fn user(
     }))
 }
 
-/// Returns true for a value of `Set-Cookie` that sets the session cookie, also as a cookie without a name that is sent back as one.
+/// Returns true for a value of `Set-Cookie` that sets the session cookie. This includes cookies without a
+/// name, because browsers send them back as the session cookie.
 pub(crate) fn is_session_cookie(value: &HeaderValue) -> bool {
     let text = String::from_utf8_lossy(value.as_bytes());
     let name = text.trim_start_matches(['=', ' ', '\t']).split(['=', ';']).next().unwrap_or_default();
     name.trim().eq_ignore_ascii_case(SESSION_COOKIE)
 }
 
-/// The value of the session cookie of a request.
+/// Returns the value of the session cookie of a request.
 fn value(headers: &HeaderMap) -> Option<&str> {
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = pairs.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(name, _)| *name == SESSION_COOKIE).map(|(_, value)| value.trim_matches('"'))
 }
 
-/// A cookie that begins a session of the user.
+/// Returns a cookie that starts a session of the user.
 pub(crate) fn issue(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -60,7 +61,7 @@ pub(crate) fn issue(
     header(&value, &policy.cookie, head, now_s)
 }
 
-/// A cookie that ends the session.
+/// Returns a cookie that ends the session.
 pub(crate) fn clear(parts: &Authentication, policy: &AuthPolicy, head: &RequestHead) -> Option<HeaderValue> {
     header("", &policy.cookie, head, (parts.clock_ms)() / 1000)
 }

@@ -1,5 +1,5 @@
-//! [`KeyFetcher`]: asks identity providers for the keys that they publish. What is in them, and when they are asked, is decided
-//! in `jwt`.
+//! [`KeyFetcher`]: client that reads the published keys of identity providers. The module `jwt` parses them
+//! and decides when they are read.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-/// The longest answer.
+/// Maximum length of a response.
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
-/// Why there are no keys: for the log.
+/// Reasons for which keys cannot be read, for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The address makes no sense.
+    /// The address is invalid.
     #[error("this is no address of a server")]
     Address,
-    /// There is no connection.
+    /// The connection failed.
     #[error("the server cannot be reached: {0}")]
     Connect(#[from] std::io::Error),
-    /// The server answers something else.
+    /// The server responded with another status than 200.
     #[error("the answer is {0}; redirections are not followed")]
     Status(u16),
-    /// There is no answer, or it is too long.
+    /// The response is incomplete or too long.
     #[error("the answer broke off: {0}")]
     Answer(String),
 }
@@ -41,17 +41,16 @@ impl From<hyper::Error> for FetchError {
     }
 }
 
-/// A client for HTTP and HTTPS.
+/// An HTTP and HTTPS client for keys.
 #[derive(Clone)]
 pub struct KeyFetcher {
     tls: TlsConnector,
 }
 
 impl KeyFetcher {
-    /// A client that trusts the certificate authorities that Mozilla trusts.
+    /// Creates a client that trusts the certificate authorities of Mozilla.
     ///
-    /// # Errors
-    /// When TLS cannot be set up.
+    /// # Errors Returns an error if TLS cannot be set up.
     pub fn new() -> Result<Self, rustls::Error> {
         let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -61,10 +60,9 @@ impl KeyFetcher {
         Ok(Self { tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Reads what is at an address of the schemes `http` and `https`. Waits for as long as it takes.
+    /// Reads the resource at an address of the schemes `http` and `https`. This method has no timeout.
     ///
-    /// # Errors
-    /// When it cannot be read.
+    /// # Errors Returns an error if the resource cannot be read.
     pub async fn fetch(&self, address: &str) -> Result<Vec<u8>, FetchError> {
         let uri: Uri = address.parse().map_err(|_| FetchError::Address)?;
         let host = uri.host().ok_or(FetchError::Address)?.trim_matches(['[', ']']).to_owned();
@@ -118,7 +116,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Answers one request with this text, and says what it was asked.
+    /// Answers one request with this text, and returns the request.
     async fn serve(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/keys?x=1", listener.local_addr().unwrap());
@@ -128,11 +126,11 @@ mod tests {
             while !request.ends_with(b"\r\n\r\n") {
                 match stream.read_u8().await {
                     Ok(byte) if byte.is_ascii() && (byte >= b' ' || byte.is_ascii_whitespace()) => request.push(byte),
-                    // What is encrypted is no request here.
+                    // Encrypted bytes are not a request of this server.
                     Ok(_) | Err(_) => break,
                 }
             }
-            // The client may have gone.
+            // The client may have disconnected.
             drop(stream.write_all(answer.as_bytes()).await);
             String::from_utf8_lossy(&request).into_owned()
         });
@@ -173,7 +171,7 @@ mod tests {
         for address in ["http:///", "ftp://localhost/", "/path", "nonsense"] {
             assert!(matches!(fetcher.fetch(address).await, Err(FetchError::Address)), "{address}");
         }
-        // A server that speaks no TLS.
+        // The server does not support TLS.
         let (address, _) = serve(FINE).await;
         assert!(matches!(fetcher.fetch(&address.replace("http:", "https:")).await, Err(FetchError::Connect(_))));
     }

@@ -1,5 +1,5 @@
-//! Bearer tokens, and the keys that they are verified with: those of `[jwt_keys]`, and those that identity providers publish
-//! ([`Keys`]), which are read again from time to time, and when a token names one that is not known yet.
+//! Bearer tokens and their verification keys: those of `[jwt_keys]` and those that identity providers publish
+//! ([`Keys`]). Published keys are read again periodically, and when a token names an unknown key.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,23 +17,24 @@ use super::Authentication;
 use crate::Error;
 use crate::auth_policy::{AuthPolicy, KeySource};
 
-/// The time that an identity provider may take to answer.
+/// Timeout of a request to an identity provider.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Unknown keys are not asked for more often than this, whatever tokens name.
+/// Minimum interval between requests because of unknown keys, which limits the requests that clients can
+/// cause.
 const REREAD_MS: u64 = 30_000;
 
-/// The longest answer of an identity provider.
+/// Maximum length of a response of an identity provider.
 const KEYS_MAX_BYTES: usize = 1 << 20;
 
-/// Keys of the configuration that are remembered.
+/// Maximum number of cached keys of the configuration.
 const CONFIGURED_MAX: usize = 1024;
 
-/// Reads the keys of an identity provider: from an address that begins with `http:` or `https:`, or else from a file. The error
-/// is for the log.
+/// Reads the keys of an identity provider, from a URL with the scheme `http` or `https` or from a file. The
+/// error is for the log.
 pub type KeyReader = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>> + Send + Sync>;
 
-/// The user of a bearer token.
+/// Returns the user of a bearer token.
 pub(super) async fn user(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -58,27 +59,27 @@ pub(super) async fn user(
     Ok(Some(token.context(tokens)?))
 }
 
-/// The keys that tokens are verified with.
+/// The keys that verify tokens.
 pub(crate) struct Keys {
     read: KeyReader,
     configured: Mutex<Configured>,
     published: Mutex<HashMap<String, Published>>,
-    /// One reads, the others wait for what it finds.
+    /// One task reads the keys; the others wait for its result.
     reading: tokio::sync::Mutex<()>,
 }
 
-/// Keys of `[jwt_keys]` as of a version of the settings.
+/// Parsed keys of `[jwt_keys]` at a version of the settings.
 #[derive(Default)]
 struct Configured {
     version: Option<u64>,
     keys: HashMap<(KeyType, String), Arc<VerifyingKey>>,
 }
 
-/// The answer of an identity provider.
+/// Cached keys of an identity provider.
 #[derive(Clone, Default)]
 struct Published {
     keys: Arc<KeySet>,
-    /// When it was asked last, whether or not it answered.
+    /// Time of the last request to the provider, successful or not.
     asked_ms: u64,
 }
 
@@ -88,7 +89,7 @@ impl Keys {
         Self { read, configured, published, reading }
     }
 
-    /// The key of this id, `_default` if the token names none.
+    /// Returns the key with this id, or the key `_default` if the token names none.
     async fn find(
         &self,
         settings: &dyn Settings,
@@ -147,7 +148,7 @@ impl Keys {
         let mut published = known();
         if needs_reading(&published) {
             let _reading = self.reading.lock().await;
-            // Another request may have read them meanwhile.
+            // Another request may have read the keys while this one waited.
             published = known();
             if needs_reading(&published) {
                 let keys = self.read(&source.address).await;
@@ -160,7 +161,7 @@ impl Keys {
         published?.keys.find(key_type, id).cloned()
     }
 
-    /// Reads a source. What is wrong with it is for the log: the keys from before stay in use.
+    /// Reads a source. Errors are logged, and the previous keys stay in use.
     async fn read(&self, address: &str) -> Option<Arc<KeySet>> {
         let answer = tokio::time::timeout(READ_TIMEOUT, (self.read)(address.to_owned())).await;
         let problem = match answer {

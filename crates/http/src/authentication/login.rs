@@ -1,4 +1,4 @@
-//! Logging in with a name and a password, for basic credentials and for sessions.
+//! Login with a name and a password, for basic credentials and for sessions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::Authentication;
 use crate::Error;
 use crate::auth_policy::AuthPolicy;
 
-/// The user of basic credentials. Users with one-time passwords have to begin sessions instead.
+/// Returns the user of basic credentials. Users with one-time passwords must start sessions instead.
 pub(super) async fn basic(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -25,13 +25,13 @@ pub(super) async fn basic(
     Ok(account.context())
 }
 
-/// Whether no user has the name of the credentials.
+/// Returns true if no user has the name of the credentials.
 pub(super) async fn is_unknown(parts: &Authentication, credentials: &BasicCredentials) -> Result<bool, Error> {
     let Ok(name) = std::str::from_utf8(&credentials.name) else { return Ok(true) };
     Ok(parts.users.account(name).await?.is_none())
 }
 
-/// The account of `name`, if the password and the one-time password are right.
+/// Returns the account of `name` if the password and the one-time password are right.
 pub(crate) async fn session(
     parts: &Authentication,
     policy: &AuthPolicy,

@@ -1,5 +1,5 @@
-//! Who sends a request: [`authenticate`] tries the configured handlers one after the other, each of which may know the
-//! user, have no opinion, or refuse the request. What the user may do is decided in `access`.
+//! Authentication of requests: [`authenticate`] tries the configured handlers in order. Each handler returns
+//! the user, passes the request to the next handler, or refuses it. The module `access` authorizes the user.
 
 mod cookie;
 pub(crate) mod fetch;
@@ -34,43 +34,43 @@ use crate::respond::{self, Response};
 use crate::{Error, accept};
 use jwt::Keys;
 
-/// The dependencies of finding out who sends requests.
+/// The dependencies of authentication.
 pub(crate) struct Authentication {
     pub(crate) settings: Arc<dyn Settings>,
     pub(crate) authenticator: Authenticator,
     pub(crate) users: Arc<Users>,
-    /// Renews the hashes of those who log in.
+    /// Updates password hashes at login.
     pub(crate) writer: Arc<Writer>,
     pub(crate) hashers: Arc<Hashers>,
     pub(crate) keys: Keys,
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub(crate) policy: Derived<AuthPolicy>,
     pub(crate) secrets: Secrets,
-    /// Whether other nodes may ask.
+    /// True if the server is a node of a cluster, so that requests of other nodes are accepted.
     pub(crate) has_nodes: bool,
     pub(crate) node_tokens: NodeTokens,
 }
 
 impl Authentication {
-    /// The settings of authentication.
+    /// Returns the current settings of authentication.
     pub(crate) fn policy(&self) -> Arc<AuthPolicy> {
         self.policy.current(self.settings.as_ref(), AuthPolicy::of)
     }
 }
 
-/// The user of a request.
+/// The authenticated user of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Authenticated {
     pub(crate) user: UserContext,
-    /// How the user was found out.
+    /// The handler that authenticated the user.
     pub(crate) handler: Option<Handler>,
-    /// A new session cookie for one that has lasted for a while.
+    /// A new session cookie that extends a session.
     pub(crate) renewed: Option<HeaderValue>,
-    /// The token of a node, by which the body is still to be verified.
+    /// The token of a node, against which the body is still to be verified.
     pub(crate) token: Option<NodeToken>,
 }
 
-/// Finds out who sends a request.
+/// Authenticates a request.
 pub(crate) async fn authenticate(
     parts: &Authentication,
     head: &RequestHead,
@@ -97,8 +97,9 @@ pub(crate) async fn authenticate(
     Ok(Authenticated { user: UserContext::anonymous(), handler: None, renewed: None, token: None })
 }
 
-/// Basic credentials. While there is no admin everybody is one, also under a name that no user has: set-up scripts send
-/// the credentials of the admin that they are about to make.
+/// Returns the user of basic credentials. While no administrator exists, every client is an administrator,
+/// also under a name that no user has: set-up scripts send the credentials of the administrator that they are
+/// about to create.
 async fn default_user(
     parts: &Authentication,
     policy: &AuthPolicy,
@@ -116,7 +117,7 @@ async fn default_user(
     login::basic(parts, policy, head.peer, credentials).await.map(Some)
 }
 
-/// A login must always be possible.
+/// Logins are never refused by this setting.
 fn refuses_anonymous(anonymous: Anonymous, head: &RequestHead) -> bool {
     let path = head.uri.path().trim_matches('/');
     match anonymous {
@@ -129,9 +130,9 @@ fn refuses_anonymous(anonymous: Anonymous, head: &RequestHead) -> bool {
 /// The properties of a request that decide how it is refused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
-    /// How the client wants to be asked for credentials.
+    /// The authentication scheme that the client requests.
     challenge: Option<HeaderValue>,
-    /// The page that a browser asked for that shows pages, and takes no JSON.
+    /// The page that a browser requested, if it accepts HTML and no JSON.
     page: Option<Page>,
 }
 
@@ -153,8 +154,8 @@ impl Caller {
         Self { challenge: headers.get("x-couchdb-www-authenticate").cloned(), page: browses.then(page) }
     }
 
-    /// The answer to who was refused. A client without credentials is asked for some only if it or the configuration wants
-    /// that, or if nothing goes without; a browser is sent to where its user can log in.
+    /// Returns the response to a refused request. A challenge is sent only if the client or the configuration
+    /// requests it, or if all requests need credentials. Browsers are redirected to the login page.
     pub(crate) fn refuse(&self, policy: &AuthPolicy, forwarded: &Forwarded, error: &Error) -> Response {
         let mut response = respond::error(error);
         if error.status != StatusCode::UNAUTHORIZED {
@@ -178,7 +179,7 @@ impl Caller {
     }
 }
 
-/// Adds the cookie that continues a session, unless the answer begins or ends one itself.
+/// Adds the cookie that extends a session, unless the response starts or ends a session itself.
 pub(crate) fn renew(response: &mut Response, renewed: Option<HeaderValue>) {
     if let Some(cookie) = renewed
         && !response.headers().get_all(header::SET_COOKIE).iter().any(is_session_cookie)

@@ -1,6 +1,7 @@
-//! Requests of other nodes of the cluster. A node proves with a token that it knows the secret of the store; a request whose token does not
-//! prove that is refused, whatever else it has. The token covers method, target, body and the headers that count between nodes
-//! ([`COVERED`]); the others are dropped. What else is on the way between nodes can neither change a request nor send it again.
+//! Authentication of requests between nodes of the cluster. A node proves with a token that it has the secret
+//! of the store. A request with an invalid token is refused, whatever other credentials it has. The token
+//! covers the method, the target, the body and the headers that nodes read ([`COVERED`]); all other headers
+//! are dropped. An attacker on the network can therefore neither change a request nor replay it.
 
 use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
@@ -14,7 +15,7 @@ use crate::head::RequestHead;
 /// The header with the token.
 pub(crate) const TOKEN: HeaderName = HeaderName::from_static("x-settee-node");
 
-/// The role that tells requests of nodes, which are answered for this node alone, from those of clients.
+/// The role of requests of nodes, which are answered for this node alone.
 pub(crate) const NODE_ROLE: &str = "_node";
 
 /// The headers of requests between nodes that the receiver reads.
@@ -25,7 +26,7 @@ pub(crate) const COVERED: [HeaderName; 4] = [
     HeaderName::from_static("x-settee-applies"),
 ];
 
-/// The tokens of requests to this node.
+/// State for the verification of tokens sent to this node.
 #[derive(Debug)]
 pub(crate) struct NodeTokens {
     /// The name of this node.
@@ -58,8 +59,8 @@ pub(crate) fn covered(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// The node that sends the request, if it is one: an administrator. The administrator for whom it asks was authorized there. The body is
-/// not verified yet.
+/// Returns the user of a request that another node sends: an administrator. The sending node has authorized
+/// the administrator on whose behalf it asks. The caller must verify the body.
 pub(super) fn user(
     parts: &Authentication,
     head: &RequestHead,
@@ -72,12 +73,13 @@ pub(super) fn user(
     Ok(Some((UserContext { name: None, roles: vec![ADMIN_ROLE.to_owned(), NODE_ROLE.to_owned()] }, token)))
 }
 
-/// Refuses a request that is not of another node. The caller verifies the body with [`require_body`].
+/// Returns an error if the request is not from another node. The caller must verify the body with
+/// [`require_body`].
 pub(crate) fn require_node(parts: &Authentication, request: &Parts) -> Result<NodeToken, Error> {
     require_token(parts, &request.method, &request.uri, &request.headers)
 }
 
-/// Refuses a body that is not the one that the node has sent.
+/// Returns an error if the body is not the one that the node sent.
 pub(crate) fn require_body(token: &NodeToken, body: &[u8]) -> Result<(), Error> {
     if token.covers(body) { Ok(()) } else { Err(refused()) }
 }

@@ -1,4 +1,4 @@
-//! Proxy authentication: a proxy in front has found out who the user is.
+//! Proxy authentication: a trusted reverse proxy has authenticated the user.
 
 use hyper::HeaderMap;
 use settee_auth::{UserContext, proxy_token_matches};
@@ -6,13 +6,13 @@ use settee_auth::{UserContext, proxy_token_matches};
 use super::Authentication;
 use crate::auth_policy::AuthPolicy;
 
-/// The user that a proxy names, if it may be believed.
+/// Returns the user that a proxy names, if the proxy is trusted.
 pub(super) fn user(parts: &Authentication, policy: &AuthPolicy, headers: &HeaderMap) -> Option<UserContext> {
     let header = |name: &str| headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
     let proxy = &policy.proxy;
     let name = header(&proxy.name_header)?;
     if proxy.needs_token {
-        // CouchDB believes every proxy while there is no secret, here none.
+        // Without a secret CouchDB trusts every proxy; this server trusts none.
         let token = header(&proxy.token_header)?;
         let matches = |secret: &[u8]| proxy_token_matches(secret, name, token, &policy.algorithms).then_some(());
         parts.secrets.find(policy, (parts.clock_ms)() / 1000, matches)?;

@@ -1,13 +1,14 @@
-//! [`Secrets`]: the secret that cookies and proxies sign with, and those before it. Whoever changes the secret does not log out
-//! everybody: what was signed before counts for as long as a session lasts.
+//! [`Secrets`]: the current secret of cookies and proxy tokens, and its predecessors. A change of the secret
+//! does not end existing sessions: values signed with a former secret stay valid for the lifetime of a
+//! session.
 //!
-//! The secret itself is a setting. This remembers what it was, in memory only.
+//! The secret itself is a setting. The former secrets are kept in memory only.
 
 use parking_lot::Mutex;
 
 use crate::auth_policy::AuthPolicy;
 
-/// More changes than this within the time of a session are no rotation.
+/// Maximum number of former secrets. More changes within the lifetime of a session are not a key rotation.
 const FORMER_MAX: usize = 16;
 
 #[derive(Default)]
@@ -17,16 +18,16 @@ pub(crate) struct Secrets {
 
 #[derive(Default)]
 struct State {
-    /// The secret that was in force when one was asked for last, and when that was.
+    /// The secret at the last request, and the time of that request.
     current: Option<String>,
     asked_s: u64,
-    /// Each with the time from which it does not count any more.
+    /// Former secrets, each with its expiry.
     former: Vec<(String, u64)>,
 }
 
 impl Secrets {
-    /// The first use of a secret that `accepts` what a client has sent: of the one in force, or of one before it whose time is
-    /// not over. `None` while there is no secret.
+    /// Returns the first result of `accepts` for the current secret or a former one that has not expired.
+    /// Returns `None` if no secret is set.
     pub(crate) fn find<T>(&self, policy: &AuthPolicy, now_s: u64, accepts: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
         self.note(policy, now_s);
         let current = policy.secret.as_ref()?;
@@ -36,8 +37,8 @@ impl Secrets {
         })
     }
 
-    /// Notices a change. Nothing can have been signed with the former secret later than it was asked for, so it is not kept for
-    /// longer than what was signed then.
+    /// Records a change of the secret. The expiry of the former secret counts from its last use, because no
+    /// value can have been signed with it later.
     pub(crate) fn note(&self, policy: &AuthPolicy, now_s: u64) {
         let mut state = self.state.lock();
         state.former.retain(|(_, end_s)| now_s < *end_s);

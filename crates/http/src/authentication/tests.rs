@@ -1,4 +1,4 @@
-//! Requests of all sorts of users, from their headers to their answers.
+//! Authentication of requests, from their headers to their responses.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ async fn log_in(world: &World, name: &str, password: &str) -> Told {
     world.ask(Ask::new("POST /_session").json(&form)).await
 }
 
-/// The value of the cookie that an answer sets.
+/// Returns the cookie of a response.
 fn cookie(told: &Told) -> String {
     told.header("set-cookie").split(';').next().unwrap().to_owned()
 }
@@ -49,7 +49,7 @@ async fn who_is_who() {
     assert_eq!(session(&world, get().header("authorization", "Basic !")).await, bad);
     let login = r#"401 {"error":"unauthorized","reason":"Please login."}"#;
     assert_eq!(session(&world, Ask::new("GET /_session?basic=true")).await, login);
-    // An admin who has a document of the same name has the roles of both.
+    // An administrator with a user document of the same name has the roles of both.
     world.admin("PUT /_users/org.couchdb.user:admin", r#"{"name":"admin","type":"user","roles":["x"]}"#).await;
     let both =
         r#"200 {"ok":true,"userCtx":{"name":"admin","roles":["_admin","x"]},"info":{"authenticated":"default"}}"#;
@@ -81,7 +81,7 @@ async fn a_session_from_login_to_logout() {
         r#"400 {"error":"bad_request","reason":"Malformed AuthSession cookie. Please clear your cookies."}"#;
     assert_eq!(session(&world, get("AuthSession=nonsense")).await, malformed);
     assert_eq!(session(&world, get("AuthSession=")).await, anonymous);
-    // The renewed cookie comes with errors, too.
+    // Errors also contain the renewed cookie.
     let again = cookie(&log_in(&world, "ann", "secret").await);
     world.wait_s(100);
     let told = world.ask(Ask::new("GET /nothing").header("cookie", &again)).await;
@@ -101,14 +101,14 @@ async fn a_new_secret_logs_nobody_out() {
         world.set("chttpd_auth", "secret", secret);
         assert_eq!(session(&world, get(&begun)).await, ann, "{secret}");
     }
-    // A session that goes on does so with the new secret, and what was signed before ends with its session.
+    // A session is renewed with the new secret; cookies of the former secret expire with their session.
     world.wait_s(60);
     let renewed = cookie(&world.ask(get(&begun)).await);
     assert!(renewed != begun && renewed.starts_with("AuthSession="), "{renewed}");
     world.wait_s(540);
     assert_eq!(session(&world, get(&begun)).await, anonymous);
     assert_eq!(session(&world, get(&renewed)).await, ann);
-    // Whoever signs with a former secret is not believed for longer than a session.
+    // A former secret is accepted for the lifetime of a session only.
     let signed = |secret: &str| {
         let now_s = (world.node.authentication.clock_ms)() / 1000;
         let account =
@@ -127,7 +127,7 @@ async fn proxies_learn_a_new_secret_in_time() {
     world.set("chttpd", "authentication_handlers", "{chttpd_auth, proxy_authentication_handler}");
     world.set("chttpd_auth", "proxy_use_secret", "true");
     world.set("chttpd_auth", "secret", "the_secret");
-    // What CouchDB's documentation has for this name and secret.
+    // The token for this name and secret in CouchDB's documentation.
     let token = "22047ebd7c4ec67dfbcbad7213a693249dbfbf86";
     world.set("chttpd_auth", "hash_algorithms", "sha256, sha");
     let name = async || {
@@ -154,7 +154,7 @@ async fn what_cookies_are_like_is_configured() {
     let told = world.ask(Ask::new("POST /_session").json(form).encrypted()).await;
     let attributes = told.header("set-cookie").split_once("; ").unwrap().1;
     assert_eq!(attributes, "Version=1; Domain=example.com; Path=/; Secure; HttpOnly; SameSite=Strict");
-    // Cookies of others who know the secret count, as long as the algorithm is accepted.
+    // Cookies that another server signed with the secret are valid, as long as the algorithm is accepted.
     world.set("chttpd_auth", "hash_algorithms", "sha");
     let told_again = log_in(&world, "ann", "secret").await;
     let get = |cookie: &str| Ask::new("GET /db").header("cookie", cookie);
@@ -210,7 +210,7 @@ async fn changes_of_users_and_admins_count_at_once() {
     world.set_admins(&["other"]);
     assert!(session(&world, get().basic("admin", "pw")).await.starts_with("401"));
     assert!(session(&world, get().basic("other", "pw")).await.contains("_admin"));
-    // A new database of users has none of the old ones.
+    // A new users database contains none of the old users.
     world.set_admins(&["admin"]);
     world.admin("DELETE /_users", "").await;
     assert!(session(&world, get().basic("ann", "new")).await.starts_with("401"));
@@ -285,7 +285,7 @@ async fn proxies_name_users_if_they_may() {
     assert!(session(&world, foo().header("x-auth-couchdb-token", "22")).await.contains("null"));
 }
 
-/// An HMAC token for `ann` under `secret`.
+/// Returns an HMAC token for `ann` signed with `secret`.
 fn token(key: &str, expires_s: u64) -> String {
     let part = |text: &str| {
         let mut out = Vec::new();
@@ -323,7 +323,7 @@ async fn tokens_need_keys() {
     assert!(session(&world, Ask::new("GET /_session").basic("ann", "secret")).await.contains("null"));
 }
 
-/// The keys of `settee_auth`'s tests.
+/// Returns a key of the tests of `settee_auth`.
 fn vector(name: &str) -> String {
     let vectors = include_str!("../../../auth/src/jwt/vectors.txt");
     let mut lines = vectors.lines().filter_map(|line| line.split_once(' '));
@@ -342,7 +342,7 @@ async fn published_keys_are_read_when_they_are_needed_and_again_when_they_are_ol
     }));
     world.set("chttpd", "authentication_handlers", "{chttpd_auth, jwt_authentication_handler}");
     world.set("jwt_auth", "jwks_url", "https://example.com/keys");
-    // The token expired in 1970, so expiry is checked after nothing else is wrong with it.
+    // The token expired in 1970: expiry is checked last.
     world.back_to_s(1000);
     let bearer = format!("Bearer {}", vector("RS256"));
     let status = async || world.ask(Ask::new("GET /_session").header("authorization", &bearer)).await.line();
@@ -356,7 +356,7 @@ async fn published_keys_are_read_when_they_are_needed_and_again_when_they_are_ol
     assert!(status().await.contains("\"ann\""));
     assert!(status().await.contains("\"ann\""));
     assert_eq!(reads(), 1);
-    // What cannot be read again stays in use.
+    // Keys stay in use if a later read fails.
     *published.lock() = Err("nobody answers".to_owned());
     world.set("jwt_auth", "jwks_refresh", "60");
     world.wait_s(60);
@@ -375,7 +375,7 @@ async fn how_clients_are_asked_for_credentials() {
     let asked = async |ask| world.ask(ask).await.header("www-authenticate").to_owned();
     assert_eq!(asked(get()).await, "");
     assert_eq!(asked(get().header("x-couchdb-www-authenticate", "Cookie")).await, "Cookie");
-    // A browser is sent to where its user can log in.
+    // A browser is redirected to the login page.
     let told = world.ask(get().header("accept", "text/html").header("host", "h:1")).await;
     assert_eq!(told.status, 302);
     let location = "http://h:1/_utils/session.html?return=%2F_all_dbs&reason=You%20are%20not%20a%20server%20admin.";
@@ -405,7 +405,7 @@ async fn accounts_that_are_remembered_and_those_that_are_read_are_counted() {
         world.ask(Ask::new("GET /_session").basic("joe", "pw")).await;
         assert_eq!((count("hits").await, count("misses").await), (expected.to_owned(), "1".to_owned()));
     }
-    // As in CouchDB an account stays one that is remembered when the database changes, also if it goes.
+    // As in CouchDB an account of a cookie stays valid while it is cached, even if its document is deleted.
     let rev = world.admin("GET /_users/org.couchdb.user:joe", "").await.header("etag").trim_matches('"').to_owned();
     world.admin(&format!("DELETE /_users/org.couchdb.user:joe?rev={rev}"), "").await;
     assert_eq!(world.ask(Ask::new("GET /_session").basic("joe", "pw")).await.status, 401);

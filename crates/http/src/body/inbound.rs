@@ -1,8 +1,9 @@
-//! [`Inbound`]: a body as it comes, and [`Leftover`]: what its reader left of it.
+//! [`Inbound`]: a request body, and [`Leftover`]: the part of it that its reader did not read.
 //!
-//! A client that is refused goes on sending. If a connection were closed on it, it would not see why, and a pool of
-//! connections would hand the dead one to its next request. So a short rest is read, and the connection goes on; after a
-//! long one the answer says that the connection ends.
+//! A client whose request is refused continues to send. If the server closed the connection, the client would
+//! not receive the response, and a connection pool would use the closed connection for its next request. A
+//! short rest is therefore read and the connection stays open; after a long one the response announces that
+//! the connection is closed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// How much of a rest is read, and for how long, before the answer goes out. More is cheaper sent on a new connection.
+/// Size of the rest that is read, and the time limit, before the response is sent. For a longer rest a new
+/// connection is cheaper.
 const REST_BYTES: u64 = 1 << 20;
 const REST_TIME: Duration = Duration::from_secs(1);
 
@@ -23,13 +25,13 @@ const REST_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Inbound(Source);
 
 enum Source {
-    /// It comes over a connection, to its end.
+    /// Received over a connection.
     Connection(Option<Incoming>, Leftover),
-    /// It has come in a message.
+    /// Received in a message between nodes.
     Message(Bytes),
 }
 
-/// Where a body is when its reader has dropped it. It is empty if the reader came to its end.
+/// The unread rest of a body after its reader is dropped. It is empty if the reader has read the whole body.
 #[derive(Clone, Default)]
 pub(crate) struct Leftover(Arc<Mutex<Rest>>);
 
@@ -45,7 +47,7 @@ impl Inbound {
         (Self(Source::Connection(Some(body), leftover.clone())), leftover)
     }
 
-    /// A body that has come in a message of several requests.
+    /// Creates a body that was received in a message of several requests.
     pub(crate) fn of_message(body: Bytes) -> Self {
         Self(Source::Message(body))
     }
@@ -98,8 +100,8 @@ impl Drop for Inbound {
 }
 
 impl Leftover {
-    /// Reads the rest of the body. `false` if that would take too long; then nobody should send anything more here. A client
-    /// that waits to be asked for its body (`Expect: 100-continue`) is not asked for it now.
+    /// Reads the rest of the body. Returns false if that would take too long; the connection must then not be
+    /// reused. A client that waits for "100 Continue" is not asked for its body.
     pub(crate) async fn clear(&self, waits_to_be_asked: bool) -> bool {
         let (body, was_asked_for) = {
             let mut rest = self.0.lock();

@@ -1,4 +1,4 @@
-//! Bodies that are too large to be read whole: [`Pieces`] brings them to a thread that may block.
+//! Bodies that are too large for memory: [`Pieces`] passes them to a thread that may block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::body::timeout::{ReceiveTimeout, timed_out};
 use crate::bridge::permits::{Admission, ClientPermit};
 use crate::budget::Account;
 
-/// The number of pieces that may wait for their reader.
+/// Number of pieces that are buffered for the reader.
 const PIECES_WAITING: usize = 4;
 
-/// The memory of a body on its way: the pieces, and as much again that its reader works on.
+/// Memory of a body in transit: the buffered pieces, and the same amount for the reader.
 const UPLOAD_BYTES: usize = 256 << 10;
 
-/// A body, piece by piece.
+/// Pieces of a body.
 pub(crate) struct Pieces(mpsc::Receiver<Result<Bytes, Error>>);
 
 impl Pieces {
-    /// The next piece, `None` at the end. Waits: only for threads that may.
+    /// Returns the next piece, or `None` at the end. Blocks, so it must be called on a thread that may block.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
         self.0.blocking_recv().transpose()
     }
 }
 
-/// Runs `work` on a thread that may block for its client, with the pieces of `body`.
+/// Runs `work` with the pieces of `body` on a thread that may wait for its client.
 pub(crate) async fn with_pieces<B, T>(
     admission: Admission,
     body: B,
@@ -41,7 +41,7 @@ where
     let permit = admission.acquire().await;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let account = Arc::clone(admission.account());
-    // So many pieces may be on their way.
+    // The reservation covers the pieces in transit.
     account.keep(UPLOAD_BYTES).await?;
     account.set_receiving(true);
     let task = admission.spawn(move || work(&mut Pieces(receiver)));
@@ -64,7 +64,7 @@ async fn send<B>(
         let frame = tokio::select! {
             frame = timeout.frame(&mut body) => frame,
             () = permit.contended() => Some(Err(timed_out())),
-            // The reader has seen enough, or has ended.
+            // The reader has finished or has stopped early.
             () = sender.closed() => return,
         };
         let piece = match frame {
@@ -74,7 +74,7 @@ async fn send<B>(
                 Err(_) => continue,
             },
             Some(Err(error)) => {
-                // Nobody cares when the reader has stopped.
+                // The error is ignored because a reader that has stopped does not need it.
                 let _ = sender.send(Err(error)).await;
                 return;
             }

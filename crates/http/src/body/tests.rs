@@ -43,7 +43,7 @@ async fn bodies_up_to_the_limit_are_read() {
     assert_eq!(read_whole(b"1".to_vec(), &encoded("identity"), 5).await, Ok(b"1".to_vec()));
 }
 
-/// A body in chunks does not tell its length beforehand.
+/// The length of a chunked body is not announced.
 #[tokio::test]
 async fn bodies_of_unknown_length_are_limited_too() {
     let read_chunks = async |count: usize| {
@@ -114,7 +114,7 @@ fn a_post_must_be_called_json() {
     check(Some("application/json"), true);
     check(Some("application/json; charset=utf-8"), true);
     check(Some(";application/json;x=y"), true);
-    // To the letter, as CouchDB has it.
+    // The comparison is exact, as in CouchDB.
     check(Some("APPLICATION/JSON"), false);
     check(Some("application/json ;x=y"), false);
     check(Some("application/jsonp"), false);

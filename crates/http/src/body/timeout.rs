@@ -1,4 +1,4 @@
-//! [`ReceiveTimeout`]: how long the server waits for what a client still has to send.
+//! [`ReceiveTimeout`]: timeout for data that a client has yet to send.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use tokio::time::Instant;
 
 use crate::Error;
 
-/// A client that sends less than this for long is cut off, even if something comes now and then.
+/// Minimum rate. A client that stays below it is disconnected, even if it sends some bytes regularly.
 const BYTES_PER_SECOND: u64 = 500;
 
-/// The rest of the time that the server waits.
+/// The state of the timeout of one body.
 #[derive(Debug)]
 pub(crate) struct ReceiveTimeout {
-    /// The time for which the client may send nothing.
+    /// Maximum time without data.
     pause: Duration,
     waited: Duration,
     received: u64,
 }
 
 impl ReceiveTimeout {
-    /// For a client that may send nothing for `pause`.
+    /// Creates the timeout of a client that may send nothing for `pause`.
     pub(crate) fn new(pause: Duration) -> Self {
         Self { pause, waited: Duration::ZERO, received: 0 }
     }
 
-    /// The next frame of `body`; `None` at the end. Time in which nobody asks for a frame does not count.
+    /// Returns the next frame of `body`, or `None` at the end. Only the time within this call is counted.
     pub(crate) async fn frame<B>(&mut self, body: &mut B) -> Option<Result<Frame<Bytes>, Error>>
     where
         B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
@@ -49,7 +49,7 @@ impl ReceiveTimeout {
     }
 }
 
-/// The answer to a client whose body did not come.
+/// Returns the error for a client whose body was not received in time.
 pub(crate) fn timed_out() -> Error {
     Error::request_timeout("the request body did not come in time")
 }
@@ -62,7 +62,8 @@ mod tests {
     use super::*;
     use crate::respond::Body as Stream;
 
-    /// Sends pieces of `size` bytes every `every_s` seconds. Answers how many were read before the reader gave up.
+    /// Sends pieces of `size` bytes every `every_s` seconds. Returns the number of pieces read before the
+    /// timeout.
     async fn read(size: usize, every_s: u64, pieces: usize) -> usize {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -89,11 +90,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slow_clients_are_waited_for_and_idle_ones_are_not() {
-        // 500 bytes a second for an hour.
+        // 500 bytes per second for an hour.
         assert_eq!(read(10_000, 20, 180).await, 180);
         assert_eq!(read(10_000_000, 59, 10).await, 10);
         assert_eq!(read(10_000_000, 61, 10).await, 0);
-        // A byte now and then is no progress.
+        // Single bytes are not progress.
         assert_eq!(read(1, 25, 100).await, 2);
         let trickled = read(100, 1, 1000).await;
         assert!((70..80).contains(&trickled), "{trickled}");

@@ -1,4 +1,4 @@
-//! [`Unzip`]: unpacks a compressed body as it comes, and stops where it becomes too large.
+//! [`Unzip`]: incremental decompression of a body, which stops at the size limit.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use flate2::write::MultiGzDecoder;
 use crate::Error;
 use crate::budget::Account;
 
-/// A body may be so many times as large as what was sent of it, beyond [`FREE_BYTES`]. Documents shrink to a twentieth;
-/// what shrinks to less than a hundredth was made to fill memory.
+/// Maximum ratio of decompressed to received bytes, beyond [`FREE_BYTES`]. Documents compress to a twentieth
+/// of their size; data that compresses to less than a hundredth is assumed to be an attack on memory.
 const RATIO_MAX: usize = 100;
 const FREE_BYTES: usize = 1 << 20;
 
-/// A body that is being unpacked. Its memory belongs to an account.
+/// A body that is being decompressed. Its memory belongs to an account.
 pub(super) struct Unzip {
     decoder: MultiGzDecoder<Unpacked>,
     is_begun: bool,
@@ -29,7 +29,7 @@ struct Unpacked {
 }
 
 impl Unzip {
-    /// A body of at most `limit` bytes.
+    /// Creates the decompressor of a body of at most `limit` bytes.
     pub(super) fn new(limit: usize, account: Arc<Account>) -> Self {
         let unpacked = Unpacked { bytes: Vec::new(), limit, received: 0, account, refusal: None };
         Self { decoder: MultiGzDecoder::new(unpacked), is_begun: false }
@@ -42,7 +42,7 @@ impl Unzip {
         written.map_err(|_| self.refusal())
     }
 
-    /// All of the body, if nothing of it is missing.
+    /// Returns the whole body. Returns an error if it is truncated.
     pub(super) fn finish(mut self) -> Result<Bytes, Error> {
         let finished = match self.is_begun {
             true => self.decoder.try_finish(),

@@ -1,14 +1,15 @@
 //! Threads that wait for clients: [`ClientThreads`].
 //!
-//! An answer in pieces holds a thread and a snapshot until its client has taken it, and an attachment on its way in holds a
-//! thread until it has come. Clients can be as slow as they like, so such work has threads of its own, in a limited number;
-//! what is beyond it waits as a task. Commits and short reads run elsewhere and never stand behind a client.
+//! A streamed response occupies a thread and a snapshot until its client has received it, and an attachment
+//! upload occupies a thread until it is complete. Clients can be arbitrarily slow, so such work has separate
+//! threads in a limited number. Work beyond the limit waits as a task. Commits and short reads run on other
+//! threads and never queue behind a client.
 //!
-//! Functions of design documents may hang until their time is over, and wait for processes. Those of one client leave room for
-//! those of others ([`settee_service::Programs`]).
+//! Functions of design documents can run until their timeout and wait for processes. The share of one client
+//! is limited in favour of other clients ([`settee_service::Programs`]).
 //!
-//! A [`ClientPermit`] whose client does nothing is released after a timeout; after a much shorter one if somebody waits for
-//! a permit. This module decides when, not what becomes of the client.
+//! A [`ClientPermit`] whose client is inactive expires after a timeout, which is much shorter while other
+//! requests wait for a permit. This module determines the time of expiry; the caller disconnects the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +24,23 @@ use settee_settings::{Key, Settings, chttpd, key::Number};
 
 use crate::budget::{Account, Share};
 
-/// The time that a client may do nothing while others wait for its permit. Most slow lines take a piece in less: the
-/// system's buffers swallow some hundred kilobytes at once.
+/// Time for which a client may be inactive while others wait for its permit. Most slow connections receive a
+/// piece in less, because socket buffers hold some hundred kilobytes.
 const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 
-/// The threads, and who may have one.
+/// The threads and their permits.
 pub(crate) struct ClientThreads {
     threads: Threads,
-    /// Those of strangers. A burst of theirs needs new ones, and nobody else stands behind these.
+    /// The threads of unauthenticated clients. A burst of anonymous requests starts new threads here and does
+    /// not delay other clients.
     strangers: Threads,
     answers: Shared,
     lists: Arc<Semaphore>,
     uploads: Shared,
 }
 
-/// A semaphore for each kind of client, so that nobody with an account is behind strangers.
+/// One semaphore for each kind of client, so that authenticated clients do not queue behind unauthenticated
+/// ones.
 struct Shared {
     anonymous: Arc<Semaphore>,
     user: Arc<Semaphore>,
@@ -45,7 +48,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Users and admins have `permits` each, and strangers half as many.
+    /// Users and administrators have `permits` each, unauthenticated clients half as many.
     fn new(permits: usize, contended_after: Duration) -> Self {
         Self {
             anonymous: Semaphore::new(permits.div_ceil(2), contended_after),
@@ -63,8 +66,8 @@ impl Shared {
     }
 }
 
-/// The number of permits of each semaphore. Each stands for a thread; that of an answer also for up to a few hundred
-/// kilobytes if its client is slow, and that of a list function for a process.
+/// Number of permits of each semaphore. Each permit represents a thread. That of an answer also represents up
+/// to a few hundred kilobytes if its client is slow, and that of a list function a process.
 pub(crate) struct PermitCounts {
     pub(crate) answers: usize,
     pub(crate) lists: usize,
@@ -82,7 +85,7 @@ impl PermitCounts {
     }
 }
 
-/// The permits for one kind of work: a fair semaphore that knows whether it is contended.
+/// The permits for one kind of work: a fair semaphore that detects contention.
 pub(crate) struct Semaphore {
     permits: Arc<Permits>,
     contended_after: Duration,
@@ -92,13 +95,13 @@ pub(crate) struct Semaphore {
 
 #[derive(Default)]
 struct Queue {
-    /// How many wait for a permit.
+    /// Number of waiters for a permit.
     waiting: usize,
-    /// The number of them that somebody leaves for.
+    /// Number of waiters for which a permit is about to be released.
     promised: usize,
 }
 
-/// The right to keep a thread waiting for one client.
+/// A permit to keep a thread waiting for one client.
 pub(crate) struct ClientPermit {
     semaphore: Arc<Semaphore>,
     _permit: Permit,
@@ -114,7 +117,7 @@ pub(crate) struct Admission {
 }
 
 impl ClientThreads {
-    /// `give_way` is called by threads whose work turns out to be long.
+    /// Creates the threads. Long work calls `give_way` to yield.
     pub(crate) fn new(permits: &PermitCounts, give_way: &GiveWay) -> Arc<Self> {
         Self::with_timeout(permits, CONTENDED_AFTER, give_way)
     }
@@ -130,17 +133,17 @@ impl ClientThreads {
         })
     }
 
-    /// For an answer whose client may take nothing for `timeout`.
+    /// Returns the admission of a response whose client may be inactive for `timeout`.
     pub(crate) fn answer(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(self.answers.of(account.share()), None, account, timeout)
     }
 
-    /// The same for what a list function answers to `owner`.
+    /// Returns the admission of the output of a list function of `owner`.
     pub(crate) fn list(self: &Arc<Self>, owner: Owner, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(&self.lists, owner, account, timeout)
     }
 
-    /// For a body whose client may send nothing for `timeout`.
+    /// Returns the admission of a body whose client may be inactive for `timeout`.
     pub(crate) fn upload(self: &Arc<Self>, account: &Arc<Account>, timeout: Duration) -> Admission {
         self.admission(self.uploads.of(account.share()), None, account, timeout)
     }
@@ -161,7 +164,7 @@ impl ClientThreads {
         }
     }
 
-    /// The number of more answers to admins would have a permit.
+    /// Returns the number of free permits for responses to administrators.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
         self.answers.admin.permits.free()
@@ -169,12 +172,12 @@ impl ClientThreads {
 }
 
 impl Admission {
-    /// The time for which the client may do nothing.
+    /// Returns the time for which the client may be inactive.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// The memory that is kept for the client.
+    /// Returns the memory account of the client.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -184,7 +187,8 @@ impl Admission {
         self.semaphore.acquire(self.owner).await
     }
 
-    /// Runs `work`, for which a [`ClientPermit`] is held, on a thread. What it spawns belongs to the runtime of the caller.
+    /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to
+    /// the runtime of the caller.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         let threads = match self.account.share() {
             Share::Anonymous => &self.threads.strangers,
@@ -216,7 +220,7 @@ impl Semaphore {
     }
 }
 
-/// A waiter in the queue; out of it when dropped.
+/// A waiter in the queue. Dropping it removes the waiter.
 struct Waiting<'a>(&'a Semaphore);
 
 impl<'a> Waiting<'a> {
@@ -236,7 +240,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl ClientPermit {
-    /// Ends when the permit must be released, if its client does nothing from now on.
+    /// Completes when the permit must be released, provided that its client is inactive from now on.
     pub(crate) async fn expired(&self, timeout: Duration) {
         tokio::select! {
             () = sleep(timeout) => {}
@@ -244,7 +248,7 @@ impl ClientPermit {
         }
     }
 
-    /// Ends when others need this permit, if its client does nothing from now on.
+    /// Completes when another request needs this permit, provided that the client is inactive from now on.
     pub(crate) async fn contended(&self) {
         sleep(self.semaphore.contended_after).await;
         loop {

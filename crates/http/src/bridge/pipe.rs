@@ -1,4 +1,5 @@
-//! [`Pipe`]: pieces of an answer on their way from a thread to a connection. A client that takes none is cut off.
+//! [`Pipe`]: passes the pieces of a response from a thread to a connection. A client that receives none is
+//! disconnected.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,14 +16,15 @@ use super::permits::ClientPermit;
 use crate::budget::Account;
 use crate::respond::Aborted;
 
-/// The other end of a pipe.
+/// The receiving end of a pipe.
 pub(crate) type Pieces = mpsc::Receiver<Result<Bytes, Aborted>>;
 
-/// The end of the thread. An answer whose pipe is dropped before its [`Pipe::end`] is broken.
+/// The sending end of a pipe. If it is dropped before [`Pipe::end`], the response is aborted.
 pub(crate) struct Pipe {
     sender: mpsc::Sender<Result<Bytes, Aborted>>,
-    /// Room for the word that the answer is not whole: without it a client would take a broken answer for complete.
-    /// `None` once it is whole, or if somebody else sees to it.
+    /// Reserved capacity for the message that the response is incomplete: without it a client would take an
+    /// incomplete response for a complete one. `None` after the end, or if another sender is responsible for
+    /// the end.
     last_word: Option<mpsc::OwnedPermit<Result<Bytes, Aborted>>>,
     permit: ClientPermit,
     timeout: Duration,
@@ -31,14 +33,14 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe in which `pieces` may wait.
+    /// Creates a pipe that buffers `pieces`.
     pub(crate) fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
         let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
         (Self { sender, last_word: Some(last_word), permit, timeout, account, sent: 0 }, receiver)
     }
 
-    /// A pipe that shares `sender` with others, who see to the end of the answer.
+    /// Creates a pipe on a shared `sender`, whose other users are responsible for the end of the response.
     pub(crate) fn beside(
         sender: mpsc::Sender<Result<Bytes, Aborted>>,
         permit: ClientPermit,
@@ -48,7 +50,8 @@ impl Pipe {
         Self { sender, last_word: None, permit, timeout, account, sent: 0 }
     }
 
-    /// Sends a piece, and waits until there may be another: only for threads that may. `Break` when nobody reads on.
+    /// Sends a piece and blocks until the next one may be sent, so it must be called on a thread that may
+    /// block. Returns `Break` when the receiver is closed.
     pub(crate) fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
         self.sent = self.sent.saturating_add(piece.len());
         if self.sent > LONG_BYTES {
@@ -83,7 +86,7 @@ impl Pipe {
         })
     }
 
-    /// Says that the answer is whole.
+    /// Marks the response as complete.
     pub(crate) fn end(mut self) {
         self.last_word = None;
     }

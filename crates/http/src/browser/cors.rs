@@ -1,4 +1,4 @@
-//! [`Cors`]: which pages of other origins may ask what.
+//! [`Cors`]: the rules for requests of pages of other origins.
 
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
@@ -8,23 +8,23 @@ use settee_settings::{Key, Settings, chttpd, cors, key::Text};
 
 use crate::respond::{self, Body, Response};
 
-/// The headers of an answer that pages see anyway. CouchDB lists those that are there all the same.
+/// Response headers that pages can always read. CouchDB lists those that are present nevertheless.
 const SIMPLE_HEADERS: [HeaderName; 5] =
     [header::CACHE_CONTROL, header::CONTENT_LANGUAGE, header::EXPIRES, header::LAST_MODIFIED, header::PRAGMA];
 
-/// The section `[cors]`, if it is in force.
+/// The section `[cors]`, if it is enabled.
 pub(super) struct Cors {
     origins: Vec<String>,
     credentials: bool,
     methods: Vec<String>,
-    /// In lower case.
+    /// Header names in lower case.
     headers: Vec<String>,
     exposed: String,
     max_age: String,
 }
 
 impl Cors {
-    /// `None` unless `[chttpd] enable_cors` is on.
+    /// Returns `None` unless `[chttpd] enable_cors` is set.
     pub(super) fn of(settings: &dyn Settings) -> Option<Self> {
         if !chttpd::ENABLE_CORS.of(settings) {
             return None;
@@ -40,7 +40,7 @@ impl Cors {
         })
     }
 
-    /// Whether pages of this origin may ask at all.
+    /// Returns true if pages of this origin may send requests.
     pub(super) fn knows(&self, origin: &str) -> bool {
         self.origins.iter().any(|known| known == "*" || known == origin)
     }
@@ -67,9 +67,9 @@ impl Cors {
         Some(response)
     }
 
-    /// Adds what lets a page see the answer.
+    /// Adds the headers that permit a page to read the response.
     pub(super) fn mark(&self, origin: Option<&str>, headers: &mut HeaderMap) {
-        // Caches must not give what one origin may see to others.
+        // A cache must not serve the response for one origin to another origin.
         headers.append(header::VARY, HeaderValue::from_static("Origin"));
         if headers.contains_key(header::ACCESS_CONTROL_ALLOW_METHODS) {
             return;
@@ -96,7 +96,7 @@ impl Cors {
     }
 }
 
-/// The words of a list with commas.
+/// Splits a comma-separated list.
 pub(super) fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! What browsers receive, and what they are kept from.
+//! Tests of security headers and of refused cross-site requests.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -18,7 +18,7 @@ fn policy(settings: &[&str]) -> BrowserPolicy {
     BrowserPolicy::of(&Values::of(settings))
 }
 
-/// `name: value` each.
+/// Parses lines of the form `name: value`.
 fn headers(lines: &[&str]) -> HeaderMap {
     let pairs = lines.iter().map(|line| line.split_once(": ").unwrap());
     pairs.map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())).collect()
@@ -65,7 +65,7 @@ fn preflights() {
     check_preflight(&CORS, &["origin: http://app.example.com.evil.test", put], None);
     check_preflight(&CORS[1..], &[origin, put], None);
     assert!(policy(&CORS).preflight(&Method::PUT, &headers(&[origin, put])).is_none());
-    // Any origin is told its own name, never a star: a browser would not send credentials to that.
+    // The response contains the origin and not `*`, because browsers do not send credentials for `*`.
     let all = ["chttpd/enable_cors=true", "cors/origins=*", "cors/max_age=5"];
     let response = policy(&all).preflight(
         &Method::OPTIONS,
@@ -81,7 +81,7 @@ fn preflights() {
     assert!(!response.headers().contains_key("access-control-allow-credentials"));
 }
 
-/// The headers that an answer gets.
+/// Returns the security headers of a response.
 fn marks(settings: &[&str], asked: &[&str], scheme: Scheme, path: &str) -> Vec<String> {
     let mut response = Response::new(Body::Whole(None));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
@@ -155,13 +155,13 @@ fn forged_requests() {
     check(&[], Method::POST, &[cross, text, "authorization: Basic x"], false, Err(refused));
     check(&[], Method::POST, &[cross, cookie], false, Err(refused));
     check(&[], Method::POST, &[cross, text], true, Err(refused));
-    // An anonymous visitor may send forms from anywhere.
+    // An anonymous client may send forms from any origin.
     check(&[], Method::POST, &[cross, form], false, Ok(()));
-    // Browsers ask before they send these.
+    // Browsers send a preflight for these.
     check(&[], Method::POST, &[cross, "content-type: application/json", cookie], false, Ok(()));
     check(&[], Method::PUT, &[cross, text, cookie], false, Ok(()));
     check(&[], Method::GET, &[cross, cookie], false, Ok(()));
-    // The same site, or no browser at all.
+    // Same-site requests, and clients other than browsers.
     check(&[], Method::POST, &["sec-fetch-site: same-origin", form, cookie], false, Ok(()));
     check(&[], Method::POST, &[form, cookie], true, Ok(()));
     let origin = "origin: http://app.example.com";

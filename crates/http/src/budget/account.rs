@@ -1,4 +1,4 @@
-//! [`Account`]: what one request keeps in memory for its client.
+//! [`Account`]: the memory that one request holds for its client.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -15,42 +15,45 @@ use super::{Budget, Share};
 use crate::Error;
 use crate::slots::Ending;
 
-/// The time for which a request waits for memory before it is told to come back.
+/// Time for which a request waits for memory before it is rejected.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// A waiter looks again this often whether somebody can be cut off.
+/// Interval in which a waiter checks for inactive clients.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The same for a writer whose client has to take something first, of which it is told: hundreds of them have a thread each.
+/// Interval of the same check for a writer whose client has to receive something first. It is longer because
+/// the writer is notified of that, and hundreds of writers have a thread each.
 const ROOM_LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The part of an answer that may be on its way to its client before its writer waits.
+/// Maximum number of unsent bytes of a response before its writer waits.
 const UNSENT_BYTES: usize = 256 << 10;
 
-/// Clients that move less than this at a time count as doing nothing: a byte now and then holds memory as long as none.
+/// Number of bytes that counts as progress: a client that transfers single bytes holds memory as long as an
+/// inactive one.
 const PROGRESS_BYTES: usize = 16 << 10;
 
-/// Long answers go out in pieces of this size, so that one sees whether they do.
+/// Size of the slices of long responses, which makes the progress of their transfer observable.
 pub(crate) const SLICE_BYTES: usize = 64 << 10;
 
-/// The memory of one request.
+/// The memory account of one request.
 pub(crate) struct Account {
     budget: Arc<Budget>,
-    /// `None` for requests of this process.
+    /// `None` for requests from within this process.
     ending: Option<Arc<Ending>>,
     share: AtomicU8,
     id: OnceLock<u64>,
-    /// All that is counted here, and the parts of it that stay until the end and that the client has to take.
+    /// All bytes of this account, and two parts of them: those held until the request ends, and those that the
+    /// client has not received yet.
     held: AtomicUsize,
     kept: AtomicUsize,
     unsent: AtomicUsize,
-    /// Whether the client has to send.
+    /// True while the server waits for data of the client.
     is_receiving: AtomicBool,
-    /// When the client last sent or took something, and how much since.
+    /// Time of the last progress of the client, and the bytes transferred since.
     moved_ms: AtomicU64,
     moved: AtomicUsize,
     taken: Notify,
-    /// Cancelled when the client has disconnected or has received all of the answer.
+    /// Cancelled when the client has disconnected or has received the whole response.
     cancellation: Cancellation,
 }
 
@@ -81,18 +84,18 @@ impl Account {
         })
     }
 
-    /// Reports to the work of the request that the client waits no longer.
+    /// Returns the flag that is set when the client has disconnected.
     pub(crate) fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
 
-    /// The client that documents are read for.
+    /// Returns the client on whose behalf documents are read.
     pub(crate) fn reader(self: &Arc<Self>) -> ReadClient {
         let memory: Arc<dyn Memory> = Arc::new(Reader(Arc::clone(self)));
         ReadClient { cancellation: self.cancellation.clone(), memory: Some(memory) }
     }
 
-    /// Says whose request it is.
+    /// Sets the class of the client.
     pub(crate) fn set_share(&self, share: Share) {
         self.share.store(share as u8, Ordering::Relaxed);
     }
@@ -105,7 +108,7 @@ impl Account {
         }
     }
 
-    /// The most that this client can ever have.
+    /// Returns the maximum memory of this client.
     pub(crate) fn limit(&self) -> usize {
         self.share().of(self.budget.total)
     }
@@ -114,7 +117,8 @@ impl Account {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Keeps `bytes` until the request and its answer have ended. Waits a moment for them if there are none.
+    /// Holds `bytes` until the request and its response have ended. Waits briefly if the memory is not
+    /// available.
     pub(crate) async fn keep(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
         let held = self.hold(bytes).await?;
         self.kept.fetch_add(bytes, Ordering::Relaxed);
@@ -122,7 +126,7 @@ impl Account {
         Ok(())
     }
 
-    /// The same on a thread that cannot wait.
+    /// Like `keep`, on a thread that cannot wait.
     pub(crate) fn keep_now(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
         let held = self.hold_now(bytes)?;
         self.kept.fetch_add(bytes, Ordering::Relaxed);
@@ -130,7 +134,7 @@ impl Account {
         Ok(())
     }
 
-    /// Takes `bytes` as long as the result lives. Waits a moment for them if there are none.
+    /// Holds `bytes` for the lifetime of the result. Waits briefly if the memory is not available.
     pub(crate) async fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
         let begun = Instant::now();
         loop {
@@ -139,7 +143,7 @@ impl Account {
                 Err(error) if self.is_cut() || bytes > self.limit() || begun.elapsed() >= WAIT => return Err(error),
                 Err(_) => drop(tokio::time::timeout(LOOK_EVERY, freed).await),
                 held => {
-                    // There may be room for another one.
+                    // The remaining memory may be sufficient for another waiter.
                     self.budget.freed.notify_one();
                     return held;
                 }
@@ -147,7 +151,7 @@ impl Account {
         }
     }
 
-    /// Takes `bytes` if they are there now.
+    /// Holds `bytes` if they are available now.
     pub(crate) fn hold_now(self: &Arc<Self>, bytes: usize) -> Result<Held, Error> {
         let share = self.share();
         let taken = self.budget.take(bytes, share);
@@ -160,7 +164,7 @@ impl Account {
         Ok(Held { account: Arc::clone(self), bytes })
     }
 
-    /// A piece of the answer that was made. It is counted until the client has taken it.
+    /// Wraps a piece of the response. It is counted until the client has received it.
     pub(crate) fn unsent(self: &Arc<Self>, piece: Bytes) -> Bytes {
         let bytes = piece.len();
         self.register();
@@ -173,13 +177,14 @@ impl Account {
         Bytes::from_owner(Unsent { piece, account: Arc::clone(self) })
     }
 
-    /// A part of a piece, so that it is noticed when the client has taken it.
+    /// Wraps a slice of a piece, so that its transfer is observed.
     pub(crate) fn slice(self: &Arc<Self>, slice: Bytes) -> Bytes {
         Bytes::from_owner(Slice { slice, account: Arc::clone(self) })
     }
 
-    /// Whether the next piece may be made: with much memory in use only when the client has taken the others. Whoever reads
-    /// an answer in this process may want all of it before it drops anything.
+    /// Returns true if the next piece may be produced. If the budget is tight, the client must have received
+    /// all others first. Requests from within this process never wait, because their caller may collect the
+    /// whole response before it drops a piece.
     pub(crate) fn has_room(&self) -> bool {
         if self.ending.is_none() {
             return true;
@@ -188,7 +193,7 @@ impl Account {
         self.unsent.load(Ordering::Relaxed) <= most
     }
 
-    /// Waits until the next piece may be made.
+    /// Waits until the next piece may be produced.
     pub(crate) async fn room(&self) {
         loop {
             let taken = self.taken.notified();
@@ -200,21 +205,20 @@ impl Account {
         }
     }
 
-    /// Says whether the client has to send something.
+    /// Sets whether the server waits for data of the client.
     pub(crate) fn set_receiving(&self, is_receiving: bool) {
         self.restart();
         self.is_receiving.store(is_receiving, Ordering::Relaxed);
     }
 
-    /// The client has sent or taken something.
+    /// Records progress of the client.
     pub(crate) fn moved(&self, bytes: usize) {
         if self.moved.fetch_add(bytes, Ordering::Relaxed) + bytes >= PROGRESS_BYTES {
             self.restart();
         }
     }
 
-    /// The time for which the client has done nothing although it should, if it keeps memory by that and can be cut
-    /// off.
+    /// Returns the time for which the client has been inactive, if it holds memory and can be disconnected.
     pub(super) fn stalled_ms(&self, now_ms: u64) -> Option<u64> {
         let owes = self.is_receiving.load(Ordering::Relaxed) || self.unsent.load(Ordering::Relaxed) > 0;
         let stalls = owes && self.held() > 0 && self.ending.is_some() && !self.is_cut();
@@ -258,14 +262,14 @@ impl Drop for Account {
     }
 }
 
-/// Bytes that were taken from the budget, until this is dropped.
+/// Bytes that are reserved until this is dropped.
 pub(crate) struct Held {
     account: Arc<Account>,
     bytes: usize,
 }
 
 impl Held {
-    /// Leaves the bytes to the account.
+    /// Transfers the bytes to the account.
     fn stays(mut self) {
         self.bytes = 0;
     }
@@ -277,7 +281,7 @@ impl Drop for Held {
     }
 }
 
-/// The account of a client that documents are read for.
+/// The account of a client on whose behalf documents are read.
 struct Reader(Arc<Account>);
 
 impl Memory for Reader {
@@ -286,7 +290,7 @@ impl Memory for Reader {
     }
 }
 
-/// A piece of an answer.
+/// A piece of a response.
 struct Unsent {
     piece: Bytes,
     account: Arc<Account>,
@@ -308,7 +312,7 @@ impl Drop for Unsent {
     }
 }
 
-/// A part of a piece.
+/// A slice of a piece.
 struct Slice {
     slice: Bytes,
     account: Arc<Account>,

@@ -1,4 +1,4 @@
-//! Who gets memory, who waits for it, and who is cut off for it.
+//! Tests of memory reservations, waiting, and disconnection of inactive clients.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
@@ -61,7 +61,7 @@ async fn nobody_waits_for_what_cannot_be() {
     assert_eq!(Error::short_of_memory().headers[0].0, hyper::header::RETRY_AFTER);
 }
 
-/// Strangers cannot take the memory of users, and users not that of admins.
+/// Unauthenticated clients cannot use the memory of users, and users cannot use that of administrators.
 #[tokio::test(start_paused = true)]
 async fn everybody_leaves_room_for_those_above() {
     let budget = Budget::new(8 * MIB);
@@ -86,8 +86,8 @@ async fn who_waits_gets_what_others_give_back() {
     waiting.await.unwrap().unwrap();
 }
 
-/// Hundreds wait in an attack, and each that looks in vain is work for everybody. Time stands still meanwhile, so nobody looks
-/// again by itself.
+/// A single waiter is notified, because unnecessary checks by hundreds of waiters are expensive during an
+/// attack. The clock is stopped, so no waiter checks because of a timeout.
 #[tokio::test(start_paused = true)]
 async fn freed_memory_wakes_one_waiter_and_who_gets_it_the_next() {
     const WAITERS: usize = 8;
@@ -132,17 +132,17 @@ async fn those_who_stall_longest_are_cut_off_first() {
         clients.push((client, Some(piece)));
         advance(Duration::from_secs(1)).await;
     }
-    // A byte now and then is no progress; what is worth it is.
+    // Single bytes are not progress; a sufficient number is.
     clients[0].0.account.moved(100);
     clients[1].0.account.moved(MIB);
-    // A body that is worked on is not its client's fault.
+    // A body that is being processed does not make its client inactive.
     let working = Client::new(&budget, Share::Admin);
     working.account.keep(MIB).await.unwrap();
     assert!(clients[0].0.was_cut().await);
     for client in &clients[1..] {
         assert!(!client.0.was_cut().await, "one was enough");
     }
-    // Who was cut goes with its memory.
+    // A disconnected client releases its memory.
     clients[0].1 = None;
     advance(Duration::from_secs(60)).await;
     working.account.keep(MIB / 2).await.unwrap();

@@ -9,7 +9,7 @@ use settee_views::QueryError;
 use super::*;
 use crate::tests::{check_file, json, show};
 
-/// An error with the name of what went wrong.
+/// Appends an error with a description.
 fn line(text: &mut String, what: &str, error: impl Into<Error>) {
     writeln!(text, "{what}\n    {}", show(&error.into())).expect("a String takes everything");
 }
@@ -142,7 +142,7 @@ fn search_errors(text: &mut String) {
     line(text, "search Corrupt", Cause::Corrupt("why".to_owned()));
 }
 
-/// Texts that CouchDB was recorded to answer, from the errors of other crates.
+/// Messages of other crates' errors, which were recorded from CouchDB.
 #[test]
 fn documents_that_make_no_sense() {
     let check = |document: &str, expected: &str| {

@@ -1,5 +1,6 @@
-//! [`Couriers`]: requests that come while messages to their node are under way wait for each other, and make one message. So a node that has much to hand
-//! over sends few messages, and one that has little sends each request at once.
+//! [`Couriers`]: batches forwarded requests. Requests that arrive while messages to their node are in flight
+//! wait and share one message. A node that forwards many requests therefore sends few messages, and one that
+//! forwards few sends each request immediately.
 
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
@@ -19,26 +20,27 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::{ANSWER_BYTES_MAX, BUSY, HandedOver, MESSAGE_BYTES_MAX, REQUESTS_MAX, TARGET, WRITES, answer_of};
 use crate::nodes::{Nodes, Question};
 
-/// So many messages to a node are under way before requests wait for each other.
+/// Number of messages in flight to a node from which on requests wait.
 const MESSAGES_MAX: usize = 2;
 
-/// A message without an answer for so long holds nobody up: what it waits for may be of one database, or of one user.
+/// Time after which an unanswered message does not delay others any more: the cause may be limited to one
+/// database or user.
 const HOLD: Duration = Duration::from_millis(5);
 
-/// The end of an answer comes right behind its last part.
+/// Timeout for the end of a response after its last part.
 const END_TIME: Duration = Duration::from_secs(1);
 
 type Outcome = Result<HandedOver, TransportError>;
 
-/// What is on its way to each of the other nodes.
+/// The queued requests and messages in flight of each other node.
 #[derive(Default)]
 pub(crate) struct Couriers(Mutex<HashMap<NodeId, Courier>>);
 
 struct Courier {
-    /// Where the node was last.
+    /// The last known address of the node.
     member: Member,
     waiting: Vec<Parcel>,
-    /// The messages that requests wait for.
+    /// Number of messages in flight that delay further requests.
     under_way: usize,
 }
 
@@ -50,11 +52,11 @@ struct Parcel {
 struct Message {
     member: Member,
     frames: Vec<u8>,
-    /// Who waits for an answer, in the order of the frames.
+    /// Waiters for the answers, in the order of the frames.
     waiting: Vec<Option<oneshot::Sender<Outcome>>>,
 }
 
-/// Has another node answer a request of a client as if that had come to it. `frame` is that of the request.
+/// Forwards the request of a client to another node. `frame` contains the request.
 pub(crate) async fn hand_over(nodes: &Arc<Nodes>, node: &Member, frame: Vec<u8>) -> Outcome {
     let (answer, answered) = oneshot::channel();
     let message = nodes.couriers.take(nodes, node, Parcel { frame, answer });
@@ -65,11 +67,11 @@ pub(crate) async fn hand_over(nodes: &Arc<Nodes>, node: &Member, frame: Vec<u8>)
 }
 
 impl Couriers {
-    /// Takes a request, and gives the message that is to be sent now, if there is one.
+    /// Enqueues a request. Returns the message to send now, if any.
     fn take(&self, nodes: &Nodes, node: &Member, parcel: Parcel) -> Option<Message> {
         let mut couriers = self.0.lock();
         if !couriers.contains_key(&node.id) {
-            // Each start of a node is another one.
+            // A restarted node has a new id, so entries of nodes that are gone are removed.
             let live = nodes.engine.members().live();
             couriers.retain(|id, courier| courier.under_way > 0 || live.iter().any(|node| node.id == *id));
         }
@@ -80,7 +82,7 @@ impl Couriers {
         courier.next()
     }
 
-    /// One message less is waited for.
+    /// Records that a message delays others no longer. Returns the next message, if any.
     fn free(&self, id: NodeId) -> Option<Message> {
         let mut couriers = self.0.lock();
         let courier = couriers.get_mut(&id)?;
@@ -90,7 +92,7 @@ impl Couriers {
 }
 
 impl Courier {
-    /// The next message, if there is something to send and not too much under way.
+    /// Returns the next message, if requests are queued and few enough messages are in flight.
     fn next(&mut self) -> Option<Message> {
         if self.waiting.is_empty() || self.under_way >= MESSAGES_MAX {
             return None;
@@ -115,21 +117,21 @@ impl Courier {
     }
 }
 
-/// The place of a message among those that requests wait for.
+/// The slot of a message in flight.
 struct Place {
     nodes: Arc<Nodes>,
     node: NodeId,
-    /// When it is not waited for any more.
+    /// The time at which the message stops delaying others.
     end: Pin<Box<Sleep>>,
     is_held: bool,
 }
 
 impl Place {
-    /// Requests wait for this message no longer.
+    /// Releases the slot and sends the next message.
     fn free(&mut self) {
         if std::mem::take(&mut self.is_held)
             && let Some(message) = self.nodes.couriers.free(self.node)
-            // Where the threads have ended, so have those who wait.
+            // If the runtime has ended, so have the waiters.
             && let Ok(threads) = Handle::try_current()
         {
             threads.spawn(carry(Arc::clone(&self.nodes), message));
@@ -143,9 +145,9 @@ impl Drop for Place {
     }
 }
 
-/// Sends a message and gives the answers to those who wait for them.
+/// Sends a message and passes the answers to their waiters.
 fn carry(nodes: Arc<Nodes>, message: Message) -> impl Future<Output = ()> + Send {
-    // In a box, as its end may begin the next one.
+    // Boxed, because the future can spawn itself for the next message.
     let carried: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
         let Message { member, frames, mut waiting } = message;
         let end = Box::pin(sleep(HOLD));
@@ -161,7 +163,7 @@ fn carry(nodes: Arc<Nodes>, message: Message) -> impl Future<Output = ()> + Send
     carried
 }
 
-/// Ends well when all have their answers or wait no more, or when the other node has said all it has to say.
+/// Returns `Ok` when all requests are answered or abandoned, or when the response has ended.
 async fn exchange(
     nodes: &Nodes,
     member: &Member,
@@ -196,7 +198,7 @@ async fn exchange(
         }
         place.free();
         if waiting.iter().all(Option::is_none) {
-            // With its end read, the connection serves the next message.
+            // After the end of the response is read, the connection can be reused for the next message.
             let _ = timeout(END_TIME, body.frame()).await;
             return Ok(());
         }
@@ -204,7 +206,7 @@ async fn exchange(
     Ok(())
 }
 
-/// What comes of `step`; `None` if nobody waits for it any more. Others wait for this message for a moment only.
+/// Returns the result of `step`, or `None` if all waiters have gone. The slot is released after a short time.
 async fn next<T>(
     step: impl Future<Output = T>,
     waiting: &mut [Option<oneshot::Sender<Outcome>>],

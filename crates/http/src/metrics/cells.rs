@@ -1,5 +1,5 @@
-//! [`Cells`]: numbers that many threads add to. Each thread adds to one of several copies, so that processors do not
-//! take a line of memory from one another with every request; who reads adds the copies up.
+//! [`Cells`]: counters that many threads increment. The counters have several copies, and each thread uses one
+//! of them, which avoids contention for cache lines. Readers add the copies.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -1,19 +1,20 @@
-//! Distributions in a fixed number of buckets: [`bucket`] finds the one of a value, [`Distribution`] tells what a
-//! set of buckets says. Buckets are an eighth of a power of two wide, so what is told is off by at most 13 %.
+//! Distributions in a fixed number of buckets: [`bucket`] returns the bucket of a value, [`Distribution`]
+//! computes statistics of the counts. A bucket covers an eighth of a power of two, so the error is at most 13
+//! %.
 
 /// Values below this have a bucket each.
 const EXACT: u64 = 16;
 
-/// Buckets for each power of two beyond.
+/// Number of buckets for each greater power of two.
 const PARTS: usize = 8;
 
-/// Values from this power of two on share the last bucket.
+/// Power of two from which on values share the last bucket.
 const POWER_MAX: usize = 40;
 
 /// The number of buckets.
 pub(crate) const BUCKETS: usize = EXACT as usize + (POWER_MAX - 4) * PARTS;
 
-/// The bucket of a value.
+/// Returns the bucket of a value.
 pub(crate) fn bucket(value: u64) -> usize {
     if value < EXACT {
         return value as usize;
@@ -23,7 +24,7 @@ pub(crate) fn bucket(value: u64) -> usize {
     (EXACT as usize + (power - 4) * PARTS + part).min(BUCKETS - 1)
 }
 
-/// The least value of a bucket.
+/// Returns the least value of a bucket.
 pub(crate) fn least(bucket: usize) -> u64 {
     if bucket < EXACT as usize {
         return bucket as u64;
@@ -32,17 +33,18 @@ pub(crate) fn least(bucket: usize) -> u64 {
     ((PARTS + part) as u64) << (power - 3)
 }
 
-/// How often values of each bucket were seen.
+/// Counts of values by bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Distribution {
-    /// A value that stands for the bucket, and how often; ascending, without empty buckets.
+    /// A representative value of each bucket and its count, ascending, without empty buckets.
     pub(crate) counts: Vec<(f64, u64)>,
     /// The sum of all values.
     pub(crate) sum: f64,
 }
 
 impl Distribution {
-    /// Takes counts by bucket and the sum of all values, which are divided by `unit`.
+    /// Creates a distribution from the counts by bucket and the sum of all values, which are divided by
+    /// `unit`.
     pub(crate) fn new(counts: impl Iterator<Item = u64>, sum: u64, unit: f64) -> Self {
         let middle = |bucket: usize| (least(bucket) as f64 + least(bucket + 1) as f64 - 1.0) / 2.0;
         let seen = counts.enumerate().filter(|(_, count)| *count > 0);
@@ -65,7 +67,7 @@ impl Distribution {
         if self.counts.is_empty() { 0.0 } else { self.sum / self.count() as f64 }
     }
 
-    /// The value that this share (0 to 1) of all values does not exceed.
+    /// Returns the value that the fraction `share` (0 to 1) of all values does not exceed.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let wanted = (share * self.count() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -76,13 +78,13 @@ impl Distribution {
         found.map_or(0.0, |(value, _)| *value)
     }
 
-    /// The mean of `f` of all values.
+    /// Returns the mean of `f` of all values.
     pub(crate) fn mean_of(&self, f: impl Fn(f64) -> f64) -> f64 {
         let total: f64 = self.counts.iter().map(|(value, count)| f(*value) * *count as f64).sum();
         if self.counts.is_empty() { 0.0 } else { total / self.count() as f64 }
     }
 
-    /// The mean of the distances from the mean, each to this power.
+    /// Returns the central moment of this power.
     pub(crate) fn moment(&self, power: i32) -> f64 {
         let mean = self.mean_of(|value| value);
         self.mean_of(|value| (value - mean).powi(power))

@@ -1,8 +1,8 @@
-//! Counting: [`Metrics`] holds the numbers behind `_stats` and `_prometheus`. Adding to one is a single addition to
-//! memory that the thread shares with few others.
+//! Metrics: [`Metrics`] contains the counters behind `_stats` and `_prometheus`. An increment is one atomic
+//! addition with little contention.
 //!
-//! The whole is copied every ten seconds of use, so that statistics of the last minutes can be told; nothing runs in
-//! the background for that. What the numbers are called is in [`table`].
+//! All counters are copied every ten seconds of use, for statistics of the last minutes; no background task is
+//! needed. [`table`] contains the names of the numbers.
 
 mod cells;
 pub(crate) mod histogram;
@@ -21,16 +21,16 @@ use settee_database::Reads;
 use cells::Cells;
 use histogram::{BUCKETS, Distribution, bucket};
 
-/// The methods that are counted apart, as CouchDB does; the rest counts as the last one.
+/// Methods with separate counters, as in CouchDB; other methods are counted by the last one.
 pub(crate) const METHODS: [&str; 8] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "other"];
 
-/// The step of copies.
+/// Interval of the copies.
 const STEP_US: u64 = 10_000_000;
 
-/// The number of copies that are kept: 15 minutes, the longest range that version 1 knew.
+/// Maximum number of copies: 15 minutes, the longest range of CouchDB 1.
 const COPIES_MAX: usize = 90;
 
-/// The counters besides methods and status codes.
+/// Counters other than methods and status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
     BulkRequests,
@@ -41,13 +41,13 @@ pub(crate) enum Count {
     PartitionFinds,
     PartitionExplains,
     PartitionAllDocs,
-    /// Clients that left before they had their whole answer.
+    /// Clients that disconnected before they had received the whole response.
     Abandoned,
     SlowRequests,
-    /// Writes that another node made for clients of this one.
+    /// Writes that were forwarded to another node.
     HandedOver,
     VduRejects,
-    /// Users whose accounts were remembered, and those whose documents were read.
+    /// Users whose accounts were cached, and users whose documents were read.
     AuthCacheHits,
     AuthCacheMisses,
     MangoUnindexed,
@@ -60,17 +60,17 @@ pub(crate) enum Count {
 /// The distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// Microseconds from the head of a request to the end of its answer. Feeds that wait do not count.
+    /// Microseconds from the head of a request to the end of its response, without feeds that wait.
     Request,
-    /// The same of `GET /{db}`.
+    /// Durations of `GET /{db}`.
     DatabaseInfo,
-    /// The same of `_find`.
+    /// Durations of `_find`.
     Find,
-    /// The same of views.
+    /// Durations of view requests.
     View,
-    /// The same of searches.
+    /// Durations of searches.
     Search,
-    /// Documents in `_bulk_docs`.
+    /// Number of documents in `_bulk_docs`.
     BulkDocs,
 }
 
@@ -84,43 +84,43 @@ const FIRST_MEASURE: usize = FIRST_COUNT + COUNTS;
 const MEASURE_CELLS: usize = BUCKETS + 1;
 const CELLS: usize = FIRST_MEASURE + MEASURES * MEASURE_CELLS;
 
-/// A request that took long.
+/// A slow request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
     /// Method and target.
     pub request: String,
-    /// Whether it asked a view.
+    /// True for view requests.
     pub is_view: bool,
-    /// The time that it took.
+    /// Duration of the request.
     pub duration_ms: u64,
-    /// What it read from the store.
+    /// Reads from the store.
     pub reads: Reads,
-    /// How long ago it ended.
+    /// Time since its end.
     pub ago_ms: u64,
 }
 
-/// The number of slow requests that are remembered.
+/// Maximum number of slow requests that are kept.
 const SLOW_MAX: usize = 50;
 
-/// All numbers at one moment.
+/// All counters at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Totals(Vec<u64>);
 
 /// The counters of a node.
 pub(crate) struct Metrics {
     cells: Cells,
-    /// Feeds that wait for changes.
+    /// Number of feeds that wait for changes.
     watching: AtomicU64,
-    /// When the next copy is due.
+    /// Time at which the next copy is due.
     due_us: AtomicU64,
     copies: Mutex<VecDeque<Copied>>,
-    /// The last slow requests, with the time in microseconds at which they ended.
+    /// The last slow requests, with their end in microseconds.
     slow: Mutex<VecDeque<(u64, SlowRequest)>>,
 }
 
 struct Copied {
     at_us: u64,
-    /// The numbers that are not 0.
+    /// Counters other than 0.
     numbers: Vec<(usize, u64)>,
 }
 
@@ -150,7 +150,7 @@ impl Metrics {
         self.cells.add(first + BUCKETS, value);
     }
 
-    /// A request was answered.
+    /// Counts a response.
     pub(crate) fn answered(&self, method: &Method, status: StatusCode, now_us: u64) {
         let known = METHODS.iter().position(|known| *known == method.as_str());
         self.cells.add(FIRST_METHOD + known.unwrap_or(METHODS.len() - 1), 1);
@@ -161,7 +161,7 @@ impl Metrics {
         }
     }
 
-    /// A request took long.
+    /// Records a slow request.
     pub(crate) fn slow(&self, request: SlowRequest, now_us: u64) {
         self.count(Count::SlowRequests);
         let mut slow = self.slow.lock();
@@ -171,7 +171,7 @@ impl Metrics {
         }
     }
 
-    /// The last requests that took long, oldest first.
+    /// Returns the last slow requests, oldest first.
     pub(crate) fn slow_requests(&self, now_us: u64) -> Vec<SlowRequest> {
         let aged = |(at_us, request): &(u64, SlowRequest)| SlowRequest {
             ago_ms: now_us.saturating_sub(*at_us) / 1000,
@@ -192,17 +192,18 @@ impl Metrics {
         self.watching.load(Ordering::Relaxed)
     }
 
-    /// The numbers since the start.
+    /// Returns the counters since the start.
     pub(crate) fn totals(&self) -> Totals {
         Totals(self.cells.all())
     }
 
-    /// The samples of about the last `range_us`, and how long that was.
+    /// Returns the counters of about the last `range_us`, and the exact range.
     pub(crate) fn recent(&self, now_us: u64, range_us: u64) -> (Totals, u64) {
         let mut totals = self.cells.all();
         let copies = self.copies.lock();
         let begin = now_us.saturating_sub(range_us);
-        // The youngest copy that is old enough: between two copies of which the second is late nothing happened.
+        // Uses the latest copy that is old enough. If the copy after it was late, no request was counted
+        // between the two.
         let Some(copy) = copies.iter().rev().find(|copy| copy.at_us <= begin).or_else(|| copies.front()) else {
             return (Totals(totals), range_us);
         };
@@ -231,7 +232,7 @@ impl Totals {
         self.0[FIRST_COUNT + what as usize]
     }
 
-    /// By its place in [`METHODS`].
+    /// Returns the count of a method by its index in [`METHODS`].
     pub(crate) fn method(&self, method: usize) -> u64 {
         self.0[FIRST_METHOD + method]
     }
@@ -244,7 +245,7 @@ impl Totals {
         self.0[FIRST_METHOD..FIRST_METHOD + METHODS.len()].iter().sum()
     }
 
-    /// A distribution. Times are in milliseconds.
+    /// Returns a distribution. Times are in milliseconds.
     pub(crate) fn measure(&self, what: Measure) -> Distribution {
         let first = FIRST_MEASURE + what as usize * MEASURE_CELLS;
         let unit = if what == Measure::BulkDocs { 1.0 } else { 1000.0 };

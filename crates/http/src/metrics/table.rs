@@ -1,4 +1,4 @@
-//! What the numbers are called: CouchDB's paths and descriptions, where a number means the same here.
+//! Names of the numbers: CouchDB's paths and descriptions where a number has the same meaning.
 
 use settee_database::{Catalog, Counters};
 use settee_replication::{Counter, Replicator, Tally};
@@ -6,35 +6,35 @@ use settee_replication::{Counter, Replicator, Tally};
 use super::{Count, METHODS, Measure, Metrics, Totals};
 use crate::operation::Operation;
 
-/// Where a number comes from.
+/// Sources of a number.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Requests,
-    /// By the place in [`METHODS`].
+    /// Index in [`METHODS`].
     Method(usize),
     Status(u16),
     Count(Count),
     Measure(Measure),
     /// Counted by the databases.
     Databases(fn(&Counters) -> u64),
-    /// Feeds that wait.
+    /// Number of feeds that wait.
     Watching,
     OpenDatabases,
     OpenFiles,
     /// Counted by the replicator.
     Replications(fn(&settee_replication::Counters) -> &Counter),
-    /// The number of its that jobs there are.
+    /// Number of jobs in a state.
     Jobs(fn(&Tally) -> u64),
-    /// Lines of the log, by CouchDB's level.
+    /// Number of log lines of a level of CouchDB.
     Logged(&'static str),
 }
 
-/// Those who know numbers.
+/// The components that provide numbers.
 pub(crate) struct Figures<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) metrics: &'a Metrics,
     pub(crate) operation: &'a Operation,
-    /// There when replication has begun.
+    /// `None` before replication has started.
     pub(crate) replicator: Option<&'a Replicator>,
 }
 
@@ -51,17 +51,17 @@ impl Stat {
         Self { path, desc, source }
     }
 
-    /// The segments of the path.
+    /// Returns the segments of the path.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &'static str> {
         self.path.into_iter().filter(|segment| !segment.is_empty())
     }
 
-    /// Whether the number can fall.
+    /// Returns true if the number can decrease.
     pub(crate) fn is_gauge(&self) -> bool {
         matches!(self.source, Source::Watching | Source::OpenDatabases | Source::OpenFiles | Source::Jobs(_))
     }
 
-    /// The type that `_stats` gives the number. CouchDB calls others that can fall counters there.
+    /// Returns the type in `_stats`. CouchDB reports other gauges as counters there.
     pub(crate) fn told_kind(&self) -> &'static str {
         if matches!(self.source, Source::Jobs(_)) { "gauge" } else { "counter" }
     }
@@ -73,7 +73,7 @@ impl Stat {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number; for a distribution its count.
     pub(crate) fn number(&self, figures: &Figures<'_>, totals: &Totals) -> u64 {
         match self.source {
             Source::Requests => totals.requests(),
@@ -85,7 +85,7 @@ impl Stat {
             Source::Watching => figures.metrics.watching(),
             Source::OpenDatabases => figures.catalog.open_databases().len() as u64,
             Source::OpenFiles => (figures.operation.process)().open_files,
-            // Before the replicator has begun there is nothing to count.
+            // Before the replicator has started, all its numbers are 0.
             Source::Replications(read) => figures.replicator.map_or(0, |replicator| read(replicator.counters()).get()),
             Source::Jobs(read) => figures.replicator.map_or(0, |replicator| read(&replicator.tally())),
             Source::Logged(level) => {
@@ -95,7 +95,7 @@ impl Stat {
     }
 }
 
-/// CouchDB's status codes that are counted, with its names.
+/// CouchDB's counted status codes, with its names.
 const STATUSES: [(u16, &str, &str); 26] = [
     (200, "200", "number of HTTP 200 OK responses"),
     (201, "201", "number of HTTP 201 Created responses"),
@@ -210,7 +210,7 @@ const LEVELS: [(&str, &str); 8] = [
     ("emergency", "number of logged emergency messages"),
 ];
 
-/// All numbers.
+/// Returns all numbers, sorted by path.
 pub(crate) fn stats() -> Vec<Stat> {
     let methods = METHODS.into_iter().zip(METHOD_TEXTS).enumerate().map(|(index, (name, desc))| {
         Stat::new(["couchdb", "httpd_request_methods", name], desc, Source::Method(index))
@@ -221,7 +221,7 @@ pub(crate) fn stats() -> Vec<Stat> {
     let levels =
         LEVELS.into_iter().map(|(level, desc)| Stat::new(["couch_log", "level", level], desc, Source::Logged(level)));
     let mut all: Vec<Stat> = PLAIN.iter().copied().chain(methods).chain(statuses).chain(levels).collect();
-    // Neighbours share their parents.
+    // Numbers with the same parent are adjacent.
     all.sort_by_key(|stat| stat.path);
     all
 }

@@ -1,4 +1,4 @@
-//! What is counted is told, since the start and of late.
+//! Tests of metrics since the start and of a recent range.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn methods_and_codes_that_nobody_knows_are_counted() {
 #[test]
 fn recent_numbers_forget_older_ones() {
     let metrics = Metrics::new(0);
-    // One request each second for 40 minutes.
+    // One request per second for 40 minutes.
     for second in 1..=2400 {
         metrics.answered(&Method::GET, StatusCode::OK, second * SECOND_US);
     }
@@ -48,7 +48,7 @@ fn recent_numbers_forget_older_ones() {
         assert!(expected.contains(&totals.requests()), "{range_s}: {}", totals.requests());
         assert!(totals.requests().abs_diff(span_us / SECOND_US) <= 1, "{range_s}: {span_us}");
     }
-    // Long idle: nothing is recent, although no copy was made meanwhile.
+    // After a long idle time the recent range is empty, although no copy was made.
     let (totals, _) = metrics.recent(now + 500 * SECOND_US, 60 * SECOND_US);
     assert!(totals.requests() <= 10, "{}", totals.requests());
     assert_eq!(metrics.totals().requests(), 2400);

@@ -1,4 +1,4 @@
-//! Parameters that say how attachments are shown in documents.
+//! Parameters for the attachments of documents in responses.
 
 use settee_database::{Attachment, DocRecord, EncodingInfo};
 use settee_model::Rev;
@@ -7,14 +7,14 @@ use settee_model::json::{Kind, Value};
 use super::Query;
 use crate::Error;
 
-/// How attachments are shown.
+/// The form of attachments in documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) data: Data,
     pub(crate) info: EncodingInfo,
 }
 
-/// Which attachments come with their data; the others are stubs.
+/// Selection of the attachments whose data is included; the others are stubs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Data {
     /// None.
@@ -22,16 +22,16 @@ pub(crate) enum Data {
     None,
     /// All.
     All,
-    /// Those that are newer than all of these revisions that are ancestors (`atts_since`).
+    /// Attachments that are newer than the latest ancestor among these revisions (`atts_since`).
     Since(Vec<Rev>),
 }
 
-/// Which attachments of one revision come with their data.
+/// Selection of the attachments of one revision whose data is included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     None,
     All,
-    /// Those that came after this generation.
+    /// Attachments that were added after this generation.
     Beyond(u64),
 }
 
@@ -46,30 +46,30 @@ impl Wanted {
 }
 
 impl Shown {
-    /// From `attachments`, `att_encoding_info` and the value of `atts_since`.
+    /// Creates the form from `attachments`, `att_encoding_info` and the value of `atts_since`.
     pub(crate) fn new(since: Option<Vec<Rev>>, query: &Query) -> Self {
         let shown = Self::switches(query.is_true("attachments"), query.is_true("att_encoding_info"));
         Self { data: since.map_or(shown.data, Data::Since), info: shown.info }
     }
 
-    /// From two switches.
+    /// Creates the form from the values of both switches.
     pub(crate) fn switches(attachments: bool, att_encoding_info: bool) -> Self {
         let data = if attachments { Data::All } else { Data::None };
         Self { data, info: info(att_encoding_info) }
     }
 
-    /// The same, with all data unless it says which.
+    /// Returns the form with all data, unless it selects some.
     pub(crate) fn with_data(&self) -> Self {
         let data = if self.data == Data::None { Data::All } else { self.data.clone() };
         Self { data, info: self.info }
     }
 
-    /// Whether all attachments are plain stubs.
+    /// Returns true if all attachments are plain stubs.
     pub(crate) fn is_plain(&self) -> bool {
         self.data == Data::None && self.info == EncodingInfo::Hidden
     }
 
-    /// Which attachments of the revision at `node` come with their data.
+    /// Returns the selection for the revision at `node`.
     pub(crate) fn wanted(&self, record: &DocRecord, node: u32) -> Wanted {
         match &self.data {
             Data::None => Wanted::None,
@@ -87,7 +87,7 @@ fn info(shown: bool) -> EncodingInfo {
     if shown { EncodingInfo::Shown } else { EncodingInfo::Hidden }
 }
 
-/// An array of revisions.
+/// Parses an array of revisions.
 pub(crate) fn revisions(list: Value<'_>) -> Result<Vec<Rev>, Error> {
     if list.kind() != Kind::Array {
         return Err(Error::bad_request("Invalid list of revisions"));

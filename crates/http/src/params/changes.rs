@@ -10,20 +10,20 @@ use super::filter::Filter;
 use crate::Error;
 use crate::sequence::{self, Since};
 
-/// How rows are sent.
+/// Kinds of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// The changes that there are, then the end.
+    /// Existing changes, then the end.
     Normal,
-    /// As soon as there is something, then the end.
+    /// Waits until a change exists, then ends.
     Longpoll,
-    /// One row a line, for as long as the client listens.
+    /// One row per line, until the client disconnects.
     Continuous,
-    /// The same as events of `text/event-stream`.
+    /// Like `Continuous`, as events of `text/event-stream`.
     EventSource,
 }
 
-/// Which revisions a row names.
+/// The revisions in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// The winner.
@@ -32,12 +32,12 @@ pub(crate) enum Style {
     AllDocs,
 }
 
-/// The heartbeat or the timeout of a quiet connection.
+/// The heartbeat or the timeout of an idle feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quiet {
-    /// Ends after this time without rows.
+    /// Ends the feed after this time without rows.
     Timeout(Duration),
-    /// An empty line each time.
+    /// Sends an empty line after this time without rows.
     Heartbeat(Duration),
 }
 
@@ -56,25 +56,26 @@ pub(crate) struct ChangesParams {
     pub(crate) quiet: Quiet,
     /// The parameter `filter`; empty without one.
     pub(crate) filter_name: String,
-    /// Resolved on its own, because its arguments may be in the body.
+    /// Resolved separately, because its arguments may be in the body.
     pub(crate) filter: Filter,
 }
 
-/// The longest time between two signs of life, and the default of `timeout` and `heartbeat=true`.
+/// Maximum time between two rows or heartbeats, and the default of `timeout` and `heartbeat=true`.
 const DEFAULT_QUIET_MS: u64 = 60_000;
 
-/// Shortest interval of the heartbeats of `_db_updates`, which may be asked for with `heartbeat=0`.
+/// Minimum interval of the heartbeats of `_db_updates`, to which `heartbeat=0` is raised.
 const MIN_HEARTBEAT_MS: u64 = 10;
 
-/// So many rows CouchDB allows where no `limit` is given. Which rows have a sequence depends on it.
+/// CouchDB's number of rows without a `limit`. It determines which rows have a sequence.
 const LIMIT: u64 = 1_000_000_000_000_000;
 
 impl ChangesParams {
     /// Resolves the parameters of a request. `last_event_id` is the header of that name, `timeout_ms` the
-    /// configured time after which a quiet feed ends.
+    /// configured timeout of an idle feed.
     ///
-    /// CouchDB parses them in their order, whatever the case of their names, and the last of several counts; then it
-    /// validates the filter, the kind of the feed, and the sequence. A feed in descending order ignores `since`.
+    /// CouchDB parses the parameters in order, ignores the case of their names, and uses the last of several
+    /// values; then it validates the filter, the kind of the feed, and the sequence. A descending feed ignores
+    /// `since`.
     pub(crate) fn resolve(
         query: &Query,
         last_event_id: Option<&str>,
@@ -127,8 +128,8 @@ impl ChangesParams {
         })
     }
 
-    /// Resolves the parameters of `_db_updates`, whose names have one case, whose integers have another error, and which accepts
-    /// `heartbeat=false` and `heartbeat=0`.
+    /// Resolves the parameters of `_db_updates`. Their names are case-sensitive, invalid integers have another
+    /// error, and `heartbeat=false` and `heartbeat=0` are accepted.
     pub(crate) fn of_updates(
         query: &Query,
         last_event_id: Option<&str>,
@@ -176,7 +177,8 @@ impl ChangesParams {
         })
     }
 
-    /// Where the feed begins in a database that is at `update_seq`: backwards at the last change, whatever `since` says.
+    /// Returns the start of the feed in a database at `update_seq`. A descending feed starts at the last
+    /// change, whatever `since` is.
     pub(crate) fn start(&self, update_seq: u64) -> u64 {
         match (self.direction, self.since) {
             (Direction::Backward, _) | (Direction::Forward, Since::Now) => update_seq,
@@ -184,8 +186,8 @@ impl ChangesParams {
         }
     }
 
-    /// Whether the row after so many others has a sequence. CouchDB counts the rows that it may still send, so that without
-    /// a limit mostly the first one has.
+    /// Returns true if the row after `sent` others has a sequence. CouchDB counts the remaining rows, so that
+    /// without a limit usually the first one has it.
     pub(crate) fn has_seq(&self, sent: u64) -> bool {
         self.limit.unwrap_or(LIMIT).saturating_sub(sent).is_multiple_of(self.seq_interval)
     }
@@ -201,7 +203,7 @@ fn feed_of(kind: Option<&str>) -> Result<Feed, Error> {
     }
 }
 
-/// The longest time between two bytes of a feed: `[chttpd] changes_timeout`.
+/// Returns the maximum time between two bytes of a feed: `[chttpd] changes_timeout`.
 fn longest(timeout_ms: u64) -> u64 {
     if timeout_ms == 0 { DEFAULT_QUIET_MS } else { timeout_ms }
 }
@@ -228,7 +230,8 @@ fn parse_heartbeat(text: &str, longest_ms: u64) -> Result<Quiet, Error> {
     }
 }
 
-/// Parses the integer of the parameter `name`. CouchDB 3.5 accepts negative ones, which limit nothing: `None`.
+/// Parses the integer of the parameter `name`. CouchDB 3.5 accepts negative integers, which set no limit:
+/// `None`.
 fn count(name: &str, text: &str) -> Result<Option<u64>, Error> {
     let refused = || Error::bad_request(format!("The {name} parameter should be a non-negative integer"));
     if is_integer(text) { Ok(integer(text)) } else { Err(refused()) }
@@ -239,7 +242,7 @@ fn is_integer(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Parses a non-negative integer of any size. One that is too large to count to is as good as infinite.
+/// Parses a non-negative integer. One that exceeds 64 bits becomes the maximum.
 fn integer(text: &str) -> Option<u64> {
     let is_negative = text.starts_with('-') && text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

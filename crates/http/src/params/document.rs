@@ -1,4 +1,4 @@
-//! Parameters of reading and writing one document.
+//! Parameters of reads and writes of one document.
 
 use hyper::HeaderMap;
 use hyper::header;
@@ -10,7 +10,7 @@ use super::Query;
 use super::attachments::{Shown, revisions};
 use crate::Error;
 
-/// The members to add to a document that is read.
+/// Optional members of a document in a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     pub(crate) revs: bool,
@@ -20,17 +20,17 @@ pub(crate) struct Extras {
     pub(crate) local_seq: bool,
 }
 
-/// Which revisions to read.
+/// The revisions to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The winner; a deleted one only if asked for.
+    /// The winner; a deleted one only on request.
     Winner {
         /// `deleted=true`
         deleted: bool,
     },
     /// One revision.
     Rev(Rev),
-    /// Several, as a list: `open_revs`.
+    /// Several revisions, as a list: `open_revs`.
     Open(OpenRevs),
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Which {
 pub(crate) enum OpenRevs {
     /// All leaves.
     All,
-    /// These.
+    /// The listed revisions.
     Some(Vec<Rev>),
 }
 
@@ -47,20 +47,21 @@ pub(crate) enum OpenRevs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DocParams {
     pub(crate) which: Which,
-    /// The meaning of `rev` and `deleted`, for those who read neither lists of revisions nor newer ones.
+    /// `rev` and `deleted`, for requests that support neither lists of revisions nor `latest`.
     pub(crate) rev: Option<Rev>,
     pub(crate) deleted: bool,
-    /// With a list of revisions: the leaves that descend from them instead.
+    /// Replaces the listed revisions by the leaves that descend from them.
     pub(crate) latest: bool,
     pub(crate) extras: Extras,
     pub(crate) attachments: Shown,
-    /// The meaning of `new_edits` in a PUT.
+    /// The edit mode, from `new_edits` of a PUT.
     pub(crate) mode: EditMode,
 }
 
 impl DocParams {
-    /// Resolves the parameters of a GET or a PUT, which CouchDB reads alike: in their order, so that the first wrong value is
-    /// the one that is named, even where nothing would come of it. Of values the last counts, of switches any that is `true`.
+    /// Resolves the parameters of a GET or a PUT. As in CouchDB, all parameters are parsed in order, so the
+    /// first invalid value is reported even if it has no effect. The last of several values applies; a switch
+    /// is on if any value is `true`.
     pub(crate) fn resolve(query: &Query) -> Result<Self, Error> {
         let (mut rev, mut open, mut since, mut mode) = (None, None, None, EditMode::Interactive);
         for (name, value) in query.pairs() {
@@ -78,7 +79,7 @@ impl DocParams {
         let which = match (open, &rev) {
             (Some(open), _) => Which::Open(open),
             (None, Some(rev)) if !latest => Which::Rev(rev.clone()),
-            // With `latest`, CouchDB reads the winner, whatever revision it is.
+            // With `latest` and without a list CouchDB reads the winner, whatever the revision is.
             (None, _) => Which::Winner { deleted: query.is_true("deleted") },
         };
         Ok(Self {
@@ -99,7 +100,7 @@ impl DocParams {
     }
 }
 
-/// A revision that is to be read. One that no document can have is missing.
+/// Parses the revision of a read. A revision that exceeds the limits is reported as missing.
 fn asked_rev(text: &str) -> Result<Rev, Error> {
     Rev::parse(text).map_err(|error| match error {
         InvalidRev::Format => error.into(),
@@ -107,8 +108,8 @@ fn asked_rev(text: &str) -> Result<Rev, Error> {
     })
 }
 
-/// The revision that a write replaces, from `rev` and `If-Match`, which must not disagree with each other or
-/// with `in_body`.
+/// Returns the revision that a write replaces, from `rev` and `If-Match`. Returns an error if they differ from
+/// each other or from `in_body`.
 pub(crate) fn replaced_rev(query: &Query, headers: &HeaderMap, in_body: Option<&Rev>) -> Result<Option<Rev>, Error> {
     let in_query = query.get("rev").map(Rev::parse).transpose()?;
     let in_header = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
@@ -127,7 +128,7 @@ pub(crate) fn replaced_rev(query: &Query, headers: &HeaderMap, in_body: Option<&
     }
 }
 
-/// A JSON array of revisions; an empty one asks nothing.
+/// Parses a JSON array of revisions. An empty array is ignored.
 fn some_revs(text: &str) -> Result<Option<OpenRevs>, Error> {
     let revs = revisions(Json::parse(text.as_bytes())?.value())?;
     Ok((!revs.is_empty()).then_some(OpenRevs::Some(revs)))

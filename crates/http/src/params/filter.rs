@@ -1,4 +1,4 @@
-//! [`Filter`]: which documents a changes feed passes.
+//! [`Filter`]: selects the documents of a changes feed.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,19 +13,19 @@ use super::{Plus, Query, decode};
 use crate::Error;
 use settee_service::{Functions, Programs};
 
-/// Which documents a feed passes.
+/// Filter of a changes feed.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Filter {
     /// All.
     #[default]
     None,
-    /// Those that match a selector, shown as far as the client wants.
+    /// Documents that match a selector, with the requested fields.
     Selector(Arc<SelectorFilter>),
-    /// Those with these ids.
+    /// Documents with these ids.
     DocIds(Arc<BTreeSet<String>>),
     /// Design documents.
     Design,
-    /// Those that a function of a design document passes.
+    /// Documents for which a function of a design document returns true.
     Function(Arc<FunctionFilter>),
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct FunctionFilter {
     pub(crate) programs: Arc<Programs>,
     pub(crate) caller: Caller,
     pub(crate) functions: Arc<Functions>,
-    /// Where it is in the design document.
+    /// The location of the function in the design document.
     pub(crate) path: FunctionPath,
-    /// The request as it sees it.
+    /// The request object that the function receives.
     pub(crate) request: Vec<u8>,
-    /// The inputs of its verdicts besides documents.
+    /// Identifies the inputs of the function other than documents.
     pub(crate) mark: String,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for FunctionFilter {
     }
 }
 
-/// Which function of which design document is a filter.
+/// The location of a filter function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FunctionPath {
     /// `filter=ddoc/name`
@@ -66,7 +66,7 @@ pub(crate) enum FunctionPath {
 }
 
 impl FunctionPath {
-    /// The function that the filter of this name is; `None` if it is none.
+    /// Returns the function of a filter name, or `None` for other filters.
     pub(crate) fn of(filter: &str, query: &Query) -> Result<Option<Self>, Error> {
         if filter == "_view" {
             let view = query.get("view").unwrap_or_default();
@@ -86,14 +86,14 @@ impl FunctionPath {
         Ok(Some(Self::Filter { ddoc, name }))
     }
 
-    /// The design document, without `_design/`.
+    /// Returns the design document, without `_design/`.
     pub(crate) fn ddoc(&self) -> &str {
         match self {
             Self::Filter { ddoc, .. } | Self::View { ddoc, .. } => ddoc,
         }
     }
 
-    /// The names that lead to the function.
+    /// Returns the path of the function in the design document.
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
             Self::Filter { name, .. } => vec!["filters", name],
@@ -102,7 +102,7 @@ impl FunctionPath {
     }
 }
 
-/// The names between slashes, of which there may be more than needed. They are decoded once more.
+/// Splits a path into names, which are percent-decoded again. The number of names is not limited.
 fn names(text: &str) -> Vec<String> {
     let parts = text.split('/').filter(|part| !part.is_empty());
     parts.map(|part| decode(part, Plus::Space).map_or_else(|| part.to_owned(), Cow::into_owned)).collect()
@@ -116,7 +116,7 @@ pub(crate) struct SelectorFilter {
 }
 
 impl Filter {
-    /// The filter of this name, unless it is a function. `body` is that of a POST.
+    /// Returns the filter with this name, unless it is a function. `body` is that of a POST.
     pub(crate) fn resolve(name: &str, query: &Query, body: Option<&Json>) -> Result<Self, Error> {
         match name {
             "_design" => Ok(Self::Design),
@@ -127,7 +127,7 @@ impl Filter {
         }
     }
 
-    /// Refuses a filter that nobody knows: it must not be mistaken for no filter.
+    /// Returns an error for an unknown filter, because it must not be treated as no filter.
     pub(crate) fn check_name(name: &str, query: &Query) -> Result<(), Error> {
         match name {
             "_design" | "_doc_ids" | "_selector" => Ok(()),
@@ -169,13 +169,13 @@ fn selector(body: Option<&Json>) -> Result<Filter, Error> {
     })))
 }
 
-/// A feed has one name for all that is wrong with a selector.
+/// Feeds report all errors of selectors under one name.
 fn refused(refusal: &Refusal) -> Error {
     Error::bad_request(refusal.to_string())
 }
 
 impl SelectorFilter {
-    /// Whether a document passes.
+    /// Returns true if a document matches.
     pub(crate) fn passes(&self, document: &[u8]) -> bool {
         self.selector.matches(Value::trusted(document))
     }

@@ -1,5 +1,5 @@
-//! Parameters: collected raw from the query string ([`Query`]) or a JSON body, then resolved once into a type
-//! that cannot be contradictory.
+//! Request parameters: collected unparsed from the query string ([`Query`]) or a JSON body, then resolved once
+//! into a type without contradictory states.
 
 pub(crate) mod attachments;
 pub(crate) mod changes;
@@ -15,13 +15,13 @@ use settee_model::json::{self, Json, Kind, Value};
 
 use crate::Error;
 
-/// The parameters of a query string, in order.
+/// Parameters of a query string, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     pairs: Vec<(String, String)>,
 }
 
-/// The value of a parameter as it came.
+/// An unparsed value of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) enum Raw {
     /// From the query string.
@@ -31,7 +31,7 @@ pub(crate) enum Raw {
 }
 
 impl Query {
-    /// Takes a query string apart: as in CouchDB a semicolon separates parameters like an ampersand.
+    /// Splits a query string. As in CouchDB semicolons separate parameters like ampersands.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, Error> {
         let pairs = text.unwrap_or_default().split(['&', ';']).filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
@@ -42,11 +42,10 @@ impl Query {
         Ok(Self { pairs: pairs.ok_or_else(|| Error::bad_request("The query string is not valid UTF-8."))? })
     }
 
-    /// The parameters of a request whose path names a partition. CouchDB makes the name one of them, and while it does
-    /// that sorts them by their names and keeps the first of those that are there twice.
+    /// Adds the partition in the path to the parameters. As in CouchDB this sorts the parameters by name and
+    /// keeps the first of several values.
     ///
-    /// # Errors
-    /// When a parameter names another partition.
+    /// # Errors Returns an error if a parameter names another partition.
     pub(crate) fn set_partition(&mut self, partition: &str) -> Result<(), Error> {
         if self.get("partition").is_some_and(|named| named != partition) {
             return Err(Error::bad_request("Conflicting value for `partition` in query string"));
@@ -57,23 +56,23 @@ impl Query {
         Ok(())
     }
 
-    /// The first value of a parameter: CouchDB looks for parameters by their names, or goes through all of them and has the
-    /// last value ([`Self::pairs`]).
+    /// Returns the first value of a parameter. Where CouchDB iterates over the parameters instead, the last
+    /// value applies ([`Self::pairs`]).
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.pairs().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Whether any value of a parameter is `true`; others count for nothing.
+    /// Returns true if any value of a parameter is `true`; other values are ignored.
     pub(crate) fn is_true(&self, name: &str) -> bool {
         self.pairs().any(|pair| pair == (name, "true"))
     }
 
-    /// All parameters, in order.
+    /// Returns all parameters, in order.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// All parameters as raw values, in order.
+    /// Returns all parameters as raw values, in order.
     pub(crate) fn raw(&self) -> impl Iterator<Item = (&str, Raw)> {
         self.pairs.iter().map(|(name, value)| (name.as_str(), Raw::Text(value.clone())))
     }
@@ -82,14 +81,14 @@ impl Query {
 /// The meaning of a plus sign in a part of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plus {
-    /// A space: in query strings and forms always, in paths unless `[chttpd] decode_plus_to_space` is off.
+    /// A space: always in query strings and forms, and in paths unless `[chttpd] decode_plus_to_space` is off.
     Space,
-    /// Itself.
+    /// A plus sign.
     Plus,
 }
 
-/// Decodes a part of a path or a query: percent escapes, and perhaps a plus. A percent sign that begins no escape stays as
-/// it is. `None` if the bytes are no UTF-8.
+/// Decodes percent escapes, and plus signs as `plus` says, in a part of a path or a query. A percent sign that
+/// starts no escape is kept. Returns `None` if the bytes are not UTF-8.
 pub(crate) fn decode(text: &str, plus: Plus) -> Option<Cow<'_, str>> {
     if plus == Plus::Space && text.contains('+') {
         let spaced = text.replace('+', " ");
@@ -99,12 +98,12 @@ pub(crate) fn decode(text: &str, plus: Plus) -> Option<Cow<'_, str>> {
 }
 
 impl Raw {
-    /// A member of a body.
+    /// Creates the raw value of a member of a body.
     pub(crate) fn of(value: Value<'_>) -> Self {
         Self::Json(Json::trusted(value.raw().to_vec()))
     }
 
-    /// A JSON value: text is parsed.
+    /// Returns a JSON value; text is parsed.
     pub(crate) fn json(self) -> Result<Json, Error> {
         match self {
             Self::Text(text) => Ok(Json::parse(text.as_bytes())?),
@@ -112,7 +111,7 @@ impl Raw {
         }
     }
 
-    /// `true` or `false`, in letters of any case.
+    /// Parses `true` or `false`, ignoring the case.
     pub(crate) fn boolean(&self) -> Result<bool, Error> {
         match self.word().as_deref() {
             Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
@@ -121,8 +120,8 @@ impl Raw {
         }
     }
 
-    /// An integer that is not negative: digits, perhaps with a sign, or a JSON number. One beyond 64 bits counts as the
-    /// greatest.
+    /// Parses a non-negative integer: digits with an optional sign, or a JSON number. A value that exceeds 64
+    /// bits becomes the maximum.
     pub(crate) fn natural(&self) -> Result<u64, Error> {
         let text = match self {
             Self::Text(text) => Some(Cow::Borrowed(text.as_str())),
@@ -141,7 +140,7 @@ impl Raw {
         Ok(number)
     }
 
-    /// A word: text as it is, a JSON string, or the text of another scalar.
+    /// Returns text unchanged, the content of a JSON string, or the text of another JSON value.
     pub(crate) fn word(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(Cow::Borrowed(text)),
@@ -151,7 +150,8 @@ impl Raw {
         }
     }
 
-    /// As error messages show it: text in quotes, JSON as it is. An empty text is Erlang's empty list.
+    /// Returns the value for error messages: text in quotes, JSON unchanged. An empty text is Erlang's empty
+    /// list.
     fn shown(&self) -> String {
         let mut out = Vec::new();
         match self {

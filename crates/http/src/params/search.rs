@@ -1,5 +1,5 @@
-//! Parameters of searches: [`SearchParams`], which both forms of search come down to, and what they have in common. What is
-//! peculiar to one of them is in [`nouveau`] and [`clouseau`].
+//! Parameters of searches: [`SearchParams`] is common to both search APIs. [`nouveau`] and [`clouseau`]
+//! contain their differences.
 
 pub(crate) mod clouseau;
 pub(crate) mod nouveau;
@@ -12,14 +12,14 @@ use settee_search::{Freshness, Grouping, Highlighting, Range, Sort};
 use super::Raw;
 use crate::Error;
 
-/// A search, as far as it can be told without the index.
+/// A search, validated as far as possible without the index.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchParams {
     /// The text of the query.
     pub(crate) query: Option<String>,
-    /// Near vectors, besides or instead of it.
+    /// A vector search in addition to the query or instead of it.
     pub(crate) knn: Option<Knn>,
-    /// The language whose numbers the query has.
+    /// The locale for numbers in the query.
     pub(crate) locale: Option<String>,
     pub(crate) partition: Option<String>,
     pub(crate) limit: usize,
@@ -30,7 +30,7 @@ pub(crate) struct SearchParams {
     pub(crate) ranges: Vec<(String, Vec<Range>)>,
     pub(crate) drilldown: Vec<Vec<String>>,
     pub(crate) group: Option<Grouping>,
-    /// Groups were asked for by the older name, which has an answer of its own.
+    /// True if groups were requested by the older name, which has another response.
     pub(crate) has_old_groups: bool,
     pub(crate) highlight: Option<Highlighting>,
     pub(crate) include_fields: Option<Vec<String>>,
@@ -38,22 +38,22 @@ pub(crate) struct SearchParams {
     pub(crate) freshness: Freshness,
 }
 
-/// A search for near vectors.
+/// A search for the nearest vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Knn {
     pub(crate) field: String,
     pub(crate) vector: Vec<f32>,
-    /// How many documents it finds at most.
+    /// Maximum number of documents.
     pub(crate) k: usize,
     pub(crate) candidates: usize,
-    /// The text of a query that they match.
+    /// The query that the documents must match.
     pub(crate) filter: Option<String>,
-    /// How much more it counts than the query beside it.
+    /// Weight of the vector score relative to the query.
     pub(crate) boost: f32,
 }
 
 impl SearchParams {
-    /// A search with so many hits, of which nothing else is known.
+    /// Creates a search with defaults.
     pub(crate) fn new(limit: usize, top_n: Option<usize>) -> Self {
         Self {
             query: None,
@@ -77,7 +77,7 @@ impl SearchParams {
     }
 }
 
-/// `true` or `false` and nothing else: a text of an address, or a truth value of a body.
+/// Parses exactly `true` or `false` of a query string, or a JSON boolean.
 fn boolean(name: &str, raw: &Raw) -> Result<bool, Error> {
     let found = match raw {
         Raw::Text(text) if text == "true" => Some(true),
@@ -92,7 +92,7 @@ fn invalid(name: &str, raw: &Raw) -> Error {
     Error::query_parse(format!("Invalid value for {name}: {}", raw.shown()))
 }
 
-/// The text of a parameter that has one.
+/// Returns the text of a parameter.
 fn text<'a>(name: &str, raw: &'a Raw) -> Result<Cow<'a, str>, Error> {
     let found = match raw {
         Raw::Text(text) => Some(Cow::Borrowed(text.as_str())),
@@ -101,7 +101,7 @@ fn text<'a>(name: &str, raw: &'a Raw) -> Result<Cow<'a, str>, Error> {
     found.ok_or_else(|| invalid(name, raw))
 }
 
-/// An integer: the digits of an address, or a number of a body.
+/// Returns an integer: the digits in a query string, or a JSON number.
 fn integer(raw: &Raw) -> Option<i64> {
     match raw {
         Raw::Text(text) => text.parse().ok(),
@@ -109,7 +109,7 @@ fn integer(raw: &Raw) -> Option<i64> {
     }
 }
 
-/// A list of texts.
+/// Parses a list of strings.
 fn texts(name: &str, value: Value<'_>) -> Result<Vec<String>, Error> {
     let texts = match value.kind() {
         Kind::Array => value.elements().map(|element| element.as_str().map(Cow::into_owned)).collect(),
@@ -118,7 +118,7 @@ fn texts(name: &str, value: Value<'_>) -> Result<Vec<String>, Error> {
     texts.ok_or_else(|| Error::bad_request(format!("{name} must be a list of strings")))
 }
 
-/// A text, or a list of them.
+/// Parses a string or a list of strings.
 fn one_or_more(name: &str, value: Value<'_>) -> Result<Vec<String>, Error> {
     match value.as_str() {
         Some(text) => Ok(vec![text.into_owned()]),

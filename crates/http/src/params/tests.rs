@@ -1,4 +1,4 @@
-//! Query strings and the reading of single values.
+//! Query strings and parsing of single values.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -109,7 +109,7 @@ fn a_partition_of_the_path_becomes_a_parameter() {
     let pairs = |pairs: &[(&str, &str)]| {
         Ok(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>())
     };
-    // Sorted, and of each name the first.
+    // The result is sorted, with the first of several values.
     let sorted = pairs(&[("key", "1"), ("limit", "2"), ("partition", "p")]);
     assert_eq!(within("limit=2&key=1&limit=3&partition=p"), sorted);
     assert_eq!(within(""), pairs(&[("partition", "p")]));

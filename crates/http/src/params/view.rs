@@ -1,8 +1,8 @@
-//! Parameters of views and of `_all_docs` and its kin, which are views to clients.
+//! Parameters of views, `_all_docs` and related resources.
 //!
-//! They are collected in CouchDB's order, the members of a body before the query string, where each one overwrites what
-//! came before it; [`ViewParams::check`] then finds what contradicts what, also in its order. Whether keys lie the right
-//! way round depends on the view and is found out by its query.
+//! Parameters are collected in CouchDB's order, members of a body before the query string, and later values
+//! replace earlier ones. [`ViewParams::check`] then detects contradictions, also in CouchDB's order. The query
+//! checks the order of the keys, because it depends on the view.
 
 mod check;
 
@@ -16,13 +16,13 @@ use super::attachments::Shown;
 use super::{Query, Raw};
 use crate::Error;
 
-/// All parameters as far as they were given.
+/// The collected parameters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewParams {
     keys: Option<KeyList>,
-    /// `startkey`, `key`, or the only one of `keys`: whichever came last.
+    /// The last of `startkey`, `key`, and the single element of `keys`.
     pub(crate) start: Option<Json>,
-    /// `endkey`, likewise.
+    /// The last of `endkey`, `key`, and the single element of `keys`.
     pub(crate) end: Option<Json>,
     pub(crate) startkey_docid: Option<String>,
     pub(crate) endkey_docid: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct ViewParams {
     pub(crate) update_seq: bool,
     update: Update,
     pub(crate) partition: Option<String>,
-    /// Whether a list of local documents has those that CouchDB keeps for itself.
+    /// True if a list of local documents includes CouchDB's internal ones.
     pub(crate) include_system: bool,
 }
 
@@ -48,15 +48,15 @@ pub(crate) struct ViewParams {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeyList {
     List(Vec<Json>),
-    /// It is no array.
+    /// The value is not an array.
     NoList,
 }
 
-/// The request that parameters are for. A single one of `keys` is `key` to a view, while a list of documents has a row
-/// for it even if there is no such document, and a list function reads it as one of several keys.
+/// The kind of request. A single element of `keys` is equivalent to `key` for a view. For a list of documents
+/// it has a row even if no such document exists, and a list function treats it as one of several keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// `_all_docs` and its kin.
+    /// `_all_docs` and related resources.
     Documents,
     /// A view.
     View,
@@ -65,7 +65,7 @@ pub(crate) enum Source {
 }
 
 impl ViewParams {
-    /// Parameters of a GET.
+    /// Parses the parameters of a GET.
     pub(crate) fn from_query(query: &Query, source: Source) -> Result<Self, Error> {
         let keys = query.get("keys").map(|text| Raw::Text(text.to_owned()).json()).transpose()?;
         let mut params = Self::with_keys(keys.as_ref().map(Json::value), source);
@@ -73,7 +73,7 @@ impl ViewParams {
         Ok(params)
     }
 
-    /// Parameters of a POST: those of the query string win.
+    /// Parses the parameters of a POST. Those of the query string take precedence.
     pub(crate) fn from_body(body: Value<'_>, query: &Query, source: Source) -> Result<Self, Error> {
         let mut params = Self::with_keys(keys_of_body(body, source)?, source);
         params.set_members(body)?;
@@ -81,7 +81,8 @@ impl ViewParams {
         Ok(params)
     }
 
-    /// Parameters of a temporary view: of its body only `keys`, the other members say what it is.
+    /// Parses the parameters of a temporary view. Of its body only `keys` is a parameter; the other members
+    /// define the view.
     pub(crate) fn of_temporary(body: Value<'_>, query: &Query) -> Result<Self, Error> {
         let mut params = Self::with_keys(keys_of_body(body, Source::View)?, Source::View);
         if let Some(keys) = body.get("keys") {
@@ -91,7 +92,7 @@ impl ViewParams {
         Ok(params)
     }
 
-    /// Parameters of the elements of `queries`: what the address says holds for each of them, but for its `keys` and its
+    /// Parses the elements of `queries`. The query string applies to each of them, without its `keys` and its
     /// grouping.
     pub(crate) fn of_queries(queries: Value<'_>, query: &Query) -> Result<Vec<Self>, Error> {
         let mut common = Self::default();
@@ -147,7 +148,7 @@ impl ViewParams {
             "group_level" => self.group_level = Some(raw.natural()?),
             "include_docs" => self.include_docs = raw.boolean()?,
             "conflicts" => self.conflicts = Some(raw.boolean()?),
-            // These are never taken back.
+            // These cannot be reset by later values.
             "attachments" => self.attachments |= raw.boolean()?,
             "att_encoding_info" => self.att_encoding_info |= raw.boolean()?,
             "update_seq" => self.update_seq = raw.boolean()?,
@@ -173,7 +174,7 @@ impl ViewParams {
         self.end = Some(key);
     }
 
-    /// The keys of a query by keys, in the order of its rows.
+    /// Returns the keys of a query by keys, in the order of its rows.
     pub(crate) fn key_list(&self) -> Option<Vec<Json>> {
         let KeyList::List(keys) = self.keys.as_ref()? else { return None };
         let mut keys = keys.clone();
@@ -183,22 +184,22 @@ impl ViewParams {
         Some(keys)
     }
 
-    /// How documents beside rows show their attachments.
+    /// Returns the form of the attachments of included documents.
     pub(crate) fn shown(&self) -> Shown {
         Shown::switches(self.attachments, self.att_encoding_info)
     }
 
-    /// Whether documents beside rows name their conflicts.
+    /// Returns true if included documents contain their conflicts.
     pub(crate) fn conflicts(&self) -> bool {
         self.conflicts == Some(true)
     }
 
-    /// Whether `endkey` belongs to the range.
+    /// Returns true if `endkey` is part of the range.
     pub(crate) fn inclusion(&self) -> Inclusion {
         if self.inclusive_end == Some(false) { Inclusion::Exclusive } else { Inclusion::Inclusive }
     }
 
-    /// The query of a view.
+    /// Returns the query of a view.
     pub(crate) fn view_query(&self) -> ViewQuery {
         ViewQuery {
             keys: self.view_keys(),
@@ -226,7 +227,7 @@ impl ViewParams {
 }
 
 impl KeyList {
-    /// The only key.
+    /// Returns the single key.
     fn only(&self) -> Option<&Json> {
         match self {
             Self::List(keys) if keys.len() == 1 => keys.first(),
@@ -251,7 +252,7 @@ fn keys_of_body(body: Value<'_>, source: Source) -> Result<Option<Value<'_>>, Er
     match source {
         Source::Documents if !is_list => Err(Error::bad_request("`keys` body member must be an array.")),
         Source::View if !is_list => Err(Error::bad_request("`keys` member must be an array.")),
-        // A list function has its view refuse them.
+        // For a list function the view refuses these keys.
         Source::Documents | Source::View | Source::List => Ok(keys),
     }
 }

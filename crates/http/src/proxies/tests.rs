@@ -1,4 +1,4 @@
-//! Headers of proxies, honest and forged.
+//! Valid and forged headers of proxies.
 
 use super::*;
 use crate::tests::live::Values;
@@ -76,7 +76,7 @@ fn the_client_is_the_rightmost_hop_that_is_no_proxy() {
     for nothing in ["", " ", ",", " , "] {
         common(nothing, "127.0.0.1");
     }
-    // What cannot be read ends the search at the last proxy that is known.
+    // An invalid hop ends the search at the last known proxy.
     for unreadable in
         ["unknown", "_hidden", "x", "203.0.113.9:", "203.0.113.9:x y", "203.0.113.256", "[::1", "203.0.113.9.", "é"]
     {
@@ -84,10 +84,10 @@ fn the_client_is_the_rightmost_hop_that_is_no_proxy() {
     }
     common("203.0.113.9, unknown", "127.0.0.1");
     common("203.0.113.9, unknown, 10.0.0.2", "10.0.0.2");
-    // Each line is a part of one list.
+    // Header lines are parts of one list.
     let lines = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.9, 10.0.0.1")];
     check("127.0.0.1", &lines, "203.0.113.9");
-    // Of a peer that is no proxy nothing is believed.
+    // Headers of an untrusted peer are ignored.
     check("203.0.113.1", &[("x-forwarded-for", "198.51.100.1")], "203.0.113.1");
     check("2001:db8::1", &[("forwarded", "for=198.51.100.1")], "2001:db8::1");
     check("::ffff:127.0.0.1", &[("x-forwarded-for", "198.51.100.1")], "198.51.100.1");
@@ -122,11 +122,11 @@ fn the_standard_header() {
         check(hidden, "10.0.0.1");
     }
     check("for=198.51.100.1, for=_hidden, for=10.0.0.3", "10.0.0.3");
-    // A header without addresses tells nothing.
+    // A header without addresses is ignored.
     for nothing in ["", "proto=https", "host=x;proto=http", ","] {
         check(nothing, "10.0.0.1");
     }
-    // A quote that a client leaves open must not hide what the proxy appends.
+    // An unclosed quote of a client must not hide the part that the proxy appends.
     for forged in [
         "for=198.51.100.1, for=\", for=203.0.113.9",
         "for=\"198.51.100.1, for=\"[2001:db8::1]\"",
@@ -160,7 +160,8 @@ fn headers_that_disagree_are_not_believed() {
     assert_eq!(both("for=203.0.113.9", ""), "203.0.113.9");
 }
 
-/// Any bytes have a client, which is the peer unless some header says otherwise, and the answer never depends on the left end of a header.
+/// All headers have a client address, which is the peer unless a header names another one, and the result
+/// never depends on the left end of a header.
 #[test]
 fn forged_headers_do_not_move_an_honest_address() {
     let pieces = [

@@ -1,4 +1,4 @@
-//! [`Claims`]: which replications this server carries out, of all servers on the same store.
+//! [`Claims`]: assigns replications to the nodes of a cluster.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use settee_database::Catalog;
 use settee_database::members::{Claim, Members, preferred};
 use settee_replication::{Alone, Turns};
 
-/// What this server has claimed.
+/// The claims of this node.
 pub(super) struct Claims {
     catalog: Arc<Catalog>,
     claims: Mutex<HashMap<String, Claim>>,
-    /// Another server may have made a database.
+    /// True if another node may have created a database since.
     is_stale: Arc<AtomicBool>,
 }
 
 impl Claims {
-    /// Of the servers on the store of `catalog`.
+    /// Returns the claims of a node of the cluster on the store of `catalog`.
     pub(super) fn of(catalog: &Arc<Catalog>) -> Arc<dyn Turns> {
         if catalog.engine().members().is_sole() {
             return Arc::new(Alone);
@@ -34,7 +34,7 @@ impl Claims {
     }
 }
 
-/// What a job is called among all that is claimed.
+/// Returns the name of a job among all claims.
 fn key(job: &str) -> String {
     format!("replication/{job}")
 }

@@ -1,6 +1,6 @@
-//! Replications of a whole server in memory: requests go through the router, sessions through the protocol. Other servers
-//! are servers of the same kind, behind a network that fails when it is told to. The clock is that of the test: what waits,
-//! waits in no time.
+//! Replications of a whole server in memory: requests use the router, sessions use the protocol. The other
+//! servers are of the same kind, behind a network with injected faults. The clock is simulated, so timeouts
+//! take no time.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod convergence;
@@ -31,24 +31,24 @@ use crate::request::Unread;
 use crate::tests::live::Values;
 use crate::tests::parts::parts;
 
-/// What the clock of the wall shows when a test begins.
+/// Wall clock time at the start of a test.
 const BEGIN_MS: u64 = 1_795_184_917_000;
 
-/// How long, by the clock of the test, anything may take.
+/// Timeout of any operation, in simulated time.
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// What the network does instead of what it should.
+/// Faults of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nobody answers.
+    /// The connection is refused.
     Refused,
-    /// Somebody answers this status.
+    /// The response has this status.
     Status(u16),
-    /// The body of the answer breaks off after so many bytes.
+    /// The body of the response is truncated after this number of bytes.
     Cut(usize),
 }
 
-/// A network with one other server in it.
+/// A network with one other server.
 #[derive(Default)]
 struct OneServer {
     there: Mutex<Option<(Weak<Node>, Arc<Router>)>>,
@@ -77,7 +77,7 @@ impl Transport for Wire {
                 Some(Fault::Cut(_)) | None => {}
             }
             if parts.uri.path() == "/_session" {
-                // It has no sessions, so that credentials are sent with each request.
+                // The other server has no sessions, so credentials are sent with each request.
                 return Ok(http::Response::builder().status(404).body(full_body("{}")).unwrap());
             }
             let response = self.inner.call(http::Request::from_parts(parts, body)).await?;
@@ -87,7 +87,7 @@ impl Transport for Wire {
     }
 }
 
-/// A body that breaks.
+/// A truncated body.
 struct Cut {
     body: Body,
     left: usize,
@@ -116,7 +116,7 @@ impl hyper::body::Body for Cut {
     }
 }
 
-/// The way through [`OneServer`]: whoever has credentials is the admin there.
+/// A connection through [`OneServer`]: requests with credentials are those of the administrator.
 struct Way(Arc<OneServer>);
 
 impl Connect for Way {
@@ -174,14 +174,14 @@ impl World {
         Self { engine, settings, node, router, shutdown, network, replication }
     }
 
-    /// Two servers; the network of the first leads to the second.
+    /// Creates two servers; the network of the first connects to the second.
     async fn pair() -> (Self, Self) {
         let (here, there) = (Self::new().await, Self::new().await);
         *here.network.there.lock() = Some((Arc::downgrade(&there.node), Arc::clone(&there.router)));
         (here, there)
     }
 
-    /// Ends in order and begins again with the same data.
+    /// Stops the server in order and starts it again with the same data.
     async fn restarted(self) -> Self {
         self.replication.begin_stop();
         self.shutdown.begin();
@@ -193,7 +193,7 @@ impl World {
         self.settings.set("replicator", key, value, Persist::No).unwrap();
     }
 
-    /// The status and the body of the answer.
+    /// Returns the status and the body of a response.
     async fn ask(&self, user: &UserContext, method: Method, path: &str, body: &str) -> (u16, Json) {
         let mut headers = hyper::HeaderMap::new();
         headers.insert(hyper::header::CONTENT_TYPE, "application/json".parse().unwrap());
@@ -222,7 +222,7 @@ impl World {
         self.ask(&admin(), Method::GET, path, "").await
     }
 
-    /// A request of the admin that goes well.
+    /// Makes a request of the administrator that must succeed.
     #[track_caller]
     fn done(&self, method: Method, path: &str, body: &str) -> impl Future<Output = Json> {
         let (path, body, caller) = (path.to_owned(), body.to_owned(), std::panic::Location::caller());
@@ -241,14 +241,14 @@ impl World {
         self.done(Method::POST, path, body).await
     }
 
-    /// Makes databases.
+    /// Creates databases.
     async fn databases(&self, names: &[&str]) {
         for name in names {
             self.put(&format!("/{name}"), "").await;
         }
     }
 
-    /// Waits until a GET answers `status` and a body that holds.
+    /// Waits until the response to a GET satisfies `holds`.
     async fn until(&self, path: &str, what: &str, holds: impl Fn(u16, Value<'_>) -> bool) -> Json {
         let deadline = Instant::now() + TIMEOUT;
         loop {

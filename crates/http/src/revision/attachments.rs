@@ -1,4 +1,4 @@
-//! Attachments in documents: stubs, or data as base64, which goes out while it is read.
+//! Attachments in documents: stubs, or base64 data, which is streamed.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -10,15 +10,15 @@ use crate::bridge::Output;
 use crate::params::attachments::Wanted;
 use crate::{Error, revision};
 
-/// Text on its way to a client.
+/// Text that is sent to a client.
 pub(crate) trait Text {
-    /// Where to append.
+    /// Returns the buffer to which text is appended.
     fn text(&mut self) -> &mut Vec<u8>;
 
-    /// Call before so much text is appended at once.
+    /// Reserves memory. Must be called before `bytes` bytes are appended at once.
     fn expect(&mut self, bytes: usize) -> Result<(), Error>;
 
-    /// Call between pieces of much text. `Break` when nobody reads on.
+    /// Must be called between pieces of a large text. Returns `Break` when the client has disconnected.
     fn piece_done(&mut self) -> ControlFlow<()>;
 }
 
@@ -41,7 +41,7 @@ impl Text for Vec<u8> {
         self
     }
 
-    /// Whoever writes into memory has taken it.
+    /// The caller has reserved the memory of the vector.
     fn expect(&mut self, _: usize) -> Result<(), Error> {
         Ok(())
     }
@@ -51,10 +51,11 @@ impl Text for Vec<u8> {
     }
 }
 
-/// How much is read at a time.
+/// Number of bytes of one read.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Makes `_attachments` the last member of the document at the end of `out`. Nothing without attachments.
+/// Makes `_attachments` the last member of the document at the end of `out`. Without attachments it changes
+/// nothing.
 pub(crate) fn write(
     out: &mut impl Text,
     view: &ReadView,
@@ -86,7 +87,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// As [`write()`], but data that is wanted comes in parts of its own.
+/// Like [`write()`], but requested data is sent in separate parts.
 pub(super) fn write_following(out: &mut Vec<u8>, attachments: &[Attachment], wanted: Wanted) {
     let mark = |attachment: &Attachment| if wanted.has(attachment) { "follows" } else { "stub" };
     write_marked(out, attachments, EncodingInfo::Shown, mark);
@@ -105,7 +106,7 @@ fn write_data(out: &mut impl Text, view: &ReadView, attachment: &Attachment) -> 
     Ok(flow)
 }
 
-/// Calls `each` with all that `reader` gives.
+/// Calls `each` with all pieces of `reader`.
 pub(crate) fn each_piece(
     reader: &mut (impl Read + ?Sized),
     mut each: impl FnMut(&[u8]) -> ControlFlow<()>,

@@ -1,4 +1,4 @@
-//! Revisions as parts: [`Related`] is a document with the data of its attachments behind it.
+//! Multipart revisions: [`Related`] is a document followed by the data of its attachments.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::params::attachments::Shown;
 use crate::params::document::Extras;
 
-/// A revision that is sent as `multipart/related`, or as JSON if no data comes with it.
+/// A revision that is sent as `multipart/related`, or as JSON if no attachment data follows.
 pub(crate) struct Related {
     json: Vec<u8>,
     included: Vec<Attachment>,
@@ -19,7 +19,7 @@ pub(crate) struct Related {
 }
 
 impl Related {
-    /// Reads the revision at `node`; `None` if a compaction has removed it.
+    /// Reads the revision at `node`. Returns `None` if a compaction has removed it.
     pub(crate) fn read(
         view: &ReadView,
         id: &str,
@@ -41,7 +41,7 @@ impl Related {
         Ok(Some(Self { json, included, writer: Writer::new(boundary.to_owned()) }))
     }
 
-    /// Whether there is data.
+    /// Returns true if attachment data follows.
     pub(crate) fn has_parts(&self) -> bool {
         !self.included.is_empty()
     }
@@ -50,7 +50,7 @@ impl Related {
         if self.has_parts() { self.writer.content_type("multipart/related") } else { "application/json".to_owned() }
     }
 
-    /// The number of bytes that [`Self::write`] writes.
+    /// Returns the number of bytes that [`Self::write`] writes.
     pub(crate) fn length(&self) -> u64 {
         let mut text = Vec::new();
         let mut data = 0;

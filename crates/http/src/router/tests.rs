@@ -1,4 +1,4 @@
-//! Which path is which resource, and what it captures.
+//! Tests of the mapping of paths to resources and captures.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -7,7 +7,7 @@ use crate::routes::router;
 use crate::shutdown::Shutdown;
 use crate::tests::show;
 
-/// The pattern that serves a request and what it captured, or the error.
+/// Returns the pattern that serves a request and its captures, or the error.
 fn find(method: &Method, path: &str) -> Result<String, Error> {
     let router = router(&Shutdown::new());
     let (resource, _, captures) = router.find(method, path)?;
@@ -61,7 +61,7 @@ fn paths_find_their_resource() {
     check("/db/x/_design%2Fy", "/{db}/{doc}/{*attachment} db=db doc=x attachment=_design/y");
 }
 
-/// An escaped underscore must not reach, as a document, what needs more than membership.
+/// An escaped underscore must not give access, as a document, to a resource that needs more than membership.
 #[test]
 fn escapes_do_not_change_what_a_path_is() {
     let check = |plain: &str, escaped: &str| {
@@ -89,7 +89,7 @@ fn names_that_are_no_text_are_refused() {
         let error = find(&Method::GET, path).unwrap_err();
         assert_eq!(show(&error), "400 illegal_docid: Document id must be valid UTF-8", "{path}");
     }
-    // Whoever handles attachments says so in other words.
+    // Handlers of attachments report this with another message.
     for path in ["/db/x/%ed%a0%80", "/db/x/y/%ff", "/db/_design/d/%ff"] {
         assert!(find(&Method::GET, path).is_ok(), "{path}");
         let router = router(&Shutdown::new());
@@ -163,7 +163,7 @@ fn a_method_that_is_not_served_is_told_which_are() {
 #[test]
 fn what_is_deeper_than_the_server_knows_is_missing() {
     for path in ["/_membership/x/y", "/_node/a/b/c/d/e", "/_db_updates/x"] {
-        // Names with an underscore are databases too, so these are documents or nothing.
+        // Names with an underscore can be databases, so these paths are documents or not found.
         let found = find(&Method::GET, path).map_err(|error| show(&error));
         match found {
             Ok(pattern) => assert!(pattern.starts_with("/{db}"), "{path}: {pattern}"),

@@ -17,17 +17,17 @@ use crate::revision::attachments::Text;
 use crate::revision::{self, Encoded};
 use crate::{Error, sequence};
 
-/// Which documents a list is made of.
+/// The documents of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// All, or those of the partition that is asked for.
+    /// All documents, or those of the requested partition.
     All,
     Design,
 }
 
-/// The ids of all design documents lie from here …
+/// Start of the range of design document ids.
 const DESIGN_START: &[u8] = b"_design/";
-/// … to before here.
+/// End of the range of design document ids, exclusive.
 const DESIGN_END: &[u8] = b"_design0";
 
 /// `GET /{db}/_all_docs`
@@ -68,13 +68,13 @@ pub(super) async fn queries_design(mut request: Request) -> Answer {
     list(&request, queries, Scope::Design).await
 }
 
-/// The order that `descending` asks for.
+/// Returns the direction of `descending`.
 pub(super) fn direction(params: &ViewParams) -> Direction {
     if params.descending { Direction::Backward } else { Direction::Forward }
 }
 
-/// The range of ids between the keys of a query, or between the ids that stand for keys where there are none. A key that
-/// is no text is before all ids, as in CouchDB.
+/// Returns the range of ids between the keys of a query, or between the ids if it has no keys. As in CouchDB a
+/// key that is not a string sorts before all ids.
 pub(super) fn id_range(params: &ViewParams) -> IdRange {
     let bound = |key: &Option<Json>, docid: &Option<String>| match key {
         Some(key) => Some(key.value().as_str().map(|text| text.as_bytes().to_vec())),
@@ -94,14 +94,14 @@ pub(super) fn id_range(params: &ViewParams) -> IdRange {
     IdRange { start, end }
 }
 
-/// Those of a list of keys that `skip` and `limit` leave.
+/// Returns the part of the keys that `skip` and `limit` select.
 pub(super) fn asked<'k>(params: &ViewParams, keys: &'k [Json]) -> &'k [Json] {
     let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let keys = &keys[number(params.skip).min(keys.len())..];
     &keys[..number(params.limit.unwrap_or(u64::MAX)).min(keys.len())]
 }
 
-/// The least id after `id`.
+/// Returns the next id after `id`.
 fn after(mut id: Vec<u8>) -> Vec<u8> {
     id.push(0);
     id
@@ -123,16 +123,16 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     .await
 }
 
-/// One list on its way out.
+/// A list that is being written.
 struct List<'a> {
     output: &'a mut Output,
     view: &'a ReadView,
     params: &'a ViewParams,
     scope: Scope,
-    /// The ids that the list is made of.
+    /// The range of ids of the list.
     start: Vec<u8>,
     end: Option<Vec<u8>>,
-    /// The number of documents that the list counts: who asks for a partition is told of all, as in CouchDB.
+    /// The reported number of documents: as in CouchDB that of the database, also for a partition.
     total: u64,
     first: bool,
 }
@@ -213,8 +213,8 @@ impl<'a> List<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The row of a key. Among design documents others have none at all, while a list of all documents finds also local
-    /// ones by their ids.
+    /// Writes the row of a key. A list of design documents has no rows for other ids, whereas a list of all
+    /// documents also finds local documents by id.
     fn row_of_key(&mut self, key: &Json) -> Result<(), Error> {
         let id = key.value().as_str();
         let contained = id.as_deref().filter(|id| self.contains(id));
@@ -248,8 +248,8 @@ impl<'a> List<'a> {
         Ok(self.view.read_ahead(&ids, bodies(self.params))?)
     }
 
-    /// The number of documents that have an id below `id`: offsets are those among all documents, also in a list of
-    /// some, which just cuts them off at the number of its own.
+    /// Returns the number of documents before `id`. Offsets count all documents, also in a list of some, which
+    /// limits them to its own number.
     fn rank(&self, id: &[u8]) -> Result<u64, Error> {
         if id.is_empty() { Ok(0) } else { Ok(self.view.rank_of_id(id)?) }
     }
@@ -267,7 +267,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Appends what is before the rows: those of a list of keys have neither an offset nor a sequence.
+    /// Appends the members before the rows. Lists of keys have neither an offset nor a sequence.
     fn head(&mut self, offset: Option<u64>, update_seq: Option<u64>) {
         let offset = offset.map_or_else(|| "null".to_owned(), |offset| offset.to_string());
         let out = self.output.text();
@@ -306,12 +306,12 @@ impl<'a> List<'a> {
     }
 }
 
-/// The members of documents that rows show beside their revisions.
+/// Returns the bodies that the rows need.
 pub(super) fn bodies(params: &ViewParams) -> Bodies {
     match (params.include_docs, params.conflicts()) {
         (false, _) => Bodies::None,
         (true, false) => Bodies::Winners,
-        // The names of the others come with them.
+        // Reading the winner with its leaves also returns their revisions.
         (true, true) => Bodies::Leaves,
     }
 }
@@ -344,8 +344,8 @@ pub(super) fn write_row(
     Ok(())
 }
 
-/// Appends the winning revision, with its attachments as they are to be shown, and with `_conflicts` if that was asked
-/// for and there are any. `false` if a compaction has removed it.
+/// Appends the winning revision, with the requested form of attachments, and with `_conflicts` if requested
+/// and not empty. Returns false if a compaction has removed it.
 pub(super) fn write_winner(
     out: &mut impl Text,
     view: &ReadView,
@@ -363,7 +363,7 @@ pub(super) fn write_winner(
     Ok(revision::write_winner(out, view, id, extras, &shown)? != Encoded::Gone)
 }
 
-/// The text of a value, if it is one.
+/// Returns the content of a string.
 pub(super) fn text(value: Value<'_>) -> Option<String> {
     value.as_str().map(std::borrow::Cow::into_owned)
 }

@@ -1,4 +1,4 @@
-//! Attachments by themselves: GET (with ranges), PUT and DELETE.
+//! Attachments: GET (with ranges), PUT and DELETE.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::respond::{self, Answer};
 use crate::revision::attachments::each_piece;
 use crate::{Error, accept, etag};
 
-/// Requests for more ranges get everything, as in CouchDB.
+/// Maximum number of ranges. As in CouchDB the response to more is the whole attachment.
 const RANGES_MAX: usize = 9;
 
-/// The revisions that a GET asks for.
+/// A GET request.
 struct Asked {
     id: String,
     params: DocParams,
-    /// `None` if it is no text.
+    /// `None` if the name is not UTF-8.
     name: Option<String>,
     takes_gzip: bool,
     takes_anything: bool,
-    /// The tags of what the client has.
+    /// The entity tags of `If-None-Match`.
     known: Option<String>,
     range: Option<String>,
     policy: Option<HeaderValue>,
@@ -133,7 +133,7 @@ fn send(
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             (Form::Stored, Some(attachment.stored_length))
         }
-        // Of data that came compressed nobody knows the length.
+        // The uncompressed length of data that was received compressed is unknown.
         (false, false) if attachment.length == attachment.stored_length => (Form::Identity, None),
         (false, false) => (Form::Identity, Some(attachment.length)),
     };
@@ -156,7 +156,7 @@ fn send_ranges(
     respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type("multipart/byteranges"));
     output.set_head(bridge::Head::new(StatusCode::PARTIAL_CONTENT, headers));
     writer.begin(output.text());
-    // CouchDB sends parts without telling their length.
+    // Like CouchDB, the server sends multipart ranges without a length.
     if output.begin().is_break() {
         return Ok(ControlFlow::Break(()));
     }
@@ -191,9 +191,9 @@ fn content_type(attachment: &Attachment) -> HeaderValue {
     HeaderValue::from_str(&attachment.content_type).unwrap_or(HeaderValue::from_static(DEFAULT_CONTENT_TYPE))
 }
 
-/// The first and last bytes of the ranges that a client asks for; `None` if it is to get everything. The rules are
-/// CouchDB's, where a list without ranges is an answer without parts; only `-100` of 10 bytes is all of them, of which CouchDB drops
-/// the first.
+/// Returns the first and last bytes of the requested ranges, or `None` for the whole attachment. The rules are
+/// CouchDB's, including the response without parts to an empty list. The only difference is that `-100` of 10
+/// bytes is the whole attachment; CouchDB omits the first byte.
 fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, Error> {
     let Some(list) = header.and_then(|header| header.strip_prefix("bytes=")) else {
         return Ok(None);
@@ -209,7 +209,7 @@ fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, 
             return Ok(None);
         }
         let (from, to) = match (from, to) {
-            // A suffix that is longer than the attachment is all of it.
+            // A suffix longer than the attachment selects all of it.
             (None, count) => (length.saturating_sub(count.unwrap_or_default()).max(0), length - 1),
             (Some(from), to) => (from, to.unwrap_or(length - 1).min(length - 1)),
         };
@@ -224,7 +224,7 @@ fn ranges(header: Option<&str>, length: u64) -> Result<Option<Vec<(u64, u64)>>, 
     Ok(Some(ranges))
 }
 
-/// `from-to`, `from-`, `from` or `-count`.
+/// Parses `from-to`, `from-`, `from` or `-count`.
 fn parse_range(range: &str) -> Option<(Option<i128>, Option<i128>)> {
     if let Some(count) = range.strip_prefix('-') {
         return Some((None, Some(count.parse().ok()?)));
@@ -234,7 +234,7 @@ fn parse_range(range: &str) -> Option<(Option<i128>, Option<i128>)> {
     if numbers.next().is_some() { None } else { Some((Some(from), to.map_or(Some(None), |to| to.map(Some))?)) }
 }
 
-/// The revision that an edit of an attachment begins with.
+/// The revision on which an edit of an attachment is based.
 pub(super) struct Base {
     pub(super) document: Document,
     pub(super) attachments: Vec<Attachment>,
@@ -245,7 +245,7 @@ fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
 }
 
 impl Base {
-    /// Reads it. What is bound to fail does so before any data is taken in.
+    /// Reads the revision. Edits that would fail are rejected here, before any data is received.
     pub(super) fn read(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
         let view = database.read()?;
         let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
@@ -267,12 +267,12 @@ impl Base {
         let attachments = std::mem::take(&mut revision.attachments);
         let body = Json::trusted(revision.into_body());
         let hashes = record.tree.history(node).map(|ancestor| record.tree.node(ancestor).rev.hash.clone()).collect();
-        // Validation functions see the whole history of a document that the server itself has read.
+        // Validation functions receive the whole history of a document that the server has read itself.
         let revisions = Some(Revisions { start: rev.generation, hashes });
         Ok(Self { document: Document { revisions, ..document(Some(rev.clone()), stored.deleted, body) }, attachments })
     }
 
-    /// Of an attachment that is to go: the revision that is named, or the one that is shown.
+    /// Returns the base for the removal of an attachment: the given revision, or the winner.
     fn of_removal(database: &Arc<Database>, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
         let base = match rev {
             Some(_) => Self::read(database, id, rev)?,
@@ -282,7 +282,8 @@ impl Base {
         if found { Ok(base) } else { Err(Error::not_found("Document is missing attachment")) }
     }
 
-    /// The winner, as one who names no revision sees it: an edit of it is a conflict, unless nothing is there.
+    /// Returns the winner without its revision, so that an edit of it is a conflict unless the document does
+    /// not exist.
     fn shown(database: &Arc<Database>, id: &str) -> Result<Self, Error> {
         let view = database.read()?;
         let head = view.head(id)?.ok_or_else(|| Error::not_found("missing"))?;
@@ -347,13 +348,13 @@ pub(super) async fn delete(request: Request) -> Answer {
     .await?;
     let edit = Edit { id, document, attachments: Incoming::Known(attachments), mode: EditMode::Interactive };
     let saved = save(&request, &database, edit).await?;
-    // Whatever `w` asks for, unlike all other edits.
+    // The status ignores `w`, unlike those of other edits.
     let mut response = saved.answer(&request, StatusCode::OK);
     *response.status_mut() = StatusCode::OK;
     Ok(response)
 }
 
-/// The name that an edit gives to an attachment.
+/// Returns the attachment name of an edit. Returns an error if it is invalid.
 fn name(request: &Request) -> Result<String, Error> {
     let name = request.captures.get("attachment");
     validate_attachment_name(name)?;
@@ -361,7 +362,7 @@ fn name(request: &Request) -> Result<String, Error> {
     Ok(name.to_owned())
 }
 
-/// Local documents have no attachments.
+/// Refuses attachments of local documents.
 pub(super) async fn refuse_local(request: Request) -> Answer {
     request.database()?;
     Err(Error::bad_request("_local documents do not accept attachments."))

@@ -1,4 +1,4 @@
-//! What the builds of a design document are doing, and what administrators may do to them.
+//! State and control of the index builds of a design document.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 
-/// The actions, by their names in `action`.
+/// Actions with their names in `action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Start,
@@ -49,7 +49,7 @@ pub(super) async fn state(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, state_text(&state)))
 }
 
-/// `POST /{db}/_design/{ddoc}/_build`: answers at once.
+/// `POST /{db}/_design/{ddoc}/_build`: does not wait for the build.
 pub(super) async fn action(mut request: Request) -> Answer {
     let action = Action::parse(request.read_called_json().await?.value())?;
     let database = request.database()?;
@@ -73,7 +73,7 @@ pub(super) async fn action(mut request: Request) -> Answer {
         let begins = match action {
             Action::Start | Action::Resume => {
                 let status = state_of(&node, &database, &design)?.status;
-                // One that is just ending because of a pause is waited for.
+                // A build that is stopping because of a pause is started after its end.
                 status != BuildStatus::Current
             }
             Action::Pause | Action::Cancel => false,
@@ -88,7 +88,7 @@ pub(super) async fn action(mut request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// The state of all indexes of a design document.
+/// Returns the state of all indexes of a design document.
 fn state_of(node: &Node, database: &Arc<Database>, design: &DesignDocument) -> Result<BuildState, Error> {
     let views = node.views.build_state(database, design)?;
     if design.searches.is_empty() {
@@ -97,7 +97,7 @@ fn state_of(node: &Node, database: &Arc<Database>, design: &DesignDocument) -> R
     Ok(views.and(&node.searches.build_state(database, design)?))
 }
 
-/// Brings the search indexes up to date after the answer.
+/// Updates the search indexes in the background.
 fn update_searches_later(searches: &Arc<Searches>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     if design.searches.is_empty() {
         return;
@@ -107,7 +107,7 @@ fn update_searches_later(searches: &Arc<Searches>, database: &Arc<Database>, des
         Err(error) if !error.is_end() => {
             tracing::warn!(%error, database = database.name(), ddoc = %design.id, "a search index was not updated");
         }
-        // The end was somebody's wish.
+        // The build was stopped on request.
         Ok(()) | Err(_) => {}
     });
 }

@@ -1,4 +1,4 @@
-//! Many documents in one request.
+//! Writes of many documents in one request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::respond::{self, Answer, Response};
 use crate::{Error, bridge};
 use settee_service::replicator_documents::before_update;
 
-/// One document of a request: ready to be written, or refused alone.
+/// One document of a request: prepared for the write, or refused individually.
 enum Row {
     Update(DocUpdate),
     Refused { id: String, error: Error },
@@ -30,14 +30,14 @@ enum Row {
 /// The body of a request.
 struct Bulk<'a> {
     docs: Vec<Value<'a>>,
-    /// `None` if `new_edits` is no switch, of which clients are told when their documents were looked at.
+    /// `None` if `new_edits` is not a boolean, which is reported after the documents are validated.
     mode: Option<EditMode>,
     all_or_nothing: bool,
-    /// The number of copies that are asked for.
+    /// The requested number of copies.
     copies: Option<i64>,
 }
 
-/// Above this number the documents of a request are prepared on two threads.
+/// Number of documents beyond which they are prepared on two threads.
 const PARALLEL_DOCS: usize = 128;
 
 /// `POST /{db}/_bulk_docs`
@@ -97,7 +97,7 @@ impl Row {
         }
     }
 
-    /// The revision that the edit names.
+    /// Returns the revision that the edit replaces.
     fn replaced(&self) -> Option<&Rev> {
         match self {
             Self::Update(update) => update.path().get(1),
@@ -105,7 +105,7 @@ impl Row {
         }
     }
 
-    /// The document, and its new revision if that is known.
+    /// Returns the document id, and the new revision if it is determined.
     fn name(&self) -> (String, Option<Rev>) {
         match self {
             Self::Update(update) => (update.id().to_owned(), update.path().first().cloned()),
@@ -115,7 +115,7 @@ impl Row {
 }
 
 impl<'a> Bulk<'a> {
-    /// Takes a body apart in one pass.
+    /// Parses a body in one pass.
     fn parse(body: Value<'a>) -> Result<Self, Error> {
         if body.kind() != Kind::Object {
             return Err(Error::bad_request("Request body must be a JSON object"));
@@ -146,7 +146,7 @@ impl<'a> Bulk<'a> {
     }
 }
 
-/// Refuses more documents than `limit` allows in one request.
+/// Returns an error if a request has more documents than `limit`.
 pub(super) fn check_count(node: &Node, count: usize, limit: &Key<Number>) -> Result<(), Error> {
     let most = limit.of(&*node.settings);
     if count as u64 <= most {
@@ -155,7 +155,7 @@ pub(super) fn check_count(node: &Node, count: usize, limit: &Key<Number>) -> Res
     Err(Error::new(StatusCode::PAYLOAD_TOO_LARGE, format!("{}_exceeded", limit.name()), most.to_string()))
 }
 
-/// Prepares all documents. One that is not valid at all spoils the request, as in CouchDB.
+/// Prepares all documents. As in CouchDB a single malformed document fails the request.
 fn prepare(
     node: &Node,
     database: &Arc<Database>,
@@ -210,7 +210,7 @@ fn prepare_some(
     Ok(rows)
 }
 
-/// Design documents need an administrator, and functions that compile; each fails alone.
+/// Checks that the user is an administrator and that functions compile, for each design document individually.
 async fn check_design_documents(request: &Request, rows: &mut [Row]) -> Result<(), Error> {
     let database = request.database()?;
     for row in rows {
@@ -237,7 +237,7 @@ fn write_row(
     mode: EditMode,
     is_short: bool,
 ) {
-    // A replicator is notified of failures only.
+    // Replicators receive only failures.
     if outcome.is_ok() && mode == EditMode::Replicated {
         return;
     }
@@ -266,7 +266,7 @@ fn write_row(
     }
 }
 
-/// The old switch for atomic requests: refused document by document.
+/// Returns the response to CouchDB's old option for atomic requests: each document is refused.
 fn all_or_nothing(rows: &[Row]) -> Response {
     let mut out = b"[".to_vec();
     for row in rows {

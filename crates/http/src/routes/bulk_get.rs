@@ -1,4 +1,4 @@
-//! Reading many revisions in one request: `_bulk_get`, as JSON or in parts.
+//! Reads of many revisions in one request: `_bulk_get`, as JSON or multipart.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -28,13 +28,13 @@ use crate::{Error, accept, bridge};
 use settee_service::Visibility;
 use settee_settings::couchdb;
 
-/// The options for all revisions of a request.
+/// Options that apply to all revisions of a request.
 struct Asked {
     extras: Extras,
     latest: bool,
     shown: Shown,
     policy: Limits,
-    /// Refuses documents that the user may not see.
+    /// Returns an error for documents that the user may not read.
     sees: Sees,
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     .await
 }
 
-/// Refuses parameters of reads of one document that make no sense for many.
+/// Returns an error for parameters that are valid only for reads of one document.
 fn check_params(query: &Query) -> Result<(), Error> {
     let one = ["open_revs", "new_edits", "w", "rev", "atts_since"];
     match query.pairs().find(|(name, _)| one.contains(name)) {
@@ -80,7 +80,7 @@ fn check_params(query: &Query) -> Result<(), Error> {
     }
 }
 
-/// In which parts the client wants it, if it does not take JSON.
+/// Returns the multipart type that the client accepts, if it does not accept JSON.
 fn multipart_form(headers: &HeaderMap) -> Option<&'static str> {
     if accept::accepts(headers, "application/json") {
         return None;
@@ -95,7 +95,7 @@ struct Entry<'a> {
     shown: Cow<'a, Shown>,
 }
 
-/// Why an entry is answered with an error alone. The texts are JSON.
+/// An entry that is answered with an error. The texts are JSON.
 struct Refused {
     id: Vec<u8>,
     rev: Vec<u8>,
@@ -107,7 +107,7 @@ impl Refused {
         Box::new(Self { id: id.to_vec(), rev: rev.to_vec(), error: error.into() })
     }
 
-    /// A revision, or all of them, that is not there.
+    /// Creates the error of a revision or document that does not exist.
     fn missing(entry: &Entry<'_>) -> Self {
         let (mut id, mut rev) = (Vec::new(), Vec::new());
         write_string(&mut id, &entry.id);
@@ -115,7 +115,7 @@ impl Refused {
         Self { id, rev, error: Error::not_found("missing") }
     }
 
-    /// Appends it as the object that a part for a revision has: without the id.
+    /// Appends the error as the object in a multipart body, without the id.
     fn write_revision(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"rev":"#);
         out.extend_from_slice(&self.rev);
@@ -124,7 +124,7 @@ impl Refused {
         out.push(b'}');
     }
 
-    /// Appends it as an object.
+    /// Appends the error as an object.
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"rev":"#);
         out.extend_from_slice(&self.rev);
@@ -139,7 +139,7 @@ impl Refused {
 }
 
 impl<'a> Entry<'a> {
-    /// Reads an entry as CouchDB does: its id, its revision, what it has of attachments.
+    /// Parses an entry with CouchDB's rules: id, revision, attachments.
     fn of(doc: Value<'a>, asked: &'a Asked, database: &Database) -> Result<Self, Box<Refused>> {
         let bad = |reason: &'static str| Error::bad_request(reason);
         if doc.kind() != Kind::Object || doc.members().next().is_none() {
@@ -171,8 +171,8 @@ impl<'a> Entry<'a> {
         Ok(Self { id, rev, shown })
     }
 
-    /// The nodes that are asked for, in the order in which CouchDB has them after it put them into a tree: its roots
-    /// downwards, and below each the branches upwards.
+    /// Returns the requested nodes in the order of CouchDB's tree: descending by root, and ascending by branch
+    /// below each.
     fn nodes(&self, record: &DocRecord, latest: bool) -> Vec<u32> {
         let tree = &record.tree;
         let mut nodes = found(tree, self.rev.as_ref(), latest);
@@ -188,7 +188,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads the documents from `index` on together, when those before are done with, and of each the revisions that are asked for.
+/// Reads the next batch of documents with their requested revisions, if `index` is the start of one.
 fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize, latest: bool) -> Result<(), Error> {
     if !index.is_multiple_of(DOCUMENTS_TOGETHER) {
         return Ok(());
@@ -214,7 +214,7 @@ fn read_ahead(view: &ReadView, docs: &[Value<'_>], index: usize, latest: bool) -
     Ok(view.read_bodies_ahead(&stored)?)
 }
 
-/// The nodes of a revision, or of its latest successors, or of all leaves.
+/// Returns the node of a revision, the leaves that descend from it, or all leaves.
 fn found(tree: &RevTree<Stored>, rev: Option<&Rev>, latest: bool) -> Vec<u32> {
     match rev {
         None => tree.leaves().collect(),
@@ -285,7 +285,7 @@ fn write_failure(out: &mut Vec<u8>, before: &[u8], refused: &Refused) {
     out.extend_from_slice(b"}]}");
 }
 
-/// Every revision as a part, those with attachments as parts of parts.
+/// Sends every revision as a part; a revision with attachments is a nested multipart body.
 fn send_parts(
     output: &mut Output,
     view: &ReadView,

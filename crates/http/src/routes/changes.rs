@@ -1,8 +1,9 @@
 //! The changes feed in its four forms.
 //!
-//! Rows are read in batches on threads that may block, and sent through a short channel: a slow reader delays no other
-//! client, and a feed that waits is one task without a thread. A batch ends when it has enough text, and after a while whatever it
-//! has found, so that rows are not delayed and a feed without a client ends.
+//! Rows are read in batches on threads that may block, and sent through a short channel. A slow client
+//! therefore delays no other client, and a waiting feed is a task without a thread. A batch ends when it
+//! contains enough text, or after a time limit, so that rows are not delayed and the feed of a disconnected
+//! client ends.
 
 mod filter_runner;
 mod slice;
@@ -34,10 +35,10 @@ use crate::revision::attachments::Text;
 use crate::sequence;
 use crate::{Error, body, bridge, etag, revision};
 
-/// About how many bytes a live feed reads before it sends.
+/// Approximate number of bytes that a live feed reads before it sends them.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// The number of batches that may wait for a slow reader.
+/// Number of batches that are buffered for a slow client.
 const BATCHES_WAITING: usize = 2;
 
 /// `GET` and `POST /{db}/_changes`
@@ -56,7 +57,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
     match params.feed {
         Feed::Normal => normal(&request, database, params, stopping).await,
         Feed::Longpoll | Feed::Continuous | Feed::EventSource => {
-            // The feed is notified of changes from before its first read, so that it misses none between them.
+            // The subscription starts before the first read, so that no change between them is missed.
             let progress = request.node.feeds.watch(&database);
             let reader = Arc::clone(&database);
             let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
@@ -66,7 +67,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
     }
 }
 
-/// The body of a POST has the arguments of filters; it may be absent.
+/// Reads the body of a POST with the arguments of filters. It may be empty.
 async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
     body::require_json(&request.headers)?;
     let bytes = request.read_body().await?;
@@ -111,7 +112,7 @@ async fn normal(
     Ok(response)
 }
 
-/// The answer of a normal feed that has a row for most of what it reads.
+/// Answers a normal feed that has a row for most changes.
 async fn all_rows(request: &Request, mut rows: Rows, view: ReadView) -> Answer {
     bridge::stream(request.outward(), move |output| {
         output.text().extend_from_slice(b"{\"results\":[\n");
@@ -154,31 +155,32 @@ fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64
     out.extend_from_slice(format!(",\"pending\":{pending}}}\n").as_bytes());
 }
 
-/// So many documents CouchDB looks up by their ids; for more it goes through all changes.
+/// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all
+/// changes.
 const LOOKED_UP: usize = 100;
 
-/// The part of a feed that was sent.
+/// The progress of a feed.
 struct Rows {
     params: ChangesParams,
     sent: u64,
-    /// Where the feed began.
+    /// The start of the feed.
     since: u64,
     /// The sequence from which a client continues.
     position: u64,
-    /// The last sequence that this pass through the changes has read, whether or not it has a row.
+    /// The last sequence that this scan has read, with or without a row.
     walked: Option<u64>,
-    /// Of a live feed: the number of rows beyond the last one it may send.
+    /// Number of rows that a live feed may send beyond the last one.
     beyond: u64,
 }
 
 impl Rows {
-    /// The rows of a feed that starts in a database at `update_seq`.
+    /// Creates the progress of a feed that starts in a database at `update_seq`.
     fn new(params: ChangesParams, update_seq: u64) -> Self {
         let since = params.start(update_seq);
         Self { params, sent: 0, since, position: since, walked: None, beyond: 0 }
     }
 
-    /// True if the feed may read for long without a row.
+    /// Returns true if the feed may read for a long time without a row.
     fn may_be_silent(&self) -> bool {
         !matches!(self.params.filter, Filter::None)
             && !matches!(&self.params.filter, Filter::DocIds(_) if self.looks_up())
@@ -188,7 +190,7 @@ impl Rows {
         self.params.limit.is_some_and(|limit| self.sent >= limit)
     }
 
-    /// The sequence after which a walk continues.
+    /// Returns the sequence after which a scan continues.
     fn resumed(&self) -> u64 {
         match (self.params.direction, self.walked) {
             (Direction::Backward, Some(walked)) => walked.saturating_sub(1),
@@ -197,7 +199,7 @@ impl Rows {
         }
     }
 
-    /// Whether documents are looked up by their ids, instead of found among all changes.
+    /// Returns true if documents are looked up by id instead of by a scan of all changes.
     fn looks_up(&self) -> bool {
         match &self.params.filter {
             Filter::DocIds(ids) => ids.len() <= LOOKED_UP,
@@ -206,7 +208,7 @@ impl Rows {
         }
     }
 
-    /// All changes were looked at: what did not pass need not be looked at again.
+    /// Records that all changes were read: the client may skip those that did not pass the filter.
     fn complete(&mut self, view: &ReadView) -> Result<(), Error> {
         match self.params.direction {
             Direction::Forward => self.position = self.position.max(view.update_seq()?),
@@ -220,7 +222,7 @@ impl Rows {
         Ok(())
     }
 
-    /// How many changes lie beyond those that were looked at.
+    /// Returns the number of changes after those that were read.
     fn pending(&self, view: &ReadView) -> Result<u64, Error> {
         let beyond = |seq| {
             let after = view.changes_after(seq)?;
@@ -230,7 +232,7 @@ impl Rows {
                 Direction::Backward => (live + deleted).saturating_sub(after),
             })
         };
-        // Documents that are looked up are taken from all changes that there are.
+        // Lookups by id are counted against all changes.
         if self.looks_up() {
             return Ok(beyond(self.since)?.saturating_sub(self.sent));
         }
@@ -284,7 +286,8 @@ impl Rows {
     }
 }
 
-/// A feed that waits for changes, or that may search for long. `view` is there if all of it is to be of one moment.
+/// Answers a feed that waits for changes, or that may search for a long time. `view` is set if all rows must
+/// be from one snapshot.
 async fn live(
     request: &Request,
     database: Arc<Database>,
@@ -300,7 +303,7 @@ async fn live(
     let account = Arc::clone(&request.head.account);
     let (listener, beginning) = Listener::new(account, signals, feed, quiet, BATCHES_WAITING);
     tokio::spawn(Live { node: Arc::clone(&request.node), database, rows, view, listener }.run());
-    // A filter that fails at the first documents is answered with its error.
+    // If the filter fails at the first documents, its error is the response.
     let mut response = respond::streamed(content_type, beginning.body().await?);
     if feed == Feed::EventSource {
         respond::set(response.headers_mut(), header::CACHE_CONTROL, "no-cache");
@@ -312,7 +315,7 @@ struct Live {
     node: Arc<Node>,
     database: Arc<Database>,
     rows: Rows,
-    /// The snapshot that all rows are of.
+    /// The snapshot of all rows, if they must be from one.
     view: Option<ReadView>,
     listener: Listener,
 }
@@ -341,7 +344,8 @@ impl Live {
         self.end().await;
     }
 
-    /// True if a feed that has sent everything waits for no more. New changes cannot follow in descending order.
+    /// Returns true if the feed ends after it has sent all rows. Descending feeds cannot be continued by new
+    /// changes.
     fn is_over(&self) -> bool {
         let Rows { params, sent, .. } = &self.rows;
         match params.feed {
@@ -351,7 +355,7 @@ impl Live {
         }
     }
 
-    /// Sends all rows that there are.
+    /// Sends all existing rows.
     async fn send_changes(&mut self) -> Result<Result<(), Gone>, Error> {
         self.rows.walked = None;
         loop {
@@ -383,7 +387,8 @@ impl Live {
                     Err(Gone) => return Ok(Err(Gone)),
                 }
             } else {
-                // Rows are sent while they are read, so nothing must be missing before them, and no heartbeat may come between.
+                // The rows are sent while they are read, so preceding text must be sent first and no heartbeat
+                // may be inserted.
                 if self.listener.send(Vec::new()).await.is_err() || self.listener.beat_if_due().await.is_err() {
                     return Ok(Err(Gone));
                 }
@@ -412,12 +417,12 @@ impl Live {
                 out.extend_from_slice(format!(",\"pending\":{}}}\n", self.rows.beyond).as_bytes());
             }
         }
-        // The feed is over either way.
+        // The feed ends in any case.
         let _ = self.listener.send(out).await;
     }
 }
 
-/// Text of a live feed. What is too much for one batch, which only attachments can be, goes out at once.
+/// Text of a live feed. Text beyond the size of a batch, which requires attachments, is sent immediately.
 struct Batch {
     text: Vec<u8>,
     pipe: Option<Pipe>,
@@ -429,7 +434,7 @@ impl Text for Batch {
         &mut self.text
     }
 
-    /// A batch has one document that is large, at most.
+    /// A batch contains at most one large document.
     fn expect(&mut self, _: usize) -> Result<(), Error> {
         Ok(())
     }
@@ -445,11 +450,12 @@ impl Text for Batch {
     }
 }
 
-/// Reads rows until there are enough to send, or until the slice is over. Returns them, and true if there may be more.
+/// Reads rows until there is enough text or the slice is over. Returns the text, and true if more rows may
+/// exist.
 fn read_batch(view: &ReadView, rows: &mut Rows, pipe: Option<Pipe>, slice: Slice) -> Result<(Vec<u8>, bool), Error> {
     let filter = rows.params.filter.clone();
     if rows.params.direction == Direction::Backward && rows.walked.is_none() {
-        // A feed that has found nothing restarts at the last change.
+        // A feed without rows so far restarts at the last change.
         rows.since = view.update_seq()?;
         rows.position = rows.since;
     }

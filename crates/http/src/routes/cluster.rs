@@ -1,4 +1,4 @@
-//! What clients ask of clusters. All nodes of one have the same store, so each holds everything.
+//! Resources that describe a cluster. All nodes share one store, so each of them holds all data.
 
 use hyper::StatusCode;
 use settee_auth::Suspect;
@@ -24,7 +24,7 @@ pub(super) async fn membership(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `POST /_node/_local/_failed_logins`, by which nodes tell each other; nobody else is let in.
+/// `POST /_node/_local/_failed_logins`: reports of other nodes. Clients are refused.
 pub(super) async fn failed_logins(mut request: Request) -> Answer {
     if !is_node(&request.user) {
         return Err(Error::not_found("missing"));
@@ -73,7 +73,8 @@ pub(super) async fn shard_of(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out.into_bytes()))
 }
 
-/// The hashes of ids that a shard would hold: CouchDB divides them into `q` ranges of equal length, but for the last.
+/// The range of id hashes of a shard: CouchDB divides them into `q` ranges of equal length, except for the
+/// last.
 struct Range {
     first: u32,
     last: u32,
@@ -101,7 +102,7 @@ impl std::fmt::Display for Range {
     }
 }
 
-/// `POST /{db}/_sync_shards`: there is nothing to bring in step.
+/// `POST /{db}/_sync_shards`: has no effect, because there are no replicas of shards.
 pub(super) async fn sync_shards(request: Request) -> Answer {
     request.database()?;
     Ok(respond::ok(StatusCode::ACCEPTED))

@@ -1,4 +1,4 @@
-//! Compactions that a client asks for. They are answered at once and go on in the background.
+//! Compactions on request, which run in the background after the response.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ pub(super) async fn database(request: Request, stopping: watch::Receiver<bool>) 
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// `POST /{db}/_compact/{ddoc}` and `POST /{db}/_design/{ddoc}/_compact`, its name in version 1
+/// `POST /{db}/_compact/{ddoc}` and `POST /{db}/_design/{ddoc}/_compact`, its name in CouchDB 1.
 pub(super) async fn view(request: Request) -> Answer {
     body::require_json(&request.headers)?;
     let database = request.database()?;
     let name = request.captures.get("ddoc").to_owned();
     let reader = Arc::clone(&database);
     let design = bridge::blocking(move || design_document(&reader, &name)).await?;
-    // From now on `compact_running` is true: clients wait until it is not.
+    // From here on `compact_running` is true; clients poll it.
     let compaction = request.node.views.begin_compaction(&database, design);
     let node = Arc::clone(&request.node);
     tokio::task::spawn_blocking(move || {

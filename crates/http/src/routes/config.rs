@@ -1,4 +1,4 @@
-//! The configuration: `/_node/{node}/_config`, and `/_config` as in version 1.
+//! The configuration: `/_node/{node}/_config`, and `/_config` as in CouchDB 1.
 
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue};
@@ -10,8 +10,8 @@ use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// Sections of version 1 and 2 that start programs or say what serves a path. They could not be changed over HTTP since
-/// CVE-2017-12636, and cannot be here.
+/// Sections of CouchDB 1 and 2 that start programs or define the handlers of paths. CVE-2017-12636 made them
+/// read-only over HTTP, and they are here as well.
 const LOCKED: [&str; 7] = [
     "daemons",
     "os_daemons",
@@ -22,13 +22,14 @@ const LOCKED: [&str; 7] = [
     "httpd_design_handlers",
 ];
 
-/// The same for sections that do start programs here: changing them over HTTP has to be allowed by [`SWITCH`].
+/// Sections that start programs on this server. Changes over HTTP must be enabled by [`SWITCH`].
 const STARTING_PROGRAMS: [&str; 2] = ["query_servers", "native_query_servers"];
 
-/// Who can set this could allow it to themselves, so it is set in the file, or where the server is started.
+/// This key is never changed over HTTP, because a client that can set it could grant itself the right. It is
+/// set in the file or by the environment of the server.
 static SWITCH: &Key<Switch> = &query_server_config::CONFIGURE_OVER_HTTP;
 
-/// Tells when a change counts.
+/// The header that reports when a change takes effect.
 const APPLIES: HeaderName = HeaderName::from_static("x-settee-applies");
 
 /// `GET …/_config`
@@ -58,7 +59,7 @@ pub(super) async fn get(request: Request) -> Answer {
     Ok(text(&value))
 }
 
-/// `PUT …/_config/{section}/{key}`: a JSON string in, the old value out.
+/// `PUT …/_config/{section}/{key}`: the body is a JSON string, the response the old value.
 pub(super) async fn set(mut request: Request) -> Answer {
     require_changeable(&request)?;
     require_node(&request)?;
@@ -86,7 +87,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(changed(&old, applies))
 }
 
-/// `POST …/_config/_reload`. It insists on a content type, so that no form of a web page can do it.
+/// `POST …/_config/_reload`. Requires a content type that HTML forms cannot send.
 pub(super) async fn reload(request: Request) -> Answer {
     require_node(&request)?;
     crate::body::require_json(&request.headers)?;
@@ -96,8 +97,8 @@ pub(super) async fn reload(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// Refuses changes that may not come over HTTP. Without an administrator nobody can be kept from becoming one, so that version 1's
-/// way to name a query server works there by default.
+/// Refuses changes that are not permitted over HTTP. While no administrator exists, every client could become
+/// one, so that CouchDB 1's way to configure a query server works by default then.
 fn require_changeable(request: &Request) -> Result<(), Error> {
     let (section, key) = (request.captures.get("section"), request.captures.get("key"));
     let locked = || Error::forbidden("Config section blacklisted for modification over HTTP API.");
@@ -115,7 +116,7 @@ fn require_changeable(request: &Request) -> Result<(), Error> {
     }
 }
 
-/// `GET /_node/{node}/_settings`: what the server knows of its settings, set or not.
+/// `GET /_node/{node}/_settings`: all known settings, set or not.
 pub(super) async fn known(request: Request) -> Answer {
     require_node(&request)?;
     let mut out = br#"{"settings":["#.to_vec();
@@ -146,7 +147,7 @@ fn persist(request: &Request) -> Persist {
     if request.header("x-couch-persist") == Some("false") { Persist::No } else { Persist::Yes }
 }
 
-/// The old value, and when the change counts.
+/// Returns the response to a change: the old value, and when the change takes effect.
 fn changed(old: &str, applies: Applies) -> respond::Response {
     let mut response = text(old);
     response.headers_mut().insert(APPLIES, HeaderValue::from_static(when(applies)));
@@ -197,7 +198,7 @@ mod tests {
         let world = World::new();
         for section in super::LOCKED.iter().chain(&super::STARTING_PROGRAMS) {
             check(&world, &format!("{section}/x"), LOCKED).await;
-            // However the name is written.
+            // The check applies to every encoding of the name.
             check(&world, &format!("%{:02x}{}/x", section.as_bytes()[0], &section[1..]), LOCKED).await;
         }
         check(&world, "query_server_config/configure_over_http", LOCKED).await;

@@ -1,7 +1,7 @@
 //! The console under `/_utils`: the files of `settee_console`.
 //!
-//! It asks the server by the public interface only, so it may do what its user may do; everybody may load it. What it may load is
-//! limited by `[csp]`, see [`crate::browser`].
+//! The console uses only the public API, so it has the rights of its user. All clients may load it; `[csp]`
+//! restricts the resources of its pages, see [`crate::browser`].
 
 use data_encoding::HEXLOWER;
 use std::io::Read as _;
@@ -16,10 +16,10 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, accept, etag};
 
-/// A year, the longest that caches believe: another content has another name.
+/// One year, the maximum that caches accept. Changed content has another name.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
-/// `GET /_utils/`, and `GET /_utils`, which leads there: names within the page are relative to it.
+/// `GET /_utils/`, and `GET /_utils`, which redirects there because the page contains relative URLs.
 pub(super) async fn index(request: Request) -> Answer {
     if request.head.uri.path().ends_with('/') {
         return serve(&request, "index.html");
@@ -32,7 +32,7 @@ pub(super) async fn index(request: Request) -> Answer {
 /// `GET /_utils/{*path}`
 pub(super) async fn file(request: Request) -> Answer {
     match request.captures.get("path") {
-        // Where browsers are sent that have to log in, see `[chttpd_auth] authentication_redirect`.
+        // The login page to which browsers are redirected, see `[chttpd_auth] authentication_redirect`.
         "session.html" => serve(&request, "index.html"),
         path => serve(&request, path),
     }
@@ -59,12 +59,12 @@ fn serve(request: &Request, path: &str) -> Answer {
     headers
         .insert(header::CACHE_CONTROL, if file.is_immutable { FOR_EVER } else { HeaderValue::from_static("no-cache") });
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // A page of others that shows this one could have its visitor click on what is not seen.
+    // A foreign page with this one in an invisible frame could redirect clicks of its visitor to it.
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
     Ok(response)
 }
 
-/// For the few clients that take nothing compressed; browsers all do.
+/// Decompresses a file for clients that do not accept gzip, which browsers do.
 fn inflated(file: &File) -> Vec<u8> {
     let mut out = Vec::new();
     GzDecoder::new(file.gzip).read_to_end(&mut out).expect("the build compressed it");

@@ -1,4 +1,4 @@
-//! COPY: a revision of a document becomes one of another document.
+//! COPY: writes a revision of a document to another document.
 
 use std::sync::Arc;
 
@@ -36,15 +36,15 @@ pub(super) async fn copy(request: Request) -> Answer {
     let edit = Edit { id: target, document, attachments, mode: EditMode::Interactive };
     let saved = save(&request, &database, edit).await?;
     let mut response = saved.answer(&request, StatusCode::CREATED);
-    // Whatever `w` asks for, unlike other edits.
+    // The status ignores `w`, unlike those of other edits.
     *response.status_mut() = StatusCode::CREATED;
     set_location(&request, &saved.id, &mut response);
-    // The tag of the revision also for local documents, which have another otherwise.
+    // Local documents also get the tag of the revision here, unlike in reads.
     respond::set_etag(&mut response, &saved.rev.to_string());
     Ok(response)
 }
 
-/// The revision that is copied: a deletion as well, if it is asked for by its revision.
+/// The source revision; a deletion only if it is named.
 struct Source {
     document: Document,
     attachments: NewAttachments,
@@ -55,7 +55,7 @@ fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<
     let view = database.read()?;
     let document = |deleted, body| Document { id: None, rev: None, deleted, body, attachments: None, revisions: None };
     if is_local(id) {
-        // Local documents cannot be asked for by their revisions.
+        // Local documents have no addressable revisions.
         let local = if rev.is_none() { view.local(id)? } else { None };
         let body = local.ok_or_else(missing)?.body;
         return Ok(Source { document: document(false, body), attachments: NewAttachments::none() });
@@ -75,7 +75,7 @@ fn read_source(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<
     Ok(Source { document: document(stored.deleted, Json::trusted(revision.into_body())), attachments })
 }
 
-/// `Destination: id?rev=…`. CouchDB takes any single parameter for the revision.
+/// Parses `Destination: id?rev=…`. CouchDB takes any single parameter as the revision.
 fn destination(request: &Request) -> Result<(String, Option<Rev>), Error> {
     let header = request.headers.get("destination");
     let header = header.ok_or_else(|| Error::bad_request("Destination header is mandatory for COPY."))?;

@@ -1,4 +1,4 @@
-//! Databases: creating, deleting, listing, describing, and their settings.
+//! Databases: creation, deletion, lists, information and settings.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,7 +19,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge, etag, sequence};
 
-/// The storage engine that clients of CouchDB can name.
+/// The storage engine in CouchDB's responses.
 const ENGINE: &str = "couch";
 
 /// `GET /{db}`
@@ -84,15 +84,15 @@ pub(super) async fn create(request: Request) -> Answer {
     Ok(response)
 }
 
-/// The last segments of the names of databases that the server itself uses.
+/// Last segments of the names of system databases.
 const SYSTEM_NAMES: [&str; 6] = ["_dbs", "_global_changes", "_metadata", "_nodes", "_replicator", "_users"];
 
-/// Whether a database of this name is one of the server's own, also under a prefix.
+/// Returns true if a database with this name is a system database, also under a prefix.
 fn is_system_name(name: &str) -> bool {
     SYSTEM_NAMES.contains(&name.rsplit('/').next().unwrap_or_default())
 }
 
-/// The options of a database that its creator gives.
+/// The options of a new database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     layout: Layout,
@@ -100,8 +100,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// Looks at the parameters in CouchDB's order. One node holds everything in one shard: `q` is remembered for those who ask,
-    /// `n` and `placement` only have to make sense.
+    /// Validates the parameters in CouchDB's order. All data is in one shard: `q` is only stored and reported,
+    /// `n` and `placement` are only validated.
     fn of(query: &Query, node: &Node) -> Result<Self, Error> {
         let positive = |name: &str| match query.get(name) {
             None => Ok(None),
@@ -128,7 +128,7 @@ impl Shape {
     }
 }
 
-/// Whether a text is a list of zones with numbers of copies, such as `metro-a:2,metro-b:1`.
+/// Returns true for a list of zones with numbers of copies, such as `metro-a:2,metro-b:1`.
 fn is_placement(text: &str) -> bool {
     let rules = || text.split(',').filter(|rule| !rule.is_empty());
     let is_rule = |rule: &str| match rule.split(':').filter(|part| !part.is_empty()).collect::<Vec<_>>()[..] {
@@ -167,15 +167,15 @@ pub(super) async fn all(request: Request) -> Answer {
     Ok(response)
 }
 
-/// The parameters of a list of databases: to CouchDB it is one of the documents of a database that is not partitioned, but a
-/// single element of `keys` is `key`, as in a view.
+/// Returns the parameters of a list of databases. CouchDB treats it as a list of documents without partitions,
+/// but a single element of `keys` is `key`, as in a view.
 fn list_params(request: &Request) -> Result<ViewParams, Error> {
     let mut params = ViewParams::from_query(&request.query, Source::View)?;
     params.check(ViewKind::Documents(Layout::Whole), request.node.settings.as_ref())?;
     Ok(params)
 }
 
-/// Those of `names`, which are sorted, that the parameters ask for, in their order.
+/// Returns the selected `names`, which must be sorted, in the requested order.
 fn select(mut names: Vec<String>, params: &ViewParams) -> Vec<String> {
     if let Some(keys) = params.key_list() {
         let keys = all_docs::asked(params, &keys).iter().filter_map(|key| key.value().as_str());
@@ -227,13 +227,13 @@ pub(super) async fn info_of_keys(mut request: Request) -> Answer {
     let node = Arc::clone(&request.node);
     bridge::stream(request.outward(), move |output| {
         let keys = body.value().get("keys").into_iter().flat_map(Value::elements);
-        // What is no text is the name of no database.
+        // A key that is not a string names no database.
         write_infos(output.text(), &node.catalog, keys.map(|key| (key.raw(), key.as_str())))
     })
     .await
 }
 
-/// Appends information on databases, each beside the JSON text that it is asked by.
+/// Appends information on databases, each with the JSON text of its key.
 fn write_infos<'k>(
     out: &mut Vec<u8>,
     catalog: &settee_database::Catalog,
@@ -296,7 +296,7 @@ pub(super) async fn set_revs_limit(mut request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// `POST /{db}/_ensure_full_commit`: every answered write is on disk already.
+/// `POST /{db}/_ensure_full_commit`: has no effect, because every acknowledged write is durable.
 pub(super) async fn ensure_full_commit(request: Request) -> Answer {
     crate::body::require_json(&request.headers)?;
     let database = request.database()?;

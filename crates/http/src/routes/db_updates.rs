@@ -1,4 +1,5 @@
-//! What happens to databases: `_db_updates`, read from the database `_global_changes`, without which it is not there.
+//! Events of databases: `_db_updates`, read from the database `_global_changes`. Without that database the
+//! resource does not exist.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::respond::{self, Answer};
 use crate::sequence;
 use crate::{Error, bridge};
 
-/// The number of pieces that may wait for a slow reader.
+/// Number of pieces that are buffered for a slow client.
 const PIECES_WAITING: usize = 2;
 
-/// About how many bytes are read before they are sent …
+/// Approximate number of bytes in a piece.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// … and the most changes, because those of deleted databases have no row.
+/// Maximum number of changes in a piece, because those of deleted databases have no row.
 const PIECE_CHANGES: usize = 10_000;
 
 /// `GET /_db_updates`
@@ -29,7 +30,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     let timeout_ms = chttpd::CHANGES_TIMEOUT.of(&*request.node.settings);
     let params = ChangesParams::of_updates(&request.query, request.header("last-event-id"), timeout_ms, &database)?;
     let content_type = if params.feed == Feed::EventSource { "text/event-stream" } else { "application/json" };
-    // From before the first look, so that nothing is missed in between.
+    // The subscription starts before the first read, so that no change between them is missed.
     let progress = request.node.feeds.watch(&database);
     let reader = Arc::clone(&database);
     let update_seq = bridge::blocking(move || Ok(reader.read()?.update_seq()?)).await?;
@@ -42,7 +43,7 @@ pub(super) async fn feed(request: Request, stopping: watch::Receiver<bool>) -> A
     Ok(respond::streamed(content_type, beginning.body().await?))
 }
 
-/// The body that was sent.
+/// The progress of a feed.
 #[derive(Clone, Copy)]
 struct Rows {
     feed: Feed,
@@ -57,7 +58,7 @@ impl Rows {
         self.limit.is_some_and(|limit| self.sent >= limit)
     }
 
-    /// Where a walk goes on after the rows that were sent.
+    /// Returns the sequence after which a scan continues.
     fn resumed(&self) -> u64 {
         match self.direction {
             Direction::Backward if self.sent > 0 => self.position.saturating_sub(1),
@@ -65,7 +66,7 @@ impl Rows {
         }
     }
 
-    /// Reads rows until there are enough to send. Tells whether there may be more.
+    /// Reads rows until there is enough text. Returns the text, and true if more rows may exist.
     fn read(&mut self, database: &Arc<Database>) -> Result<(Vec<u8>, bool), Error> {
         let view = database.read()?;
         let mut changes = view.changes(self.resumed(), self.direction)?;
@@ -132,7 +133,7 @@ impl Live {
             let is_over = match self.rows.feed {
                 Feed::Normal => true,
                 Feed::Longpoll => self.rows.sent > 0,
-                // New events cannot follow in descending order.
+                // Descending feeds cannot be continued by new events.
                 Feed::Continuous | Feed::EventSource => self.rows.direction == Direction::Backward,
             };
             if is_over || self.rows.is_full() {
@@ -150,7 +151,7 @@ impl Live {
             out.extend_from_slice(if is_object { b"\n],\n\"last_seq\":" } else { b"{\"last_seq\":" });
             sequence::write(&mut out, &self.database, self.rows.position);
             out.extend_from_slice(b"}\n");
-            // The feed is over either way.
+            // The feed ends in any case.
             let _ = self.listener.send(out).await;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Checking design documents before they are saved.
+//! Validation of design documents before they are saved.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use settee_model::json::Json;
 use crate::node::Node;
 use crate::{Error, bridge};
 
-/// Refuses a design document whose members have the wrong types or whose functions do not compile. A language
-/// that is not here is accepted, as in CouchDB: its views then answer that.
+/// Returns an error if members have wrong types or functions do not compile. As in CouchDB an unsupported
+/// language is accepted and reported by queries of its views.
 pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json) -> Result<(), Error> {
     let invalid = |reason: String| Error::new(StatusCode::BAD_REQUEST, "invalid_design_doc", reason);
     validate_members(body.value()).map_err(|member| invalid(member.to_string()))?;
@@ -38,7 +38,7 @@ pub(crate) async fn validate(node: &Arc<Node>, database: &Database, body: &Json)
     bridge::blocking(move || compile(language.as_ref(), &design)).await
 }
 
-/// Adds what CouchDB adds to a design document that is written for the first time.
+/// Adds CouchDB's additional members to a new design document.
 pub(crate) fn complete(id: &str, document: &mut Document, mode: EditMode) {
     let is_new = document.rev.is_none() && !document.deleted && mode == EditMode::Interactive;
     if is_new
@@ -49,14 +49,14 @@ pub(crate) fn complete(id: &str, document: &mut Document, mode: EditMode) {
     }
 }
 
-/// Whether a reduce function is written as a built-in and is none.
+/// Returns true if a reduce function has the form of a built-in one but does not exist.
 pub(super) fn is_unknown(reduce: &str) -> bool {
     is_builtin(reduce) && !settee_views::is_builtin_reduce(reduce)
 }
 
 pub(super) fn compile(language: &dyn Language, design: &DesignDocument) -> Result<(), Error> {
     let limits = Limits::default();
-    // What is attached is perhaps not there yet: the first query compiles it.
+    // Functions in attachments may not be stored yet; the first query compiles them.
     for view in &design.views {
         if view.map.is_empty() || view.reduce.as_deref() == Some("") {
             return Err(Error::not_found("missing function"));

@@ -1,4 +1,4 @@
-//! Reading documents, ordinary and local ones.
+//! Reads of ordinary and local documents.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::revision::{self, Encoded};
 use crate::{Error, accept, bridge, etag};
 use settee_service::{Visibility, public_part};
 
-/// The id of the document that the path names.
+/// Returns the id of the document in the path.
 pub(super) fn doc_id(request: &Request) -> String {
     let captures = &request.captures;
     match (captures.get("ddoc"), captures.get("local")) {
@@ -32,7 +32,7 @@ pub(super) fn doc_id(request: &Request) -> String {
     }
 }
 
-/// Documents beyond this are read when there is memory for them, and where no short read waits behind them.
+/// Size beyond which documents are read with a memory reservation, and without blocking short reads.
 const LARGE_BYTES: usize = 64 << 10;
 
 /// `GET /{db}/{doc}`
@@ -53,7 +53,7 @@ pub(super) async fn get(request: Request) -> Answer {
     }
     if let Which::Open(open) = &params.which {
         let open = open.clone();
-        // Credentials can be left out of JSON only.
+        // Credentials can be removed from JSON only.
         let is_masked =
             is_replicator_database(database.name()) && accept::accepts(&request.headers, "application/json");
         let takes_parts = accept::accepts(&request.headers, "multipart/mixed") && !is_masked;
@@ -86,18 +86,18 @@ pub(super) async fn get(request: Request) -> Answer {
     Ok(response)
 }
 
-/// The boundaries of a list and of what is in it.
+/// Returns the boundaries of a list and of its nested parts.
 pub(super) fn boundaries(request: &Request) -> [String; 2] {
     [request.node.uuid(), request.node.uuid()]
 }
 
-/// The revision to read, and what may stand beside it.
+/// Returns the revision to read, and its optional members.
 fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error> {
     let winner = record.tree.winner(is_deleted).ok_or_else(|| Error::not_found("missing"))?;
     match &params.which {
         Which::Rev(rev) => {
             let node = record.tree.find(rev).ok_or_else(|| Error::not_found("missing"))?;
-            // Members that tell of other leaves go with the winner only.
+            // Members about other leaves are added only to the winner.
             let Extras { revs, local_seq, .. } = params.extras;
             Ok((node, Extras { revs, local_seq, ..Extras::default() }))
         }
@@ -111,13 +111,13 @@ fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error
     }
 }
 
-/// A revision as the whole answer, or how many bytes it has, if these are more than whoever asked has memory for.
+/// A revision as a whole response, or its size if it exceeds the reserved memory.
 enum One {
     Answer(Response),
     Larger(usize),
 }
 
-/// One revision as the whole answer. `read` is told how large it may be.
+/// Answers with one revision as a whole response. The argument of `read` is the maximum size.
 async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> + Send + Sync>) -> Answer {
     let small = Arc::clone(&read);
     let mut found = bridge::blocking(move || small(LARGE_BYTES)).await?;
@@ -126,7 +126,7 @@ async fn plain(request: &Request, read: Arc<dyn Fn(usize) -> Result<One, Error> 
             One::Answer(response) => return Ok(response),
             One::Larger(size) => {
                 let large = Arc::clone(&read);
-                // Once as it is stored, and once as it is shown.
+                // Once in its stored form, and once encoded.
                 bridge::long(request.outward(), 2 * size, move || large(size)).await?
             }
         }
@@ -155,7 +155,7 @@ fn one(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>, bytes
     }
 }
 
-/// One revision with data of its attachments: inside it, or behind it if there is a `boundary`.
+/// Writes one revision with attachment data: inline, or in parts after it if there is a `boundary`.
 fn one_with_attachments(
     output: &mut Output,
     view: &ReadView,
@@ -198,7 +198,7 @@ fn is_deleted(stored: &Stored) -> bool {
     stored.deleted
 }
 
-/// The document whose revisions are asked for; one without any if they are named.
+/// Returns the document of `open_revs`, or an empty one if the revisions are named and it does not exist.
 fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, Error> {
     match (view.record(id)?, open) {
         (Some(record), _) => Ok(record),
@@ -207,7 +207,7 @@ fn opened(view: &ReadView, id: &str, open: &OpenRevs) -> Result<Arc<DocRecord>, 
     }
 }
 
-/// Several revisions as a list of `{"ok":…}` and `{"missing":…}`.
+/// Writes several revisions as a list of `{"ok":…}` and `{"missing":…}`.
 fn write_open_revs(
     output: &mut Output,
     view: &ReadView,
@@ -243,7 +243,7 @@ fn write_open_revs(
     Ok(())
 }
 
-/// Several revisions as parts, with their attachments as parts of these.
+/// Sends several revisions as parts, with their attachments as nested parts.
 fn send_open_revs(
     output: &mut Output,
     view: &ReadView,
@@ -281,7 +281,7 @@ fn send_open_revs(
     Ok(())
 }
 
-/// The nodes that `open_revs` asks for, and what is missing, each in the order of the revisions and once.
+/// Returns the nodes of `open_revs` and the missing revisions, each sorted by revision and without duplicates.
 fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, Vec<Rev>) {
     let tree = &record.tree;
     let (mut nodes, mut missing) = (Vec::new(), Vec::new());
@@ -290,7 +290,7 @@ fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, V
         OpenRevs::Some(revs) => {
             for rev in revs {
                 match tree.find(rev) {
-                    // Also a revision that is known only as an ancestor.
+                    // Missing revisions include those without a body, which are only ancestors.
                     Some(node) if latest || tree.node(node).value.is_some() => nodes.push(node),
                     Some(_) | None => missing.push(rev.clone()),
                 }
@@ -307,12 +307,12 @@ fn open_nodes(record: &DocRecord, open: &OpenRevs, latest: bool) -> (Vec<u32>, V
     (nodes, missing)
 }
 
-/// Whether this is the id of a local document.
+/// Returns true for the id of a local document.
 pub(super) fn is_local(id: &str) -> bool {
     id.starts_with("_local/")
 }
 
-/// A local document as the whole answer. It has one revision, which cannot be asked for.
+/// Answers with a local document. Its only revision cannot be requested.
 fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> Answer {
     let found = if matches!(params.which, Which::Winner { .. }) { view.local(id)? } else { None };
     let local = found.ok_or_else(|| Error::not_found("missing"))?;
@@ -328,12 +328,13 @@ fn local(view: &ReadView, id: &str, params: &DocParams, known: Option<&str>) -> 
     Ok(response)
 }
 
-/// The revision of a local document.
+/// Returns the revision of a local document.
 pub(super) fn local_rev(local: &LocalDocument) -> Rev {
     Rev::new(0, RevHash::from_bytes(local.rev.to_string().as_bytes()))
 }
 
-/// The entity tag of a local document: unlike other revisions `0-1` of one may have any body.
+/// Returns the entity tag of a local document. It contains the body, because unlike other revisions `0-1` does
+/// not identify a body.
 pub(super) fn local_tag(rev: &Rev, body: &Json) -> String {
     let hash = RevisionHasher::default().hash(false, Some(rev), body.value(), &[]);
     format!("\"{}\"", RevHash::from(hash))

@@ -1,5 +1,5 @@
-//! Uploads by HTML forms: `POST /{db}/{doc}` as `multipart/form-data`. A form has a whole document in the field `_doc`, or
-//! names in `_rev` the revision that it adds files to; files are in fields named `_attachments`.
+//! Uploads by HTML forms: `POST /{db}/{doc}` as `multipart/form-data`. A form contains a whole document in the
+//! field `_doc`, or in `_rev` the revision to which files are added. Files are in fields named `_attachments`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     Ok(response)
 }
 
-/// Pages of other hosts send no forms.
+/// Refuses forms of pages of other hosts.
 fn require_own_referer(request: &Request) -> Result<(), Error> {
     let referer = request.header(header::REFERER).ok_or_else(|| Error::bad_request("Referer header required."))?;
     let host = referer.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
@@ -82,7 +82,7 @@ impl Form {
         while let Some(head) = parts.next_part()? {
             match (field(&head).as_deref(), head.filename()) {
                 (Some("_attachments"), Some(name)) => {
-                    // Forms send a file field that was left empty as a file without a name.
+                    // Browsers send an empty file field as a file without a name.
                     if name.is_empty() {
                         parts.skip()?;
                         continue;
@@ -103,7 +103,7 @@ impl Form {
     }
 }
 
-/// More than any revision has.
+/// Maximum length of a revision field, which exceeds that of any revision.
 const REV_BYTES_MAX: usize = 4096;
 
 fn field(head: &Head) -> Option<String> {

@@ -1,7 +1,7 @@
-//! `_list`: a function makes an answer of the rows of a view or of `_all_docs`.
+//! `_list`: a design function transforms the rows of a view or of `_all_docs` into a response.
 //!
-//! Rows go to the function in batches while the query runs, and what it sends goes out while it runs: neither the rows
-//! nor the answer are in memory as a whole.
+//! Rows are passed to the function in batches while the query runs, and its output is sent while it runs.
+//! Neither the rows nor the response are held in memory as a whole.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::respond::Answer;
 use crate::{Error, body, sequence};
 use settee_service::Functions;
 
-/// Rows are given to the function when they have about this size together.
+/// Approximate size of a batch of rows.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// `GET _list/{function}/{view}` and `GET _list/{function}/{other}/{view}`
@@ -35,7 +35,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
     run(request, None, &body).await
 }
 
-/// The same with a body that may have `keys` and other parameters.
+/// `POST` on the same paths; the body may contain `keys` and other parameters.
 pub(super) async fn post(mut request: Request) -> Answer {
     body::require_json(&request.headers)?;
     let body = request.read_body().await?;
@@ -98,17 +98,17 @@ async fn run(request: Request, posted: Option<Json>, body: &[u8]) -> Answer {
     .await
 }
 
-/// How far the function is.
+/// State of the function.
 enum Stage<'a> {
-    /// It was not called yet.
+    /// Not called yet.
     Before(&'a mut dyn DesignProgram),
-    /// It waits for rows.
+    /// Waiting for rows.
     Running(Box<dyn ListSession + 'a>),
-    /// It has ended.
+    /// Finished.
     After,
 }
 
-/// A function on its way through rows.
+/// A function that is processing rows.
 struct List<'a> {
     node: &'a Arc<Node>,
     database: &'a Arc<Database>,
@@ -117,7 +117,7 @@ struct List<'a> {
     request: &'a [u8],
     output: &'a mut Output,
     stage: Stage<'a>,
-    /// Rows that wait to be given to the function, one after the other, and where each of them ends.
+    /// Concatenated rows that are not passed to the function yet, and their end positions.
     rows: Vec<u8>,
     ends: Vec<usize>,
     documents: Option<ReadView>,
@@ -193,7 +193,7 @@ impl List<'_> {
             let flow = match (id, head) {
                 (Some(id), Some(head)) => self.document_row(view, &id, &head)?,
                 _ => {
-                    // CouchDB gives functions the marks of its own row for it.
+                    // CouchDB passes functions the representation of its internal row for a missing key.
                     self.rows.extend_from_slice(b"{\"id\":\"error\",\"key\":");
                     self.rows.extend_from_slice(key.as_bytes());
                     self.rows.extend_from_slice(b",\"value\":\"not_found\"}");
@@ -225,7 +225,7 @@ impl List<'_> {
         Ok(())
     }
 
-    /// Gives the rows that wait to the function.
+    /// Passes the waiting rows to the function.
     fn give(&mut self, more: MoreRows) -> Result<ControlFlow<()>, Error> {
         let Stage::Running(session) = &mut self.stage else {
             return Ok(ControlFlow::Break(()));
@@ -322,7 +322,7 @@ impl RowSink for List<'_> {
     }
 }
 
-/// Where the answer of a function goes.
+/// The receiver of the output of a function.
 struct Sink<'a> {
     node: &'a Node,
     output: &'a mut Output,
@@ -330,7 +330,7 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    /// The result of a call; a response that makes no sense counts first.
+    /// Returns the result of a call; an invalid response takes precedence.
     fn check<T>(self, called: Result<T, CallError>) -> Result<T, Error> {
         match self.error {
             Some(error) => Err(error),

@@ -1,5 +1,5 @@
-//! [`Listener`]: the client of a feed, and the bytes that show it that the feed lives: heartbeats while the feed waits for changes, and
-//! while it works without finding any. The rows are up to the feed.
+//! [`Listener`]: the client of a feed, and its heartbeats, which are sent while the feed waits for changes and
+//! while it works without finding rows. The feed writes the rows.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::params::changes::{Feed, Quiet};
 use crate::respond::Aborted;
 use crate::shutdown::until_true;
 
-/// Shortest interval of heartbeats while a feed works: a `timeout` may be zero.
+/// Minimum interval of heartbeats while a feed works, because a `timeout` may be zero.
 const MIN_BEAT: Duration = Duration::from_millis(10);
 
-/// Longest time without a byte of a normal feed that works, as in CouchDB.
+/// Maximum interval of heartbeats while a normal feed works, as in CouchDB.
 const NORMAL_BEAT: Duration = Duration::from_secs(5);
 
 /// The client of a feed.
@@ -30,31 +30,31 @@ pub(super) struct Listener {
     stopping: watch::Receiver<bool>,
     feed: Feed,
     quiet: Quiet,
-    /// The text before the first rows.
+    /// Text before the first rows.
     prefix: &'static [u8],
-    /// Notified when there is something to send, or of an error before that.
+    /// Completed at the first text, or with an error before that.
     begun: Option<oneshot::Sender<Result<(), Error>>>,
-    /// The time of the last byte.
+    /// Time of the last byte.
     sent: Instant,
 }
 
-/// What feeds are notified of.
+/// Notifications of a feed.
 pub(super) struct Signals {
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
-/// The answer of a feed: whether it starts, then its body.
+/// The response of a feed: its start or error, then its body.
 pub(super) struct Beginning {
     begun: oneshot::Receiver<Result<(), Error>>,
     receiver: mpsc::Receiver<Result<Bytes, Aborted>>,
 }
 
-/// Why a feed stops waiting.
+/// Reasons for which a feed stops waiting.
 pub(super) enum Woken {
-    /// There may be something to send.
+    /// New changes may exist.
     Changed,
-    /// Nothing came in time, or the server or the database ends.
+    /// The timeout expired, or the server or the database ends.
     End,
     /// The client has disconnected.
     Gone,
@@ -64,7 +64,8 @@ pub(super) enum Woken {
 pub(super) struct Gone;
 
 impl Listener {
-    /// A listener, and what it will receive. `pieces` may wait for a slow client.
+    /// Creates the listener of a client and the receiver of its text. At most `pieces` are buffered for a slow
+    /// client.
     pub(super) fn new(
         account: Arc<Account>,
         signals: Signals,
@@ -84,7 +85,7 @@ impl Listener {
         (listener, Beginning { begun, receiver })
     }
 
-    /// From now on the feed is notified of new changes.
+    /// Starts the observation of new changes.
     pub(super) fn mark_unchanged(&mut self) {
         self.progress.mark_unchanged();
     }
@@ -93,12 +94,12 @@ impl Listener {
         &self.account
     }
 
-    /// The channel to the client, for work that sends text itself.
+    /// Returns the channel to the client, for work that sends text itself.
     pub(super) fn sender(&self) -> mpsc::Sender<Result<Bytes, Aborted>> {
         self.sender.clone()
     }
 
-    /// Waits until the client may be sent more.
+    /// Waits until the client may receive more.
     pub(super) async fn room(&self) -> Result<(), Gone> {
         tokio::select! {
             () = self.account.room() => Ok(()),
@@ -106,7 +107,7 @@ impl Listener {
         }
     }
 
-    /// Waits for new changes, sending heartbeats meanwhile.
+    /// Waits for new changes and sends heartbeats.
     pub(super) async fn wait(&mut self) -> Woken {
         loop {
             let (pause, is_timeout) = match self.quiet {
@@ -132,8 +133,8 @@ impl Listener {
         }
     }
 
-    /// Waits for `work`, which finds rows, sending heartbeats meanwhile. `Gone` if the client has disconnected before: then the work
-    /// is dropped.
+    /// Waits for `work`, which finds rows, and sends heartbeats. Returns `Gone` and drops the work if the
+    /// client disconnects.
     pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Gone> {
         let mut work = pin!(work);
         loop {
@@ -150,7 +151,8 @@ impl Listener {
         if self.until_beat().is_zero() { self.beat().await } else { Ok(()) }
     }
 
-    /// The time until the next heartbeat of a feed that works. CouchDB sends one each `timeout` where no heartbeat is asked for.
+    /// Returns the time until the next heartbeat of a feed that works. Like CouchDB it uses `timeout` as the
+    /// interval if no heartbeat is requested.
     fn until_beat(&self) -> Duration {
         let (Quiet::Timeout(pause) | Quiet::Heartbeat(pause)) = self.quiet;
         let longest = if self.feed == Feed::Normal { NORMAL_BEAT } else { Duration::MAX };
@@ -162,7 +164,7 @@ impl Listener {
         self.send(beat.to_vec()).await
     }
 
-    /// Sends text, and before the first one the head of the answer and its prefix.
+    /// Sends text. The first text is preceded by the head of the response and the prefix.
     pub(super) async fn send(&mut self, text: Vec<u8>) -> Result<(), Gone> {
         if let Some(begun) = self.begun.take() {
             begun.send(Ok(())).map_err(|_| Gone)?;
@@ -176,7 +178,8 @@ impl Listener {
         self.sender.send(Ok(self.account.unsent(Bytes::from(whole)))).await.map_err(|_| Gone)
     }
 
-    /// Ends a feed with an error: the answer, if nothing was sent yet, otherwise the connection breaks.
+    /// Ends a feed with an error: as the response if nothing was sent yet, otherwise by aborting the
+    /// connection.
     pub(super) async fn fail(mut self, error: Error) {
         if let Some(begun) = self.begun.take() {
             // The client may have disconnected.
@@ -191,8 +194,7 @@ impl Listener {
 impl Beginning {
     /// Waits until the feed has something to send, and returns its body.
     ///
-    /// # Errors
-    /// The error with which the feed ended before.
+    /// # Errors Returns the error with which the feed ended before.
     pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
         self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not begin")))?;
         Ok(self.receiver)

@@ -14,11 +14,11 @@ use crate::params::view::{Source, ViewKind, ViewParams};
 use crate::request::Request;
 use crate::respond::Answer;
 
-/// The ids of local documents begin so.
+/// Prefix of the ids of local documents.
 pub(super) const PREFIX: &str = "_local/";
 
-/// CouchDB keeps its own checkpoints in documents whose ids begin so. They come here with a database that is moved, and are
-/// listed only for who asks for them.
+/// Prefixes of CouchDB's internal checkpoints, which are part of migrated databases and listed only on
+/// request.
 const SYSTEM: [&str; 2] = ["_local/shard-sync-", "_local/purge-"];
 
 /// `GET /{db}/_local_docs`
@@ -34,7 +34,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     list(&request, Queries::one(params)).await
 }
 
-/// `/{db}/_local`, which names no local document.
+/// `/{db}/_local`, without the id of a local document.
 pub(super) async fn no_id(request: Request) -> Answer {
     request.database()?;
     Err(Error::bad_request("Invalid _local document id."))
@@ -57,7 +57,7 @@ async fn list(request: &Request, mut queries: Queries) -> Answer {
 }
 
 fn write_list(output: &mut Output, view: &ReadView, params: &ViewParams) -> Result<ControlFlow<()>, Error> {
-    // There is neither a count of local documents nor a sequence.
+    // Local documents have neither a count nor a sequence.
     let update_seq: &[u8] = if params.update_seq { b",\"update_seq\":null" } else { b"" };
     for text in [b"{\"total_rows\":null,\"offset\":null".as_slice(), update_seq, b",\"rows\":[\r\n"] {
         output.text().extend_from_slice(text);
@@ -78,7 +78,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Keys that are no ids of local documents have no rows.
+    /// Writes the rows of keys. Keys that are not ids of local documents have no rows.
     fn by_keys(&mut self, view: &ReadView, keys: &[Json]) -> Result<ControlFlow<()>, Error> {
         for key in keys {
             let Some(id) = key.value().as_str().filter(|id| id.starts_with(PREFIX)) else { continue };

@@ -1,4 +1,4 @@
-//! Mango: queries by selector, and the indexes for them.
+//! Mango: queries with selectors, and their indexes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ pub(super) async fn create(mut request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `DELETE /{db}/_index/{ddoc}/{type}/{name}`; the design document may be written with its prefix.
+/// `DELETE /{db}/_index/{ddoc}/{type}/{name}`; the prefix of the design document is optional.
 pub(super) async fn delete(request: Request) -> Answer {
     let (database, search) = (request.database()?, served(&request.node));
     let part = |name: &str| request.captures.get(name).to_owned();
@@ -100,7 +100,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::OK))
 }
 
-/// Paths below `_index` that name no index.
+/// Paths below `_index` that are not resources.
 pub(super) async fn no_index(request: Request) -> Answer {
     request.database()?;
     Err(Error::not_found("missing"))
@@ -133,13 +133,13 @@ pub(super) async fn bulk_delete(mut request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, text))
 }
 
-/// The types of text indexes that are switched on.
+/// Returns the enabled types of text indexes.
 fn served(node: &Node) -> TextSearch {
     let settings = node.settings.as_ref();
     TextSearch { text: dreyfus::ENABLE.of(settings), nouveau: nouveau::ENABLE.of(settings) }
 }
 
-/// The partition of the path, or of the address: CouchDB takes no other parameter from there.
+/// Returns the partition of the path or the query string. As in CouchDB other parameters are ignored.
 fn asked_partition(request: &Request) -> Option<String> {
     request.query.get("partition").map(str::to_owned)
 }
@@ -189,7 +189,7 @@ fn write_end(found: &Found, time_us: Option<u64>, out: &mut Vec<u8>) {
     write_string(out, &found.bookmark);
     if let Some(time_us) = time_us {
         let stats = &found.stats;
-        // Clients' tests want it to be more than nothing.
+        // The test suites of some clients require a value above 0.
         let (ms, fraction) = (time_us / 1000, time_us % 1000);
         let fraction = if time_us == 0 { 1 } else { fraction };
         out.extend_from_slice(

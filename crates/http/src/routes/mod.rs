@@ -55,13 +55,13 @@ use settee_service::Permission::{
     Anyone, DatabaseAdmin, Document, ListDatabases, Maintenance, Member, Metrics, ServerAdmin,
 };
 
-/// The methods that documents serve, as CouchDB lists them.
+/// The methods of documents, in CouchDB's order.
 const DOCUMENT_METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
 
-/// All resources of a server that stops with `shutdown`.
+/// Returns all resources of a server that stops with `shutdown`.
 pub(crate) fn router(shutdown: &Shutdown) -> Router {
     let mut resources = server_resources();
-    // `/_db_updates` would be the name of a database otherwise.
+    // Must precede the databases, because `/_db_updates` would match a database name.
     resources.extend(replication_resources());
     resources.extend(maintenance_resources(shutdown));
     resources.extend(database_resources(shutdown));
@@ -124,7 +124,7 @@ fn server_resources() -> Vec<Resource> {
     resources
 }
 
-/// Reports and actions for operators, under the paths of today and those of version 1.
+/// Returns the resources for operators, under the current paths and those of CouchDB 1.
 fn operation_resources() -> Vec<Resource> {
     vec![
         Resource::new("/_node/{node}/_stats", "GET").get(Metrics, stats::stats_of_node),
@@ -155,7 +155,7 @@ fn reshard_resources() -> Vec<Resource> {
     ]
 }
 
-/// The configuration, under its path of today and under that of version 1.
+/// Returns the resources of the configuration, under the current path or that of CouchDB 1.
 fn config_resources(base: &'static str) -> Vec<Resource> {
     let [reload, section, key, below] = match base {
         "/_config" => {
@@ -216,7 +216,7 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
             .get(Member, feed(shutdown))
             .post(Member, feed(shutdown))
             .takes(Lists),
-        // CouchDB looks no further than the name.
+        // CouchDB ignores further segments.
         Resource::new("/{db}/_changes/{*rest}", "GET,POST,HEAD")
             .get(Member, feed(shutdown))
             .post(Member, feed(shutdown))
@@ -269,7 +269,7 @@ fn replication_resources() -> Vec<Resource> {
     ]
 }
 
-/// Partitions themselves; what is within them is found by the router.
+/// Returns the resources of partitions themselves; the router resolves the paths within them.
 fn partition_resources() -> Vec<Resource> {
     vec![
         Resource::new("/{db}/_partition", "GET").any(Member, partition::incomplete),
@@ -295,7 +295,7 @@ fn mango_resources() -> Vec<Resource> {
     ]
 }
 
-/// The answers of functions of design documents.
+/// Returns the resources of functions of design documents.
 fn function_resources() -> Vec<Resource> {
     let show = |path| Resource::new(path, "GET,HEAD,POST").any(Document, shows::show).takes(Documents);
     let update = |path| {
@@ -335,10 +335,10 @@ fn function_resources() -> Vec<Resource> {
     ]
 }
 
-/// The answer to a path with too few or too many segments.
+/// The response to a path with too few or too many segments.
 type InvalidPath = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// Text search. What is switched off answers otherwise, see the handlers.
+/// Returns the resources of text search. Disabled features are reported by the handlers.
 fn search_resources() -> Vec<Resource> {
     let nouveau = |path| Resource::new(path, "GET, POST");
     let info = |path| Resource::new(path, "GET");

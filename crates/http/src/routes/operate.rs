@@ -1,4 +1,4 @@
-//! What operators do over HTTP: look at the end of the log, and restart the server.
+//! Operation over HTTP: the tail of the log, and restarts.
 
 use hyper::StatusCode;
 
@@ -9,11 +9,11 @@ use crate::params::Raw;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// How much of the log is shown if nobody says.
+/// Default number of bytes of the log.
 const LOG_BYTES: u64 = 1000;
 
-/// `GET /_log?bytes=N&offset=N` and `GET /_node/{node}/_log`. As in version 1, `offset` counts from where the last
-/// `bytes` of the log begin.
+/// `GET /_log?bytes=N&offset=N` and `GET /_node/{node}/_log`. As in CouchDB 1, `offset` is relative to the
+/// start of the last `bytes` of the log.
 pub(super) async fn log(request: Request) -> Answer {
     require_node(&request)?;
     let number = |name: &str, default: u64| match request.query.get(name) {
@@ -29,7 +29,7 @@ pub(super) async fn log(request: Request) -> Answer {
     Ok(respond::whole(StatusCode::OK, "text/plain; charset=utf-8", shown))
 }
 
-/// `POST /_node/{node}/_restart`: open requests finish, then the process restarts.
+/// `POST /_node/{node}/_restart`: restarts the process after open requests have finished.
 pub(super) async fn restart(request: Request) -> Answer {
     require_node(&request)?;
     begin_restart(&request)?;
@@ -42,7 +42,7 @@ pub(super) async fn restart_as_version_1(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// As version 1 did, it insists on a content type, so that no form of a web page can do it.
+/// Restarts the process. As in CouchDB 1 a content type is required that HTML forms cannot send.
 fn begin_restart(request: &Request) -> Result<(), Error> {
     body::require_json(&request.headers)?;
     tracing::warn!(user = request.user.name.as_deref().unwrap_or("nobody"), "told to restart");

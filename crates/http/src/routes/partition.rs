@@ -1,4 +1,4 @@
-//! Partitions of a partitioned database: what a path names, and what is shown of one.
+//! Partitions of a partitioned database: validation and information.
 
 use hyper::StatusCode;
 use settee_database::{Database, Layout};
@@ -16,7 +16,7 @@ pub(super) async fn incomplete(request: Request) -> Answer {
     Err(Error::bad_request("invalid_partition_req"))
 }
 
-/// `POST /{db}/_partition/{partition}`, which only says what is wrong with it.
+/// `POST /{db}/_partition/{partition}`, which is always refused.
 pub(super) async fn refuse_post(request: Request) -> Answer {
     request.database()?;
     match request.captures.get("partition").starts_with('_') {
@@ -25,7 +25,7 @@ pub(super) async fn refuse_post(request: Request) -> Answer {
     }
 }
 
-/// Refuses an id that tells no partition, which nobody can be asked for: reads of it fail as well.
+/// Returns an error for an id without a partition in a partitioned database, also for reads.
 pub(super) fn check_place(database: &Database, id: &str) -> Result<(), Error> {
     let is_placed = id.starts_with('_') || id.contains(':');
     match database.layout() {
@@ -44,7 +44,7 @@ pub(super) async fn info(request: Request) -> Answer {
         let info = database.read()?.partition_info(&partition)?;
         let mut out = br#"{"db_name":"#.to_vec();
         write_string(&mut out, database.name());
-        // How much less it takes in the file is not known of a part of it.
+        // The compressed size of a part of the data is unknown.
         let (active, external) = (info.external_bytes, info.external_bytes);
         let (live, deleted) = (info.doc_count, info.doc_del_count);
         out.extend_from_slice(

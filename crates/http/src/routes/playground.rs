@@ -1,5 +1,5 @@
-//! Views that no design document has: `_view_test` maps a few documents and tells what it took; for `_temp_view` this is
-//! where its functions are read and compiled.
+//! Views without a design document: `_view_test` maps a few documents and reports the costs. `_temp_view` uses
+//! the same parsing and compilation.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 
-/// The name of the only view of a design document that is none.
+/// Name of the only view of a temporary design document.
 pub(super) const VIEW: &str = "temp";
 
-/// The number of documents that are mapped if the request does not say, and at most.
+/// Default and maximum number of mapped documents.
 const SAMPLE: u64 = 100;
 const SAMPLE_MAX: u64 = 1000;
-/// The number of bytes that these have at most; the last may go beyond.
+/// Maximum number of bytes of these documents; the last one may exceed it.
 const SAMPLE_BYTES: usize = 16 << 20;
 
-/// A playground is for looking at results: it answers soon, and not too much.
+/// Returns the limits of a test run, which is interactive and returns a limited result.
 fn limits(functions: Limits) -> TrialLimits {
     let functions = Limits { timeout_ms: 2_000, ..functions };
     TrialLimits { functions, time_us: 5_000_000, answers: 1000, emitted_bytes: 32 << 20 }
@@ -52,7 +52,7 @@ pub(super) async fn view_test(mut request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// The design document that a body with `map`, `reduce`, `language` and `options` stands for.
+/// Returns the design document of a body with `map`, `reduce`, `language` and `options`.
 pub(super) fn design(body: Value<'_>) -> Result<DesignDocument, Error> {
     if body.kind() != Kind::Object {
         return Err(Error::bad_request("Request body must be a JSON object"));
@@ -80,13 +80,13 @@ pub(super) fn design(body: Value<'_>) -> Result<DesignDocument, Error> {
         autoupdate: false,
         swap: Swap::Never,
     };
-    // Nothing is attached to it.
+    // The design document has no attachments.
     design.embed_modules(|_| Ok::<_, Error>(None))?;
     Ok(design)
 }
 
-/// Refuses functions that a design document could not have, in the same words. A language that is not here is refused by
-/// who needs it.
+/// Returns an error for functions that are invalid in a design document, with the same message. The caller
+/// refuses an unsupported language.
 pub(super) async fn compile(node: &Arc<Node>, design: &DesignDocument) -> Result<(), Error> {
     if let Some(unknown) = design.views[0].reduce.as_deref().filter(|reduce| design::is_unknown(reduce)) {
         let reason = settee_views::unsupported_reduce(unknown);
@@ -107,7 +107,7 @@ fn sample_size(body: Value<'_>) -> Result<u64, Error> {
     }
 }
 
-/// Documents of the request itself.
+/// Returns the documents of the request.
 fn given(documents: Value<'_>) -> Result<DocumentBatch, Error> {
     if documents.kind() != Kind::Array || documents.elements().count() as u64 > SAMPLE_MAX {
         return Err(Error::bad_request(format!("`documents` must be an array of up to {SAMPLE_MAX} documents")));
@@ -131,7 +131,7 @@ fn push(batch: &mut DocumentBatch, seq: u64, id: &str, json: &[u8]) {
     pushed.unwrap_or_else(|never| match never {});
 }
 
-/// Documents of the database, at equal distances in the order of their ids.
+/// Returns documents of the database at equal distances in the order of their ids.
 fn sampled(database: &Arc<Database>, sample: u64, options: DesignOptions) -> Result<DocumentBatch, Error> {
     let view = database.read()?;
     let total = view.counts()?.0;
@@ -141,7 +141,7 @@ fn sampled(database: &Arc<Database>, sample: u64, options: DesignOptions) -> Res
     while at < total && (batch.len() as u64) < sample && batch.size_bytes() < SAMPLE_BYTES {
         let mut rows = view.all_docs(&IdRange { start: None, end: None }, Direction::Forward)?;
         rows.skip(at)?;
-        // Without distances one walk is enough.
+        // Without distances one scan is sufficient.
         while let Some(row) = rows.next()? {
             at += step;
             json.clear();
@@ -159,7 +159,7 @@ fn sampled(database: &Arc<Database>, sample: u64, options: DesignOptions) -> Res
     Ok(batch)
 }
 
-/// The members that name the other leaves of a document, which map functions see.
+/// Returns the members with the other leaves of a document, which map functions receive.
 fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     if let Some(record) = view.record(id)? {

@@ -1,4 +1,4 @@
-//! Purges: documents are forgotten as if they had never been.
+//! Purges: removal of revisions without a tombstone.
 
 use hyper::StatusCode;
 use settee_database::{Purge, UpdateOutcome, Work};
@@ -15,7 +15,7 @@ use crate::respond::{self, Answer};
 use crate::{Error, bridge};
 use settee_service::revisions::rev_list;
 
-/// So many documents are purged in one commit.
+/// Number of documents that are purged in one commit.
 const PURGES_PER_COMMIT: usize = 100;
 
 /// `POST /{db}/_purge`
@@ -26,7 +26,7 @@ pub(super) async fn purge(mut request: Request) -> Answer {
     purges.iter().try_for_each(|purge| check_place(&database, &purge.id))?;
     let works = purges.chunks(PURGES_PER_COMMIT).map(|some| Work::Purge(some.to_vec())).collect();
     let outcomes = threads::commit(&database, works).await?;
-    // A cluster gives no number that would mean anything.
+    // A clustered CouchDB also returns null here.
     let mut out = br#"{"purge_seq":null,"purged":{"#.to_vec();
     for (index, (purge, outcome)) in purges.iter().zip(outcomes).enumerate() {
         let UpdateOutcome::Purged(revs) = outcome else {
@@ -44,7 +44,7 @@ pub(super) async fn purge(mut request: Request) -> Answer {
     Ok(respond::json(if is_short { StatusCode::ACCEPTED } else { StatusCode::CREATED }, out))
 }
 
-/// Refuses more documents or revisions than `[purge]` allows in one request.
+/// Returns an error if a request has more documents or revisions than `[purge]` permits.
 fn check_amount(node: &Node, purges: &[Purge]) -> Result<(), Error> {
     if purges.len() as u64 > purge::MAX_DOCUMENT_ID_NUMBER.of(&*node.settings) {
         return Err(Error::bad_request("Exceeded maximum number of documents."));

@@ -1,4 +1,4 @@
-//! [`Queries`]: what a request asks of a list or a view, once or several times. Not what the rows are, nor how they are found.
+//! [`Queries`]: the queries of a request to a list or a view.
 
 use std::ops::ControlFlow;
 use std::slice;
@@ -15,7 +15,7 @@ use crate::request::Request;
 #[derive(Debug)]
 pub(super) enum Queries {
     One(Box<ViewParams>),
-    /// Those of an endpoint `queries`, be it one or none.
+    /// The queries of an endpoint `queries`, of any number.
     Several(Vec<ViewParams>),
 }
 
@@ -24,7 +24,7 @@ impl Queries {
         Self::One(Box::new(params))
     }
 
-    /// The queries in the body of a request that may have several.
+    /// Parses the queries in the body of a request to an endpoint `queries`.
     pub(super) fn parse(body: &Json, query: &Query) -> Result<Self, Error> {
         if body.value().kind() != Kind::Object {
             return Err(Error::bad_request("Request body must be a JSON object"));
@@ -37,7 +37,7 @@ impl Queries {
         ViewParams::of_queries(queries, query).map(Self::Several)
     }
 
-    /// Refuses queries that contradict themselves or what they are asked of.
+    /// Returns an error for queries with contradictory parameters.
     pub(super) fn check(&mut self, kind: ViewKind, request: &Request) -> Result<(), Error> {
         self.as_mut_slice().iter_mut().try_for_each(|params| params.check(kind, request.node.settings.as_ref()))
     }
@@ -56,7 +56,7 @@ impl Queries {
         }
     }
 
-    /// Writes what `answer` writes for each; several answers are the members of an array.
+    /// Writes the output of `answer` for each query; several results are the elements of an array.
     pub(super) fn write(
         &self,
         output: &mut Output,

@@ -1,5 +1,5 @@
-//! Answers that functions of design documents make: objects with `code`, `headers` and one of `body`, `json` and `base64`
-//! become responses ([`Rendered`]).
+//! Responses of design functions: objects with `code`, `headers` and one of `body`, `json` and `base64` become
+//! responses ([`Rendered`]).
 
 use std::borrow::Cow;
 
@@ -20,12 +20,12 @@ pub(super) struct Rendered {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
-    /// The body is what the function gave as `json`: plain data, which no browser runs.
+    /// True if the body was given as `json`: plain data, which no browser executes.
     json: bool,
 }
 
 impl Rendered {
-    /// Reads the object. `status` counts where it has no `code`.
+    /// Parses the object. `status` is the default of `code`.
     pub(super) fn parse(object: Value<'_>, status: StatusCode) -> Result<Self, Error> {
         let mut rendered = Self { status, headers: HeaderMap::new(), body: Vec::new(), json: false };
         let mut content_type = "application/json";
@@ -58,7 +58,7 @@ impl Rendered {
         Ok(rendered)
     }
 
-    /// A body that is not JSON; one that is goes first.
+    /// Sets a body that is not JSON; a JSON body takes precedence.
     fn set_text(&mut self, text: Vec<u8>) {
         if !self.json {
             self.body = text;
@@ -83,14 +83,14 @@ impl Rendered {
         Ok(())
     }
 
-    /// Sets a header, whatever the function has set.
+    /// Sets a header, replacing that of the function.
     pub(super) fn set(&mut self, name: HeaderName, value: &str) {
         respond::set(&mut self.headers, name, value);
     }
 
-    /// Keeps browsers from running what the function made as if it were the server's own. What it gave as JSON is sent
-    /// like the server's own JSON, unless it has another type. A policy of the function is sent after that of the server: a browser
-    /// enforces both, so it can only restrict.
+    /// Prevents browsers from executing the output of a function with the origin of the server. JSON output is
+    /// sent like the server's own JSON, unless it has another type. A policy of the function is sent in
+    /// addition to that of the server; browsers enforce both, so it can only restrict.
     pub(super) fn sandbox(mut self, node: &Node) -> Self {
         if self.json && self.is_typed_as_json() {
             let revalidate = HeaderValue::from_static("must-revalidate");
@@ -115,12 +115,12 @@ impl Rendered {
         essence.eq_ignore_ascii_case("application/json")
     }
 
-    /// The head of the response, for a body that is still to come.
+    /// Returns the head of the response, for a body that follows later.
     pub(super) fn into_head(self) -> Head {
         Head::new(self.status, self.headers)
     }
 
-    /// The whole response.
+    /// Returns the whole response.
     pub(super) fn into_response(self) -> Response {
         let mut response = respond::whole(self.status, "application/json", self.body);
         *response.headers_mut() = self.headers;
@@ -128,8 +128,8 @@ impl Rendered {
     }
 }
 
-/// Headers that functions do not set: those that frame the body or concern the connection, those that the server sets itself, and those
-/// whose effect is on the whole server and not on one answer.
+/// Headers that functions must not set: those of framing and connections, those that the server sets, and
+/// those that affect the whole server.
 const RESERVED: [&str; 22] = [
     "alt-svc",
     "clear-site-data",
@@ -155,19 +155,20 @@ const RESERVED: [&str; 22] = [
     "x-couchdb-body-time",
 ];
 
-/// Returns true for a header that only the server sets. What other origins may read is a matter of `[cors]`; a session is begun by the
-/// server, for the user who has logged in.
+/// Returns true for a header that only the server sets. Access of other origins is configured by `[cors]`, and
+/// only the server starts sessions, for the user who has logged in.
 fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
     let is_of_session = *name == header::SET_COOKIE && authentication::is_session_cookie(value);
     is_of_session || name.as_str().starts_with("access-control-") || RESERVED.contains(&name.as_str())
 }
 
-/// A text, or the texts of an array, one after the other.
+/// Returns a string, or the concatenated strings of an array.
 fn text(value: Value<'_>) -> Option<String> {
     if value.is_array() { value.elements().map(text).collect() } else { value.as_str().map(Cow::into_owned) }
 }
 
-/// The status that a function names: a number, or a text that begins with one, such as `"404"` or `"404 Not Found"`.
+/// Returns the status of a function: a number, or a string that starts with one, such as `"404"` or
+/// `"404 Not Found"`.
 fn code(value: Value<'_>) -> Result<StatusCode, Error> {
     let text = value.as_str();
     let number = match &text {

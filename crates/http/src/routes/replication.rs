@@ -1,4 +1,4 @@
-//! Replications: beginning and ending them, and how they are doing.
+//! Replications: start, cancellation and state.
 
 mod elsewhere;
 
@@ -18,10 +18,10 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body, bridge};
 
-/// The number of jobs that are listed unless more are asked for.
+/// Default number of listed jobs.
 const JOBS_LISTED: u64 = 100;
 
-/// `/_replicate`. CouchDB takes the body apart before it looks at anything else of the request.
+/// `/_replicate`. CouchDB parses the body before it checks anything else of the request.
 pub(super) async fn replicate(mut request: Request) -> Answer {
     let body = request.read_object().await?;
     if request.head.method != Method::POST {
@@ -49,7 +49,7 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
                 if let Some(told) = elsewhere::join(&request, &id, body.value()).await {
                     return Ok(told);
                 }
-                // It is over, or its server is, and the next one may have it soon.
+                // The job has ended or its node has failed, and this node may acquire it in the next attempt.
                 looks += 1;
                 if looks > elsewhere::LOOKS {
                     let reason = "another node has this replication and does not answer";
@@ -118,7 +118,7 @@ fn number(query: &Query, name: &str, default: u64) -> Result<usize, Error> {
 
 /// `GET /_scheduler/jobs/{job}`
 pub(super) async fn job(request: Request) -> Answer {
-    // In a path a plus may be taken for a space.
+    // A plus sign in a path may have been decoded as a space.
     let id = request.captures.get("job").replace(' ', "+");
     if let Some(job) = request.node.replicator()?.job(&id) {
         return Ok(respond::json(StatusCode::OK, job.json));
@@ -126,7 +126,7 @@ pub(super) async fn job(request: Request) -> Answer {
     elsewhere::same(&request).await.ok_or_else(|| Error::not_found("missing"))
 }
 
-/// The error for paths that are not there below `/_scheduler`. CouchDB gives no reason.
+/// Returns the error for unknown paths below `/_scheduler`. CouchDB gives no reason.
 pub(super) async fn unknown(_: Request) -> Answer {
     Ok(respond::json(StatusCode::NOT_FOUND, br#"{"error":"not found"}"#.to_vec()))
 }
@@ -136,8 +136,8 @@ pub(super) async fn docs(request: Request) -> Answer {
     list(request, REPLICATOR_DATABASE.to_owned()).await
 }
 
-/// `GET /_scheduler/docs/{database}` and `GET /_scheduler/docs/{database}/{id}`, where slashes of the database's name may
-/// stand unescaped.
+/// `GET /_scheduler/docs/{database}` and `GET /_scheduler/docs/{database}/{id}`. Slashes of the database name
+/// may be unescaped.
 pub(super) async fn docs_of(request: Request) -> Answer {
     let path = request.captures.get("path").to_owned();
     if is_replicator_database(&path) {
@@ -211,7 +211,7 @@ async fn list(request: Request, name: String) -> Answer {
             }
             let state = match replicator.document(&name, &id).or_else(|| elsewhere.remove(&id)) {
                 Some(state) => state,
-                // A node asks for what is at work on this one.
+                // The requesting node needs only the documents with jobs on this node.
                 None if is_asked_by_node => continue,
                 None => {
                     let mut text = Vec::new();
@@ -241,7 +241,7 @@ async fn list(request: Request, name: String) -> Answer {
     .await
 }
 
-/// The number of documents that describe replications.
+/// Returns the number of documents that describe replications.
 fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
     let range = IdRange { start: Some(b"_design/".to_vec()), end: Some(b"_design0".to_vec()) };
     let mut rows = view.all_docs(&range, Direction::Forward)?;
@@ -253,14 +253,14 @@ fn documents(view: &settee_database::ReadView) -> Result<u64, Error> {
     Ok(documents.saturating_sub(design))
 }
 
-/// The ids that are asked for, as in `_all_docs`.
+/// Returns the requested range of ids, as in `_all_docs`.
 fn range(params: &ViewParams) -> IdRange {
     let id = |key: &Option<Json>| key.as_ref()?.value().as_str().map(|id| id.into_owned().into_bytes());
     let (mut low, mut high) = (id(&params.start), id(&params.end));
     if params.descending {
         std::mem::swap(&mut low, &mut high);
     }
-    // The least id behind one is that with a zero appended.
+    // The next id after an id is the id with a zero byte appended.
     if let Some(high) = &mut high {
         high.push(0);
     }

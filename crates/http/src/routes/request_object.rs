@@ -1,4 +1,4 @@
-//! The request as functions of design documents see it: [`RequestObject`].
+//! The request object of design functions: [`RequestObject`].
 
 use std::sync::Arc;
 
@@ -14,33 +14,33 @@ use crate::request::Request;
 use crate::{Error, path};
 use settee_service::write_user;
 
-/// Parameters whose values functions get as JSON values.
+/// Parameters that functions receive as JSON values.
 const JSON_PARAMETERS: [&str; 4] = ["startkey", "endkey", "key", "descending"];
 
-/// Headers that functions do not see, as they let who sees them act for the client.
+/// Headers that functions do not receive, because they contain the credentials of the client.
 const SECRET_HEADERS: [header::HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
 
-/// The facts that are known of a request before the database is looked at.
+/// The request object without the members that depend on the database.
 pub(super) struct RequestObject {
     id: Vec<u8>,
-    /// From `method` to `cookie`.
+    /// The members from `method` to `cookie`.
     members: Vec<u8>,
     form: Vec<u8>,
     uuid: String,
     user: Vec<u8>,
 }
 
-/// Which members there are.
+/// Selection of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Members {
-    /// All.
+    /// All members.
     All,
-    /// Those that rewrites get: not `info`, `uuid`, `id` and `form`.
+    /// The members for rewrites: without `info`, `uuid`, `id` and `form`.
     OfRewrite,
 }
 
 impl RequestObject {
-    /// Describes `request`, whose body is `body`.
+    /// Creates the object of `request` with the body `body`.
     pub(super) fn new(request: &Request, id: Option<&str>, body: &[u8]) -> Result<Self, Error> {
         let head = &request.head;
         let plus = request.node.policy().plus;
@@ -70,7 +70,7 @@ impl RequestObject {
         Ok(Self { id, members: out, form, uuid: request.node.uuid(), user })
     }
 
-    /// The JSON text of the object, with what `database` adds to it.
+    /// Returns the JSON text of the object, with the members that depend on `database`.
     pub(super) fn to_json(&self, database: &Arc<Database>, members: Members) -> Result<Vec<u8>, Error> {
         let mut out = b"{".to_vec();
         if members == Members::All {
@@ -94,14 +94,15 @@ impl RequestObject {
     }
 }
 
-/// A body that was not sent at all is `undefined`, as a text.
+/// Returns the text of the body. As in CouchDB a missing body is the text `undefined`.
 fn text_of_body(request: &Request, body: &[u8]) -> String {
     let sent =
         [header::CONTENT_LENGTH, header::TRANSFER_ENCODING].iter().any(|name| request.headers.contains_key(name));
     if !sent && body.is_empty() { "undefined".to_owned() } else { String::from_utf8_lossy(body).into_owned() }
 }
 
-/// Methods that CouchDB's HTTP library has no name for are texts to it, which it shows as lists of their letters' numbers.
+/// Appends the method. CouchDB's HTTP library represents unknown methods as strings, which become lists of
+/// character codes.
 fn write_method(out: &mut Vec<u8>, method: &Method) {
     const NAMED: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "COPY"];
     if NAMED.contains(&method.as_str()) {
@@ -116,7 +117,7 @@ fn write_path(out: &mut Vec<u8>, path: &str, plus: Plus) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appends an object; of several members with one name the last one counts.
+/// Appends an object; the last of several members with one name applies.
 fn write_object<'a>(out: &mut Vec<u8>, members: impl Iterator<Item = (&'a str, Vec<u8>)>) {
     let mut last: Vec<(&str, Vec<u8>)> = Vec::new();
     for (name, value) in members {
@@ -145,7 +146,7 @@ fn write_query(out: &mut Vec<u8>, query: &Query) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether functions may see passwords and cookies: not unless `[chttpd] scrub_json_request` is off.
+/// Returns true if functions may receive passwords and cookies: only if `[chttpd] scrub_json_request` is off.
 fn shows_secrets(request: &Request) -> bool {
     !chttpd::SCRUB_JSON_REQUEST.of(&*request.node.settings)
 }
@@ -165,7 +166,7 @@ fn write_headers(out: &mut Vec<u8>, request: &Request) {
     write_object(out, names.iter().map(|(name, value)| (name.as_str(), value.clone())));
 }
 
-/// `content-type` as functions know it: `Content-Type`.
+/// Returns the name of a header for functions: `Content-Type` for `content-type`.
 fn capitalize(name: &str) -> String {
     let mut first = true;
     let capital = |letter: char| {

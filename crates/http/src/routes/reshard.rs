@@ -1,4 +1,4 @@
-//! `_reshard`: how far the division of shards is, answered for a server that has one shard of each database and divides none.
+//! `_reshard`: the state of resharding, of a server whose databases have one shard each.
 
 use hyper::StatusCode;
 
@@ -17,7 +17,7 @@ pub(super) async fn state(_: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, br#"{"state":"running","reason":null}"#.to_vec()))
 }
 
-/// `PUT /_reshard/state`: there is nothing to stop or to go on with, so both are done at once.
+/// `PUT /_reshard/state`: has no effect, because there are no jobs to stop or resume.
 pub(super) async fn set_state(mut request: Request) -> Answer {
     let body = request.read_called_json().await?;
     if !body.value().is_object() {

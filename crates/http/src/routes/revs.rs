@@ -1,4 +1,4 @@
-//! Which revisions are not here: what replicators ask before they send.
+//! Missing revisions, which replicators request before they send documents.
 
 use std::borrow::Cow;
 
@@ -82,8 +82,8 @@ async fn compare(
     .await
 }
 
-/// Those of `asked` that the document does not have. CouchDB sorts them where it looked for them in a document, and leaves
-/// them as they came where there is none.
+/// Returns the revisions that the document does not have. As in CouchDB they are sorted only if the document
+/// exists.
 fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     if let Some(record) = record {
         asked.retain(|rev| record.tree.find(rev).is_none());
@@ -92,7 +92,8 @@ fn missing_revs(record: Option<&DocRecord>, mut asked: Vec<Rev>) -> Vec<Rev> {
     asked
 }
 
-/// Leaves that are older than the newest missing revision, and so may be its ancestors: the winner first, as in CouchDB.
+/// Returns leaves that are older than the newest missing revision and can be its ancestors: the winner first,
+/// as in CouchDB.
 fn possible_ancestors(record: &DocRecord, missing: &[Rev]) -> Vec<Rev> {
     let newest = missing.iter().map(|rev| rev.generation).max().unwrap_or_default();
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter();

@@ -1,10 +1,11 @@
-//! `_rewrite`: rules or a function of a design document lead a request elsewhere.
+//! `_rewrite`: rules or a function of a design document redirect a request internally.
 //!
-//! `Rule`s are tried in order. A path that none leads anywhere is no resource; where one leads is served like any other
-//! request, with its own permission. What rules mean is CouchDB's (`chttpd_rewrite`).
+//! `Rule`s are tried in order. A path that matches none is not found; the rewritten request is served like any
+//! other, with its own permission. The semantics of rules are CouchDB's (`chttpd_rewrite`).
 //!
-//! The author of a design document administers its database, and visitors may be allowed more. With `[chttpd] secure_rewrites`, which is on by
-//! default, a rewrite therefore stays in its database, does nothing that only a server administrator may do, and does not make a read a write.
+//! The author of a design document administers its database, and visitors may have more rights. With
+//! `[chttpd] secure_rewrites`, which is on by default, a rewrite therefore stays in its database, cannot do
+//! anything that requires a server administrator, and cannot change a read to a write.
 
 mod rules;
 
@@ -27,7 +28,7 @@ use crate::respond::Answer;
 use crate::{Error, bridge};
 use settee_service::{Functions, Permission};
 
-/// `_rewrite` and everything below it.
+/// Handles `_rewrite` and all paths below it.
 pub(super) async fn rewrite(mut request: Request) -> Answer {
     let limit = chttpd::REWRITE_LIMIT.of(&*request.node.settings);
     if request.head.rewrites >= limit {
@@ -68,7 +69,7 @@ fn invalid_path() -> Error {
     Error::new(StatusCode::NOT_FOUND, "rewrite_error", "Invalid path.")
 }
 
-/// Where a rewrite leads. What is absent stays as it is.
+/// The target of a rewrite. Absent members stay unchanged.
 #[derive(Default)]
 struct Target {
     /// Path and query.
@@ -78,7 +79,7 @@ struct Target {
     body: Option<Bytes>,
 }
 
-/// Serves the request as if it had asked for `target`.
+/// Serves the request with the target `target`.
 async fn follow(request: Request, target: Target) -> Answer {
     let uri: Uri = target.path.parse().map_err(|_| failed("bad path"))?;
     if chttpd::SECURE_REWRITES.of(&*request.node.settings) {
@@ -100,7 +101,8 @@ async fn follow(request: Request, target: Target) -> Answer {
         account: head.account,
     };
     let body = target.body.map(Unread::Known).or(body);
-    // A task of its own has a stack of its own: a hundred rewrites on one are more than it holds. It ends with this one.
+    // A separate task has a separate stack, because a hundred nested rewrites would overflow one. It is
+    // aborted with this one.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move { router.dispatch(&node, head, headers, user, body).await });
     match tasks.join_next().await {
@@ -109,9 +111,9 @@ async fn follow(request: Request, target: Target) -> Answer {
     }
 }
 
-/// Parameters whose values are JSON, which CouchDB parses before it looks for a rule.
+/// Parameters with JSON values, which CouchDB parses before it searches for a rule.
 const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
-/// Resources of a database that only read, also by POST.
+/// Resources of a database that are read-only, also with POST.
 const READ_BY_POST: [&str; 9] = [
     "_all_docs",
     "_bulk_get",
@@ -124,11 +126,11 @@ const READ_BY_POST: [&str; 9] = [
     "_revs_diff",
 ];
 
-/// Functions and indexes of a design document that only read, also by POST.
+/// Functions and indexes of a design document that are read-only, also with POST.
 const FUNCTIONS_READ_BY_POST: [&str; 5] = ["_list", "_nouveau", "_search", "_show", "_view"];
 
-/// Refuses a rewrite that leads out of its database, does what only a server administrator may do, or makes a read a write: a link, which
-/// any page can have a browser follow, must not change anything.
+/// Returns an error if a rewrite leaves its database, requires a server administrator, or changes a read to a
+/// write: a link, which any page can make a browser follow, must not change data.
 fn require_harmless(request: &Request, method: &Method, uri: &Uri) -> Result<(), Error> {
     let plus = request.node.policy().plus;
     let parts = split(uri.path(), plus).parts;
@@ -152,7 +154,7 @@ fn require_harmless(request: &Request, method: &Method, uri: &Uri) -> Result<(),
     Err(Error::forbidden(format!("a rewrite may not make {method} {resource} of a {from}")))
 }
 
-/// The path that relative paths are relative to.
+/// Returns the base of relative paths.
 fn prefix(request: &Request) -> String {
     let captures = &request.captures;
     format!("/{}/_design/{}", encode_path(captures.get("db")), encode_path(captures.get("ddoc")))
@@ -183,7 +185,7 @@ fn failed(reason: &str) -> Error {
     Error::new(StatusCode::INTERNAL_SERVER_ERROR, "rewrite_error", reason.to_owned())
 }
 
-/// Follows what a function returned, or answers what it wants answered.
+/// Follows the rewrite that a function returned, or sends its response.
 async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answer {
     let rewrite = check(rewrite)?;
     if rewrite.get("code").is_some() {
@@ -211,7 +213,7 @@ async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answe
     follow(request, Target { path: target, method, headers, body: Some(body) }).await
 }
 
-/// Answers with what the function made, which is sandboxed as that of a show function.
+/// Sends the response of a function, sandboxed like that of a show function.
 fn answer(rewrite: Value<'_>, node: &Node) -> Answer {
     let mut object = b"{".to_vec();
     for name in ["code", "headers", "body"] {
@@ -235,7 +237,7 @@ fn text_members(object: Value<'_>) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
 }
 
-/// Refuses members of the wrong type.
+/// Returns an error if members have wrong types.
 fn check(rewrite: Value<'_>) -> Result<Value<'_>, Error> {
     if !rewrite.is_object() {
         return Err(failed("bad rewrite"));

@@ -1,4 +1,4 @@
-//! Searches, both forms: what they have in common. How answers look is in [`nouveau`] and [`clouseau`].
+//! Common parts of both search APIs. [`nouveau`] and [`clouseau`] write their responses.
 
 pub(super) mod clouseau;
 pub(super) mod nouveau;
@@ -24,7 +24,7 @@ use crate::request::Request;
 use crate::respond::Answer;
 use crate::searching::Searches as Permitted;
 
-/// A search of an index of a design document that was found.
+/// A search of an existing design document.
 struct Asked {
     node: Arc<Node>,
     database: Arc<Database>,
@@ -33,15 +33,15 @@ struct Asked {
     index: String,
 }
 
-/// What an index answered.
+/// The result of a search.
 struct Found {
     answer: settee_search::Answer,
-    /// How long it took to bring the index up to date, in milliseconds.
+    /// Time to update the index, in milliseconds.
     update_latency_ms: u64,
 }
 
 impl Asked {
-    /// Opens the design document that the path names: before anything else is looked at.
+    /// Opens the design document in the path. Must be called before parameters are validated.
     async fn open(request: &Request, kind: SearchKind) -> Result<Self, Error> {
         let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
         let (node, index) = (Arc::clone(&request.node), request.captures.get("index").to_owned());
@@ -52,7 +52,7 @@ impl Asked {
         .await
     }
 
-    /// The answer of a search, which `write` makes of what was found.
+    /// Answers a search; `write` writes the result.
     async fn answer(
         self,
         request: &Request,
@@ -70,7 +70,7 @@ impl Asked {
         .await
     }
 
-    /// Blocks while the index is brought up to date and searched.
+    /// Updates and searches the index. Blocks.
     fn search(
         &self,
         params: &SearchParams,
@@ -83,7 +83,7 @@ impl Asked {
         let (index, _permit) = match node.searches.open_now(database, design, *kind, index, params.freshness)? {
             Some(index) => (index, permit),
             None => {
-                // Other clients may search concurrently.
+                // The update runs without a permit, so that other clients may search concurrently.
                 drop(permit);
                 let index = node.searches.open(database, design, *kind, index, params.freshness, limits)?;
                 (index, permitted.permit_now(limits)?)
@@ -134,7 +134,7 @@ fn search_of(index: &Index, kind: SearchKind, params: &SearchParams, limits: &Se
     })
 }
 
-/// Removes the search indexes that no design document needs.
+/// Removes search indexes that no design document uses.
 async fn clean_up(request: &Request) -> Result<(), Error> {
     let database = request.database()?;
     let searches: Arc<Searches> = Arc::clone(&request.node.searches);
@@ -146,14 +146,16 @@ async fn clean_up(request: &Request) -> Result<(), Error> {
     .await
 }
 
-/// Documents beside hits, from a view that is opened with the first of them: it is then at least as new as the index.
+/// Documents of hits. Their snapshot is opened with the first of them, so it is at least as recent as the
+/// index.
 struct Documents<'a> {
     database: &'a Arc<Database>,
     opened: Option<ReadView>,
 }
 
 impl Documents<'_> {
-    /// Calls `write` for each hit, and `write_document` for that of each, if `include_docs`. Documents are read together.
+    /// Calls `write` for each hit, and `write_document` for its document if `include_docs` is set. Documents
+    /// are read in batches.
     fn write_hits(
         &mut self,
         output: &mut Output,
@@ -193,7 +195,7 @@ impl Documents<'_> {
         })
     }
 
-    /// Appends a document; `null` if it went since it was found.
+    /// Appends a document, or `null` if it was deleted after the search.
     fn write(&mut self, output: &mut Output, id: &str) -> Result<(), Error> {
         let view = self.view()?;
         let written = match view.head(id)?.filter(|head| !head.stored.deleted) {
@@ -210,7 +212,7 @@ impl Documents<'_> {
     }
 }
 
-/// Appends what is counted: `{"field":{"value":3,…},…}`.
+/// Appends counts: `{"field":{"value":3,…},…}`.
 fn write_counts(output: &mut Output, counts: &[(String, Vec<(String, u64)>)]) -> Result<(), Error> {
     let bytes = |(value, _): &(String, u64)| value.len() + 24;
     let all = counts.iter().map(|(field, counted)| field.len() + counted.iter().map(bytes).sum::<usize>());
@@ -223,7 +225,7 @@ fn write_counts(output: &mut Output, counts: &[(String, Vec<(String, u64)>)]) ->
     Ok(())
 }
 
-/// Appends the stored fields of a hit: values of a field that has several are an array.
+/// Appends the stored fields of a hit. Several values of a field are an array.
 fn write_fields(out: &mut Vec<u8>, fields: &[(String, Vec<StoredValue>)]) {
     let fields = fields.iter().map(|(name, values)| (name, values));
     write_object(out, fields, |out, values| match &values[..] {
@@ -250,7 +252,7 @@ fn write_texts(out: &mut Vec<u8>, texts: &[String]) {
     write_array(out, texts, |out, text| write_string(out, text));
 }
 
-/// A number, always with a fraction or an exponent, as Java writes doubles.
+/// Appends a number, always with a fraction or an exponent, in Java's format of doubles.
 fn write_double(out: &mut Vec<u8>, number: f64) {
     match number.is_finite() {
         true => out.extend_from_slice(format!("{number:?}").as_bytes()),
@@ -258,7 +260,7 @@ fn write_double(out: &mut Vec<u8>, number: f64) {
     }
 }
 
-/// The terms that an analyzer makes of a text: 200 with `{"tokens":[…]}`.
+/// Answers with the terms that an analyzer produces from a text: 200 with `{"tokens":[…]}`.
 async fn analyzed(
     request: &Request,
     text: String,

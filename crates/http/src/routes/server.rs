@@ -1,4 +1,4 @@
-//! The server about itself.
+//! Information about the server.
 
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
@@ -13,7 +13,7 @@ use crate::Error;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// The names that clients look for in the list of features, as far as they do not depend on the configuration.
+/// Names of features that clients check for and that do not depend on the configuration.
 const FEATURES: &str = r#""pluggable-storage-engines","quickjs""#;
 
 /// `GET /`
@@ -56,10 +56,10 @@ pub(super) async fn up(request: Request) -> Answer {
     let mut out = br#"{"status":"ok","seeds":{}"#.to_vec();
     let nodes = request.node.nodes.names().len();
     if nodes > 1 {
-        // Anybody may ask, so names are not told.
+        // Only the number is public, because unauthenticated clients may request this.
         out.extend_from_slice(format!(r#","nodes":{nodes}"#).as_bytes());
     }
-    // What is not damaged is served, so this is no reason to take the server away.
+    // Undamaged data is still served, so damage does not make the server unavailable.
     if let Some(damage) = engine.damage() {
         out.extend_from_slice(br#","damage":"#);
         write_string(&mut out, &damage);
@@ -72,7 +72,7 @@ pub(super) async fn up(request: Request) -> Answer {
 pub(super) async fn uuids(request: Request) -> Answer {
     let max = uuids::MAX_COUNT.of(&*request.node.settings);
     let refused = || Error::bad_request("count must be a positive integer");
-    // A number that is beyond all is too large as well.
+    // A number beyond the range of the type is too large or negative as well.
     let count: i128 = match request.query.get("count") {
         None => 1,
         Some(text) if !is_integer(text) => return Err(refused()),
@@ -89,7 +89,7 @@ pub(super) async fn uuids(request: Request) -> Answer {
     out.push(b'}');
     let tag = HEXLOWER.encode(&Md5::digest(&out));
     let mut response = respond::json(StatusCode::OK, out);
-    // Nobody may answer another client with these, whatever version of HTTP it speaks.
+    // No cache may serve these to another client, whatever version of HTTP it uses.
     respond::set_etag(&mut response, &tag);
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -104,7 +104,7 @@ fn is_integer(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `GET /_active_tasks`: those of all nodes.
+/// `GET /_active_tasks`: the tasks of all nodes.
 pub(super) async fn active_tasks(request: Request) -> Answer {
     let elsewhere = request.node.nodes.ask_all("/_active_tasks", &request.user).await;
     let mut out = b"[".to_vec();
@@ -177,8 +177,8 @@ pub(super) async fn node(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `GET /_node/{node}/_system`. The numbers of CouchDB's virtual machine that mean something here, under its names, and
-/// those of the storage engine.
+/// `GET /_node/{node}/_system`: the numbers of CouchDB's virtual machine that have a counterpart, under their
+/// names, and those of the storage engine.
 pub(super) async fn system(request: Request) -> Answer {
     require_node(&request)?;
     let node = &request.node;
@@ -191,7 +191,7 @@ pub(super) async fn system(request: Request) -> Answer {
     let members = |numbers: &[(&str, u64)]| -> Vec<String> {
         numbers.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect()
     };
-    // Not every engine keeps data in this process.
+    // Some engines hold no data in this process.
     let held: String = members(&held).iter().map(|member| format!(",{member}")).collect();
     let out = format!(
         concat!(
@@ -227,12 +227,12 @@ pub(super) async fn incomplete_node(_: Request) -> Answer {
     Err(Error::bad_request("Incomplete path to _node request"))
 }
 
-/// The segment below a path that has nothing below it.
+/// Paths below a resource without children.
 pub(super) async fn nothing(_: Request) -> Answer {
     Err(Error::not_found("missing"))
 }
 
-/// Refuses the name of a node that is not this one. Paths without a node mean this one.
+/// Returns an error if the path names another node. Paths without a node refer to this one.
 pub(super) fn require_node(request: &Request) -> Result<(), Error> {
     let name = request.captures.get("node");
     if ["", "_local", "nonode@nohost", &request.node.identity.node].contains(&name) {

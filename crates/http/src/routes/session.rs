@@ -12,7 +12,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::{Error, bridge};
 
-/// `GET /_session`: who the client is.
+/// `GET /_session`: the user of the client.
 pub(super) async fn get(request: Request) -> Answer {
     if request.user.name.is_none() && request.query.get("basic") == Some("true") {
         return Err(Error::unauthorized("Please login."));
@@ -54,7 +54,7 @@ struct Form {
     token: String,
 }
 
-/// `POST /_session`: begins a session.
+/// `POST /_session`: starts a session.
 pub(super) async fn post(mut request: Request) -> Answer {
     let form = read_form(&mut request).await?;
     let name = match (form.name, form.username) {
@@ -135,7 +135,7 @@ async fn read_form(request: &mut Request) -> Result<Form, Error> {
     Ok(form)
 }
 
-/// The secret that cookies are signed with; made up at the first login.
+/// Returns the secret of session cookies, which is created at the first login.
 async fn secret(request: &Request) -> Result<String, Error> {
     let node = std::sync::Arc::clone(&request.node);
     if let Some(secret) = &node.auth_policy().secret {
@@ -143,7 +143,7 @@ async fn secret(request: &Request) -> Result<String, Error> {
     }
     bridge::blocking(move || {
         let _making = node.making_secret.lock();
-        // Another login may have been first.
+        // A concurrent login may have created it.
         if let Some(secret) = &node.auth_policy().secret {
             return Ok(secret.clone());
         }
@@ -160,7 +160,7 @@ fn set_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
     }
 }
 
-/// The answer as a redirection, if the query's `parameter` asks for that. It leads to paths of this server only.
+/// Redirects the client if the query contains `parameter`. Only paths of this server are accepted.
 fn redirected(request: &Request, parameter: &str, mut response: Response) -> Answer {
     let Some(path) = request.query.get(parameter) else { return Ok(response) };
     if !path.starts_with('/') {

@@ -1,5 +1,5 @@
-//! `_cluster_setup`: what installers and set-up scripts of clients call first. One process is a whole cluster here, so only the
-//! actions for a single node do anything.
+//! `_cluster_setup`: called by installers and set-up scripts of clients. Each process is a complete server, so
+//! only the actions for a single node have an effect.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body, bridge};
 
-/// The databases that CouchDB's own parts use.
+/// The system databases of CouchDB.
 const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
-/// The number of databases that a request may ask for.
+/// Maximum number of databases in a request.
 const DATABASES_MAX: usize = 100;
 
 /// `GET /_cluster_setup`
@@ -56,7 +56,7 @@ pub(super) async fn run(mut request: Request) -> Answer {
         "enable_cluster" | "add_node" | "remove_node" | "receive_cookie" => {
             return Err(Error::not_implemented("a cluster has one node here: use the action enable_single_node"));
         }
-        // The apostrophe is CouchDB's.
+        // CouchDB's message has this apostrophe.
         _ => return Err(Error::bad_request("Invalid Action'")),
     }
     Ok(respond::ok(StatusCode::CREATED))
@@ -68,7 +68,7 @@ struct Setting {
     value: String,
 }
 
-/// The settings of `enable_single_node`, in the order in which it is safe: the administrator comes before the address.
+/// Returns the settings of `enable_single_node` in a safe order: the administrator precedes the address.
 fn single_node(node: &Node, setup: Value<'_>) -> Result<Vec<Setting>, Error> {
     let setting = |section, key: &str, value: String| Setting { section, key: key.to_owned(), value };
     let mut settings = Vec::new();
@@ -105,13 +105,13 @@ fn text(setup: Value<'_>, name: &str) -> Result<Option<String>, Error> {
     Ok(Some(text.into_owned()))
 }
 
-/// Whether CouchDB would call this a cluster: clients from elsewhere, and an administrator.
+/// Returns true under CouchDB's condition for a cluster: a public address and an administrator.
 fn is_enabled(node: &Node) -> bool {
     let address = chttpd::BIND_ADDRESS.of(&*node.settings);
     !matches!(address.as_str(), "" | "127.0.0.1") && node.authenticator.has_admins()
 }
 
-/// The databases that the request wants.
+/// Returns the databases to create.
 fn databases(setup: Value<'_>) -> Result<Vec<String>, Error> {
     let Some(wanted) = setup.get("ensure_dbs_exist") else {
         return Ok(SYSTEM_DATABASES.map(str::to_owned).into());

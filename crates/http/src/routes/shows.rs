@@ -1,4 +1,4 @@
-//! `_show`: a function makes an answer of a document, or of none.
+//! `_show`: a function transforms a document, or none, into a response.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -63,19 +63,20 @@ pub(super) async fn invalid_path(request: Request) -> Answer {
     Err(Error::new(StatusCode::NOT_FOUND, "show_error", "Invalid path."))
 }
 
-/// The document that the path names behind the function.
+/// Returns the document id after the function name.
 pub(super) fn doc_id(request: &Request) -> Option<String> {
     let id = request.captures.get("doc");
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// A document as functions see it.
+/// A document as functions receive it.
 pub(super) struct Opened {
     pub(super) rev: String,
     pub(super) text: Vec<u8>,
 }
 
-/// The winner of the document `id`, or the local document of that id; nothing for a deleted one.
+/// Returns the winner of the document `id`, or the local document with that id. Returns `None` for a deleted
+/// document.
 pub(super) fn open(view: &ReadView, id: Option<&str>) -> Result<Option<Opened>, Error> {
     let Some(id) = id else { return Ok(None) };
     if is_local(id) {
@@ -99,7 +100,7 @@ fn is_live(record: &DocRecord, node: u32) -> bool {
     record.tree.node(node).value.is_some_and(|stored| !stored.deleted)
 }
 
-/// Everything that the answer of a well-behaved function depends on.
+/// Returns a tag of all inputs of a deterministic function.
 fn entity_tag(request: &Request, functions: &Functions, document: Option<&Opened>) -> String {
     let mut hasher = DefaultHasher::new();
     functions.rev().hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Statistics: `/_node/{node}/_stats` in the shape of CouchDB 2 and 3, `/_stats` in that of version 1, and
+//! Statistics: `/_node/{node}/_stats` in the format of CouchDB 2 and 3, `/_stats` in that of CouchDB 1, and
 //! `/_node/{node}/_prometheus`.
 
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ use crate::params::Raw;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 
-/// Distributions are told of so much time, as long as CouchDB keeps samples of version 1.
+/// Time range of distributions: that of CouchDB's samples.
 const RECENT_US: u64 = 60_000_000;
 
-/// The percentiles that CouchDB tells; its 999 is 99.9.
+/// CouchDB's percentiles; its 999 is 99.9.
 const PERCENTILES: [(u32, f64); 6] = [(50, 0.5), (75, 0.75), (90, 0.9), (95, 0.95), (99, 0.99), (999, 0.999)];
 
-/// `GET /_node/{node}/_stats[/{path…}]`. A path that leads nowhere is `null`, as in CouchDB.
+/// `GET /_node/{node}/_stats[/{path…}]`. As in CouchDB the response to an unknown path is `null`.
 pub(super) async fn stats_of_node(request: Request) -> Answer {
     require_node(&request)?;
     let node = &request.node;
@@ -39,7 +39,7 @@ pub(super) async fn stats_of_node(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// Appends the members below `depth`; `stats` are sorted by their paths and agree above.
+/// Appends the members below `depth`; `stats` must be sorted by path and equal above.
 fn write_tree(out: &mut Vec<u8>, stats: &[Stat], depth: usize, leaf: &mut impl FnMut(&mut Vec<u8>, &Stat)) {
     if let [stat] = stats
         && stat.segments().count() == depth
@@ -84,7 +84,7 @@ fn write_distribution(out: &mut Vec<u8>, told: &Distribution) {
     let scaled = |power: i32, normal: f64| {
         if deviation > 0.0 { told.moment(power) / deviation.powi(power) - normal } else { 0.0 }
     };
-    // Values below what a clock can tell count as its smallest step: their logarithm and inverse are wanted.
+    // Values below the resolution of the clock are raised to it, because logarithms and inverses are computed.
     let positive = |value: f64| value.max(0.001);
     let is_empty = told.counts.is_empty();
     let geometric = if is_empty { 0.0 } else { told.mean_of(|value| positive(value).ln()).exp() };
@@ -113,8 +113,8 @@ fn write_distribution(out: &mut Vec<u8>, told: &Distribution) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// `GET /_stats[/{group}/{name}]`, as in version 1: since the start, or of the last `range` seconds. The distribution
-/// of counters over seconds is not kept, so their `stddev`, `min` and `max` are `null`.
+/// `GET /_stats[/{group}/{name}]`, as in CouchDB 1: since the start, or of the last `range` seconds. The
+/// distribution of counters over seconds is not recorded, so `stddev`, `min` and `max` are `null`.
 pub(super) async fn stats_of_version_1(request: Request) -> Answer {
     let node = &request.node;
     let range_s = match request.query.get("range") {
@@ -138,7 +138,7 @@ pub(super) async fn stats_of_version_1(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// Group and name in version 1, which knew four groups.
+/// Returns group and name in CouchDB 1, which had four groups.
 fn old_name(stat: &Stat) -> Option<Stat> {
     let path = match stat.path {
         ["couchdb", name, ""] => ["couchdb", name, ""],
@@ -183,7 +183,7 @@ pub(super) async fn prometheus(request: Request) -> Answer {
     Ok(respond::whole(StatusCode::OK, "text/plain; version=2.0", text.into_bytes()))
 }
 
-/// All numbers in Prometheus' text format, by CouchDB's names where a number means the same.
+/// Returns all numbers in Prometheus' text format, under CouchDB's names where a number has the same meaning.
 fn exposition(node: &Node) -> String {
     let (mut text, totals) = (String::new(), node.metrics.totals());
     let (recent, _) = node.metrics.recent(now_us(node), RECENT_US);
@@ -197,7 +197,7 @@ fn exposition(node: &Node) -> String {
     for stat in stats() {
         let (name, label, desc) = prometheus_name(&stat);
         if let Some(measure) = stat.measure() {
-            // Sum and count only grow, as Prometheus wants it; quantiles are of the last minute.
+            // Sum and count are monotonic, as Prometheus requires; quantiles are of the last minute.
             let (whole, recent) = (totals.measure(measure), recent.measure(measure));
             let scale = if name.ends_with("_seconds") { 1000.0 } else { 1.0 };
             head(&mut text, &name, "summary", desc);
@@ -218,13 +218,13 @@ fn exposition(node: &Node) -> String {
     text
 }
 
-/// The type that a family is declared as. CouchDB has names that do not end as those of their kind do; dashboards know
-/// them, so they stay, and are of no kind.
+/// Returns the declared type of a metric. Some names of CouchDB violate the naming rules of their type; they
+/// are kept for existing dashboards and declared untyped.
 fn prometheus_kind(name: &str, kind: &'static str) -> &'static str {
     if (kind == "counter") == name.ends_with("_total") { kind } else { "untyped" }
 }
 
-/// Name, label and description of a number as CouchDB shows it to Prometheus.
+/// Returns name, label and description of a number in CouchDB's Prometheus format.
 fn prometheus_name(stat: &Stat) -> (String, String, &'static str) {
     let path: Vec<&str> = stat.segments().collect();
     match path[..] {
@@ -258,7 +258,7 @@ fn prometheus_name(stat: &Stat) -> (String, String, &'static str) {
     }
 }
 
-/// Numbers of the process and of the engine: name, type, description, value.
+/// Returns numbers of the process and the engine: name, type, description, value.
 fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
     let figures = (node.operation.process)();
     let uptime_s = (node.clock_ms)().saturating_sub(node.started_ms) / 1000;
@@ -283,7 +283,7 @@ fn own(node: &Node) -> Vec<(String, &'static str, &'static str, String)> {
             | "snapshots_interrupted"
             | "synced_commits"
             | "written_bytes" => (format!("settee_engine_{name}_total"), "counter"),
-            // Units are written out.
+            // Prometheus requires unabbreviated units.
             name => (format!("settee_engine_{}", name.replace("_per_s", "_per_second")), "gauge"),
         };
         rows.push((name, kind, "a number of the storage engine", value.to_string()));

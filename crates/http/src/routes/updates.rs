@@ -1,4 +1,4 @@
-//! `_update`: a function makes a document and an answer of a document and a request.
+//! `_update`: a function creates a document and a response from a document and a request.
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;
@@ -60,7 +60,7 @@ pub(super) async fn update(mut request: Request) -> Answer {
     Ok(rendered.sandbox(&request.node).into_response())
 }
 
-/// GET and HEAD change nothing.
+/// Refuses GET and HEAD, which must not change documents.
 pub(super) async fn refuse_get(request: Request) -> Answer {
     let database = request.database()?;
     let ddoc = request.captures.get("ddoc").to_owned();
@@ -75,13 +75,13 @@ pub(super) async fn invalid_path(request: Request) -> Answer {
     Err(Error::new(StatusCode::NOT_FOUND, "update_error", "Invalid path."))
 }
 
-/// Saves the document that a function made; returns its id and its new revision.
+/// Saves the document of a function. Returns its id and its new revision.
 async fn save(
     request: &Request,
     database: &std::sync::Arc<settee_database::Database>,
     document: Value<'_>,
 ) -> Result<(String, String), Error> {
-    // The text came out of a sandbox and was checked to be JSON, which says nothing about names that appear twice.
+    // The text is from a sandbox and is valid JSON, but may contain duplicate names.
     let document = Json::parse(document.raw())?;
     let document = Document::parse(document.value())?;
     let id = document.id.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Views: queries of one view, several queries at once, temporary views, and what is known of indexes.
+//! Views: single and multiple queries, temporary views, and index information.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -54,7 +54,7 @@ pub(super) async fn queries(mut request: Request) -> Answer {
     answer(&request, design, queries).await
 }
 
-/// `POST /{db}/_temp_view`: a view that no design document has, as in version 1.
+/// `POST /{db}/_temp_view`: a view without a design document, as in CouchDB 1.
 pub(super) async fn temp_view(mut request: Request) -> Answer {
     let database = request.database()?;
     let body = request.read_called_json().await?;
@@ -80,7 +80,7 @@ pub(super) async fn info(request: Request) -> Answer {
         write_string(&mut out, &info.language);
         out.extend_from_slice(br#","collator_versions":["#);
         write_string(&mut out, settee_model::collate::version());
-        // Nodes and the entries by which the rows of a document are found take about an eighth.
+        // Inner nodes and the entries by document take about an eighth of the index.
         let active_bytes = info.file_bytes - info.file_bytes / 8;
         out.extend_from_slice(
             format!(
@@ -112,7 +112,7 @@ pub(super) async fn info(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// Appends the error of the last build, if it failed. CouchDB's answer has no such member.
+/// Appends the error of the last build, if it failed. This member is an extension of CouchDB's response.
 fn write_failure(failure: Option<ViewError>, out: &mut Vec<u8>) {
     let is_told = !matches!(failure, None | Some(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled));
     if let Some(failure) = failure.filter(|_| is_told) {
@@ -121,8 +121,8 @@ fn write_failure(failure: Option<ViewError>, out: &mut Vec<u8>) {
     }
 }
 
-/// The engine of each map function, where the language has several, and why it is not a faster one. CouchDB's answer
-/// has no such members.
+/// Appends the engine of each map function, if the language has several, and the reason if it is not the
+/// fastest. These members are an extension of CouchDB's response.
 fn write_engines(node: &Node, design: &DesignDocument, out: &mut Vec<u8>) {
     let functions = design.views.iter().map(|view| Arc::clone(&view.map)).collect();
     let source = MapSource { functions, library: design.library.clone() };
@@ -161,7 +161,7 @@ pub(super) async fn cleanup(request: Request) -> Answer {
     Ok(respond::ok(StatusCode::ACCEPTED))
 }
 
-/// The design document that the path names: it is opened before anything else is looked at.
+/// Returns the design document in the path. Must be called before parameters are validated.
 async fn named_design(request: &Request) -> Result<Arc<DesignDocument>, Error> {
     let (database, ddoc) = (request.database()?, request.captures.get("ddoc").to_owned());
     bridge::blocking(move || design_document(&database, &ddoc)).await
@@ -187,7 +187,7 @@ async fn run(
     .await
 }
 
-/// The query of a view.
+/// Returns the kind of a view.
 pub(super) fn kind_of(database: &Database, design: &DesignDocument, view: &str) -> Result<ViewKind, Error> {
     let view = design.view(view).ok_or(ViewError::MissingView)?;
     let layout = layout_of(database.layout(), design);
@@ -205,7 +205,7 @@ fn one(
     let mut rows = Rows::new(output, database, params);
     let answer = views.query(database, design, view, &params.view_query(), &mut rows)?;
     if rows.error.is_none() && rows.flow.is_continue() {
-        // What still waits for its documents.
+        // Writes the rows that wait for their documents.
         let _ = rows.write_waiting();
     }
     if let Some(error) = rows.error {
@@ -219,12 +219,12 @@ fn one(
     Ok(flow)
 }
 
-/// Brings the indexes up to date after the answer, which nobody waits for.
+/// Updates the indexes in the background.
 pub(super) fn update_later(views: &Arc<Views>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
     let (views, database, design) = (Arc::clone(views), Arc::clone(database), Arc::clone(design));
     tokio::task::spawn_blocking(move || {
         match views.update(&database, &design, Urgency::Background) {
-            // These were somebody's wish.
+            // The build was stopped on request.
             Ok(()) | Err(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled) => {}
             Err(error) => {
                 tracing::warn!(%error, database = database.name(), ddoc = %design.id, "an index was not updated");
@@ -239,7 +239,7 @@ struct Rows<'a> {
     database: &'a Arc<Database>,
     params: &'a ViewParams,
     documents: Option<ReadView>,
-    /// Rows whose documents are to be read together.
+    /// Rows whose documents are read in one batch.
     waiting: Vec<WaitingRow>,
     waiting_bytes: usize,
     sent: u64,
@@ -247,14 +247,14 @@ struct Rows<'a> {
     error: Option<Error>,
 }
 
-/// Says in a header that the rows are those of the view that had the name before.
+/// Adds a header that marks the rows as those of the previous version of the view.
 pub(super) fn say_stale(output: &mut Output, stale: &Stale) {
     let progress = stale.progress.map(|percent| format!("; progress={percent}")).unwrap_or_default();
     let value = format!("stale; building={}{progress}", stale.building);
     output.add_header(HeaderName::from_static("settee-index"), &value);
 }
 
-/// `{"id":…,"key":…,"value":…`, after which a document may follow.
+/// Appends `{"id":…,"key":…,"value":…`, which a document may follow.
 pub(super) fn begin_map_row(out: &mut Vec<u8>, row: MapRow<'_>) {
     out.extend_from_slice(b"{\"id\":");
     write_string(out, row.id);
@@ -332,10 +332,10 @@ impl RowSink for Rows<'_> {
     }
 }
 
-/// Rows that wait for their documents are written when they have so many bytes.
+/// Size of waiting rows at which they are written.
 const WAITING_BYTES: usize = 1 << 20;
 
-/// The beginning of a row, and the document that belongs behind it.
+/// The start of a row, and the document that follows it.
 struct WaitingRow {
     text: Vec<u8>,
     document: LinkedDocument<'static>,
@@ -347,7 +347,7 @@ impl<'a> Rows<'a> {
         Self { output, database, params, documents: None, waiting, waiting_bytes: 0, sent: 0, flow, error: None }
     }
 
-    /// Writes the rows that wait, with their documents.
+    /// Writes the waiting rows with their documents.
     fn write_waiting(&mut self) -> ControlFlow<()> {
         self.waiting_bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
@@ -388,7 +388,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Documents beside rows, from a view that is opened with the first of them: it is then at least as new as the index.
+/// Documents of rows. Their snapshot is opened with the first of them, so it is at least as recent as the
+/// index.
 pub(super) struct Linked<'a> {
     pub(super) database: &'a Arc<Database>,
     pub(super) client: ReadClient,
@@ -396,7 +397,7 @@ pub(super) struct Linked<'a> {
 }
 
 impl Linked<'_> {
-    /// Reads documents together that are about to be written.
+    /// Reads documents that are about to be written in one batch.
     fn read_ahead<'r>(&mut self, documents: impl Iterator<Item = &'r LinkedDocument<'r>>) -> Result<(), Error> {
         let mut ids: Vec<&str> = documents.filter_map(|document| document.id.as_deref()).collect();
         ids.sort_unstable();
@@ -411,7 +412,7 @@ impl Linked<'_> {
         })
     }
 
-    /// Appends the document of a row, or the one that its value names; `null` if there is none.
+    /// Appends the document of a row or the one that its value links to, or `null` if it does not exist.
     pub(super) fn write(
         &mut self,
         out: &mut impl Text,
@@ -440,7 +441,7 @@ fn write_rev(out: &mut impl Text, view: &ReadView, id: &str, rev: &Rev, shown: &
     Ok(revision::write_with(out, view, id, &record, node, Extras::default(), shown)? != Encoded::Gone)
 }
 
-/// A design document; `name` is its id without `_design/`.
+/// Returns a design document; `name` is its id without `_design/`.
 pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Arc<DesignDocument>, Error> {
     database.of_designs(name, |view| {
         let id = format!("_design/{name}");
@@ -452,7 +453,7 @@ pub(super) fn design_document(database: &Arc<Database>, name: &str) -> Result<Ar
     })
 }
 
-/// The design document and about how many bytes it has, modules included.
+/// Returns the design document and its approximate size including modules.
 fn parse(view: &ReadView, id: &str, head: &Head) -> Result<(DesignDocument, usize), Error> {
     let mut body = Vec::with_capacity(head.stored.size as usize);
     if !view.read_body(head.stored, &mut body)? {

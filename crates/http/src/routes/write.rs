@@ -1,5 +1,5 @@
-//! Writing one document: PUT, POST and DELETE, ordinary, design and local documents alike. [`save`] is where every edit of
-//! one document goes, also those of the other modules.
+//! Writes of one document: PUT, POST and DELETE of ordinary, design and local documents. Every edit of one
+//! document uses [`save`], also those of other modules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::request::Request;
 use crate::respond::{self, Answer, Response};
 use crate::{Error, bridge};
 
-/// Above this size a document is prepared on a thread that may block.
+/// Size beyond which a document is prepared on a thread that may block.
 const LARGE_DOCUMENT_BYTES: usize = 64 << 10;
 
 /// An edit of one document.
@@ -36,21 +36,21 @@ pub(super) struct Edit {
     pub(super) mode: EditMode,
 }
 
-/// The attachments of a document that is to be saved.
+/// The attachments of a document to be saved.
 pub(super) enum Incoming {
-    /// As its member `_attachments` has it.
+    /// From the member `_attachments`.
     InDocument,
-    /// These.
+    /// Already stored attachments.
     Known(NewAttachments),
 }
 
-/// The outcome of an edit that was written.
+/// The result of a successful edit.
 pub(super) struct Saved {
     pub(super) id: String,
     pub(super) rev: Rev,
     deleted: bool,
     mode: EditMode,
-    /// The entity tag of what is there now.
+    /// The entity tag of the new state.
     tag: String,
 }
 
@@ -73,13 +73,13 @@ pub(super) async fn put(mut request: Request) -> Answer {
     Ok(put_answer(&request, &save(&request, &database, edit).await?))
 }
 
-/// The type of a body of parts. CouchDB takes bodies that are called otherwise for JSON, whatever they are.
+/// Returns the type of a multipart body. Like CouchDB, the server treats bodies of any other type as JSON.
 fn related(request: &Request) -> Option<ContentType> {
     let content_type = request.header(header::CONTENT_TYPE)?;
     content_type.starts_with("multipart/related;").then(|| ContentType::parse(content_type))
 }
 
-/// A document with the data of its attachments behind it.
+/// Writes a document that is followed by the data of its attachments.
 async fn put_related(
     mut request: Request,
     database: Arc<Database>,
@@ -122,7 +122,7 @@ pub(super) async fn post(mut request: Request) -> Answer {
     if id.starts_with("_design/") {
         request.require_database_admin().await?;
     }
-    // CouchDB knows neither `new_edits` nor `rev` here, sends no entity tag, and answers 201 also to deletions.
+    // CouchDB ignores `new_edits` and `rev` here, sends no entity tag, and returns 201 for deletions as well.
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
     if is_batch(&request.query) {
         return save_later(&request, &database, edit).await;
@@ -148,7 +148,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     Ok(response)
 }
 
-/// Refuses a document that is not there, or no more.
+/// Returns an error if the document does not exist or is deleted.
 fn require_live(database: &Arc<Database>, id: &str) -> Result<(), Error> {
     let view = database.read()?;
     if is_local(id) {
@@ -165,51 +165,51 @@ fn tombstone(rev: Option<Rev>) -> Document {
     Document { id: None, rev, deleted: true, body: Json::empty_object(), attachments: None, revisions: None }
 }
 
-/// Whether the client does not wait until the document is on disk (`batch=ok`).
+/// Returns true if the client does not wait for durability (`batch=ok`).
 fn is_batch(query: &Query) -> bool {
     query.get("batch") == Some("ok")
 }
 
-/// Whether more copies are asked for than there are: it was accepted then, but not by so many.
+/// Returns true if more copies are requested than exist: the write is then accepted with status 202.
 pub(super) fn wants_more_copies(copies: Option<i64>) -> bool {
     copies.is_some_and(|copies| copies > 1)
 }
 
-/// The copies that the parameter `w` asks for.
+/// Returns the requested number of copies (`w`).
 pub(super) fn copies(query: &Query) -> Option<i64> {
     query.get("w").and_then(|text| text.parse().ok())
 }
 
-/// Takes a document of a body of its own apart.
+/// Parses a document from its own body.
 fn parse(node: &Node, body: &Json) -> Result<Document, Error> {
     let document = Document::parse(body.value())?;
     node.policy().documents.check_document(&document)?;
     Ok(document)
 }
 
-/// Refuses a document that is too large, see [`crate::limits`].
+/// Returns an error if the document is too large, see [`crate::limits`].
 pub(super) fn check_size(node: &Node, document: &Document) -> Result<(), Error> {
     node.policy().documents.check_document(document)
 }
 
-/// Refuses an id that no document can have, see [`crate::limits`].
+/// Returns an error if the id is invalid, see [`crate::limits`].
 pub(super) fn check_id(node: &Node, database: &Database, id: &str) -> Result<(), Error> {
     node.policy().documents.check_id(database, id)
 }
 
-/// Whether a local document may have this revision: `0-N`.
+/// Returns true for a revision of a local document: `0-N`.
 fn is_local_rev(rev: &Rev) -> bool {
     let number = std::str::from_utf8(rev.hash.as_bytes()).ok().and_then(|text| text.parse::<u64>().ok());
     rev.generation == 0 && number.is_some()
 }
 
-/// Returns true for a local document with a revision that no local document has. CouchDB reports a replicated one as
+/// Returns true for a local document with a revision of another form. CouchDB reports a replicated one as
 /// written and ignores it.
 pub(super) fn is_foreign_to_local(id: &str, document: &Document) -> bool {
     is_local(id) && document.rev.as_ref().is_some_and(|rev| !is_local_rev(rev))
 }
 
-/// Turns a document into an update.
+/// Creates the update of a document.
 pub(super) fn prepare(
     id: String,
     document: Document,
@@ -245,7 +245,7 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
         let tag = format!("\"{rev}\"");
         return Ok(Saved { id, rev, deleted, mode, tag });
     }
-    // What is not replicated has a tag that its revision alone does not tell.
+    // Entity tags of local documents depend on the body, because the revision alone does not identify it.
     let local = is_local(&id).then(|| edit.document.body.clone());
     let update = make_update(request, database, edit).await?;
     let results = request.node.writer.commit(database, &request.user, &request.caller(), vec![update]).await?;
@@ -255,14 +255,14 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
     Ok(Saved { id, rev, deleted, mode, tag })
 }
 
-/// Writes an edit soon, whether or not the client still listens.
+/// Writes an edit in the background, even if the client disconnects.
 async fn save_later(request: &Request, database: &Arc<Database>, edit: Edit) -> Answer {
     let mut out = br#"{"ok":true,"id":"#.to_vec();
     write_string(&mut out, &edit.id);
     out.push(b'}');
     let update = make_update(request, database, edit).await?;
     let (node, database, user) = (Arc::clone(&request.node), Arc::clone(database), request.user.clone());
-    // The end of the request does not end this.
+    // The end of the request must not cancel the write.
     let caller = Caller { cancellation: Cancellation::never(), ..request.caller() };
     tokio::spawn(async move { node.writer.commit(&database, &user, &caller, vec![update]).await });
     Ok(respond::json(StatusCode::ACCEPTED, out))
@@ -299,7 +299,8 @@ async fn make_update(request: &Request, database: &Arc<Database>, edit: Edit) ->
 }
 
 impl Saved {
-    /// The answer to an edit, with this status unless an interactive edit asks for more copies than there are.
+    /// Returns the response to an edit, with `status` unless an interactive edit requests more copies than
+    /// exist.
     pub(super) fn answer(&self, request: &Request, status: StatusCode) -> Response {
         let mut out = br#"{"ok":true,"id":"#.to_vec();
         write_string(&mut out, &self.id);
@@ -311,7 +312,7 @@ impl Saved {
     }
 }
 
-/// Says where a document is.
+/// Adds the URL of a document.
 pub(super) fn set_location(request: &Request, id: &str, response: &mut Response) {
     let path = format!("/{}/{}", encode_path(request.captures.get("db")), encode_path(id));
     respond::set(response.headers_mut(), header::LOCATION, &request.absolute(&path));

@@ -27,8 +27,8 @@ mod tag {
     pub(super) const SMALL_ATOM_UTF8: u8 = 119;
 }
 
-/// `[{nonode@nohost, [0, 4294967295], {`: all nodes on one store issue the same sequences. The node has the encoding of atoms that
-/// CouchDB uses, because some decoders know no other.
+/// `[{nonode@nohost, [0, 4294967295], {`: all nodes on one store issue the same sequences. The node has the
+/// encoding of atoms that CouchDB uses, because some decoders know no other.
 const HEAD: [u8; 41] = [
     VERSION, 108, 0, 0, 0, 1, 104, 3, 100, 0, 13, b'n', b'o', b'n', b'o', b'd', b'e', b'@', b'n', b'o', b'h', b'o',
     b's', b't', 108, 0, 0, 0, 2, 97, 0, 110, 4, 0, 255, 255, 255, 255, 106, 104, 3,
@@ -40,8 +40,8 @@ const UUID: [u8; 5] = [tag::BINARY, 0, 0, 0, 16];
 /// `, nonode@nohost}}]`
 const TAIL: [u8; 17] = [100, 0, 13, b'n', b'o', b'n', b'o', b'd', b'e', b'@', b'n', b'o', b'h', b'o', b's', b't', 106];
 
-/// [`HEAD`] and the tag of an integer in base64: together a multiple of three bytes, so that the text of the rest does not depend on
-/// them.
+/// [`HEAD`] and the tag of an integer in base64: together a multiple of three bytes, so that the text of the
+/// rest does not depend on them.
 static START: LazyLock<String> = LazyLock::new(|| BASE64URL_NOPAD.encode(&[&HEAD[..], &[tag::INTEGER]].concat()));
 
 /// Longest term of CouchDB that is decompressed: the sequence of a database of 10,000 shards.
@@ -98,7 +98,7 @@ fn append_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     BASE64URL_NOPAD.encode_mut(bytes, &mut out[start..]);
 }
 
-/// Decodes a term. `None` if it is none.
+/// Decodes a term. Returns `None` if it is malformed.
 pub(super) fn parse(opaque: &str) -> Option<Origin> {
     let bytes = BASE64URL_NOPAD.decode(opaque.as_bytes()).ok()?;
     if let Some((instance, seq)) = own(&bytes) {

@@ -3,13 +3,14 @@
 use super::*;
 use crate::tests::{INSTANCE, database, show};
 
-/// A sequence of CouchDB 3.5 for two shards, compressed as CouchDB does it.
+/// A compressed sequence of CouchDB 3.5 for two shards.
 const OF_COUCHDB: &str = "g1AAAACLeJzLYWBgYMpgTmHgzcvPy09JdcjLz8gvLskBCScyJNX___8_K4M5kTsXKMBumJpskZSSiq4Yh_Y8FiDJ0ACk_kNN4QGbkpRkbJGcZoauJwsAgDQrWw";
 
-/// The same without compression.
+/// The same sequence without compression.
 const OF_COUCHDB_PLAIN: &str = "g2wAAAACaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAGJ_____amgDYQttAAAABzFlYzhiZGVkAA1ub25vZGVAbm9ob3N0aANkAA1ub25vZGVAbm9ob3N0bAAAAAJuBAAAAACAbgQA_____2poA2EMbQAAAAdiYjM4Y2Y2ZAANbm9ub2RlQG5vaG9zdGo";
 
-/// The term of sequence 5 of the instance of these tests, as `term_to_binary` of Erlang writes it but for the width of the integer.
+/// The term of sequence 5 of the instance of these tests, as `term_to_binary` of Erlang writes it but for the
+/// width of the integer.
 const OWN: &str =
     "g2wAAAABaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAG4EAP____9qaANiAAAABW0AAAAQMDEyMzQ1Njc4OWFiY2RlZmQADW5vbm9kZUBub2hvc3Rq";
 
@@ -27,17 +28,17 @@ fn what_clients_send_as_since() {
     check("now", Since::Now);
     check(&format!("5-{OWN}"), Since::Seq(5));
     check(&format!("\"5-{OWN}\""), Since::Seq(5));
-    // The term counts, with or without the number before it.
+    // The term determines the sequence, with or without the number before it.
     check(OWN, Since::Seq(5));
     check(&format!("7-{OWN}"), Since::Seq(5));
     check(&format!("99999999999999999999-{OWN}"), Since::Seq(5));
-    // As earlier versions wrote it.
+    // The format of earlier versions.
     check(&format!("5-{own}"), Since::Seq(5));
     check(&format!("\"5-{own}\""), Since::Seq(5));
-    // Of a database that had this one's name.
+    // Sequences of another database with this name.
     check("5-fedcba9876543210", Since::Seq(0));
     check(&format!("5-{}", OWN.replace("MDEy", "MDEz")), Since::Seq(0));
-    // Of CouchDB, before the documents moved here.
+    // Sequences of CouchDB from before a migration.
     check(&format!("23-{OF_COUCHDB}"), Since::Seq(23));
     check(&format!("\"23-{OF_COUCHDB_PLAIN}\""), Since::Seq(23));
     check("23-g2o", Since::Seq(23));
@@ -45,7 +46,7 @@ fn what_clients_send_as_since() {
     check(&format!("99999999999999999999-{OF_COUCHDB}"), Since::Seq(0));
 }
 
-/// CouchDB rejects everything after which it does not find a term.
+/// CouchDB rejects texts without a valid term.
 #[test]
 fn what_is_no_sequence_is_refused() {
     let database = database();

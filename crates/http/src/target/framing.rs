@@ -1,30 +1,32 @@
-//! [`Framing`]: where requests begin and end in what a client sends, and whether their heads can be passed on.
+//! [`Framing`]: locates the start and end of requests in the bytes of a client, and validates their heads.
 
 use super::Refusal;
 
-/// How much of a line of a chunked body is looked at: more than any has that tells of framing.
+/// Number of bytes of a line of a chunked body that are parsed: longer than any line that concerns the
+/// framing.
 const LINE_BYTES: usize = 128;
 
-/// The longest target that the HTTP library can hold.
+/// Maximum length of a target in the HTTP library.
 const TARGET_BYTES: usize = 65_000;
 
-/// The most bytes and fields of a head.
+/// Maximum size and number of fields of a head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadLimits {
     pub(crate) bytes: usize,
     pub(crate) headers: usize,
 }
 
-/// Follows requests, escapes their targets and stops at heads that the library would refuse without a word.
+/// Follows requests, escapes their targets, and stops at heads that the library would refuse without a
+/// message.
 pub(super) struct Framing {
     state: State,
     limits: HeadLimits,
-    /// The beginning of a line of a head, which is passed on when it is whole.
+    /// The start of a line of a head, which is passed on when it is complete.
     held: Vec<u8>,
-    /// The bytes and fields of the current head so far.
+    /// Size and number of fields of the current head so far.
     head_bytes: usize,
     headers: usize,
-    /// The beginning of the current line of a chunked body.
+    /// The start of the current line of a chunked body.
     line: Vec<u8>,
     length: Option<u64>,
     is_chunked: bool,
@@ -32,26 +34,26 @@ pub(super) struct Framing {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Before or in the line that has the target.
+    /// Before or in the request line.
     #[default]
     Request,
     Headers,
-    /// In a body that has so many bytes left.
+    /// In a body, with the number of bytes left.
     Body(u64),
-    /// In a line that tells the size of a chunk.
+    /// In a line with the size of a chunk.
     ChunkSize,
     Chunk(u64),
-    /// In the line end behind a chunk.
+    /// In the line end after a chunk.
     ChunkEnd,
-    /// Behind the last chunk.
+    /// After the last chunk.
     Trailers,
-    /// Nobody knows.
+    /// The framing is uncertain.
     Lost,
-    /// Behind a head that was refused.
+    /// After a refused head.
     Refused,
 }
 
-/// The fate of a line of a head.
+/// The result for a line of a head.
 enum Passed {
     AsItIs,
     Escaped(Vec<u8>),
@@ -71,7 +73,8 @@ impl Framing {
         }
     }
 
-    /// Whether `bytes` can be passed on as they are; otherwise `out` has what to pass on instead, which may be nothing.
+    /// Returns true if `bytes` can be passed on unchanged; otherwise `out` contains the replacement, which may
+    /// be empty.
     pub(super) fn follow(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         let (mut copied, mut at) = (0, 0);
         while at < bytes.len() {
@@ -116,7 +119,7 @@ impl Framing {
         copied == 0
     }
 
-    /// Whether the client is in the middle of a head.
+    /// Returns true if the client has sent an incomplete head.
     pub(super) fn is_in_head(&self) -> bool {
         match self.state {
             State::Request => !self.held.is_empty(),
@@ -125,7 +128,7 @@ impl Framing {
         }
     }
 
-    /// Whether the client is in the middle of a body.
+    /// Returns true if the client has sent an incomplete body.
     pub(super) fn is_in_body(&self) -> bool {
         use State::{Body, Chunk, ChunkEnd, ChunkSize, Trailers};
         matches!(self.state, Body(_) | Chunk(_) | ChunkSize | ChunkEnd | Trailers)
@@ -135,7 +138,7 @@ impl Framing {
         self.state == State::Refused
     }
 
-    /// Takes a line of a head, or a part of one.
+    /// Processes a line of a head, or a part of one.
     fn head_piece(&mut self, piece: &[u8], is_end: bool) -> Result<Option<Passed>, Refusal> {
         self.head_bytes += piece.len();
         if self.head_bytes > self.limits.bytes {
@@ -174,7 +177,7 @@ impl Framing {
         }
     }
 
-    /// Takes a line of a head with its end.
+    /// Processes a complete line of a head.
     fn head_line(&mut self, whole: &[u8]) -> Result<Passed, Refusal> {
         let line = whole.strip_suffix(b"\n").unwrap_or(whole);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -261,7 +264,7 @@ impl Framing {
     }
 }
 
-/// The target of a request line.
+/// Returns the target of a request line.
 fn target(line: &[u8]) -> Result<&[u8], Refusal> {
     let first = line.iter().position(|byte| *byte == b' ').ok_or(Refusal::BadLine)?;
     let last = line.iter().rposition(|byte| *byte == b' ').ok_or(Refusal::BadLine)?;
@@ -295,13 +298,13 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     number(line.split(|byte| *byte == b';').next()?.trim_ascii(), 16)
 }
 
-/// A number of digits and nothing else: the HTTP library takes no sign either.
+/// Parses a number of digits only: like the HTTP library, it accepts no sign.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     if text.chars().all(|digit| digit.is_digit(radix)) { u64::from_str_radix(text, radix).ok() } else { None }
 }
 
-/// The characters that the library refuses and people write.
+/// Returns true for characters that users write unescaped and the library refuses.
 fn is_to_escape(byte: u8) -> bool {
     matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
 }

@@ -1,10 +1,10 @@
-//! Heads on their way in.
+//! Tests of request heads.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::framing::Framing;
 use super::*;
 
-/// What comes out, if it comes in pieces of `size` bytes.
+/// Returns the output for input in pieces of `size` bytes.
 fn pass(text: &str, size: usize) -> String {
     let mut framing = Framing::new(HeadLimits { bytes: 500, headers: 5 });
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Security objects, as they are set and as they are asked.
+//! Tests of security objects.
 
 use settee_auth::UserContext;
 use settee_service::administers;
@@ -6,7 +6,7 @@ use settee_service::administers;
 use super::json;
 use super::node::{Ask, World};
 
-/// Objects that are none of security, and what is said of them.
+/// Malformed security objects, and the errors for them.
 const MALFORMED: [(&str, &str); 17] = [
     ("[]", "Request body must be a JSON object"),
     ("null", "Request body must be a JSON object"),
@@ -48,7 +48,7 @@ async fn a_malformed_security_object_that_is_stored_opens_nothing() {
     world.make_database("db");
     let database = world.node.database("db").unwrap();
     for (text, _) in MALFORMED {
-        // As an older server, or a hand on the files, may have left it.
+        // Such an object may be left by an older version or by manual changes.
         database.update(settee_database::Work::SetSecurity(json(text))).unwrap();
         for line in ["GET /db", "GET /db/_all_docs", "PUT /db/doc", "PUT /db/_security", "PUT /db/_design/d"] {
             let told = world.ask(Ask::new(line).json("{}")).await;
@@ -66,7 +66,7 @@ async fn a_malformed_security_object_that_is_stored_opens_nothing() {
     assert_eq!(world.ask(Ask::new("GET /db")).await.status.as_u16(), 200);
 }
 
-/// Views of a database of users, lists and the design documents themselves are for its administrators.
+/// Views of users databases, lists and design documents are restricted to administrators.
 #[tokio::test]
 async fn show_functions_of_users_show_them_their_own_documents() {
     let world = World::new();

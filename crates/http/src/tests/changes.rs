@@ -1,4 +1,4 @@
-//! The changes feed through the whole server. Each test is of something that was answered unlike CouchDB before.
+//! Changes feeds through the whole server. Each test is a regression test for a difference from CouchDB.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_model::json::{Json, Value};
@@ -6,7 +6,8 @@ use settee_model::json::{Json, Value};
 use super::json;
 use super::node::{Ask, World};
 
-/// Changes at the sequences 2, 3 and 4; one is of a design document, one of a document that was changed twice.
+/// Creates changes at the sequences 2, 3 and 4; one of a design document, one of a document that was changed
+/// twice.
 async fn world() -> World {
     let world = World::new();
     world.make_database("db");
@@ -22,7 +23,7 @@ fn number(seq: Value<'_>) -> String {
     seq.as_str().unwrap().split('-').next().unwrap().to_owned()
 }
 
-/// Sequences of the rows, then the last sequence and what is pending.
+/// Returns the sequences of the rows, the last sequence and the number of pending changes.
 async fn feed(world: &World, line: &str, body: &str) -> String {
     let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
     assert_eq!(told.status, 200, "{line}: {told:?}");
@@ -50,7 +51,7 @@ fn show(value: Value<'_>) -> &str {
     std::str::from_utf8(value.raw()).unwrap()
 }
 
-/// It told of nothing that it left out.
+/// Regression: the feed reported no pending changes.
 #[tokio::test]
 async fn a_descending_feed_tells_what_lies_before_it() {
     let world = world().await;
@@ -79,7 +80,7 @@ async fn a_descending_feed_tells_what_lies_before_it() {
     assert_eq!(feed(&world, "POST /db/_changes?descending=true&filter=_selector", selected).await, "4 | 2 0");
 }
 
-/// Live feeds knew one direction, and one that has sent the first change of all waited for more.
+/// Regression: live feeds ignored the direction and waited after the first of all changes.
 #[tokio::test]
 async fn a_live_feed_in_descending_order_ends_at_the_first_change() {
     let world = world().await;
@@ -99,7 +100,7 @@ async fn a_live_feed_in_descending_order_ends_at_the_first_change() {
     }
 }
 
-/// More rows than a batch of a live feed holds.
+/// The feed has more rows than a batch.
 #[tokio::test]
 async fn a_live_feed_in_descending_order_goes_on_where_its_batch_ended() {
     let world = World::new();
@@ -112,7 +113,7 @@ async fn a_live_feed_in_descending_order_goes_on_where_its_batch_ended() {
     assert_eq!(feed(&world, line, "").await, "5 4 3 2 1 | 1 0");
 }
 
-/// CouchDB looks up a hundred documents by their ids, and goes through all changes for more.
+/// CouchDB looks up a hundred documents by id, and scans all changes for more.
 #[tokio::test]
 async fn nothing_is_pending_after_a_feed_of_many_ids() {
     let world = world().await;

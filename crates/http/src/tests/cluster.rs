@@ -1,4 +1,4 @@
-//! Several servers on one store that know of each other: [`Team`] joins them by a network in memory.
+//! Several nodes on one store: [`Team`] connects them by a network in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::node::{Ask, Told, World};
 use crate::failures::Failures;
 use crate::{Replication, ReplicationDependencies, Shutdown};
 
-/// The servers, by the hosts of their addresses.
+/// The nodes by host name.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<HashMap<String, Arc<World>>>>);
 
-/// The way to one of them. Nobody answers where there is none.
+/// A connection to one node. It is refused if the node does not exist.
 struct Line(Option<Arc<World>>);
 
 impl Connect for Wire {
@@ -43,7 +43,7 @@ impl Transport for Line {
     }
 }
 
-/// Servers `a`, `b`, … on one store.
+/// Nodes `a`, `b`, … on one store.
 struct Team {
     worlds: Vec<Arc<World>>,
     wire: Wire,
@@ -65,7 +65,7 @@ impl Team {
         Self { worlds, wire }
     }
 
-    /// A node does not answer any more.
+    /// Makes a node unresponsive.
     fn silence(&self, name: &str) {
         self.wire.0.lock().remove(name);
     }
@@ -103,7 +103,7 @@ async fn a_node_that_is_named_answers() {
     assert_eq!((put.line().as_str(), put.header("x-settee-applies")), (r#"200 """#, "at-once"));
     assert_eq!(b.admin("GET /_node/_local/_config/log/level", "").await.line(), r#"200 "debug""#);
     assert!(a.admin("GET /_node/b/_stats/couchdb", "").await.body.contains("open_databases"));
-    // Who may not is refused before anybody is asked.
+    // Unauthorized requests are refused before they are passed on.
     assert_eq!(a.ask(Ask::new("GET /_node/b/_system")).await.status, 401);
 }
 
@@ -128,7 +128,7 @@ async fn nobody_waits_long_for_a_node_that_does_not_answer() {
     assert!(begun.elapsed().as_secs() <= 4, "{:?}", begun.elapsed());
 }
 
-/// Asking several nodes gives nobody more tries.
+/// Attackers gain no additional attempts by using several nodes.
 #[tokio::test]
 async fn failed_logins_count_on_all_nodes() {
     let team = Team::of(&["a", "b"]);
@@ -144,7 +144,7 @@ async fn failed_logins_count_on_all_nodes() {
     for _ in 0..4 {
         assert_eq!(login(a, "admin", "wrong").await, 401);
     }
-    // A right password counts nothing.
+    // Successful logins are not counted.
     let deadline = tokio::time::Instant::now() + TIMEOUT;
     while login(b, "admin", "pw").await == 200 {
         assert!(tokio::time::Instant::now() < deadline, "it is told of them");
@@ -152,14 +152,14 @@ async fn failed_logins_count_on_all_nodes() {
     for world in [a, b] {
         assert_eq!(login(world, "admin", "pw").await, 403);
     }
-    // Only nodes tell of failures.
+    // Only nodes may report failures.
     let ask = Ask::new("POST /_node/_local/_failed_logins").basic("admin", "pw").json(r#"{"failed":[]}"#);
     let told = Team::of(&["c"]).worlds[0].ask(ask).await;
     assert_eq!(told.line(), r#"404 {"error":"not_found","reason":"missing"}"#);
 }
 
 impl Team {
-    /// Has all of them replicate what documents ask for.
+    /// Starts replication on all nodes.
     async fn replicate(&self) -> Vec<Replication> {
         let mut begun = Vec::new();
         for world in &self.worlds {
@@ -172,12 +172,12 @@ impl Team {
     }
 }
 
-/// How many of `names` are the node of an entry of a list.
+/// Returns the number of list entries of each of the nodes `names`.
 fn of_nodes<const N: usize>(told: &Told, names: [&str; N]) -> [usize; N] {
     names.map(|name| told.body.matches(&format!(r#""node":"{name}""#)).count())
 }
 
-/// Waits until a GET answers what is wanted.
+/// Waits until the response to a GET satisfies `holds`.
 async fn until(world: &World, target: &str, holds: impl Fn(&Told) -> bool) -> Told {
     let line = format!("GET {target}");
     let deadline = tokio::time::Instant::now() + TIMEOUT;
@@ -228,7 +228,7 @@ async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
     for job in 0..JOBS {
         until(a, &format!("/target{job}/early"), |told| told.status == 200).await;
     }
-    // One ends; the other one goes on with everything.
+    // One node stops; the other one takes over all replications.
     replications.pop().unwrap().stop().await;
     b.node.engine().members().leave().unwrap();
     until(a, "/_scheduler/docs", |told| {
@@ -239,7 +239,7 @@ async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
     for job in 0..JOBS {
         until(a, &format!("/target{job}/late"), |told| told.status == 200).await;
     }
-    // A document that is gone takes its job along, wherever that is.
+    // The deletion of a document ends its job on every node.
     let rev = a.admin("GET /_replicator/r0", "").await.header("etag").trim_matches('"').to_owned();
     a.admin(&format!("DELETE /_replicator/r0?rev={rev}"), "").await;
     let left = format!(r#"{{"total_rows":{},"#, JOBS - 1);
@@ -275,7 +275,7 @@ async fn replications_of_one_node_are_cancelled_through_another() {
     }
 }
 
-/// Who asks a node for what another one carries out already is told what that one says.
+/// A request for a replication that another node runs returns that node's response.
 #[tokio::test]
 async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     let team = Team::of(&["a", "b"]);
@@ -295,7 +295,7 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     let cancel = continuous.replace('}', r#","cancel":true}"#);
     assert_eq!(b.admin("POST /_replicate", &cancel).await.status, 200);
     until(a, "/_scheduler/jobs", none).await;
-    // One whose source never answers, and that all wait for until it is cancelled.
+    // The source of this replication is unresponsive, so all requests wait until it is cancelled.
     let silent = r#"{"source":"http://silent/x","target":"t"}"#;
     let ask = |world: &Arc<World>| {
         let world = Arc::clone(world);
@@ -311,7 +311,7 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
     assert_eq!(second.line(), first.line());
     assert_ne!(first.status, 200);
-    // One that is over is free at once.
+    // A finished replication can be started again immediately.
     for world in [a, b, a] {
         let told = world.admin("POST /_replicate", r#"{"source":"source","target":"t"}"#).await;
         assert!(told.line().starts_with(r#"200 {"ok":true,"#), "{told:?}");
@@ -321,8 +321,8 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     }
 }
 
-/// Which node is asked makes no difference: a replication is that of who asked for it and of administrators; and asked for with other options
-/// that its id has nothing of it begins anew, where it is.
+/// The authorization does not depend on the node: a replication belongs to its user and to administrators. A
+/// request with other options that are not part of its id restarts it on its node.
 #[tokio::test]
 async fn a_replication_is_its_owners_on_all_nodes() {
     let team = Team::of(&["a", "b"]);
@@ -391,7 +391,7 @@ async fn databases_of_replications_that_others_make_are_followed() {
         a.admin(&format!("PUT /{}", name.replace('/', "%2F")), "").await;
     }
     a.admin("PUT /source/x", "{}").await;
-    // Jobs that b is the best for run there, though it made none of all this.
+    // Jobs for which b is preferred run there, although it received none of the requests.
     for job in 0..8 {
         let asked = format!(
             r#"{{"source":"source","target":"t{job}","create_target":true,"user_ctx":{{"roles":["_admin"]}}}}"#
@@ -432,7 +432,7 @@ async fn strangers_are_no_nodes() {
         (&team.worlds[0], signed("of the cluster", "a", "/_membership", "{}"), "/_membership", Some(refused)),
         (&team.worlds[0], token("another", "/_membership"), "/_membership", Some(refused)),
         (&team.worlds[0], String::new(), "/_membership", Some(refused)),
-        // Where there is no cluster nobody is a node, and credentials do not help who says to be one.
+        // Without a cluster no client is a node, and credentials do not help a request with a node's token.
         (&alone, token("of the cluster", "/_membership"), "/_membership", Some(refused)),
     ] {
         let line = format!("GET {target}");

@@ -1,5 +1,5 @@
-//! Documents through the whole server: what edits check, what reads show, forms, local documents. Each test is of something
-//! that was answered unlike CouchDB before.
+//! Documents through the whole server: validation of edits, reads, forms, local documents. Each test is a
+//! regression test for a difference from CouchDB.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_database::{DatabaseOptions, Layout};
@@ -36,7 +36,7 @@ fn text(told: &Told, name: &str) -> String {
 
 const CONFLICT: &str = r#"{"error":"conflict","reason":"Document update conflict."}"#;
 
-/// Every way to edit a document, with a revision of one that is not there.
+/// Tests every kind of edit with a revision of a document that does not exist.
 #[tokio::test]
 async fn an_edit_of_a_document_that_is_not_there_is_a_conflict_whatever_way_it_comes() {
     let world = world();
@@ -66,7 +66,7 @@ async fn an_edit_of_a_document_that_is_not_there_is_a_conflict_whatever_way_it_c
     assert_eq!(get(&world, "/db/a").await.line(), r#"404 {"error":"not_found","reason":"missing"}"#);
 }
 
-/// Each leaf once took a sequence of its own.
+/// Regression: each leaf had a sequence of its own.
 #[tokio::test]
 async fn leaves_of_one_batch_are_one_change() {
     let world = world();
@@ -83,7 +83,7 @@ async fn leaves_of_one_batch_are_one_change() {
     assert!(["a", "b", "c"].iter().all(|of| all.contains(&format!(r#""of":"{of}""#))), "{all}");
 }
 
-/// As in CouchDB's own tests of attachments.
+/// As in CouchDB's tests of attachments.
 #[tokio::test]
 async fn an_attachment_needs_an_encoding_that_the_client_takes() {
     let world = world();
@@ -101,7 +101,7 @@ async fn an_attachment_needs_an_encoding_that_the_client_takes() {
     }
 }
 
-/// `new_edits=false` once let a deletion pass that named no leaf.
+/// Regression: with `new_edits=false` a deletion without a leaf was accepted.
 #[tokio::test]
 async fn only_put_knows_new_edits() {
     let world = world();
@@ -242,7 +242,7 @@ async fn local_documents_have_tags_and_no_attachments() {
     }
 }
 
-/// What a browser sends.
+/// Returns a form as a browser sends it.
 fn form(parts: &[(&str, &str)]) -> String {
     let mut body = String::new();
     for (disposition, data) in parts {
@@ -416,7 +416,7 @@ async fn databases_of_the_system_are_not_partitioned() {
     assert_eq!(ask(&world, "PUT /a%2Fb_users?partitioned=true", "").await.status, 201);
 }
 
-/// Clients log in without looking whether there is something to log in with.
+/// Some clients log in even without credentials.
 #[tokio::test]
 async fn a_login_without_a_name_is_a_bad_request() {
     let world = world();
@@ -450,7 +450,7 @@ async fn a_document_that_is_too_large_is_named_by_the_id_that_its_client_gave_it
     }
 }
 
-/// CouchDB takes both signs for the end of a parameter.
+/// CouchDB accepts both characters as separators.
 #[tokio::test]
 async fn a_semicolon_separates_parameters_as_an_ampersand_does() {
     let world = world();
@@ -462,7 +462,7 @@ async fn a_semicolon_separates_parameters_as_an_ampersand_does() {
     assert_eq!(first.body, get(&world, "/db/_all_docs?limit=1&descending=true").await.body);
 }
 
-/// They made documents with the id `_design/`.
+/// Regression: these requests created documents with the id `_design/`.
 #[tokio::test]
 async fn indexes_have_names_and_design_documents_that_are_not_empty() {
     let world = world();

@@ -24,14 +24,15 @@ fn hash(rev: &str) -> &str {
     rev.split_once('-').unwrap().1
 }
 
-/// A database with the document `a` of two revisions, the second one with an attachment, and a deleted document `gone`. Nothing
-/// further can be written into it: the reason is an array of both documents as a validation function sees them.
+/// A database with the document `a` of two revisions, the second one with an attachment, and a deleted
+/// document `gone`. All further writes are refused with a reason that contains both documents as the
+/// validation function received them.
 struct Refusing {
     world: World,
     revs: [String; 2],
     /// `a` as the old document.
     old: String,
-    /// Its attachment as a member of `_attachments`.
+    /// The attachment of `a` as a member of `_attachments`.
     attachment: &'static str,
 }
 
@@ -57,7 +58,7 @@ impl Refusing {
         Self { world, revs: [first, second], old, attachment }
     }
 
-    /// Text with `R1`, `R2` for the revisions of `a`, `H1`, `H2` for their hashes, and `X` for its attachment.
+    /// Replaces `R1`, `R2` by the revisions of `a`, `H1`, `H2` by their hashes, and `X` by its attachment.
     fn filled(&self, text: &str) -> String {
         let [first, second] = &self.revs;
         let (h1, h2) = (hash(first), hash(second));
@@ -82,7 +83,7 @@ impl Refusing {
     }
 }
 
-/// Functions once saw the revision that the edit was about to make.
+/// Regression: functions received the new revision of the edit.
 #[tokio::test]
 async fn validation_functions_see_an_edit_with_the_revisions_that_the_client_named() {
     let refusing = Refusing::new().await;
@@ -94,7 +95,7 @@ async fn validation_functions_see_an_edit_with_the_revisions_that_the_client_nam
         ("POST /db", r#"{"n":1}"#, r#"{"_id":"uuid","n":1}"#, "null"),
         ("POST /db/_bulk_docs", r#"{"docs":[{"_id":"b","n":1}]}"#, r#"{"_id":"b","n":1}"#, "null"),
         ("PUT /db/b", r#"{"_deleted":true}"#, r#"{"_id":"b","_deleted":true}"#, "null"),
-        // A deleted document that is made again has no old document.
+        // A deleted document that is created again has no old document.
         ("PUT /db/gone", r#"{"n":1}"#, r#"{"_id":"gone","n":1}"#, "null"),
         ("PUT /db/a", r#"{"_rev":"R2","n":3}"#, replaced, "old"),
         ("PUT /db/a?rev=R2", r#"{"n":3}"#, replaced, "old"),
@@ -113,7 +114,7 @@ async fn validation_functions_see_an_edit_with_the_revisions_that_the_client_nam
             r##"{"_id":"a","_rev":"R2","n":2,"_revisions":{"start":2,"ids":["H2","H1"]},"_attachments":{#X#}}"##,
             "old",
         ),
-        // Replicated revisions are seen as they are.
+        // Replicated revisions are passed unchanged.
         (
             "PUT /db/a?new_edits=false",
             r#"{"_revisions":{"start":3,"ids":["c","H2","H1"]},"n":3}"#,
@@ -146,7 +147,7 @@ async fn validation_functions_see_attachments_as_they_are_before_the_edit_is_wri
     }
 }
 
-/// The limit once counted escapes, `_revisions`, and the envelope of `_bulk_docs`.
+/// Regression: the limit counted escapes, `_revisions`, and the envelope of `_bulk_docs`.
 #[tokio::test]
 async fn the_size_of_a_document_is_that_of_its_body() {
     let world = world();
@@ -179,7 +180,7 @@ async fn the_size_of_a_document_is_that_of_its_body() {
     }
 }
 
-/// Bodies of `_bulk_docs` once could be nested less deeply than documents alone.
+/// Regression: the nesting limit of `_bulk_docs` was lower than that of single documents.
 #[tokio::test]
 async fn documents_are_nested_as_deeply_in_bulk_as_alone() {
     let world = world();
@@ -199,7 +200,7 @@ async fn documents_are_nested_as_deeply_in_bulk_as_alone() {
     }
 }
 
-/// One such document once refused the whole batch.
+/// Regression: one such document failed the whole batch.
 #[tokio::test]
 async fn replicated_local_documents_with_revisions_of_others_are_ignored() {
     let world = world();
@@ -283,7 +284,7 @@ async fn nothing_to_write_is_written_all_or_nothing() {
     assert_eq!(one.status, 417);
 }
 
-/// Values other than the known ones once counted as if nothing was set.
+/// Regression: unknown values were treated as an unset value.
 #[tokio::test]
 async fn passwords_are_refused_while_their_scheme_is_unknown() {
     let known = settee_settings::find("chttpd_auth", "password_scheme").unwrap();

@@ -1,5 +1,5 @@
-//! How many trips to the storage engine each kind of request makes, as a table: on an engine behind a network each
-//! is a round trip. The numbers may fall, and who lets one grow says why.
+//! Table of the number of calls to the storage engine for each kind of request. On an engine behind a network
+//! each call is a round trip. An increase of a number needs a reason.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use settee_storage::memory::MemoryEngine;
 use super::check_file;
 use super::node::{Ask, World};
 
-/// The number of documents that the database has.
+/// Number of documents in the database.
 const DOCUMENTS: usize = 1_000;
 
 fn ids(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("d{number:04}"))
 }
 
-/// Texts in a JSON array.
+/// Formats texts as a JSON array.
 fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
 }
@@ -29,7 +29,7 @@ fn documents(prefix: &str) -> String {
     format!(r#"{{"docs":{}}}"#, list(documents))
 }
 
-/// A document with `count` attachments, of which the first `stubs` are kept.
+/// Returns a document with `count` attachments, of which the first `stubs` are stubs.
 fn attached(rev: Option<&str>, count: usize, stubs: usize) -> String {
     let attachment = |number: usize| match number < stubs {
         true => format!(r#""a{number}":{{"stub":true}}"#),
@@ -40,12 +40,12 @@ fn attached(rev: Option<&str>, count: usize, stubs: usize) -> String {
     format!(r#"{{{rev}"_attachments":{{{attachments}}}}}"#)
 }
 
-/// A query that a text index answers.
+/// Returns a query that uses a text index.
 fn searched(limit: usize) -> String {
     format!(r#"{{"selector":{{"n":{{"$gt":1}}}},"use_index":["s","t"],"limit":{limit}}}"#)
 }
 
-/// The requests of the table, in the order in which they are made.
+/// Returns the requests of the table, in order.
 fn requests(rev: &str, attached_rev: &str) -> Vec<(&'static str, String, String)> {
     let row = |name, line: &str, body: &str| (name, line.to_owned(), body.to_owned());
     let keys = list(ids(128).map(|id| format!("{id:?}")));
@@ -126,7 +126,8 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
         let told = world.ask(Ask::new(&line).basic("admin", "pw").json(&body)).await;
         assert!(told.status.is_success(), "{line}: {told:?}");
         let calls = engine.calls().since(before);
-        // What is not a build or a bulk stays within 15 ms if a network adds a millisecond to each call.
+        // Requests other than builds and bulk requests take at most 15 ms on a network with a latency of one
+        // millisecond.
         let is_long = name.contains("index") || name.contains("1,000");
         let network = Duration::from_millis(calls.total());
         assert!(is_long || network < Duration::from_millis(15), "{name}: {calls:?}");
@@ -153,7 +154,8 @@ async fn who_is_no_administrator_costs_no_more_calls() {
     assert_eq!(get().await.status, 401, "a new security object counts at once");
 }
 
-/// Whoever commits something else waits for all of a commit, so a large one of small documents is divided by their number.
+/// Other commits wait for the whole of a commit, so a large one of small documents is divided by the number of
+/// documents.
 #[tokio::test]
 async fn a_commit_takes_two_thousand_updates_at_most() {
     let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
@@ -166,7 +168,7 @@ async fn a_commit_takes_two_thousand_updates_at_most() {
     assert_eq!(told.status, 201);
     let commits = engine.calls().since(before).commits;
     assert!((5..12).contains(&commits), "{commits}");
-    // A document, its change and its body, and what a commit has besides.
+    // A document, its change and its body, and the other entries of a commit.
     let writes = engine.take_largest().writes;
     assert!(writes < 3 * 2_048 + 100, "{writes}");
 }

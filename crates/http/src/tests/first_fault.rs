@@ -1,5 +1,5 @@
-//! Which fault of a request is named first, by whom it is sent, and what paths of the server there are: CouchDB's answers, which
-//! were recorded. A path that is served is judged by what it declares, see `matrix`.
+//! Order of validation, authorization by user, and existing paths of the server: CouchDB's recorded responses.
+//! `matrix` tests the declared permissions.
 
 use super::node::{Ask, World};
 

@@ -1,4 +1,4 @@
-//! The headers that every answer has, on the wire.
+//! The common headers of responses, over sockets.
 
 use super::live::Live;
 
@@ -88,7 +88,7 @@ async fn jsonp_is_off_until_somebody_allows_it() {
     server.stop().await;
 }
 
-/// CouchDB once left some of them out where the replicator answers.
+/// Regression: responses of the replicator lacked some of them.
 #[tokio::test]
 async fn the_scheduler_answers_with_the_headers_of_all_answers() {
     let server = Live::start(&[]).await;

@@ -1,4 +1,5 @@
-//! Feeds whose filter finds nothing for long: their clients, and replicators with a timeout, have to see that they live.
+//! Heartbeats of feeds whose filter finds nothing for a long time, which clients and replicators with a
+//! timeout need.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::live::Live;
 use super::node::EmptyView;
 use super::parts::parts;
 
-/// JavaScript whose filters reject every document, and wait for the gate before that.
+/// JavaScript whose filters wait for the gate and then reject every document.
 #[derive(Clone, Default)]
 struct Gated(Arc<Gate>);
 
@@ -83,7 +84,7 @@ async fn a_feed_shows_that_it_lives_while_its_filter_rejects_everything() {
     for id in 0..9 {
         assert_eq!(server.request(&format!("PUT /db/{id}"), "{}").await.status, 201);
     }
-    // A heartbeat of most feeds is a chunk of one byte.
+    // The heartbeat of most feeds is a chunk of one byte.
     for (feed, beat, end) in [
         ("feed=normal", "1", "\"pending\":0}"),
         ("feed=longpoll&limit=1", "1", "\"pending\":0}"),
@@ -92,7 +93,8 @@ async fn a_feed_shows_that_it_lives_while_its_filter_rejects_everything() {
     ] {
         for filter in ["filter=d/f", "filter=_view&view=d/v"] {
             for rest in ["", "&include_docs=true", "&style=all_docs"] {
-                // With a heartbeat, and without one: then each `timeout`, which ends the feed at last.
+                // With a heartbeat, and without one: then one is sent after each `timeout`, which finally ends
+                // the feed.
                 for quiet in ["heartbeat=20", "timeout=20"] {
                     language.0.set(false);
                     let mut client = server.client().await;

@@ -1,4 +1,4 @@
-//! Requests with large bodies are served by threads that give way to all others, and by no others.
+//! Requests with large bodies run on threads that yield to others, and no other requests do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::tests::node::{Ask, World};
 const LANE: &str = "settee-lane";
 const LANE_WORK: &str = "settee-large";
 
-/// A server, and the names of the threads that give way in it.
+/// Returns a server, and the names of its threads that have yielded.
 fn world() -> (World, Arc<Mutex<BTreeSet<String>>>) {
     let names = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&names);

@@ -1,5 +1,5 @@
-//! [`LateEngine`]: a store that others write to, whose listeners hear of it when somebody catches up and not before: what is right
-//! on it does not depend on news that happen to come early.
+//! [`LateEngine`]: a store with other writers that notifies its listeners only on catch-up. Tests with it must
+//! not depend on early notifications.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,25 +20,25 @@ pub(crate) struct LateEngine {
     news: Arc<Mutex<Vec<(Shard, Version)>>>,
     listeners: Mutex<Vec<CommitListener>>,
     trips: AtomicU64,
-    /// The moment of the store of which the listeners have heard everything.
+    /// The version of the store up to which the listeners are notified.
     told: AtomicU64,
     is_cut: AtomicBool,
     reads: Gate,
     catching_up: Gate,
 }
 
-/// What waits while it is closed.
+/// Blocks calls while it is closed.
 #[derive(Default)]
 struct Gate {
     is_closed: Mutex<bool>,
     opened: Condvar,
 }
 
-/// The time for which something waits that nobody lets go.
+/// Maximum time for which a call is blocked.
 const HELD_MAX: Duration = Duration::from_secs(20);
 
 impl LateEngine {
-    /// Another user of `store`.
+    /// Returns another user of `store`.
     pub(crate) fn on(store: &MemoryEngine) -> Arc<Self> {
         let store = store.user();
         let news: Arc<Mutex<Vec<_>>> = Arc::default();
@@ -56,22 +56,22 @@ impl LateEngine {
         })
     }
 
-    /// How often somebody caught up.
+    /// Returns the number of catch-ups.
     pub(crate) fn trips(&self) -> u64 {
         self.trips.load(Ordering::Relaxed)
     }
 
-    /// The store cannot be reached, or can again.
+    /// Sets whether the store is unreachable.
     pub(crate) fn cut(&self, is_cut: bool) {
         self.is_cut.store(is_cut, Ordering::Relaxed);
     }
 
-    /// Reads wait from now on, or go on. One that nobody lets go fails after a while.
+    /// Sets whether reads are blocked. A blocked read fails after a timeout.
     pub(crate) fn hold(&self, is_held: bool) {
         self.reads.close(is_held);
     }
 
-    /// The same for catching up.
+    /// Sets whether catch-ups are blocked.
     pub(crate) fn hold_trips(&self, is_held: bool) {
         self.catching_up.close(is_held);
     }

@@ -1,11 +1,11 @@
-//! Lists of documents, local documents and databases through the whole server: their parameters and what is beside the
-//! rows. Each test is of something that was answered unlike CouchDB before.
+//! Lists of documents, local documents and databases through the whole server: parameters and members other
+//! than rows. Each test is a regression test for a difference from CouchDB.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::json;
 use super::node::{Ask, World};
 
-/// Two design documents among five others, some of which are before them, and two local documents.
+/// Creates two design documents among five others, some of which precede them, and two local documents.
 async fn world() -> World {
     let world = World::new();
     world.make_database("db");
@@ -15,7 +15,8 @@ async fn world() -> World {
     world
 }
 
-/// What is before the rows, and the rows in short: ids, and in parentheses the keys of those that are not found.
+/// Returns the members before the rows, and the rows in short form: ids, and in parentheses the keys without a
+/// document.
 async fn list(world: &World, line: &str, body: &str) -> String {
     let ask = Ask::new(line).basic("admin", "pw").header("accept", "application/json").json(body);
     let told = world.ask(ask).await;
@@ -51,7 +52,7 @@ async fn the_offset_of_design_documents_counts_all_documents_up_to_their_number(
     }
 }
 
-/// `skip` and `limit` count the keys before those of other kinds are left out.
+/// `skip` and `limit` count keys before those of other kinds are removed.
 #[tokio::test]
 async fn keys_of_other_kinds_have_no_rows_among_design_and_local_documents() {
     let world = world().await;

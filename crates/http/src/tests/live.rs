@@ -1,4 +1,5 @@
-//! A whole server on a port of this machine, with its data in memory, and a client that speaks HTTP/1.1 byte by byte.
+//! A whole server on a local port, with its data in memory, and an HTTP/1.1 client with control over single
+//! bytes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use crate::node::Node;
 use crate::tests::parts::parts;
 use crate::{Listener, NodeDependencies, Shutdown};
 
-/// The time that anything may take before a test fails.
+/// Timeout of any operation of a test.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings in memory.
@@ -29,7 +30,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Settings of the form `section/key=value`.
+    /// Creates settings of the form `section/key=value`.
     pub(crate) fn of(settings: &[&str]) -> Self {
         let values = Self::default();
         for setting in settings {
@@ -77,7 +78,7 @@ impl Settings for Values {
     }
 }
 
-/// A running server. Without administrators everybody may do everything.
+/// A running server. Without administrators all clients have all rights.
 pub(crate) struct Live {
     pub(crate) address: SocketAddr,
     pub(crate) node: Arc<Node>,
@@ -92,7 +93,7 @@ impl Live {
         Self::of(NodeDependencies { settings, ..parts(Arc::new(MemoryEngine::new()), Vec::new()) }).await
     }
 
-    /// Starts a server that is made of these.
+    /// Starts a server with these dependencies.
     pub(crate) async fn of(dependencies: NodeDependencies) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -108,7 +109,7 @@ impl Live {
         Client::new(TcpStream::connect(self.address).await.unwrap())
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub(crate) async fn request(&self, line: &str, body: &str) -> Reply {
         self.client().await.request(line, &[], body).await
     }
@@ -120,7 +121,7 @@ impl Live {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -133,7 +134,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// One connection.
 pub(crate) struct Client<S>(BufReader<S>);
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -152,7 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Self(BufReader::new(stream))
     }
 
-    /// Sends `line`, such as `GET /db`, and reads the answer.
+    /// Sends `line`, such as `GET /db`, and reads the response.
     pub(crate) async fn request(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         self.send(line, headers, body).await;
         self.reply(line.starts_with("HEAD ")).await.unwrap_or_else(|| panic!("{line}: no answer"))
@@ -173,12 +174,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         timeout(TIMEOUT, self.0.write_all(bytes)).await.unwrap().unwrap();
     }
 
-    /// Writes what the server takes before it has enough.
+    /// Writes bytes; returns an error if the server closes the connection.
     pub(crate) async fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         timeout(TIMEOUT, self.0.write_all(bytes)).await.unwrap()
     }
 
-    /// Reads an answer; `None` if the connection ends first.
+    /// Reads a response. Returns `None` if the connection ends first.
     pub(crate) async fn reply(&mut self, is_head: bool) -> Option<Reply> {
         timeout(TIMEOUT, self.read_reply(is_head)).await.expect("no answer in time")
     }
@@ -214,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Some(reply)
     }
 
-    /// Reads the head of an answer, and returns its first line.
+    /// Reads the head of a response, and returns its first line.
     pub(crate) async fn head(&mut self) -> String {
         let reading = async {
             let first = self.line().await.expect("the connection ends");
@@ -230,16 +231,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         (length > 0).then(|| line.trim_end_matches("\r\n").to_owned())
     }
 
-    /// Reads lines until one has `text` in it.
+    /// Reads lines until one contains `text`.
     pub(crate) async fn read_until(&mut self, text: &str) {
         let reading = async { while !self.line().await.expect("the connection ends").contains(text) {} };
         timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("{text} does not come"));
     }
 
-    /// Reads until the server ends the connection, and returns what came.
+    /// Reads until the server closes the connection, and returns the received bytes.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        // A reset is an end as well.
+        // A reset also ends the connection.
         let _ = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.expect("the connection stays open");
         rest
     }

@@ -1,5 +1,6 @@
-//! Every route and method, asked for by everybody, judged by what it declares: the whole table of permissions. The file has a
-//! line for each permission and kind of database; that each route is judged by its permission alone is checked for all.
+//! Authorization of every route and method for all kinds of users: the complete table of permissions. The file
+//! has a line for each permission and kind of database; the test checks that each route is authorized by its
+//! permission alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,10 +19,10 @@ use crate::shutdown::Shutdown;
 use crate::tests::show;
 use settee_service::Permission;
 
-/// The user that asks, and the header that says so.
+/// The users, and the header that authenticates them.
 const CALLERS: [&str; 5] = ["anonymous", "stranger", "member", "db admin", "admin"];
 
-/// A database, and the names it is called in the table.
+/// Databases with their names in the table.
 const DATABASES: [(&str, &str); 3] = [("db", "a database"), ("_users", "_users"), ("_replicator", "_replicator")];
 
 async fn world() -> World {
@@ -41,7 +42,7 @@ async fn world() -> World {
     world
 }
 
-/// A path that the resource serves, in this database.
+/// Returns a path of the resource in this database.
 fn path_of(resource: &Resource, database: &str) -> String {
     let parts = resource.path.split('/').map(|part| match part {
         "{db}" => database.to_owned(),
@@ -50,7 +51,7 @@ fn path_of(resource: &Resource, database: &str) -> String {
     parts.collect::<Vec<_>>().join("/").replace("{node}", "_local")
 }
 
-/// What becomes of a request before its handler is called: `ok`, or the refusal.
+/// Returns the result of authorization: `ok`, or the error.
 async fn verdict(world: &World, router: &Router, method: &Method, path: &str, headers: &HeaderMap) -> String {
     let head = RequestHead {
         method: method.clone(),
@@ -78,10 +79,10 @@ fn headers_of(caller: &str) -> HeaderMap {
     }
 }
 
-/// The verdicts on all callers, by permission and kind of database.
+/// The results for all users, by permission and kind of database.
 type Table = BTreeMap<(String, String), Vec<String>>;
 
-/// Asks for everything. All routes of one permission have to be judged alike.
+/// Sends all requests. All routes with the same permission must have the same results.
 async fn judge_all(world: &World) -> Table {
     let router = router(&Shutdown::new());
     let mut table = Table::new();
@@ -94,8 +95,8 @@ async fn judge_all(world: &World) -> Table {
                 for caller in CALLERS {
                     verdicts.push(verdict(world, &router, method, &path, &headers_of(caller)).await);
                 }
-                // Databases of the system refuse their design documents in other words; these routes are open during the
-                // login that all others wait for.
+                // System databases refuse their design documents with another message; these routes are open
+                // without a login.
                 let exception = match resource.path {
                     "/_up" => " of /_up",
                     "/_session" if method == Method::POST => " of POST /_session",
@@ -111,7 +112,7 @@ async fn judge_all(world: &World) -> Table {
     table
 }
 
-/// Writes what is unlike `base`. What is judged alike shares lines.
+/// Writes the differences from `base`. Equal results share lines.
 fn write_table(text: &mut String, title: &str, table: &Table, base: &Table) {
     writeln!(text, "== {title}").unwrap();
     let mut merged: Vec<(&str, Vec<&str>, &Vec<String>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Messages of several writes between nodes: what of them is gathered, what of them waits, and what is no message.
+//! Messages with several writes between nodes: batching, independent answers, and malformed messages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,14 +17,14 @@ use crate::handover::TARGET;
 /// The start, headers and body of each request of a message.
 type Requests = Vec<([String; 3], Vec<(String, String)>, String)>;
 
-/// A node that shows what was handed to it, and answers as it is told.
+/// A node that reports the requests forwarded to it, and answers as the test determines.
 struct StandIn {
     messages: mpsc::UnboundedReceiver<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
     serving: JoinHandle<()>,
 }
 
 impl StandIn {
-    /// One in place of the writer.
+    /// Creates a node in place of the preferred node.
     async fn of(pair: &Pair) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         pair.move_writer(listener.local_addr().unwrap());
@@ -37,7 +37,7 @@ impl StandIn {
         Self { messages, serving }
     }
 
-    /// The next message, and where pieces of its answer go.
+    /// Returns the next message, and a sender for pieces of its response.
     async fn next(&mut self) -> (Requests, mpsc::UnboundedSender<Vec<u8>>) {
         tokio::time::timeout(TIMEOUT, self.messages.recv()).await.unwrap().unwrap()
     }
@@ -49,7 +49,7 @@ impl Drop for StandIn {
     }
 }
 
-/// One connection: a message, and then another one.
+/// Serves one connection with several messages.
 async fn serve(
     mut stream: TcpStream,
     told: mpsc::UnboundedSender<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
@@ -81,7 +81,7 @@ async fn serve(
         loop {
             let piece = tokio::select! {
                 piece = answered.recv() => piece,
-                // Nothing more comes before the answer, so the other side has gone.
+                // The client sends nothing before the response, so readability means that it has disconnected.
                 _ = stream.readable() => return None,
             };
             let Some(piece) = piece else { break };
@@ -105,7 +105,7 @@ fn requests(message: &[u8]) -> Requests {
     all.collect()
 }
 
-/// The answer to the request at a place of its message.
+/// Returns the answer to the request at a position of its message.
 fn answer(place: usize, status: &str) -> Vec<u8> {
     let (mut out, place) = (Vec::new(), place.to_string());
     write_head(&mut out, [place.as_bytes(), status.as_bytes(), b"somebody"], [(&b"x-a"[..], &b"1"[..])], 2).unwrap();
@@ -113,7 +113,7 @@ fn answer(place: usize, status: &str) -> Vec<u8> {
     out
 }
 
-/// A write of a client of its own.
+/// Starts a write of a separate client.
 fn write(pair: &Pair, document: &str) -> JoinHandle<Reply> {
     let (address, line) = (pair.other.address, format!("PUT /db/{document}"));
     tokio::spawn(async move {
@@ -150,7 +150,8 @@ async fn a_request_is_sent_as_it_came_but_for_its_connection() {
     assert_eq!((reply.status, reply.header("x-a"), reply.body.as_str()), (418, Some("1"), "{}"));
 }
 
-/// Two messages are under way. What comes meanwhile is one more, sent with the first answer, be others of its message late.
+/// Two messages are in flight. Requests that arrive concurrently share one message, which is sent after the
+/// first answer, even if other answers of that message are late.
 #[tokio::test]
 async fn what_comes_while_messages_are_under_way_is_gathered() {
     let pair = Pair::new().await;
@@ -167,7 +168,7 @@ async fn what_comes_while_messages_are_under_way_is_gathered() {
         open.push((requests.len(), answers));
     }
     assert_eq!(count, first.len());
-    // In any order, and each by itself.
+    // Answers arrive in any order and independently.
     for (requests, answers) in open {
         for place in (0..requests).rev() {
             answers.send(answer(place, "201")).unwrap();
@@ -182,7 +183,7 @@ async fn what_comes_while_messages_are_under_way_is_gathered() {
     assert_eq!(pair.handed_over(), 9);
 }
 
-/// Whose answer is missing, wrong or of nobody, may have been written.
+/// A write without a valid answer is in doubt.
 #[tokio::test]
 async fn half_an_answer_leaves_the_rest_in_doubt() {
     let pair = Pair::new().await;
@@ -210,13 +211,13 @@ async fn half_an_answer_leaves_the_rest_in_doubt() {
         drop(answers);
         let reply = asked.await.unwrap();
         assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{number}: {reply:?}");
-        // What was in doubt makes the node ask for a sign of life first.
+        // After a write in doubt the node sends a health probe first.
         let (nodes, id) = (&pair.other.node.nodes, pair.store_of_writer.members().this());
         until("it gives a sign of life", || nodes.pulses.is_there(id)).await;
     }
 }
 
-/// A client that has left is waited for by nobody, and neither is the message that had nothing but its request.
+/// Requests of disconnected clients are abandoned, and so is a message that contains only these.
 #[tokio::test]
 async fn a_message_for_which_nobody_waits_is_given_up() {
     let pair = Pair::new().await;
@@ -248,17 +249,17 @@ async fn nobody_but_a_node_sends_messages() {
         let number = numbers.fetch_add(1, Ordering::Relaxed) + 1;
         NodeToken::sign(b"of the cluster", &request, body.as_bytes(), (u64::MAX, number), 0)
     };
-    // Clients here say so of each body.
+    // The test client adds this header to each body.
     let json = b"content-type: application/json\n";
     let token = |method: &str, target: &str| token_of(method, target, json, &good);
     let right = |body: &str| token_of("POST", TARGET, json, body);
-    // Whoever knows no secret is told what all are told.
+    // Without the secret the response is that to any client.
     let unknown = ask(&[AUTHORIZED], &good).await;
     assert_eq!((unknown.status, unknown.header("x-settee-writes")), (404, None), "{unknown:?}");
     let recorded = frame(["PUT", "/db/recorded", "http 192.0.2.1"]);
     let used = right(&recorded);
     assert_eq!(ask(&[("X-Settee-Node", &used)], &recorded).await.status, 200);
-    // A message that was recorded is not taken again.
+    // A recorded message is not accepted again.
     assert_eq!(ask(&[("X-Settee-Node", &used), AUTHORIZED], &recorded).await.status, 401);
     for wrong in [
         token("GET", TARGET),
@@ -286,7 +287,7 @@ async fn nobody_but_a_node_sends_messages() {
     let large = "x".repeat(600 << 10);
     let large = ask(&[("X-Settee-Node", &right(&large))], &large).await;
     assert_eq!(large.status, 413);
-    // A message makes no administrator: each request brings its own credentials.
+    // The message has no rights of an administrator: each request contains its own credentials.
     let stranger = good.replace(AUTHORIZED.1, "Basic YWRtaW46eHg=");
     let message = format!("{good}{stranger}");
     let length = message.len();
@@ -314,7 +315,7 @@ async fn nobody_but_a_node_sends_messages() {
     assert_eq!(found, [["0", "201", "admin"], ["1", "401", ""]]);
 }
 
-/// It is counted and logged by the node that its client came to, which learns whose it was.
+/// The node that received the request counts and logs it, and the answer contains the user.
 #[tokio::test]
 async fn a_write_counts_where_it_came_to() {
     let pair = Pair::new().await;

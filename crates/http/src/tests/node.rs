@@ -1,4 +1,4 @@
-//! A server without sockets: [`World`] takes requests as data and answers them.
+//! A server without sockets: [`World`] receives requests as values and answers them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::tests::live::Values;
 use crate::tests::parts::parts;
 use settee_design::scripted::Scripted;
 
-/// A request as data.
+/// A request as a value.
 pub(crate) struct Ask<'a> {
     method: Method,
     target: &'a str,
@@ -44,7 +44,7 @@ pub(crate) struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    /// `line` is a method and a target.
+    /// Creates a request; `line` is a method and a target.
     pub(crate) fn new(line: &'a str) -> Self {
         let (method, target) = line.split_once(' ').unwrap();
         Self {
@@ -100,8 +100,9 @@ impl<'a> Ask<'a> {
 /// JavaScript whose functions are words, see [`called`], and whose views are empty.
 struct Agreeable(Scripted);
 
-/// The result of a function. A word that is a JSON array is the result itself. The validation function `refuse` throws `{forbidden: [newDoc, oldDoc]}`, the show function `document`
-/// and the update function `same` answer with the document that they get. Other validations accept, other shows say `shown`.
+/// Returns the result of a function. A word that is a JSON array is the result itself. The validation function
+/// `refuse` throws `{forbidden: [newDoc, oldDoc]}`. The show function `document` and the update function
+/// `same` return the document that they receive. Other validations accept, other shows return `shown`.
 fn called(source: &DesignSource, path: &[&str], arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
     let document = Value::trusted(&source.json);
     let word = path.iter().try_fold(document, |value, name| value.get(name)).and_then(Value::as_str);
@@ -160,7 +161,7 @@ impl Reducer for EmptyView {
     }
 }
 
-/// What comes back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) status: StatusCode,
@@ -173,13 +174,13 @@ impl Told {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Status and body.
+    /// Returns status and body.
     pub(crate) fn line(&self) -> String {
         format!("{} {}", self.status.as_u16(), self.body.trim_end())
     }
 }
 
-/// A server with the admin `admin`, whose password is `pw`.
+/// A server with the administrator `admin`, whose password is `pw`.
 pub(crate) struct World {
     pub(crate) node: Arc<Node>,
     pub(crate) settings: Arc<Values>,
@@ -193,22 +194,22 @@ impl World {
         Self::within(Platform::default())
     }
 
-    /// A server on `engine`.
+    /// Creates a server on `engine`.
     pub(crate) fn on(engine: Arc<dyn Engine>) -> Self {
         Self::called("node", engine)
     }
 
-    /// A server on `engine` that is called so.
+    /// Creates a server on `engine` with this name.
     pub(crate) fn called(name: &str, engine: Arc<dyn Engine>) -> Self {
         Self::made(engine, Platform::default(), name)
     }
 
-    /// A server that reads the keys of identity providers so.
+    /// Creates a server with this source of keys.
     pub(crate) fn with_keys(read_keys: KeyReader) -> Self {
         Self::within(Platform { read_keys, ..Platform::default() })
     }
 
-    /// A server that has these threads and keys.
+    /// Creates a server with this platform.
     pub(crate) fn within(platform: Platform) -> Self {
         Self::made(Arc::new(MemoryEngine::new()), platform, "node")
     }
@@ -233,7 +234,7 @@ impl World {
         world
     }
 
-    /// Makes these the admins, all with the password `pw`.
+    /// Sets the administrators, all with the password `pw`.
     pub(crate) fn set_admins(&self, names: &[&str]) {
         let rounds = std::num::NonZeroU32::new(2).unwrap();
         let admins = names.iter().map(|name| ((*name).to_owned(), hash_password("pw", "salt", rounds)));
@@ -244,7 +245,7 @@ impl World {
         self.settings.set(section, key, value, Persist::No).unwrap();
     }
 
-    /// Lets time go by.
+    /// Advances the clock.
     pub(crate) fn wait_s(&self, seconds: u64) {
         self.now_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
@@ -258,7 +259,7 @@ impl World {
         self.node.catalog.create(name, options).unwrap();
     }
 
-    /// Answers a request that came over a network.
+    /// Answers a request from the network.
     pub(crate) async fn exchange(&self, request: http::Request<Vec<u8>>) -> Told {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().unwrap().as_str();
@@ -266,7 +267,7 @@ impl World {
         self.ask(Ask { headers: parts.headers, body, ..Ask::new(&line) }).await
     }
 
-    /// Answers a request as the server does between its sockets.
+    /// Answers a request like the server, without sockets.
     pub(crate) async fn ask(&self, ask: Ask<'_>) -> Told {
         let Ask { method, target, headers, body, peer, scheme } = ask;
         let uri = target.parse().unwrap();
@@ -298,7 +299,7 @@ impl World {
         Told { status: parts.status, headers: parts.headers, body }
     }
 
-    /// As the admin; it has to succeed.
+    /// Sends a request of the administrator, which must succeed.
     pub(crate) async fn admin(&self, line: &str, json: &str) -> Told {
         let told = self.ask(Ask::new(line).basic("admin", "pw").json(json)).await;
         assert!(told.status.is_success(), "{line}: {told:?}");

@@ -1,4 +1,4 @@
-//! Two servers on one store, as on one that a network carries.
+//! Two servers on one store, as in a cluster.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use settee_storage::memory::MemoryEngine;
 use super::late::LateEngine;
 use super::node::{Ask, World};
 
-/// A server that writes to `db`, and one that reads what it wrote.
+/// A server that writes to `db`, and one that reads.
 struct Pair {
     writing: World,
     reading: World,
-    /// The store as the reading one sees it.
+    /// The store of the reading server.
     late: Arc<LateEngine>,
 }
 
@@ -39,7 +39,7 @@ async fn feeds_that_wait_hear_of_writes_through_another_server() {
         let feed = format!("GET /db/_changes?feed=longpoll&timeout=60000&since={since}");
         let feed = reading.ask(Ask::new(&feed).basic("admin", "pw"));
         let put = format!("PUT /db/d{number}");
-        // The feed comes first, so most of the time it waits when the document is written.
+        // The feed starts first, so it usually waits when the document is written.
         let (told, _) = tokio::join!(feed, writing.admin(&put, "{}"));
         assert!(told.body.contains(&format!(r#""id":"d{number}""#)), "{told:?}");
     }
@@ -55,7 +55,7 @@ async fn each_request_catches_up_with_what_others_committed() {
         assert!(told.body.contains(&format!(r#""doc_count":{},"#, number + 1)), "{told:?}");
         assert_eq!(late.trips(), trips + 1, "one for a request");
     }
-    // Many that come during a trip share the next one.
+    // Requests that arrive during a round trip share the next one.
     let before = late.trips();
     late.hold_trips(true);
     let gets = (0..64).map(|_| async { assert!(reading.ask(Ask::new("GET /")).await.status.is_success()) });
@@ -65,7 +65,7 @@ async fn each_request_catches_up_with_what_others_committed() {
     assert!((1..=2).contains(&trips), "{trips}");
 }
 
-/// Waits for all of them, on this task: they take turns.
+/// Waits for all futures concurrently, on this task.
 async fn futures<F: Future<Output = ()>>(all: impl Iterator<Item = F>) {
     let mut all: Vec<_> = all.map(Box::pin).collect();
     std::future::poll_fn(|context| {
@@ -86,12 +86,12 @@ async fn a_store_that_cannot_be_asked_is_told_at_once() {
     assert_eq!(world.ask(Ask::new("GET /_up")).await.line(), r#"200 {"status":"ok","seeds":{}}"#);
 }
 
-/// Everything here is done by one thread but what may block: it would stand still with the request that waits.
+/// All work that does not block runs on one thread, which a blocking request would stop.
 #[tokio::test]
 async fn a_request_that_waits_for_the_store_keeps_nobody_else_waiting() {
     let Pair { writing, reading, late } = Pair::new();
     reading.admin("GET /db", "").await;
-    // A database that others have written to, and one that is not open yet.
+    // A database with writes of other nodes, and one that is not open yet.
     writing.admin("PUT /db/a", "{}").await;
     writing.make_database("other");
     for name in ["db", "other"] {

@@ -1,5 +1,5 @@
-//! What nodes of tests are made of: [`parts`] has everything in memory and a clock that stands. A test replaces what it
-//! wants otherwise (`NodeDependencies { clock_ms, ..parts(…) }`).
+//! Dependencies of test nodes: [`parts`] has everything in memory and a stopped clock. A test replaces members
+//! (`NodeDependencies { clock_ms, ..parts(…) }`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use settee_views::{Languages, Views};
 use crate::tests::live::Values;
 use crate::{Identity, NodeDependencies, Operation, Platform};
 
-/// A node on `engine` that speaks these languages, with settings of its own.
+/// Returns the dependencies of a node on `engine` with these languages and separate settings.
 pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) -> NodeDependencies {
     let catalog = Arc::new(Catalog::open(engine, 1).unwrap());
     let tasks = Tasks::new(|| 0);

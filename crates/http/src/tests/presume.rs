@@ -1,4 +1,4 @@
-//! Small writes that are judged by what a server knows, on a store to which another one writes.
+//! Optimistic validation of small writes, on a store with another writer.
 
 use std::sync::Arc;
 
@@ -14,11 +14,12 @@ use super::live::{Live, Reply, Values};
 use super::parts::parts;
 use crate::NodeDependencies;
 
-/// Two servers on one store with the database `db`, for writers only. They do not know of each other, so nothing is handed over.
+/// Two servers on one store with the database `db`, which only writers may use. They have no connection to
+/// each other, so no write is forwarded.
 struct Pair {
     here: Live,
     there: Live,
-    /// The store as the first one sees it.
+    /// The store of the first server.
     late: Arc<LateEngine>,
     settings: Arc<Values>,
 }
@@ -38,7 +39,7 @@ async fn server(store: &MemoryEngine) -> (Live, Arc<LateEngine>, Arc<Values>) {
     (Live::of(NodeDependencies { settings: of_server, authenticator, ..parts }).await, engine, settings)
 }
 
-/// Asks as a user, `name:password`.
+/// Sends a request of a user, `name:password`.
 async fn ask(server: &Live, user: &str, line: &str, body: &str) -> Reply {
     let authorization = format!("Basic {}", BASE64.encode(user.as_bytes()));
     let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/json")];
@@ -64,19 +65,19 @@ impl Pair {
         ] {
             pair.change(line, &body).await;
         }
-        // Whatever it presumes something of is at hand.
+        // The databases of the read set are open.
         assert_eq!(ask(&pair.here, "ann:first", "GET /db", "").await.status, 200);
         pair
     }
 
-    /// Does something through the other server, as an administrator. Answers a document's revision.
+    /// Makes a change through the other server, as an administrator. Returns a document's revision.
     async fn change(&self, line: &str, body: &str) -> String {
         let reply = ask(&self.there, "admin:pw", line, body).await;
         assert!((200..300).contains(&reply.status), "{line}: {reply:?}");
         reply.header("etag").unwrap_or_default().trim_matches('"').to_owned()
     }
 
-    /// The status of a request to this one, and how often it asked for news.
+    /// Sends a request to this server. Returns the status and the number of catch-ups.
     async fn put(&self, user: &str, line: &str, body: &str) -> (u16, u64, String) {
         let trips = self.late.trips();
         let reply = ask(&self.here, user, line, body).await;
@@ -91,12 +92,12 @@ async fn small_writes_ask_for_no_news() {
     let bulk = |docs: &str| format!("{{\"docs\":[{docs}]}}");
     let rev = "1-967a00dff5e02add41819138abb3284d";
     for (line, body, status, trips) in [
-        // What is written finds out by itself.
+        // The commit of a write validates its read set.
         ("PUT /db/a", "{}", 201, 0),
         ("POST /db", "{}", 201, 0),
         ("PUT /db/_local/a", "{}", 201, 0),
         ("POST /db/_bulk_docs", &bulk(r#"{"_id":"b"},{"_id":"a"}"#), 201, 0),
-        // What writes nothing asks whether its answer stands.
+        // Requests that write nothing catch up before they answer.
         ("PUT /db/a", "{}", 409, 1),
         ("POST /db/_bulk_docs", &bulk(r#"{"_id":"b"},{"_id":"a"}"#), 201, 1),
         ("POST /db/_bulk_docs", &bulk(""), 201, 1),
@@ -104,11 +105,11 @@ async fn small_writes_ask_for_no_news() {
         ("DELETE /db/none", "", 404, 1),
         (&format!("PUT /db/a?new_edits=false&rev={rev}"), "{}", 201, 1),
         (&format!("DELETE /db/a?rev={rev}"), "", 200, 0),
-        // Nobody would wait for what is found out.
+        // No client would receive the error of a failed validation.
         ("PUT /db/d?batch=ok", "{}", 202, 1),
         ("GET /db/b", "", 200, 1),
         ("PUT /db/large", &format!("{{\"a\":\"{}\"}}", "x".repeat(70_000)), 201, 1),
-        // There is news of what this server itself has done, until it has heard of it.
+        // The server's own change is pending until its listener is notified.
         ("PUT /_users/org.couchdb.user:eve", EVE, 201, 1),
         ("PUT /db/e", "{}", 201, 1),
         ("PUT /db/f", "{}", 201, 0),
@@ -116,11 +117,11 @@ async fn small_writes_ask_for_no_news() {
         let found = pair.put("admin:pw", line, body).await;
         assert_eq!((found.0, found.1), (status, trips), "{line}: {}", found.2);
     }
-    // Those who are counted are counted once.
+    // Rate-limited requests are counted once.
     pair.settings.set("rate_limit", "requests_per_second", "1000", Persist::No).unwrap();
     let found = pair.put("admin:pw", "PUT /db/counted", "{}").await;
     assert_eq!((found.0, found.1), (201, 1));
-    // Others' writes to the database are met, whether they were heard of or not.
+    // Concurrent writes to the database are detected by the commit, whether the listener was notified or not.
     for number in 0..3 {
         pair.change(&format!("PUT /db/theirs{number}"), "{}").await;
         assert_eq!(pair.put("admin:pw", &format!("PUT /db/ours{number}"), "{}").await.0, 201);
@@ -128,7 +129,7 @@ async fn small_writes_ask_for_no_news() {
     }
 }
 
-/// A change through the other server, and the status of a write that succeeds without it.
+/// A change through the other server, and the status of a write without it.
 type Change = (&'static str, &'static str, u16);
 
 #[tokio::test]

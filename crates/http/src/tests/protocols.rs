@@ -1,4 +1,4 @@
-//! What a connection bears, and for how long.
+//! Limits and timeouts of connections.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,7 +16,7 @@ use crate::tests::live::{Live, TIMEOUT, until};
 
 type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// A connection that begins with HTTP/2.
+/// Opens an HTTP/2 connection.
 async fn h2(server: &Live) -> Sender {
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -55,7 +55,7 @@ async fn many_feeds_share_a_connection() {
     let mut sender = h2(&server).await;
     assert_eq!(ask(&mut sender, "PUT", "/db", "").await.0, 201);
     let mut feeds = Vec::new();
-    // More of each than a connection may have requests that have no answer yet.
+    // The number of each kind exceeds the limit of requests without a response.
     for feed in ["continuous", "longpoll", "eventsource"].repeat(20) {
         let feed = format!("http://settee.test/db/_changes?feed={feed}&heartbeat=60000");
         let feed = Request::get(feed).body(Full::default()).unwrap();
@@ -87,7 +87,7 @@ impl hyper::body::Body for Slow {
     }
 }
 
-/// A hundred requests of one client are no more to the others than a few connections.
+/// A hundred requests of one client delay others no more than a few connections do.
 #[tokio::test]
 async fn sixteen_requests_of_a_connection_are_worked_on_at_a_time() {
     let server = Live::start(&[]).await;
@@ -111,7 +111,8 @@ async fn sixteen_requests_of_a_connection_are_worked_on_at_a_time() {
     assert_eq!(answer.await.unwrap(), 200, "there is room for one more");
     writers.push(ask("PUT", "/db/15"));
     writers[15].0.send(Bytes::from_static(b"{")).await.unwrap();
-    // Requests begin in the order in which the server's tasks happen to run: until the last one has begun, others are answered.
+    // Requests start in the order in which their tasks are scheduled: until the last one has started, others
+    // are answered.
     let waiting = loop {
         let (pieces, mut answer) = ask("GET", "/db");
         drop(pieces);
@@ -126,7 +127,7 @@ async fn sixteen_requests_of_a_connection_are_worked_on_at_a_time() {
     server.stop().await;
 }
 
-/// Clients see what was wrong in CouchDB's form, also where the request was no request.
+/// Clients receive the error in CouchDB's format, even for malformed requests.
 #[tokio::test]
 async fn broken_heads_are_answered() {
     let server = Live::start(&["chttpd/max_header_bytes=10000", "chttpd/max_headers=20"]).await;
@@ -161,7 +162,7 @@ async fn heads_must_come_in_time() {
         client.write(beginning.as_bytes()).await;
         assert!(client.rest().await.is_empty(), "{beginning}");
     }
-    // Also the second one of a connection.
+    // The second request of a connection is answered as well.
     let mut client = server.client().await;
     assert_eq!(client.request("GET /", &[], "").await.status, 200);
     client.write(b"GET").await;
@@ -195,7 +196,7 @@ async fn beyond_the_limit_connections_wait_for_requests_to_end() {
     assert!(waits.is_err(), "a third connection is served");
     drop(one);
     assert_eq!(three.reply(false).await.unwrap().status, 200);
-    // What goes on goes on: the feed is notified of the next change.
+    // Open requests continue: the feed is notified of the next change.
     assert_eq!(three.request("PUT /db/doc", &[], "{}").await.status, 201);
     two.read_until("\"id\":\"doc\"").await;
     server.stop().await;
@@ -210,7 +211,7 @@ async fn the_connection_that_is_idle_longest_gives_way_to_a_client() {
     assert_eq!(asked.request("GET /", &[], "").await.status, 200);
     let mut sender = h2(&server).await;
     assert_eq!(ask(&mut sender, "GET", "/", "").await.0, 200);
-    // Whatever it is idle with, in this order; who comes is served while the others go.
+    // All kinds of idle connections are closed in this order; new clients are served concurrently.
     let mut clients = Vec::new();
     for round in 0..4 {
         let mut client = server.client().await;
@@ -243,7 +244,7 @@ async fn who_asks_too_often_is_told_to_wait() {
     server.stop().await;
 }
 
-/// A client that opens streams and takes them back at once keeps a server busy; it is cut off.
+/// A client that opens and immediately resets streams causes work; it is disconnected.
 #[tokio::test]
 async fn floods_of_resets_end_the_connection() {
     let server = Live::start(&[]).await;

@@ -1,4 +1,4 @@
-//! Clients behind a proxy, over sockets: the lock-out and the limit of the rate are those of a client, not of the proxy.
+//! Clients behind a proxy, over sockets: lockout and rate limit apply to the client and not to the proxy.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::live::{Live, Reply, Values};
 use super::parts::parts;
 use crate::NodeDependencies;
 
-/// A server with the admin `admin`, whose password is `pw`.
+/// Starts a server with the administrator `admin`, whose password is `pw`.
 async fn server(settings: &[&str]) -> Live {
     let dependencies = parts(Arc::new(MemoryEngine::new()), Vec::new());
     let rounds = NonZeroU32::new(2).expect("not zero");
@@ -22,7 +22,7 @@ async fn ask(server: &Live, line: &str, headers: &[(&str, &str)], body: &str) ->
     server.client().await.request(line, headers, body).await
 }
 
-/// A login through a proxy of this machine that names its client in `header`.
+/// Sends a login through a local proxy that names its client in `header`.
 async fn login(server: &Live, header: (&str, &str), password: &str) -> Reply {
     let body = format!(r#"{{"name":"admin","password":"{password}"}}"#);
     ask(server, "POST /_session", &[header], &body).await
@@ -47,7 +47,7 @@ async fn failed_logins_lock_out_the_client_and_not_its_proxy() {
         assert_eq!(locked.status, 403, "{bad:?} {}", locked.body);
         assert_eq!(login(&server, good, "pw").await.status, 200, "{good:?}");
         assert_eq!(login(&server, ("Accept", "*/*"), "pw").await.status, 200, "the proxy itself is not locked out");
-        // Failed logins of others at the same address end no session.
+        // Failed logins from the same address do not affect existing sessions.
         let session = ask(&server, "GET /_all_dbs", &[bad, ("Cookie", &cookie)], "").await;
         assert_eq!(session.status, 200, "{}", session.body);
         let written = ask(&server, "PUT /db", &[bad, ("Cookie", &cookie)], "").await;

@@ -1,5 +1,5 @@
-//! A store that cannot be read: each request fails with an error that says so wherever it meets the fault, and works
-//! again when the fault is gone.
+//! Read faults of the store: each request fails with a descriptive error wherever the fault occurs, and
+//! succeeds after it.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ async fn every_read_of_a_request_can_fail() {
             let met = engine.reads() >= before + nth;
             engine.heal_reads();
             if !met {
-                // What was optional may have failed before, and the document be there.
+                // An earlier attempt may have failed in an optional step and created the document.
                 let is_well = told.status.is_success() || told.status == StatusCode::CONFLICT;
                 assert!(is_well, "{line} without a fault: {told:?}");
                 break;
@@ -58,7 +58,7 @@ async fn every_read_of_a_request_can_fail() {
             if told.status == StatusCode::CONFLICT {
                 continue;
             }
-            // What is optional may be left out, but what fails says why.
+            // Optional steps may be skipped, but failures have an error message.
             if !told.status.is_success() {
                 assert!(told.status.is_server_error(), "{line} at read {nth}: {told:?}");
                 assert!(told.body.contains("the disk is gone"), "{line} at read {nth}: {told:?}");

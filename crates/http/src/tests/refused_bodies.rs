@@ -1,10 +1,11 @@
-//! Requests that are refused before their bodies were read: the client receives it, and knows whether the connection goes on.
+//! Requests that are refused before their bodies are read: the client receives the response, and whether the
+//! connection stays open.
 
 use tokio::task::JoinSet;
 
 use crate::tests::live::{Live, until};
 
-/// The ends of heads and their beginning.
+/// The end of a head, and the start of one.
 const CHUNKED: &str = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
 const REFUSED: &str = "PUT /nothing/doc/attachment HTTP/1.1\r\nHost: x\r\n";
 
@@ -25,7 +26,7 @@ async fn after_a_short_body_the_connection_goes_on() {
         let reply = client.request(line, &[], &body).await;
         assert_eq!(reply.status, status, "{line}: {}", reply.body);
         assert_eq!(reply.header("connection"), None, "{line}");
-        // In chunks it has no length that could be looked at.
+        // A chunked body has no announced length.
         let mut head = format!("{line} HTTP/1.1\r\nHost: x\r\n{CHUNKED}").into_bytes();
         for _ in 0..100 {
             head.extend_from_slice(format!("400\r\n{}\r\n", "x".repeat(1024)).as_bytes());
@@ -45,7 +46,7 @@ async fn after_a_long_body_the_connection_ends_in_order() {
     for framing in ["Content-Length: 20000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1312D00\r\n"] {
         let mut client = server.client().await;
         client.write(format!("{REFUSED}{framing}").as_bytes()).await;
-        // All of it can be sent, although nobody wants it.
+        // The whole body can be sent, although it is discarded.
         for _ in 0..20 {
             client.write(&vec![b'x'; 1_000_000]).await;
         }
@@ -67,7 +68,8 @@ async fn a_client_that_waits_to_be_asked_is_not_asked() {
     server.stop().await;
 }
 
-/// A pool of connections with valid writes beside refused ones that stream: no valid one may be given a dead connection.
+/// A connection pool with valid writes in addition to refused streaming ones: no valid write may use a closed
+/// connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_valid_write_fails_beside_refused_ones() {
     let server = Live::start(&[]).await;

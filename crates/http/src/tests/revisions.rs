@@ -1,5 +1,5 @@
-//! Revisions in lists, in parts and in feeds: which attachments come with them, what stands for missing ones, what selectors see of
-//! conflicts.
+//! Revisions in lists, multipart bodies and feeds: included attachments, missing revisions, and `_conflicts`
+//! for selectors.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_model::json::Value;
@@ -21,7 +21,8 @@ fn rev(told: &Told) -> String {
     json(&told.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned()
 }
 
-/// A document `a` with an attachment of its first revision, one of its second, and a third revision with both.
+/// Creates a document `a` with an attachment of its first revision, one of its second, and a third revision
+/// with both.
 async fn attached(world: &World) -> [String; 3] {
     let first = rev(&world.admin("PUT /db/a", r#"{"_attachments":{"x":{"data":"eHh4"}}}"#).await);
     let both = r#""_attachments":{"x":{"stub":true},"y":{"data":"eXl5"}}"#;
@@ -31,7 +32,7 @@ async fn attached(world: &World) -> [String; 3] {
     [first, second, third]
 }
 
-/// `open_revs` once ignored `atts_since`: every replicated edit carried all attachments.
+/// Regression: `open_revs` ignored `atts_since`, so that every replicated edit transferred all attachments.
 #[tokio::test]
 async fn lists_of_revisions_have_the_attachments_that_came_since() {
     let world = world();
@@ -98,7 +99,7 @@ async fn a_part_for_a_missing_revision_names_the_revision_only() {
     assert!(list.contains(r#"{"error":{"rev":"1-b","reason":"missing","id":"a","error":"not_found"}}"#), "{list}");
 }
 
-/// Writes the leaves of a document `a` as a replication does.
+/// Writes the leaves of a document `a` like a replication.
 async fn leaves(world: &World) {
     let docs = [
         r#"{"_id":"a","_revisions":{"start":3,"ids":["c","x","y"]},"_deleted":true}"#,
@@ -124,7 +125,7 @@ async fn possible_ancestors_are_in_the_order_of_their_rank() {
     }
 }
 
-/// Selectors once never saw `_conflicts`.
+/// Regression: selectors never received `_conflicts`.
 #[tokio::test]
 async fn selectors_of_feeds_see_conflicts_where_the_client_asks_for_them() {
     let world = world();
@@ -145,7 +146,7 @@ async fn selectors_of_feeds_see_conflicts_where_the_client_asks_for_them() {
         ("&conflicts=true", "a"),
         ("&conflicts=true&include_docs=true", "a"),
         ("&conflicts=true&descending=true", "a"),
-        // Each leaf is seen as if it were the only one.
+        // Each leaf is passed as if it were the only one.
         ("&conflicts=true&style=all_docs", ""),
         ("&conflicts=true&include_docs=true&style=all_docs", ""),
     ] {
@@ -162,7 +163,7 @@ async fn selectors_of_feeds_see_conflicts_where_the_client_asks_for_them() {
     }
 }
 
-/// Filter functions once saw `_conflicts` always, and the whole history.
+/// Regression: filter functions always received `_conflicts` and the whole history.
 #[tokio::test]
 async fn filter_functions_see_what_the_client_asks_for() {
     let world = world();
@@ -192,7 +193,7 @@ async fn filter_functions_see_what_the_client_asks_for() {
     }
 }
 
-/// The rows of feeds are separated, and answers end, as CouchDB's are.
+/// Row separators and line ends are those of CouchDB.
 #[tokio::test]
 async fn answers_have_couchdbs_line_ends() {
     let world = world();

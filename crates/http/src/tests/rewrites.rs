@@ -2,7 +2,7 @@
 
 use super::node::{Ask, World};
 
-/// A hundred of them on one stack once ended the process.
+/// Regression: a hundred rewrites overflowed the stack.
 #[tokio::test]
 async fn rewrites_that_lead_to_each_other_end_at_the_limit_however_large_it_is() {
     let world = World::new();
@@ -29,7 +29,7 @@ async fn rewrites_leave_their_database_only_where_that_is_allowed() {
     assert!(allowed.line().starts_with("200 [") && allowed.body.contains("\"db\""), "{}", allowed.line());
 }
 
-/// CouchDB parses these before it looks for a rule.
+/// CouchDB parses these before it searches for a rule.
 #[tokio::test]
 async fn keys_that_are_no_json_are_refused_before_a_rule_is_found() {
     let world = World::new();
@@ -47,7 +47,7 @@ async fn keys_that_are_no_json_are_refused_before_a_rule_is_found() {
     assert_eq!(ask("nosuch?other=x").await, r#"404 {"error":"not_found","reason":"missing"}"#);
 }
 
-/// A design document whose function `rewrites` returns `rewrite`.
+/// Returns a design document whose function `rewrites` returns `rewrite`.
 fn function(rewrite: &str) -> String {
     let mut out = br#"{"rewrites":"#.to_vec();
     settee_model::json::write_string(&mut out, &format!("[\"ok\",{rewrite}]"));
@@ -55,7 +55,7 @@ fn function(rewrite: &str) -> String {
     String::from_utf8(out).expect("text")
 }
 
-/// A world with the databases `db` and `other`, and a document in each.
+/// Returns a server with the databases `db` and `other`, and a document in each.
 async fn two_databases() -> World {
     let world = World::new();
     for name in ["db", "other"] {
@@ -74,7 +74,7 @@ async fn follow(world: &World, method: &str, rewrite: &str) -> (u16, String) {
     (told.status.as_u16(), told.line())
 }
 
-/// A number by which a design document is named.
+/// Returns a number for the name of a design document.
 fn number_of(text: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -107,7 +107,7 @@ async fn functions_stay_in_their_database() {
     ] {
         assert_eq!(follow(&world, "GET", &format!(r#"{{"path":"{outside}"}}"#)).await.1, refused, "{outside}");
     }
-    // Segments that are encoded name a document or an attachment, and nothing outside.
+    // Encoded segments name a document or an attachment of this database.
     for name in [
         "../../%2e%2e",
         "../../%2e%2e/other",
@@ -118,7 +118,7 @@ async fn functions_stay_in_their_database() {
         let (status, line) = follow(&world, "GET", &format!(r#"{{"path":"{name}"}}"#)).await;
         assert_eq!(status, 404, "{name}: {line}");
     }
-    // The name of the database may be written in another way.
+    // The name of the database may be encoded differently.
     assert_eq!(follow(&world, "GET", r#"{"path":"../../../d%62/doc"}"#).await.0, 200);
     world.set("chttpd", "secure_rewrites", "false");
     assert_eq!(follow(&world, "GET", r#"{"path":"../../../other/doc","query":{}}"#).await.0, 200);
@@ -151,7 +151,7 @@ async fn a_read_never_becomes_a_write() {
             assert!(status == 403 && line.contains("a rewrite may not make"), "{from} {method} {path}: {line}");
         }
     }
-    // What only server administrators may do is not done for them, whatever they asked.
+    // Requests that require a server administrator are refused, whatever the original request was.
     for (method, path) in
         [("DELETE", "../.."), ("PUT", "../.."), ("POST", "../../_purge"), ("POST", "../../_sync_shards")]
     {
@@ -165,7 +165,7 @@ async fn a_read_never_becomes_a_write() {
         let told = world.ask(Ask::new(&format!("GET /db/{name}")).basic("admin", "pw")).await;
         assert_eq!(told.status.as_u16(), expected, "{name}");
     }
-    // Reads by POST are reads, and a write may become another one.
+    // Reads with POST are reads, and a write may become another write.
     for (from, method, path, body) in [
         ("GET", "POST", "../../_all_docs", r#"{\"keys\":[\"doc\"]}"#),
         ("GET", "POST", "../../_find", r#"{\"selector\":{}}"#),
@@ -190,7 +190,7 @@ async fn functions_that_lead_to_each_other_end_at_the_limit() {
     assert_eq!(line, r#"400 {"error":"bad_request","reason":"Exceeded rewrite recursion limit"}"#);
 }
 
-/// CouchDB sends both policies for shows, and none for what a function for rewrites answers itself.
+/// CouchDB sends both policies for shows, and none for responses of rewrite functions.
 #[tokio::test]
 async fn a_function_only_restricts_the_policy_of_the_server() {
     let world = two_databases().await;
@@ -221,7 +221,7 @@ async fn a_function_only_restricts_the_policy_of_the_server() {
             assert_eq!((told.header("access-control-allow-origin"), told.header("set-cookie")), ("", ""), "{line}");
         }
     }
-    // JSON that calls itself something else is no JSON to a browser.
+    // JSON with another content type is not JSON to a browser.
     let page = r#"["resp",{"json":"<script>","headers":{"Content-Type":"text/html"}}]"#;
     let plain = r#"["resp",{"json":{"a":1}}]"#;
     for (name, result, expected) in [("html", page, 1), ("json", plain, 0)] {

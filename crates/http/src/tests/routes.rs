@@ -1,4 +1,4 @@
-//! The table of all resources, as a file: what is reachable, by which method, and what it takes.
+//! The table of all resources, as a file: paths, methods, and kinds of bodies.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ fn every_resource_with_its_methods_and_permissions_was_reviewed() {
     check_file("routes.txt", &text);
 }
 
-/// What CouchDB does not list among the methods, although it serves it or has an answer of its own.
+/// Returns true for methods that CouchDB supports or handles without listing them.
 fn is_unlisted(path: &str, method: &Method) -> bool {
     match method.as_str() {
         "PUT" => path == "/{db}",

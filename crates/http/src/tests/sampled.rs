@@ -1,4 +1,4 @@
-//! Answers of CouchDB 3.5.2 that `fuzz/differential.py` sampled: what differed once.
+//! Regression tests for responses of CouchDB 3.5.2 that `fuzz/differential.py` sampled.
 
 use settee_database::{DatabaseOptions, Layout};
 use settee_model::json::Json;
@@ -11,7 +11,7 @@ fn world(layout: Layout) -> World {
     world
 }
 
-/// Sends requests of an administrator, each a line, a body and the answer.
+/// Sends requests of an administrator, each a line, a body and the expected response.
 async fn check(world: &World, requests: &[(&str, &str, &str)]) {
     for (line, body, expected) in requests {
         let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;

@@ -1,4 +1,4 @@
-//! A slow reader never delays writers or other readers.
+//! Slow clients never delay writers or other readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 use crate::budget::{Account, Share};
 use crate::tests::live::{Live, TIMEOUT, until};
 
-/// Each takes two files of this process, and some systems allow a thousand.
+/// Each client needs two file descriptors of this process, and some systems permit a thousand.
 const READERS: usize = 300;
 
-/// Those who want large documents.
+/// Number of clients that read large documents.
 const LARGE: usize = 40;
 
-/// One request, while all others wait for their clients. Far more than it needs.
+/// Generous time limit of one request while all others wait for their clients.
 const PROMPT: Duration = Duration::from_secs(20);
 
 async fn load(server: &Live) {
@@ -31,15 +31,15 @@ async fn load(server: &Live) {
     }
 }
 
-/// Asks for `path` and reads nothing of the answer.
+/// Requests `path` and reads nothing of the response.
 async fn ask(server: &Live, path: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    // A small window: what the system takes in nobody waits for.
+    // A small receive buffer, because the server does not wait for buffered data.
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(server.address).await.unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nHost: settee.test\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The answer has begun: somebody works for this reader.
+    // The response has started, so the server is working for this client.
     stream.readable().await.unwrap();
     stream
 }
@@ -51,8 +51,8 @@ async fn within(what: &str, limit: Duration, work: impl Future<Output = ()>) {
     assert!(taken < limit, "{what} took {taken:?}");
 }
 
-/// Streamed answers once held one thread each of those that commits need as well: about five hundred clients that did not
-/// read stopped all writes.
+/// Regression: streamed responses used the threads that commits need, so that about five hundred clients that
+/// did not read stopped all writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_clients_that_never_read_hold_up_nobody() {
     let server = Live::start(&[]).await;
@@ -62,7 +62,7 @@ async fn hundreds_of_clients_that_never_read_hold_up_nobody() {
         let path = ["/db/_all_docs?include_docs=true", "/db/_changes?include_docs=true"][count % 2];
         readers.push(ask(&server, path).await);
     }
-    // Other tests have some.
+    // Tests that run concurrently also use threads.
     until("they keep no threads for short work", || threads::busy() < READERS / 2).await;
     for round in 0..5 {
         within("a write", PROMPT, async {
@@ -95,7 +95,7 @@ async fn hundreds_of_clients_that_never_read_hold_up_nobody() {
     server.stop().await;
 }
 
-/// Large documents once waited for memory on the threads that short reads and commits need.
+/// Regression: large documents waited for memory on the threads that short reads and commits need.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
     let server = Live::start(&[]).await;
@@ -103,13 +103,13 @@ async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
     assert_eq!(server.request("PUT /db/small", "{}").await.status, 201);
     let budget = &server.node.budget;
     let (account, mut all) = (Account::new(budget, None, Share::Admin), None);
-    // What the requests before held may still be on its way back.
+    // Memory of the previous requests may not be released yet.
     until("all memory is free", || {
         all = account.hold_now(budget.total()).ok();
         all.is_some()
     })
     .await;
-    // Each waits for a second, is refused, and asks again.
+    // Each request waits for a second, is rejected, and is retried.
     let stop = Arc::new(AtomicBool::new(false));
     let mut readers = JoinSet::new();
     for _ in 0..LARGE {
@@ -120,7 +120,8 @@ async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
             }
         });
     }
-    // In one moment, as those who are refused would give their threads back. Other tests have some.
+    // Checked at one time, because rejected requests would release their threads. Tests that run concurrently
+    // also use threads.
     until("large documents wait, and keep no threads for short work", || {
         let waiting = 1024 - server.node.free_answers();
         waiting > LARGE / 2 && threads::busy() < waiting / 2
@@ -143,7 +144,7 @@ async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
     server.stop().await;
 }
 
-/// There are places for so many long answers only: clients that do nothing make room for others.
+/// The number of long responses is limited: inactive clients are disconnected in favour of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_clients_make_room() {
     let server = Live::start(&["chttpd/max_long_answers=10"]).await;
@@ -169,7 +170,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     let mut reader = server.client().await;
     until("nobody is answered", || server.node.free_answers() == 1024).await;
     reader.send("GET /db/_all_docs?include_docs=true", &[], "").await;
-    // It reads once the server has given up: otherwise the answer would be whole.
+    // The client reads only after the server has aborted the response, which would be complete otherwise.
     let all = 1024;
     until("an answer begins", || server.node.free_answers() < all).await;
     until("the answer is given up", || server.node.free_answers() == all).await;

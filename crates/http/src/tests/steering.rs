@@ -1,4 +1,4 @@
-//! Writes that go to the node that all prefer for their database, between servers with sockets.
+//! Forwarding of writes to the preferred node of their database, between servers with sockets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::{Identity, NodeDependencies, Operation, Platform};
 
 pub(super) type Header = (&'static str, &'static str);
 
-/// A request, its headers and body, and the status of its answer.
+/// A request, its headers and body, and the status of its response.
 type Case = (&'static str, &'static [Header], &'static str, u16);
 
 pub(super) const AUTHORIZED: Header = ("Authorization", "Basic YWRtaW46cHc=");
 
-/// The time that all servers of a test have, and how much of a processor each has taken, in milliseconds.
+/// The common clock of the servers of a test, and the processor time of each, in milliseconds.
 #[derive(Clone, Default)]
 struct Machine {
     now: Arc<AtomicU64>,
@@ -37,7 +37,7 @@ struct Machine {
 
 /// Two servers on one store, which write to the database `db`.
 pub(super) struct Pair {
-    /// The one that writes are for, and the other one.
+    /// The preferred node, and the other one.
     pub(super) writer: Live,
     pub(super) other: Live,
     pub(super) store_of_writer: Arc<LateEngine>,
@@ -68,7 +68,7 @@ async fn server(name: &str, store: &MemoryEngine, machine: &Machine) -> (Live, A
 }
 
 impl Pair {
-    /// Two that have met each other, so that the other one hands its writes over.
+    /// Creates two nodes that have observed each other's writes, so that the other one forwards its writes.
     pub(super) async fn new() -> Self {
         let store = MemoryEngine::new();
         let machine = Machine::default();
@@ -81,14 +81,14 @@ impl Pair {
         let ((writer, store_of_writer), (other, _)) = (of_best, of_other);
         let mut pair = Self { writer, other, store_of_writer, machine_of_writer, documents: 0 };
         pair.meet("db").await;
-        // Its next write is for the writer, which has not shown yet that it can be reached.
+        // The next write should be forwarded, but the preferred node has not answered a health probe yet.
         assert_eq!(pair.ask("PUT /db/_local/a", &[AUTHORIZED], "{}").await.status, 201);
         until("the writer gives a sign of life", || pair.is_there()).await;
         assert_eq!(pair.handed_over(), 0);
         pair
     }
 
-    /// Has the other one find the writer faster, and the other way round. What that one has committed is news to it.
+    /// Makes each node observe a faster write of the other one.
     pub(super) async fn meet(&mut self, database: &str) {
         for is_writer in [false, true, false] {
             let server = if is_writer { &self.writer } else { &self.other };
@@ -100,7 +100,7 @@ impl Pair {
         assert_eq!(self.handed_over(), 0);
     }
 
-    /// Asks the other one.
+    /// Sends a request to the other node.
     pub(super) async fn ask(&self, line: &str, headers: &[(&str, &str)], body: &str) -> Reply {
         self.other.client().await.request(line, headers, body).await
     }
@@ -109,7 +109,7 @@ impl Pair {
         self.other.node.metrics.totals().count(Count::HandedOver)
     }
 
-    /// Announces another address of the writer.
+    /// Announces another address of the preferred node.
     pub(super) fn move_writer(&self, address: SocketAddr) {
         self.store_of_writer.members().announce(self.writer.node.name(), &format!("http://{address}/")).unwrap();
     }
@@ -124,7 +124,7 @@ impl Pair {
     }
 }
 
-/// Headers that tell of the answering server's time, or of the request.
+/// Removes headers that depend on the time or the request.
 fn comparable(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
     let mut headers = reply.headers.clone();
     headers.retain(|(name, _)| !["date", "x-couch-request-id", "x-couchdb-body-time", "etag"].contains(&name.as_str()));
@@ -157,7 +157,7 @@ async fn a_write_that_was_handed_over_has_the_answer_of_who_wrote() {
     ];
     for (at, (line, headers, body, status)) in cases.into_iter().enumerate() {
         let mut replies = Vec::new();
-        // The same document would be there already.
+        // The same document would conflict.
         for (server, id) in [(&pair.other, "x"), (&pair.writer, "y")] {
             let id = format!("{id}{at}");
             let [line, body] = [line, body].map(|text| text.replace("%s", &id));
@@ -203,7 +203,7 @@ async fn what_is_no_small_write_is_served_where_it_comes() {
     drop(taken);
     assert_eq!(pair.ask("PUT /db/_local/c", &[AUTHORIZED], "{}").await.status, 201);
     assert_eq!(pair.handed_over(), 1);
-    // The one that is preferred hands nothing over, whomever it has met.
+    // The preferred node forwards nothing, whatever writes it has observed.
     for name in ["u", "v"] {
         let line = format!("PUT /db/{name}");
         assert_eq!(pair.ask(&line, &[AUTHORIZED], "{}").await.status, 201);
@@ -224,14 +224,15 @@ async fn a_node_without_another_writes_itself() {
     assert_eq!(other.node.metrics.totals().count(Count::HandedOver), 0);
 }
 
-/// Such as by the code of those who use it. Writes are spread then: each database has its own node.
+/// A node can be busy because of its users' code. Writes are distributed then: each database has its own
+/// preferred node.
 #[tokio::test]
 async fn a_busy_node_writes_for_fewer_databases() {
     let mut pair = Pair::new().await;
     let live = pair.store_of_writer.members().live();
     let mut of_writer = None;
     let mut of_other = None;
-    // Each of two has a half of them, by its name.
+    // Each of two nodes is preferred for half of the databases, by name.
     for number in 0..64 {
         let name = format!("db{number}");
         assert_eq!(pair.ask(&format!("PUT /{name}"), &[AUTHORIZED], "").await.status, 201);
@@ -262,7 +263,7 @@ async fn a_busy_node_writes_for_fewer_databases() {
     assert!(handed_over(&pair.other, &of_other, "c").await, "it has not heard of it");
     assert!(!handed_over(&pair.other, &of_other, "d").await);
     assert!(handed_over(&pair.other, &of_writer, "e").await);
-    // The busy one as well: it has met the other one's write.
+    // The busy node also forwards writes, because it has observed a write of the other one.
     assert!(!handed_over(&pair.writer, &of_other, "f").await, "it looks for the other one first");
     until("the other one gives a sign of life", || pair.writer.node.nodes.pulses.is_there(pair.other_id())).await;
     assert!(handed_over(&pair.writer, &of_other, "g").await);
@@ -271,7 +272,8 @@ async fn a_busy_node_writes_for_fewer_databases() {
     assert!(!handed_over(&pair.writer, &of_other, "i").await);
 }
 
-/// What one of them has for itself is committed with the writes of the others where PostgreSQL has less to do then, and nobody waits longer for it.
+/// Uncontended writes of a node are committed together with those of others where that reduces the load of
+/// PostgreSQL without additional delay.
 #[tokio::test]
 async fn much_to_write_goes_to_one_of_three() {
     let store = MemoryEngine::new();
@@ -306,7 +308,7 @@ async fn much_to_write_goes_to_one_of_three() {
     let writer = writers[0].1.members().this();
     until("the writer gives a sign of life", || nodes.pulses.is_there(writer)).await;
     assert_eq!(write("many").await, 1);
-    // So it has met the other one, and goes on with less to do.
+    // The node has observed the write of the other one, and continues with fewer writes.
     store_of_other.catch_up().unwrap();
     drop((few, more));
     assert_eq!(Arc::strong_count(&nodes.writing), 1, "whatever has its answer is under way no more");
@@ -315,7 +317,7 @@ async fn much_to_write_goes_to_one_of_three() {
     assert_eq!(write("more").await, 3);
 }
 
-/// Takes connections and answers as it is told.
+/// Accepts connections and sends a fixed response.
 fn stand_in(listener: TcpListener, answer: &'static [u8]) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut kept = Vec::new();
@@ -334,7 +336,7 @@ fn stand_in(listener: TcpListener, answer: &'static [u8]) -> JoinHandle<()> {
     })
 }
 
-/// The write may have arrived. It is said so soon, and the next one is written.
+/// The write may have arrived. Its client receives an error soon, and the next write is made.
 #[tokio::test]
 async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     let pair = Pair::new().await;
@@ -343,7 +345,8 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     let silent = stand_in(listener, b"");
     pair.move_writer(address);
     let begun = tokio::time::Instant::now();
-    // What would be made twice is not made again, nor is told that it conflicts what may conflict with itself.
+    // A POST is not retried, because it would create a second document; a retry that conflicts may conflict
+    // with itself and is in doubt.
     let headers = [AUTHORIZED];
     let deletion = "DELETE /db/gone?rev=1-967a00dff5e02add41819138abb3284d";
     let (posted, conflict, gone, made) = tokio::join!(
@@ -363,13 +366,14 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
             (503, expected.as_str(), Some("1"))
         );
     }
-    // Other tests use the machine as well. How long this takes on an idle one follows from the constants of `pulse`.
+    // Tests that run concurrently need time as well. The duration on an idle machine follows from the
+    // constants of `pulse`.
     assert!(begun.elapsed() < TIMEOUT / 10, "{:?}", begun.elapsed());
     assert!(!pair.is_there());
     assert_eq!(pair.ask("PUT /db/next", &[AUTHORIZED], "{}").await.status, 201);
     assert_eq!(pair.ask(deletion, &headers, "").await.status, 404);
     assert_eq!(pair.handed_over(), 0);
-    // It is asked on, and gets writes again when it is back.
+    // The node is probed further, and receives writes again after it responds.
     pair.move_writer(pair.writer.address);
     until("it answers", || pair.is_there()).await;
     assert_eq!(pair.ask("PUT /db/last", &[AUTHORIZED], "{}").await.status, 201);
@@ -377,7 +381,7 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
     silent.abort();
 }
 
-/// Such as by a node of an earlier version, or whose clock is wrong.
+/// A node refuses messages if it has an earlier version or a wrong clock.
 #[tokio::test]
 async fn a_write_that_is_not_taken_is_made_here() {
     let pair = Pair::new().await;

@@ -1,4 +1,4 @@
-//! Who keeps a permit, and for how long.
+//! Tests of permits and their expiry.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ fn threads(answers: usize) -> Arc<ClientThreads> {
     ClientThreads::with_timeout(&PermitCounts { answers, lists: 1, uploads: 1 }, CONTENDED, &nothing())
 }
 
-/// Enters and keeps the permit until it is expired. Answers how long it had it.
+/// Acquires a permit and holds it until it expires. Returns the time that it was held.
 async fn stall(admission: Admission) -> Duration {
     let permit = admission.acquire().await;
     let begun = Instant::now();
@@ -36,7 +36,7 @@ async fn a_place_goes_on_to_who_waits() {
     let threads = threads(2);
     let stalled: Vec<_> = (0..2).map(|_| tokio::spawn(stall(threads.answer(&account(), TIMEOUT)))).collect();
     sleep(Duration::from_secs(10)).await;
-    // Both have done nothing for long; one of them has to go, at once.
+    // Both clients have been inactive for a long time; one of them must release its permit immediately.
     let entered = Instant::now();
     let permit = threads.answer(&account(), TIMEOUT).acquire().await;
     assert_eq!(entered.elapsed(), Duration::ZERO);

@@ -73,7 +73,7 @@ fn the_place_to_begin_has_three_names() {
     check(None, &format!("{six}&{five}"), Since::Seq(5));
     check(Some(&seq(7)), &five, Since::Seq(5));
     check(Some(&seq(7)), &format!("{five}&{six}&feed=eventsource"), Since::Seq(7));
-    // A feed in descending order starts at the last change.
+    // A descending feed starts at the last change.
     check(None, "descending=true&since=5", Since::Seq(0));
     check(None, "since=never&descending=true", Since::Seq(0));
 }

@@ -1,4 +1,4 @@
-//! Parameters of reading a document, and the revision that a write replaces.
+//! Parameters of document reads, and the revision that a write replaces.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -22,13 +22,13 @@ fn which_revisions_a_read_means() {
     check("open_revs=all", Which::Open(OpenRevs::All));
     check(&format!("open_revs=%5B%22{A}%22,%22{B}%22%5D"), Which::Open(OpenRevs::Some(vec![rev(A), rev(B)])));
     check(&format!("open_revs=all&rev={A}"), Which::Open(OpenRevs::All));
-    // An empty list asks nothing, as in CouchDB.
+    // As in CouchDB an empty list is ignored.
     check("open_revs=%5B%5D", Which::Winner { deleted: false });
     check(&format!("open_revs=%5B%5D&rev={A}"), Which::Rev(rev(A)));
-    // Of several values the last counts …
+    // The last of several values applies.
     check(&format!("rev={A}&rev={B}"), Which::Rev(rev(B)));
     check("open_revs=all&open_revs=%5B%5D", Which::Winner { deleted: false });
-    // … and the newest revision is the winner, whatever was asked for.
+    // With `latest` the winner is read, whatever the revision is.
     check(&format!("rev={A}&latest=true"), Which::Winner { deleted: false });
 }
 

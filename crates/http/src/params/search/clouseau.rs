@@ -1,4 +1,4 @@
-//! Parameters of `_search`, taken in their order, where the last one of a name counts.
+//! Parameters of `_search`, parsed in order; the last of several values applies.
 
 use settee_database::Layout;
 use settee_model::json::{Kind, Value};
@@ -9,13 +9,13 @@ use super::{SearchParams, boolean, integer, invalid, one_or_more, text, texts};
 use crate::Error;
 use crate::params::{Query, Raw};
 
-/// The length of a fragment, unless the request says otherwise: Lucene's.
+/// Default length of a fragment, as in Lucene.
 const FRAGMENT_CHARACTERS: usize = 100;
 
-/// The number of groups, unless the request says otherwise.
+/// Default number of groups.
 const DEFAULT_GROUPS: usize = 10;
 
-/// Parameters of which it is not known yet whether they fit the index.
+/// Parameters that are not yet validated against the index.
 pub(crate) struct Collected<'a> {
     params: SearchParams,
     settings: &'a dyn Settings,
@@ -26,14 +26,14 @@ pub(crate) struct Collected<'a> {
     highlight: Highlighting,
 }
 
-/// The parameters of a GET.
+/// Collects the parameters of a GET.
 pub(crate) fn from_query<'a>(query: &Query, settings: &'a dyn Settings) -> Result<Collected<'a>, Error> {
     let mut collected = Collected::new(settings);
     query.raw().try_for_each(|(name, raw)| collected.set(name, raw))?;
     Ok(collected)
 }
 
-/// The parameters of a POST. Of those of the address only the partition of the path counts.
+/// Collects the parameters of a POST. Of the query string only the partition is used.
 pub(crate) fn from_body<'a>(
     body: Value<'_>,
     query: &Query,
@@ -107,7 +107,7 @@ impl<'a> Collected<'a> {
         Ok(())
     }
 
-    /// Checks that they fit a database with this layout, and an index that is read as `index` says.
+    /// Validates the parameters against the layouts of the database and of the index.
     pub(crate) fn check(self, database: Layout, index: Layout) -> Result<SearchParams, Error> {
         let Self { mut params, settings, limit, group, is_grouped, has_group_limit, highlight } = self;
         if params.query.is_none() {
@@ -140,7 +140,7 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// The number of hits, which may be none.
+/// Parses the number of hits, which may be 0.
 fn below(raw: &Raw, most: u64) -> Result<u64, Error> {
     let number = integer(raw).ok_or_else(|| invalid("limit", raw))?;
     match u64::try_from(number) {
@@ -158,7 +158,7 @@ fn positive(name: &str, raw: &Raw) -> Result<u64, Error> {
     number.ok_or_else(|| Error::query_parse(format!("{name} must be greater than zero")))
 }
 
-/// A tag is JSON in an address, too.
+/// Parses a tag, which is JSON also in a query string.
 fn tag(name: &str, raw: Raw) -> Result<String, Error> {
     let json = raw.json()?;
     let text = json.value().as_str().map(std::borrow::Cow::into_owned);
@@ -172,7 +172,7 @@ fn sorts(value: Value<'_>) -> Result<Vec<Sort>, Error> {
     Ok(one_or_more("sort", value)?.iter().map(|sort| Sort::parse_classic(sort)).collect::<Result<_, _>>()?)
 }
 
-/// `{"field":{"few":"[0 TO 10}",…},…}`
+/// Parses `{"field":{"few":"[0 TO 10}",…},…}`.
 fn ranges(value: Value<'_>) -> Result<Vec<(String, Vec<Range>)>, Error> {
     let malformed = || Error::bad_request("ranges must be an object of objects of ranges");
     if !value.is_object() {
@@ -191,7 +191,7 @@ fn ranges(value: Value<'_>) -> Result<Vec<(String, Vec<Range>)>, Error> {
     value.members().map(|(name, ranges)| Ok((name.to_text(), of_field(ranges)?))).collect()
 }
 
-/// `["field","value",…]`, several times in an address, or a list of such lists.
+/// Parses `["field","value",…]`, which a query string can repeat, or a list of such lists.
 fn drill(drilldown: &mut Vec<Vec<String>>, value: Value<'_>) -> Result<(), Error> {
     let is_list_of_lists = value.elements().next().is_some_and(|first| first.kind() == Kind::Array);
     if !is_list_of_lists {

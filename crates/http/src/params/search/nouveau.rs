@@ -1,4 +1,4 @@
-//! Parameters of `_nouveau`, with the texts of CouchDB's errors, which differ between GET and POST.
+//! Parameters of `_nouveau`, with CouchDB's error messages, which differ between GET and POST.
 
 use std::ops::Bound;
 
@@ -11,14 +11,14 @@ use super::{Knn, SearchParams, boolean, integer, one_or_more, text, texts};
 use crate::Error;
 use crate::params::{Query, Raw};
 
-/// The parameters of a GET. Of those that are there twice the first counts.
+/// Parses the parameters of a GET. The first of several values applies.
 pub(crate) fn from_query(query: &Query) -> Result<SearchParams, Error> {
     let mut params = of(|name| query.get(name).map(|text| Raw::Text(text.to_owned())), Place::Address)?;
     params.partition = query.get("partition").map(str::to_owned);
     Ok(params)
 }
 
-/// The parameters of a POST. Of those of the address only the partition of the path counts.
+/// Parses the parameters of a POST. Of the query string only the partition is used.
 pub(crate) fn from_body(body: Value<'_>, query: &Query) -> Result<SearchParams, Error> {
     if !body.is_object() {
         return Err(Error::bad_request("Request body must be a JSON object"));
@@ -28,7 +28,7 @@ pub(crate) fn from_body(body: Value<'_>, query: &Query) -> Result<SearchParams, 
     Ok(params)
 }
 
-/// Where parameters stand.
+/// The source of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Address,
@@ -36,7 +36,7 @@ enum Place {
 }
 
 fn of(get: impl Fn(&str) -> Option<Raw>, place: Place) -> Result<SearchParams, Error> {
-    // Lists and bookmarks may be null, which is as if they were not there.
+    // A null value of a list or bookmark is treated as absent.
     let optional = |name: &str| get(name).filter(|raw| !matches!(raw, Raw::Json(json) if json.value().is_null()));
     let mut params = SearchParams::new(DEFAULT_LIMIT, Some(DEFAULT_TOP_N));
     params.query = get("q").map(|raw| word("query", &raw)).transpose()?;
@@ -81,7 +81,8 @@ fn word(name: &str, raw: &Raw) -> Result<String, Error> {
     Ok(text(name, raw)?.into_owned())
 }
 
-/// A number from 1 on. CouchDB finds what is too little in an address only where it searches, and says it otherwise.
+/// Parses a number of at least 1. CouchDB detects too small numbers of a query string later, with another
+/// message.
 fn number(name: &str, most: usize, raw: &Raw, place: Place) -> Result<usize, Error> {
     let number = integer(raw).ok_or_else(|| Error::query_parse(format!("{name} parameter must be an integer")))?;
     match usize::try_from(number) {
@@ -94,8 +95,8 @@ fn number(name: &str, most: usize, raw: &Raw, place: Place) -> Result<usize, Err
     }
 }
 
-/// `{"field":"embedding","vector":[0.1,…],"k":10,"candidates":50,"filter":"lang:en","boost":1}`: all but the first two may be
-/// missing. It finds as many documents as the search has hits, unless it says otherwise.
+/// Parses `{"field":"embedding","vector":[0.1,…],"k":10,"candidates":50,"filter":"lang:en","boost":1}`. All
+/// but the first two members are optional; the default of `k` is the limit of the search.
 fn knn(value: Value<'_>, limit: usize) -> Result<Knn, Error> {
     let invalid = |what: &str| Error::query_parse(format!("Invalid value for knn: {what}"));
     let name = |name: &str| value.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned);
@@ -126,7 +127,7 @@ fn knn(value: Value<'_>, limit: usize) -> Result<Knn, Error> {
     })
 }
 
-/// `{"field":[{"label":"few","min":0,"max":10,"max_inclusive":false},…],…}`
+/// Parses `{"field":[{"label":"few","min":0,"max":10,"max_inclusive":false},…],…}`.
 fn ranges(value: Value<'_>) -> Result<Vec<(String, Vec<Range>)>, Error> {
     let malformed = || Error::bad_request("ranges must be an object of lists of ranges");
     if !value.is_object() {

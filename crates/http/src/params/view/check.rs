@@ -1,5 +1,5 @@
-//! What contradicts what among the parameters of a view: the one place for it, in CouchDB's order
-//! (`couch_mrview_util:validate_args`), because the first thing that is found is what the client receives.
+//! Validation of view parameters against each other, in CouchDB's order (`couch_mrview_util:validate_args`),
+//! because the first contradiction is reported.
 
 use settee_database::Layout;
 use settee_settings::{Settings, query_server_config};
@@ -8,30 +8,30 @@ use settee_views::{QueryError, Reduce, ViewError};
 use super::{KeyList, ViewParams};
 use crate::Error;
 
-/// The greatest number that an Erlang system keeps in one word: CouchDB's limit of rows where none is set.
+/// Maximum small integer of Erlang: CouchDB's row limit if none is set.
 const MAX_LIMIT: u64 = 576_460_752_303_423_487;
 
-/// The kind of rows that there are to ask for.
+/// The kind of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Documents of a database of this layout.
     Documents(Layout),
-    /// Rows of a view without reduce function, divided as this says.
+    /// Rows of a view with this layout without a reduce function.
     Map(Layout),
-    /// Rows or reductions.
+    /// Rows or reductions of a view with this layout.
     Reducing(Layout),
 }
 
-/// How rows of a view are grouped.
+/// The grouping of view rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grouping {
     Exact,
-    /// 0: not at all.
+    /// Level 0: no grouping.
     Level(u64),
 }
 
 impl ViewParams {
-    /// Refuses what contradicts itself, or what is asked for, and brings the limits of the server in.
+    /// Returns an error for contradictory parameters, and applies the limits of the server.
     pub(crate) fn check(&mut self, kind: Kind, settings: &dyn Settings) -> Result<(), Error> {
         match kind {
             Kind::Documents(_) => {}
@@ -104,7 +104,7 @@ impl ViewParams {
         }
     }
 
-    /// The checked parameters, as the reduction that they ask for.
+    /// Returns the reduction of validated parameters.
     pub(super) fn reduction(&self) -> Reduce {
         match (self.reduce, self.grouping()) {
             (Some(false), _) => Reduce::Off,
@@ -115,7 +115,7 @@ impl ViewParams {
         }
     }
 
-    /// `[query_server_config] query_limit` and `partition_query_limit`: the most rows of an answer.
+    /// Applies `[query_server_config] query_limit` or `partition_query_limit`, the maximum number of rows.
     fn apply_limit(&mut self, layout: Layout, settings: &dyn Settings) -> Result<(), Error> {
         let key = match layout {
             Layout::Whole => &query_server_config::QUERY_LIMIT,

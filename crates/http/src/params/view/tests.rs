@@ -1,4 +1,4 @@
-//! Parameters of views, from query strings and bodies, what contradicts what among them, and the queries that they make.
+//! Tests of view parameters from query strings and bodies, their validation, and the resulting queries.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_database::Layout;
@@ -16,7 +16,7 @@ fn from_body(body: &str, text: &str) -> Result<ViewParams, Error> {
     ViewParams::from_body(json(body).value(), &query(text), Source::View)
 }
 
-/// What is wrong with parameters for rows of this kind; empty if nothing is.
+/// Returns the error of parameters for rows of this kind, or an empty text.
 fn refused(params: Result<ViewParams, Error>, kind: ViewKind) -> String {
     let checked = params.and_then(|mut params| params.check(kind, &Values::default()));
     checked.err().map_or_else(String::new, |error| show(&error))
@@ -76,7 +76,7 @@ fn errors_have_couchdbs_texts() {
     check("partition=", "400 illegal_partition: Partition must not be empty");
     check("partition=_x", "400 illegal_partition: Partition must not start with an underscore");
     check("partition=a:b", "400 illegal_partition: Partition must not contain a colon");
-    // The first wrong value is named, even if a later one is right; `keys` are read before all others.
+    // The first invalid value is reported, even if a later one is valid; `keys` are parsed before all others.
     check("limit=x&limit=1", "400 query_parse_error: Invalid value for integer: \"x\"");
     check("limit=x&keys=y", "400 bad_request: invalid UTF-8 JSON");
     let deep = format!("key={}", "[".repeat(100_000));
@@ -127,7 +127,7 @@ fn reductions_follow_from_three_parameters() {
     check("reduce=false&group=true", Reduce::Off);
 }
 
-/// Of several contradictions the one is named that CouchDB finds first.
+/// Of several contradictions the one that CouchDB detects first is reported.
 #[test]
 fn contradictions_are_found_in_couchdbs_order() {
     let check = |text: &str, kind: ViewKind, reason: &str| {
@@ -263,9 +263,9 @@ fn keys_make_ranges() {
         keys("startkey=1&endkey=2&startkey_docid=a&endkey_docid=b"),
         range(start("1", Some("a")), end("2", Some("b"), yes))
     );
-    // Ids without a key mean nothing.
+    // Ids without a key are ignored.
     assert_eq!(keys("startkey_docid=a&endkey_docid=b"), range(None, None));
-    // Whichever comes last counts.
+    // The last parameter applies.
     assert_eq!(keys("key=1&startkey=5"), range(start("5", None), end("1", None, yes)));
     assert_eq!(keys("startkey=5&key=1"), range(start("1", None), end("1", None, yes)));
     assert_eq!(keys("key=2&endkey=4"), range(start("2", None), end("4", None, yes)));

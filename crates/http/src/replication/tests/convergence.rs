@@ -1,7 +1,7 @@
-//! Sessions between databases of a whole server, with faults: at every exchange, and at random.
+//! Sessions between databases of a whole server with faults: at every exchange, and at random.
 //!
-//! Three databases that are edited at random and replicated in random order end with the same leaves, winners, histories and
-//! attachments. Seeds are printed; `SETTEE_ROUNDS` says how many rounds there are.
+//! Three databases that are edited and replicated at random converge to the same leaves, winners, histories
+//! and attachments. Seeds are printed; `SETTEE_ROUNDS` is the number of rounds.
 
 use settee_model::testing::Random;
 use settee_replication::{
@@ -11,25 +11,25 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// Rounds by default.
+/// Default number of rounds.
 const ROUNDS: u64 = 25;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// What goes wrong in an exchange.
+/// Faults of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
-    /// It does not come about.
+    /// The request is not sent.
     Before,
-    /// It takes effect, and nobody is notified of it.
+    /// The request takes effect, but its response is lost.
     After,
-    /// Its answer breaks off.
+    /// The response is truncated.
     Cut,
-    /// It waits for ever, and so do all later ones.
+    /// This exchange and all later ones hang.
     Stall,
 }
 
-/// A way to the server on which some exchanges go wrong.
+/// A connection to the server with faults in some exchanges.
 struct Broken {
     inner: InProcess,
     wrong: Wrong,
@@ -87,7 +87,7 @@ fn spec(source: &str, target: &str, members: &str) -> Spec {
 }
 
 fn services() -> Services {
-    // Ids of sessions are never the same twice.
+    // Session ids are unique.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     Services {
         now_s: Arc::new(|| BEGIN_MS / 1000),
@@ -97,7 +97,7 @@ fn services() -> Services {
     }
 }
 
-/// One session; `None` if it hangs.
+/// Runs one session. Returns `None` if it hangs.
 async fn run(spec: &Spec, source: &Arc<Broken>, target: &Arc<Broken>) -> Option<Outcome> {
     let source = Peer::new(spec.source.clone(), Arc::clone(source) as Arc<_>, &spec.tuning);
     let target = Peer::new(spec.target.clone(), Arc::clone(target) as Arc<_>, &spec.tuning);
@@ -108,7 +108,7 @@ async fn run(spec: &Spec, source: &Arc<Broken>, target: &Arc<Broken>) -> Option<
     tokio::time::timeout(Duration::from_secs(300), session.run(controlled)).await.ok()
 }
 
-/// Everything that replication carries: winners, leaves, histories, bodies and attachments.
+/// Returns all replicated state: winners, leaves, histories, bodies and attachments.
 async fn state(world: &World, name: &str) -> String {
     let (_, changes) = world.get(&format!("/{name}/_changes?style=all_docs")).await;
     let mut documents: Vec<(String, Vec<String>)> = changes
@@ -135,7 +135,7 @@ async fn state(world: &World, name: &str) -> String {
     format!("{documents:?}\n{}", show(&got))
 }
 
-/// Edits a random leaf of a random document, or begins a branch.
+/// Edits a random leaf of a random document, or creates a branch.
 async fn edit(world: &World, random: &mut Random) {
     let (name, id) = (NAMES[random.below(3_usize)], format!("doc{}", random.below(5)));
     let (_, changes) = world.get(&format!("/{name}/_changes?style=all_docs")).await;
@@ -150,7 +150,7 @@ async fn edit(world: &World, random: &mut Random) {
     match revs.get(random.below(revs.len() + 1)) {
         Some(rev) => members.push_str(&format!(",\"_rev\":\"{rev}\"")),
         None if !revs.is_empty() => {
-            // A branch of its own, as another replica would make it.
+            // A branch as another replica would create it.
             let hash = format!("{:032x}", u128::from(random.below(u64::MAX)));
             let document = format!("{{{members},\"_revisions\":{{\"start\":1,\"ids\":[\"{hash}\"]}}}}");
             let body = format!("{{\"new_edits\":false,\"docs\":[{document}]}}");
@@ -169,7 +169,7 @@ async fn edit(world: &World, random: &mut Random) {
         }
         _ => {}
     }
-    // Edits of deleted leaves are conflicts, which are as good as none.
+    // Edits of deleted leaves fail with a conflict, which is ignored.
     world.ask(&admin(), Method::PUT, &format!("/{name}/{id}"), &format!("{{{members}}}")).await;
 }
 
@@ -212,7 +212,7 @@ async fn databases_converge() {
     }
 }
 
-/// A database with documents of all kinds.
+/// Creates a database with documents of all kinds.
 async fn varied() -> World {
     let world = World::new().await;
     world.databases(&["a", "b"]).await;
@@ -254,7 +254,7 @@ async fn faults_at_every_exchange_lose_nothing() {
                 };
                 let outcome = run(&spec, &sides.0, &sides.1).await;
                 let ended = broken.exchanges.load(Ordering::Relaxed) <= first;
-                // One fault is got over at once.
+                // A session recovers from a single fault by a retry.
                 let completed = matches!(outcome, Some(Outcome::Completed(_)));
                 assert_eq!(completed, ended || count == 1, "{context}: {outcome:?}");
                 if !completed {
@@ -262,7 +262,7 @@ async fn faults_at_every_exchange_lose_nothing() {
                     assert!(matches!(outcome, Some(Outcome::Completed(_))), "{context}: {outcome:?}");
                 }
                 assert_eq!(state(&world, "a").await, state(&world, "b").await, "{context}");
-                // No document more: four are not deleted.
+                // No additional documents exist: four are not deleted.
                 let (_, info) = world.get("/b").await;
                 assert_eq!(info.value().get("doc_count").and_then(Value::as_u64), Some(4), "{context}");
                 if ended {

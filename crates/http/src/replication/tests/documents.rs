@@ -1,8 +1,8 @@
-//! Documents in `_replicator` databases: from beginning to end, through restarts, and who may do what with them.
+//! Documents in `_replicator` databases: life cycle, restarts, and authorization.
 
 use super::*;
 
-/// The members of a document that tell of its state.
+/// Returns the state members of a document.
 fn replication_members(json: &Json) -> Vec<(String, String)> {
     let members = json.value().members().filter_map(|(name, value)| {
         let name = name.as_str()?.into_owned();
@@ -29,7 +29,7 @@ async fn a_document_runs_once_and_says_so() {
     let names: Vec<_> = members.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["_replication_state", "_replication_stats", "_replication_state_time"]);
     assert_eq!(world.jobs().await, 0);
-    // To run it again, its state is taken out.
+    // Removing the state from a document starts it again.
     world.put("/a/y", "{}").await;
     let again = format!("{{\"_rev\":\"{}\",\"source\":\"a\",\"target\":\"b\"}}", rev(&document));
     world.put("/_replicator/r", &again).await;
@@ -46,7 +46,7 @@ async fn a_continuous_document_follows_its_changes_and_ends_with_it() {
     world.until_found("/b/x").await;
     let state = world.until_state("r", "running").await;
     let first = text(state.value(), "id").unwrap();
-    // What does not matter to the replication does not disturb it.
+    // Changes of irrelevant members do not affect the replication.
     let same = format!("{{\"_rev\":\"{}\",\"source\":\"a\",\"target\":\"b\",\"continuous\":true,\"n\":1}}", rev(&put));
     let put = world.put("/_replicator/r", &same).await;
     let other = format!("{{\"_rev\":\"{}\",\"source\":\"a\",\"target\":\"c\",\"continuous\":true}}", rev(&put));
@@ -138,7 +138,7 @@ async fn of_two_documents_that_want_the_same_one_fails() {
     let error = text(state.value().get("info").unwrap(), "error").unwrap();
     assert!(error.ends_with("already started, triggered by document `first` from db `_replicator`"), "{error}");
     assert_eq!(world.jobs().await, 1);
-    // A transient one ends some day, so that document waits.
+    // A transient replication may end, so the document waits.
     world.post("/_replicate", r#"{"source":"b","target":"a","continuous":true}"#).await;
     world.put("/_replicator/third", r#"{"source":"b","target":"a","continuous":true}"#).await;
     world.until_state("third", "error").await;
@@ -146,7 +146,7 @@ async fn of_two_documents_that_want_the_same_one_fails() {
     world.until_state("third", "running").await;
 }
 
-/// Their ids have the same base, and differ in the extension.
+/// The ids of these jobs have the same base and different extensions.
 #[tokio::test(start_paused = true)]
 async fn a_one_shot_job_completes_next_to_a_continuous_one() {
     let world = World::new().await;
@@ -187,13 +187,13 @@ async fn documents_that_describe_nothing_are_refused_or_fail() {
         let row = json.value().elements().next().unwrap();
         assert_eq!(text(row, "reason").as_deref(), Some(reason), "{bulk}");
     }
-    // A replicated document is taken as it is, and then looked at.
+    // A replicated document is accepted without validation and checked later.
     let bulk = r#"{"new_edits":false,"docs":[{"_id":"r","_rev":"1-a","source":"a"}]}"#;
     world.post("/_replicator/_bulk_docs", bulk).await;
     let state = world.until_state("r", "failed").await;
     let error = text(state.value().get("info").unwrap(), "error");
     assert_eq!(error.as_deref(), Some("Missing replicator database"));
-    // A design document is none of these.
+    // Design documents are not replications.
     world.put("/_replicator/_design/d", "{}").await;
     let (_, list) = world.get("/_scheduler/docs").await;
     assert_eq!(list.value().get("total_rows").and_then(Value::as_u64), Some(1), "{}", show(&list));
@@ -222,7 +222,7 @@ async fn the_list_of_documents_takes_parameters() {
         ("?limit=0", ""),
     ];
     for (query, expected) in cases {
-        // One that crashed runs from time to time.
+        // A crashed job runs intermittently.
         let ids = |json: Value<'_>| {
             let docs = json.get("docs").into_iter().flat_map(Value::elements);
             docs.filter_map(|row| text(row, "doc_id")).collect::<Vec<_>>().join(" ")
@@ -243,7 +243,7 @@ async fn the_list_of_documents_takes_parameters() {
     }
 }
 
-/// A database of documents that ann and bob may use.
+/// Creates a database that ann and bob may use.
 async fn shared() -> World {
     let world = World::new().await;
     world.put("/_replicator/_security", r#"{"members":{"names":["ann","bob"]}}"#).await;
@@ -264,7 +264,7 @@ async fn documents_belong_to_who_wrote_them() {
         (&bob, Method::PUT, "/_replicator/r".to_owned(), with(r#","owner":"bob""#)),
         (&bob, Method::PUT, "/_replicator/r".to_owned(), with(r#","owner":"ann""#)),
         (&bob, Method::DELETE, format!("/_replicator/r?rev={revision}"), String::new()),
-        // Nobody acts for others.
+        // Users cannot create documents of other owners.
         (&ann, Method::PUT, "/_replicator/r".to_owned(), with(r#","owner":"admin""#)),
         (&ann, Method::PUT, "/_replicator/new".to_owned(), document.replace('}', r#","owner":"admin"}"#)),
         (
@@ -286,11 +286,11 @@ async fn documents_belong_to_who_wrote_them() {
         let row = json.value().elements().next().expect("a refusal");
         assert_eq!(text(row, "error").as_deref(), Some("forbidden"), "{docs}");
     }
-    // An admin may, and the document stays ann's.
+    // An administrator may edit the document, which keeps its owner.
     let put = world.put("/_replicator/r", &with(r#","owner":"ann","n":1"#)).await;
     let (status, _) = world.ask(&ann, Method::DELETE, &format!("/_replicator/r?rev={}", rev(&put)), "").await;
     assert_eq!(status, 200);
-    // What is gone is nobody's.
+    // A deleted document has no owner.
     assert_eq!(world.ask(&bob, Method::PUT, "/_replicator/r", document).await.0, 201);
 }
 
@@ -315,7 +315,7 @@ async fn a_document_may_do_what_its_owner_may() {
 async fn a_document_acts_with_the_roles_of_its_owners_account() {
     let world = shared().await;
     world.databases(&["_users", "a", "b"]).await;
-    // There is no JavaScript here to judge documents of users.
+    // This server has no JavaScript for the validation of user documents.
     let rules = "/_users/_design/_auth";
     let path = format!("{rules}?rev={}", text(world.get(rules).await.1.value(), "_rev").unwrap());
     assert_eq!(world.ask(&admin(), Method::DELETE, &path, "").await.0, 200);
@@ -330,7 +330,7 @@ async fn a_document_acts_with_the_roles_of_its_owners_account() {
     let state = world.until_state("r", "crashing").await;
     let error = text(state.value().get("info").unwrap(), "error").unwrap();
     assert!(error.contains("unauthorized"), "{error}");
-    // The next try is judged by what she is then.
+    // The next attempt uses the roles at that time.
     let path = format!("/_users/org.couchdb.user:ann?rev={}", rev(&put));
     world.put(&path, &account(r#""crew","pilots""#)).await;
     world.until_state("r", "completed").await;

@@ -1,4 +1,4 @@
-//! `_replicate`: answers, refusals, who may cancel what.
+//! `_replicate`: responses, errors, and authorization of cancellations.
 
 use super::*;
 
@@ -40,7 +40,7 @@ async fn refusals() {
         (admin(), r#"{"replication_id":"none","cancel":true}"#, 404, "not_found"),
         (admin(), r#"{"source":"a","target":"a","cancel":true}"#, 404, "not_found"),
         (anonymous, r#"{"source":"a","target":"a"}"#, 401, "unauthorized"),
-        // Databases of this server are reached with the rights of who asks.
+        // Databases of this server are accessed with the rights of the user.
         (user("ann"), r#"{"source":"a","target":"a"}"#, 401, "unauthorized"),
     ];
     for (user, body, status, error) in cases {
@@ -51,7 +51,7 @@ async fn refusals() {
     assert_eq!(world.jobs().await, 0, "what failed is gone");
 }
 
-/// Only the legacy handler of CouchDB requires texts.
+/// Only CouchDB's legacy handler requires strings.
 #[tokio::test(start_paused = true)]
 async fn parameters_of_filters_may_be_any_json() {
     let world = World::new().await;
@@ -79,7 +79,7 @@ async fn who_began_a_replication_may_cancel_it_and_admins_may() {
     assert!(id.ends_with("+continuous"), "{id}");
     world.put("/a/x", "{}").await;
     world.until_found("/b/x").await;
-    // The same once more changes nothing.
+    // A repeated request is idempotent.
     assert_eq!(world.ask(&user("ann"), Method::POST, "/_replicate", begin).await.0, 202);
     assert_eq!(world.jobs().await, 1);
     let by_id = format!("{{\"replication_id\":\"{id}\",\"cancel\":true}}");

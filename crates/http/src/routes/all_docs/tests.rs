@@ -1,4 +1,4 @@
-//! Which ids lie between the keys of a query.
+//! Tests of the ids between the keys of a query.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -9,11 +9,11 @@ const KEYS: [Option<&str>; 6] = [None, Some("\"b\""), Some("\"d\""), Some("null"
 
 const IDS: [&str; 9] = ["A", "a", "b", "b\0", "bb", "c", "d", "d\0x", "é"];
 
-/// What the documentation of CouchDB says about one id, read aloud.
+/// Returns the result for one id according to CouchDB's documentation.
 fn belongs(id: &str, params: &ViewParams) -> bool {
     let (first, last) = (params.start.as_ref(), params.end.as_ref());
     let text = |key: &Json| key.value().as_str().map(std::borrow::Cow::into_owned);
-    // A key that is no text is before all ids: everything follows it, nothing precedes it.
+    // A key that is not a string sorts before all ids.
     let after = |key: &Json| text(key).is_none_or(|key| id >= key.as_str());
     let before = |key: &Json| text(key).is_some_and(|key| id <= key.as_str());
     let is_last = last.and_then(text).is_some_and(|key| id == key);
@@ -67,7 +67,7 @@ fn ranges_as_bytes() {
     check("endkey=1", None, Some(""));
     check("startkey=1", None, None);
     check("startkey=%22%5Cu0000%22", Some("\0"), None);
-    // Ids count where there is no key.
+    // Ids apply only without a key.
     check("startkey_docid=a&endkey_docid=c", Some("a"), Some("c\0"));
     check("startkey=%22b%22&startkey_docid=c", Some("b"), None);
     check("descending=true&startkey_docid=c", None, Some("c\0"));

@@ -1,4 +1,4 @@
-//! Which parts of an attachment a client asks for.
+//! Tests of range requests.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -44,7 +44,7 @@ fn ranges_beyond_the_end_are_refused() {
     assert_eq!(ranges(Some("bytes=0-"), 0).unwrap(), None);
 }
 
-/// Ranges of any header lie within the attachment.
+/// Ranges of any header are within the attachment.
 #[test]
 fn any_ranges() {
     let seeds: &[&[u8]] =

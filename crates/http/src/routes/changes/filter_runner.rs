@@ -1,7 +1,8 @@
-//! [`FilterRunner`]: the rows of a feed that a function of a design document passes.
+//! [`FilterRunner`]: the rows of a feed for which a function of a design document returns true.
 //!
-//! Documents are filtered in batches, ahead of the row that is next. A batch is as large as the function is fast, so that a slow
-//! one delays no row. The program is acquired only while there are documents to filter, so that a feed that waits holds none.
+//! Documents are filtered in batches, ahead of the next row. The batch size depends on the speed of the
+//! function, so that a slow function delays no row. The program is acquired only while documents are filtered,
+//! so that a waiting feed holds none.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,21 +23,22 @@ use crate::{Error, bridge};
 use settee_service::Functions;
 use settee_service::revisions::{write_leaves, write_revisions};
 
-/// Most documents of a batch …
+/// Maximum number of documents in a batch.
 const BATCH_DOCUMENTS: usize = 200;
 
-/// … of which the first one has few, because the speed of the function is not known.
+/// Number of documents in the first batch, which is small because the speed of the function is unknown.
 const FIRST_DOCUMENTS: usize = 4;
 
-/// The next batch is [`GROWTH`] times as large if it will take no longer than this, and half as large if this one took longer.
+/// The next batch is [`GROWTH`] times larger if its expected duration is below this, and half as large if this
+/// batch took longer.
 const BATCH_TIME: Duration = Duration::from_millis(100);
 
 const GROWTH: u32 = 8;
 
-/// Most bytes of a batch.
+/// Maximum number of bytes in a batch.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Finds the function that is to filter a feed.
+/// Returns the filter function of a feed.
 pub(super) async fn function(
     request: &Request,
     database: &Arc<Database>,
@@ -57,14 +59,14 @@ pub(super) async fn function(
     .await
 }
 
-/// A row that passed.
+/// A row that passed the filter.
 struct Passed {
     seen: Seen,
     rev: Rev,
     stored: Stored,
 }
 
-/// A walk through the changes that pass.
+/// A scan of the changes that pass the filter.
 pub(super) struct FilterRunner<'a> {
     view: &'a ReadView,
     changes: Changes<'a>,
@@ -77,7 +79,7 @@ pub(super) struct FilterRunner<'a> {
     filtered: Option<u64>,
     program: Option<Box<dyn DesignProgram>>,
     batch: DocumentBatch,
-    /// Rows that are to be filtered, whose documents were read ahead.
+    /// Rows to be filtered, whose documents were read ahead.
     ahead: VecDeque<Passed>,
     passed: VecDeque<Passed>,
     current: Option<(String, Rev, Stored)>,
@@ -108,7 +110,7 @@ impl<'a> FilterRunner<'a> {
         })
     }
 
-    /// The next row that passes.
+    /// Returns the next row that passes.
     pub(super) fn next(&mut self) -> Result<Next, Error> {
         loop {
             if let Some(row) = self.passed.pop_front() {
@@ -125,7 +127,7 @@ impl<'a> FilterRunner<'a> {
         }
     }
 
-    /// Appends the document of the row that [`Self::next`] gave.
+    /// Appends the document of the row that [`Self::next`] returned.
     pub(super) fn write_document(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         if let Some((id, rev, stored)) = &self.current {
             self.view.write_document(out, id, rev, *stored, |_| {})?;
@@ -133,14 +135,14 @@ impl<'a> FilterRunner<'a> {
         Ok(())
     }
 
-    /// Filters the next documents; `false` if there are none.
+    /// Filters the next documents. Returns false at the end.
     fn run(&mut self) -> Result<bool, Error> {
         self.batch.clear();
         if self.ahead.is_empty() {
             self.read_ahead()?;
         }
         let mut rows = Vec::with_capacity(self.ahead.len());
-        // Conflicting revisions may be much more than the winners.
+        // Conflicting revisions may be much larger than the winners.
         while self.batch.size_bytes() < BATCH_BYTES
             && let Some(row) = self.ahead.pop_front()
         {
@@ -174,7 +176,7 @@ impl<'a> FilterRunner<'a> {
         Ok(true)
     }
 
-    /// Reads the next rows and their documents together.
+    /// Reads the next rows and their documents in one batch.
     fn read_ahead(&mut self) -> Result<(), Error> {
         let mut bytes = 0;
         while self.ahead.len() < self.size && bytes < BATCH_BYTES {
@@ -185,7 +187,7 @@ impl<'a> FilterRunner<'a> {
         }
         let ids: Vec<&str> = self.ahead.iter().map(|row| row.seen.id.as_str()).collect();
         if !ids.is_empty() {
-            // Functions see deletions as well, which are leaves.
+            // Functions also filter deletions, which are leaves.
             self.view.read_ahead(&ids, Bodies::Leaves)?;
         }
         Ok(())
@@ -203,13 +205,13 @@ impl<'a> FilterRunner<'a> {
     }
 }
 
-/// Adds the revisions that a row is about to the batch; returns their names, the winner first. As in CouchDB, functions see of
-/// `_revisions` the revision itself alone, and `_conflicts` only of winners and only if the client asks for them.
+/// Adds the revisions of a row to the batch. Returns their ids, the winner first. As in CouchDB, `_revisions`
+/// contains only the revision itself, and `_conflicts` is added only to winners and only on request.
 fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, needs: Needs) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(&change.id)? else { return Ok(Vec::new()) };
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted);
     let (count, conflicts) = match needs.style {
-        // Each leaf is seen as if it were the only one.
+        // Each leaf is passed as if it were the only one.
         Style::AllDocs => (leaves.len(), false),
         Style::MainOnly => (1, needs.seen_conflicts),
     };
@@ -232,7 +234,7 @@ fn add_leaves(batch: &mut DocumentBatch, view: &ReadView, change: &Seen, needs: 
         });
         match added {
             Ok(()) => names.push(node.rev.clone()),
-            // Its body is gone.
+            // The body was removed by a compaction.
             Err(None) => {}
             Err(Some(error)) => return Err(error.into()),
         }

@@ -1,30 +1,31 @@
-//! [`Slice`]: the time that a feed may read before it sends what it has found.
+//! [`Slice`]: time limit of a read of a feed, after which it sends its rows.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A feed sends rows at least this often while it finds some, and notices about this long after it that its client has disconnected.
+/// Maximum time between the sends of a feed that finds rows. A disconnected client is detected after about
+/// this time.
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// A period of reading.
+/// A time limit for reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     end: Option<Instant>,
 }
 
 impl Slice {
-    /// A slice that ends after [`LENGTH`].
+    /// Starts a slice of [`LENGTH`].
     pub(super) fn start() -> Self {
         Self { end: Some(Instant::now() + LENGTH) }
     }
 
-    /// A slice without an end.
+    /// Returns a slice without a limit.
     pub(super) fn endless() -> Self {
         Self { end: None }
     }
 
-    /// A slice of one step.
+    /// Returns a slice of one step.
     #[cfg(test)]
     pub(super) fn over() -> Self {
         Self { end: Some(Instant::now()) }

@@ -1,4 +1,4 @@
-//! [`Walk`]: the rows of a feed that pass its filter.
+//! [`Walk`]: a scan of the rows of a feed that pass its filter.
 
 use std::collections::VecDeque;
 use std::vec::IntoIter;
@@ -13,16 +13,16 @@ use crate::Error;
 use crate::params::changes::{ChangesParams, Style};
 use crate::params::filter::{Filter, SelectorFilter};
 
-/// A row without the walk that lent it.
+/// A row that is independent of its scan.
 #[derive(Clone)]
 pub(super) struct Seen {
     pub(super) seq: u64,
     pub(super) id: String,
     pub(super) deleted: bool,
     pub(super) leaves: Leaves,
-    /// The revisions that the row names.
+    /// The revisions in the row.
     pub(super) revs: Vec<Rev>,
-    /// How much text the document is, about.
+    /// Approximate size of the document.
     pub(super) size: usize,
 }
 
@@ -51,25 +51,25 @@ impl Seen {
     }
 }
 
-/// The next step of a walk.
+/// The next step of a scan.
 pub(super) enum Next {
     /// A row that passes.
     Row(Seen),
-    /// The slice is over. No row up to this sequence is left.
+    /// The slice is over. All rows up to this sequence were returned.
     Pause(u64),
     /// All changes were read.
     End,
 }
 
-/// The members that rows show beside what is stored of a change.
+/// Additional data of rows beyond the stored change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     pub(super) style: Style,
-    /// Their documents, or what selects them.
+    /// Documents, for the response or for a selector.
     pub(super) documents: bool,
-    /// The names of conflicting revisions.
+    /// Ids of conflicting revisions.
     pub(super) conflicts: bool,
-    /// `_conflicts` in what a selector or a function sees, as far as it sees winners.
+    /// `_conflicts` in winners that a selector or a function receives.
     pub(super) seen_conflicts: bool,
 }
 
@@ -82,7 +82,7 @@ impl Needs {
     }
 }
 
-/// A walk through the changes after a sequence.
+/// A scan of the changes after a sequence.
 pub(super) struct Walk<'a> {
     view: &'a ReadView,
     rows: Rows<'a>,
@@ -91,16 +91,16 @@ pub(super) struct Walk<'a> {
     slice: Slice,
     /// The last sequence that was read.
     walked: Option<u64>,
-    /// The document of the row as a selector saw it.
+    /// The document of the current row as the selector received it.
     document: Vec<u8>,
 }
 
 enum Rows<'a> {
-    /// All changes in their order; their documents are in the same order.
+    /// All changes in order; their documents are stored in the same order.
     Scanned(Changes<'a>),
-    /// All changes in their order, as far as a function passes them.
+    /// All changes in order, filtered by a function.
     Filtered(Box<FilterRunner<'a>>),
-    /// Rows whose documents and conflicts lie elsewhere: these are read together.
+    /// Rows whose documents and conflicts are stored elsewhere and are read in batches.
     Together(Together<'a>),
 }
 
@@ -108,28 +108,28 @@ struct Together<'a> {
     source: Source<'a>,
     ahead: VecDeque<Found>,
     current: Option<Found>,
-    /// So many rows are read ahead the next time.
+    /// Number of rows in the next batch.
     size: usize,
 }
 
 enum Source<'a> {
     Changes(Changes<'a>),
-    /// Few documents among many changes: their heads, sorted.
+    /// A few documents among many changes: their heads, sorted.
     LookedUp(IntoIter<(String, Head)>),
 }
 
-/// A row and where its document is stored.
+/// A row and the location of its document.
 struct Found {
     seen: Seen,
     rev: Rev,
     stored: Stored,
 }
 
-/// A first look at a feed may want few rows.
+/// Size of the first batch, which is small because a feed may need few rows.
 const FIRST_ROWS: usize = 16;
 
 impl Together<'_> {
-    /// The next row. Those that follow are read with it, and what they need.
+    /// Returns the next row. It reads the following rows and their data in the same batch.
     fn next(&mut self, view: &ReadView, needs: Needs) -> Result<Option<Seen>, Error> {
         if self.ahead.is_empty() {
             self.fill(view, needs)?;
@@ -216,7 +216,7 @@ impl<'a> Walk<'a> {
         Ok(Self { view, rows, filter, needs, slice, walked: None, document: Vec::new() })
     }
 
-    /// The next row that passes. A slice has one step at least.
+    /// Returns the next row that passes. A slice has at least one step.
     pub(super) fn next(&mut self) -> Result<Next, Error> {
         loop {
             if let Some(walked) = self.walked.filter(|_| self.slice.is_over()) {
@@ -235,7 +235,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Appends the document of the row that [`Self::next`] gave, as far as it is to be shown.
+    /// Appends the document of the row that [`Self::next`] returned, with the requested fields.
     pub(super) fn write_document(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         if let Filter::Selector(filter) = self.filter {
             filter.fields.write(settee_model::json::Value::trusted(&self.document), out);
@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
         self.read(out, &[])
     }
 
-    /// Appends the document of the current row with further members, each after a comma.
+    /// Appends the document of the current row with additional members, each after a comma.
     fn read(&mut self, out: &mut Vec<u8>, members: &[u8]) -> Result<(), Error> {
         let extra = |out: &mut Vec<u8>| out.extend_from_slice(members);
         match &mut self.rows {
@@ -259,7 +259,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Whether a row passes; it names then the revisions that do.
+    /// Returns true if a row passes, and sets the revisions that do.
     fn passes(&mut self, seen: &mut Seen) -> Result<bool, Error> {
         let selector = match self.filter {
             Filter::None | Filter::Function(_) => None,
@@ -287,7 +287,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The member `_conflicts` of the winner, after a comma.
+/// Returns the member `_conflicts` of the winner, after a comma.
 fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     if let Some(record) = view.record(id)?
@@ -298,7 +298,7 @@ fn conflicts(view: &ReadView, id: &str) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
-/// The leaves that pass, the winner first.
+/// Returns the leaves that pass, the winner first.
 fn leaves(view: &ReadView, id: &str, filter: Option<&SelectorFilter>) -> Result<Vec<Rev>, Error> {
     let Some(record) = view.record(id)? else { return Ok(Vec::new()) };
     let mut revs = Vec::new();

@@ -1,4 +1,4 @@
-//! What the files of the console are served as, and that its page keeps within what browsers let it do.
+//! Tests of the headers of console files, and of the page against its content security policy.
 
 use crate::tests::node::{Ask, Told, World};
 
@@ -26,7 +26,7 @@ async fn files_with_their_types() {
         assert_eq!(told.header("vary"), "Accept-Encoding", "{path}");
         let cache = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
         assert_eq!(told.header("cache-control"), cache, "{path}");
-        // A browser that has it asks whether it is still the same.
+        // A browser with a cached file revalidates it.
         let again = get_unless(&world, &path, told.header("etag")).await;
         assert_eq!((again.status.as_u16(), again.body.as_str()), (304, ""), "{path}");
         assert_eq!(again.header("etag"), told.header("etag"));
@@ -43,13 +43,13 @@ async fn other_paths() {
     }
     let told = world.ask(Ask::new("PUT /_utils").basic("admin", "pw")).await;
     assert_eq!((told.status.as_u16(), told.header("allow")), (405, "GET,HEAD"));
-    // As in CouchDB it is closed with the rest; a browser then asks for a password itself.
+    // As in CouchDB the console requires a login with the rest; a browser then prompts for a password.
     world.set("chttpd", "require_valid_user", "true");
     let told = get(&world, "/_utils/").await;
     assert_eq!((told.status.as_u16(), told.header("www-authenticate")), (401, "Basic realm=\"server\""));
 }
 
-/// The default policy lets nothing run or look that stands within a page.
+/// The default policy forbids inline scripts and styles.
 #[tokio::test]
 async fn the_page_has_nothing_that_its_policy_forbids() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Design documents as they are checked before they are saved.
+//! Tests of the validation of design documents.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use settee_database::DatabaseOptions;

@@ -1,4 +1,4 @@
-//! Replications that other servers on the same store carry out: only those know how they do.
+//! Replications on other nodes of the cluster, which only those nodes can report.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::nodes::is_node;
 use crate::request::Request;
 use crate::respond::{self, Response};
 
-/// The jobs of other servers; `None` if this one is all that counts.
+/// Returns the jobs of other nodes, or `None` if there is no cluster.
 pub(super) async fn jobs(request: &Request) -> Option<Vec<JobState>> {
     if !request.node.nodes.is_cluster() {
         return None;
@@ -27,7 +27,7 @@ pub(super) async fn jobs(request: &Request) -> Option<Vec<JobState>> {
     Some(jobs)
 }
 
-/// The documents of a database that are at work on other servers, by their ids.
+/// Returns the documents of a database with jobs on other nodes, by id.
 pub(super) async fn documents(request: &Request, database: &str) -> HashMap<String, DocumentState> {
     let target = format!("/_scheduler/docs/{}", utf8_percent_encode(database, NON_ALPHANUMERIC));
     let answers = request.node.nodes.ask_all(&target, &request.user).await;
@@ -40,17 +40,18 @@ pub(super) async fn documents(request: &Request, database: &str) -> HashMap<Stri
     documents.into_iter().collect()
 }
 
-/// How often a replication is looked for that no server knows although one has it, and the time between two looks.
+/// Maximum number of retries, and their interval, for a replication that a node has claimed but no node
+/// reports.
 pub(super) const LOOKS: u32 = 50;
 pub(super) const LOOK_WAIT: Duration = Duration::from_millis(200);
 
-/// What the server says that carries out a replication when it is asked for it as `body` asks here: how it ends, or that it goes on. `None` if none
-/// does.
+/// Forwards a replication request to the node that runs the replication. Returns its result, or that it is
+/// running. Returns `None` if no node runs it.
 pub(super) async fn join(request: &Request, id: &str, body: Value<'_>) -> Option<Response> {
     ask(request, id, "join", body.raw()).await
 }
 
-/// Cancels a replication that another server carries out; `None` if none does.
+/// Cancels a replication of another node. Returns `None` if no node runs it.
 pub(super) async fn cancel(request: &Request, id: &str) -> Option<Response> {
     let mut text = Vec::new();
     write_string(&mut text, id);
@@ -77,7 +78,7 @@ async fn ask(request: &Request, id: &str, what: &str, value: &[u8]) -> Option<Re
     Some(respond::whole(status, "application/json", answer))
 }
 
-/// What a node asks for with [`join`] or [`cancel`], on behalf of whom.
+/// Handles a request that another node makes with [`join`] or [`cancel`] on behalf of a user.
 pub(super) async fn answer(
     replicator: &Arc<Replicator>,
     body: Value<'_>,
@@ -90,13 +91,13 @@ pub(super) async fn answer(
         return Some(replicator.cancel(&id, &user));
     }
     Some(match replicator.replicate(body.get("join")?, &user).await {
-        // Who asks looks again.
+        // The requesting node retries.
         Ok(Replicated::Elsewhere(_)) => Err(ReplicateError::NotFound),
         replicated => replicated,
     })
 }
 
-/// What another server answers to the same request, if one knows.
+/// Returns the response of another node to the same request, if one has the job.
 pub(super) async fn same(request: &Request) -> Option<Response> {
     let answers = request.node.nodes.ask_all(request.head.uri.path(), &request.user).await;
     answers.into_iter().next().map(|answer| respond::whole(StatusCode::OK, "application/json", answer))

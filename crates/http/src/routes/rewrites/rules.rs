@@ -1,4 +1,5 @@
-//! Rewrite rules: matching paths and methods, binding variables, making paths. No request is looked at here.
+//! Rewrite rules: matching of paths and methods, variables, and construction of paths. This module does not
+//! access requests.
 
 use hyper::StatusCode;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -6,13 +7,13 @@ use settee_model::json::{Kind, Value, write_array, write_string};
 
 use crate::Error;
 
-/// The characters that stay as they are in paths and queries that are made.
+/// Characters that are not escaped in constructed paths and queries.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Parameters whose values are JSON.
+/// Parameters with JSON values.
 const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
 
-/// How many `..` a target may begin with: as many as lead from a design document to its database.
+/// Maximum number of leading `..` in a target: from a design document to its database.
 const PARENTS_MAX: usize = 2;
 
 /// One rule.
@@ -28,7 +29,7 @@ pub(super) struct Rule {
 /// A segment of a path in a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// This text.
+    /// A fixed text.
     Literal(String),
     /// `:name`
     Variable(String),
@@ -39,22 +40,22 @@ enum Part {
 /// The value of a parameter in a rule.
 #[derive(Clone, Debug)]
 enum Template {
-    /// A text, perhaps `:name` or `*`.
+    /// A text, including `:name` and `*`.
     Text(String),
-    /// An array of such texts and other values.
+    /// An array of texts and other values.
     List(Vec<Template>),
     /// Any other value, as JSON text.
     Json(Vec<u8>),
 }
 
-/// `formats`: what the text of a variable is turned into.
+/// `formats`: conversions of the text of a variable.
 #[derive(Clone, Copy, Debug)]
 enum Format {
     Int,
     Bool,
 }
 
-/// A value that a variable or a parameter has.
+/// The value of a variable or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Bound {
     Text(String),
@@ -64,15 +65,15 @@ enum Bound {
 
 type Bindings = Vec<(String, Bound)>;
 
-/// Where a rule leads.
+/// The result of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rewritten {
-    /// Relative to the design document.
+    /// The path relative to the design document.
     pub(super) path: String,
     pub(super) query: Vec<(String, String)>,
 }
 
-/// The rules of a design document. `secure` refuses those that lead out of the database.
+/// Parses the rules of a design document. With `secure` a rule that leaves the database is an error.
 pub(super) fn parse(rewrites: Value<'_>, secure: bool) -> Result<Vec<Rule>, Error> {
     rewrites.elements().filter(|rule| rule.is_object()).map(|rule| Rule::parse(rule, secure)).collect()
 }
@@ -103,7 +104,7 @@ impl Rule {
         })
     }
 
-    /// Where the rule leads a request; `None` if it is not for it.
+    /// Applies the rule to a request. Returns `None` if the rule does not match.
     pub(super) fn apply(&self, method: &str, path: &[&str], query: &[(String, String)]) -> Option<Rewritten> {
         if self.method.as_deref().is_some_and(|wanted| wanted != method) {
             return None;
@@ -119,7 +120,7 @@ impl Rule {
         }
         let made: Bindings =
             self.query.iter().map(|(name, template)| (name.clone(), self.fill(template, &bindings))).collect();
-        // What the rule sets hides what was bound.
+        // Parameters of the rule take precedence over bound ones.
         bindings.retain(|(name, _)| !made.iter().any(|(set, _)| set == name));
         bindings.extend(made);
         let path = self.make_path(&bindings, rest);
@@ -139,7 +140,7 @@ impl Rule {
         }
     }
 
-    /// The value of `:name`; any other text, or one that nothing is bound to, stands for itself.
+    /// Returns the value of `:name`. Any other text, and an unbound variable, is returned unchanged.
     fn look_up(&self, text: &str, bindings: &Bindings) -> Bound {
         let Some(name) = text.strip_prefix(':').or_else(|| (text == "*").then_some(text)) else {
             return Bound::Text(text.to_owned());
@@ -189,7 +190,7 @@ impl Template {
     }
 }
 
-/// Encodes what a client sent as one segment. Dots stand for themselves there and lead nowhere.
+/// Encodes a client's text as one segment. Dots are escaped, so that they cannot change the level.
 fn quote_segment(text: &str) -> String {
     if matches!(text, "." | "..") { text.replace('.', "%2E") } else { quote(text) }
 }
@@ -198,7 +199,7 @@ fn quote(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// A value as a part of a path.
+/// Returns a value as a part of a path.
 fn plain(bound: &Bound) -> String {
     match bound {
         Bound::Text(text) => text.clone(),
@@ -209,7 +210,7 @@ fn plain(bound: &Bound) -> String {
     }
 }
 
-/// A value as that of a parameter.
+/// Returns a value as that of a parameter.
 fn encode(name: &str, bound: &Bound) -> String {
     match bound {
         Bound::Text(text) if JSON_PARAMETERS.contains(&name) => {
@@ -229,7 +230,7 @@ fn write_json(out: &mut Vec<u8>, bound: &Bound) {
     }
 }
 
-/// The error of a rewrite that leads out of its database.
+/// Returns the error of a rewrite that leaves its database.
 pub(super) fn insecure() -> Error {
     Error::new(StatusCode::INTERNAL_SERVER_ERROR, "insecure_rewrite_rule", "too many ../.. segments")
 }
@@ -251,7 +252,7 @@ fn parts(path: &str, secure: bool) -> Result<Vec<Part>, Error> {
     Ok(parts)
 }
 
-/// The variables of a path, and what `*` stands for; `None` if the path does not match.
+/// Returns the variables of a path and the segments of `*`, or `None` if the path does not match.
 fn bind<'a>(pattern: &[Part], path: &'a [&'a str]) -> Option<(Bindings, &'a [&'a str])> {
     let mut bindings = Vec::new();
     let mut rest = path;
@@ -271,7 +272,8 @@ fn bind<'a>(pattern: &[Part], path: &'a [&'a str]) -> Option<(Bindings, &'a [&'a
     rest.is_empty().then_some((bindings, rest))
 }
 
-/// Path and query of a request to `path`, which is relative to `prefix`. Never leads above the root.
+/// Returns path and query of a request to `path`, which is relative to `prefix`. The result never leaves the
+/// root.
 pub(super) fn target(prefix: &str, path: &str, query: &[(String, String)]) -> String {
     let mut made: Vec<&str> = Vec::new();
     for part in prefix.split('/').chain(path.split('/')).filter(|part| !part.is_empty()) {
@@ -333,7 +335,7 @@ mod tests {
         check("GET", "/docs/a/b", &[], None);
         check("GET", "/", &[], Some("/db/_design/d/_view/v?limit=1"));
         check("GET", "/up", &[], Some("/db/x%20y"));
-        // What a client sends is a name, never a way out.
+        // Text of a client is always a name and never changes the level.
         check("GET", "/docs/..", &[], Some("/db/%2E%2E?id=.."));
         check(
             "GET",
@@ -373,7 +375,7 @@ mod tests {
         }
     }
 
-    /// Rules that are accepted lead nowhere outside the database, whatever they are and whatever a client sends.
+    /// Accepted rules never leave the database, whatever the rules and the requests are.
     #[test]
     fn any_rules_and_paths() {
         let seeds: &[&[u8]] = &[

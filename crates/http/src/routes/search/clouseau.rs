@@ -1,4 +1,4 @@
-//! `_search` and its kin, as CouchDB serves them with Clouseau, and Cloudant does.
+//! `_search` and related resources, compatible with CouchDB with Clouseau and with Cloudant.
 
 use std::sync::Arc;
 
@@ -57,13 +57,13 @@ pub(crate) async fn disk_size(request: Request) -> Answer {
     .await
 }
 
-/// `_search_info` and `_search_disk_size` without an index, or with more behind it.
+/// `_search_info` and `_search_disk_size` without an index, or with further segments.
 pub(crate) async fn incomplete(request: Request) -> Answer {
     open(&request).await?;
     Err(Error::bad_request("path not recognized"))
 }
 
-/// `POST /{db}/_search_cleanup`. Switched off there is nothing to clean, as CouchDB has it.
+/// `POST /{db}/_search_cleanup`. As in CouchDB it has no effect while search is disabled.
 pub(crate) async fn cleanup(request: Request) -> Answer {
     if dreyfus::ENABLE.of(request.node.settings.as_ref()) {
         clean_up(&request).await?;
@@ -113,7 +113,7 @@ async fn open(request: &Request) -> Result<Asked, Error> {
     Ok(asked)
 }
 
-/// The answer of CouchDB without Clouseau.
+/// Returns the error of CouchDB without Clouseau if search is disabled.
 fn require_enabled(node: &Node) -> Result<(), Error> {
     if dreyfus::ENABLE.of(node.settings.as_ref()) {
         return Ok(());
@@ -200,7 +200,7 @@ fn write_groups(
     Ok(())
 }
 
-/// Appends a hit, without the brace that ends it.
+/// Appends a hit without its closing brace.
 fn write_hit(out: &mut Vec<u8>, hit: &Hit) {
     out.extend_from_slice(b"{\"id\":");
     write_string(out, &hit.id);

@@ -1,4 +1,4 @@
-//! `_nouveau` and its kin, as CouchDB serves them with its Nouveau server.
+//! `_nouveau` and related resources, compatible with CouchDB with its Nouveau server.
 
 use hyper::StatusCode;
 use settee_design::SearchKind;
@@ -52,7 +52,7 @@ pub(crate) async fn info(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, out))
 }
 
-/// `_nouveau_info` without an index, or with more behind it.
+/// `_nouveau_info` without an index, or with further segments.
 pub(crate) async fn incomplete_info(request: Request) -> Answer {
     open(&request).await?;
     Err(Error::bad_request("path not recognized"))
@@ -74,7 +74,7 @@ pub(crate) async fn analyze(mut request: Request) -> Answer {
     analyzed(&request, text, move || Ok(Analyzer::named(Dialect::Nouveau, &analyzer, None)?)).await
 }
 
-/// The analyzer and the text of a body.
+/// Returns the analyzer and the text of a body.
 fn analysis(body: &Json) -> Result<(String, String), Error> {
     if !body.value().is_object() {
         return Err(Error::bad_request("Request body must be a JSON object"));
@@ -97,7 +97,7 @@ async fn open(request: &Request) -> Result<Asked, Error> {
     Ok(asked)
 }
 
-/// Switched off it is as if it had never been.
+/// Returns an error if Nouveau is disabled; its resources then do not exist.
 fn require_enabled(node: &Node) -> Result<(), Error> {
     if nouveau::ENABLE.of(node.settings.as_ref()) { Ok(()) } else { Err(Error::not_found("missing")) }
 }
@@ -130,7 +130,7 @@ fn write(output: &mut Output, asked: &Asked, params: &SearchParams, found: &Foun
     Ok(())
 }
 
-/// Appends a hit, without the brace that ends it.
+/// Appends a hit without its closing brace.
 fn write_hit(out: &mut Vec<u8>, hit: &Hit) {
     out.extend_from_slice(b"{\"order\":");
     write_array(out, &hit.order, write_order);

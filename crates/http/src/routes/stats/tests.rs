@@ -1,4 +1,4 @@
-//! Names of Prometheus and of version 1.
+//! Names in Prometheus and in CouchDB 1.
 
 use super::*;
 
@@ -27,14 +27,14 @@ fn names_for_prometheus_are_those_of_couchdb() {
     }
     let unique: std::collections::BTreeSet<&String> = names.iter().collect();
     assert_eq!(unique.len(), names.len());
-    // Prometheus wants the numbers of a family together.
+    // Prometheus requires that the numbers of a family are adjacent.
     let families: Vec<&str> = names.iter().map(|name| name.split('{').next().unwrap_or_default()).collect();
     let mut runs = families.clone();
     runs.dedup();
     assert_eq!(runs.len(), runs.iter().collect::<std::collections::BTreeSet<_>>().len());
 }
 
-/// What `promtool check metrics` objects to in names and kinds.
+/// Returns the objection of `promtool check metrics` to a name and type.
 fn lint(name: &str, kind: &str) -> Option<&'static str> {
     let abbreviations = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
     let has = |unit: &&str| name.ends_with(&format!("_{unit}")) || name.contains(&format!("_{unit}_"));

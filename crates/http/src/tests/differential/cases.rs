@@ -1,4 +1,4 @@
-//! [`Asked`]: requests that a table makes, and their answers as far as they are compared.
+//! [`Asked`]: sends the requests of a table and reduces their responses to the compared parts.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use settee_model::json::{Json, Value};
 use super::Endpoint;
 use crate::tests::node::{Ask, World};
 
-/// Longer than anything takes that ends. The clock of these tests does not wait for it.
+/// Longer than any operation that ends. The clock of these tests is simulated.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
 /// Status, error and reason.
@@ -25,7 +25,7 @@ impl Answer {
         self.status < 400
     }
 
-    /// Whether both say the same, but for the value that they quote.
+    /// Returns true if both responses are equal except for the value that they quote.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Answer {
             0 => f.write_str("no end"),
             status if status < 400 => write!(f, "{status}"),
             status => {
-                // The value itself is beside the answer.
+                // The quoted value is shown next to the response.
                 let reason = self.reason.split_inclusive(": ").next().unwrap_or_default();
                 let reason = if reason.ends_with(": ") { format!("{reason}…") } else { reason.to_owned() };
                 write!(f, "{status} {}: {reason}", self.error)
@@ -55,7 +55,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Asks for what tables say.
+/// Sends the requests of a table.
 pub(super) struct Asked<'a> {
     world: &'a World,
     numbers: u64,
@@ -66,19 +66,20 @@ impl<'a> Asked<'a> {
         Self { world, numbers: 0 }
     }
 
-    /// The endpoint's request with these parameters.
+    /// Sends the endpoint's request with these parameters.
     pub(super) async fn query(&mut self, endpoint: &Endpoint, parameters: &[(&str, &str)]) -> Answer {
         let pairs = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value)));
         let line = format!("{}?{}", endpoint.line, pairs.collect::<Vec<_>>().join("&"));
         self.ask(&line, ["Content-Type: application/json"], endpoint.body.unwrap_or_default()).await
     }
 
-    /// The endpoint's request with another body.
+    /// Sends the endpoint's request with another body.
     pub(super) async fn body(&mut self, endpoint: &Endpoint, content_type: &str, body: &str) -> Answer {
         self.ask(endpoint.line, [format!("Content-Type: {content_type}").as_str()], body).await
     }
 
-    /// The admin's request with these headers, and `Accept: application/json` if they say nothing about that.
+    /// Sends a request of the administrator with these headers, and `Accept: application/json` if they contain
+    /// no `Accept`.
     pub(super) async fn ask<'h>(
         &mut self,
         line: &str,

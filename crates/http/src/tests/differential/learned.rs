@@ -1,7 +1,9 @@
-//! Answers of CouchDB to wrong requests, extracted from the recorded scenarios: each request must get the same answer here.
+//! Responses of CouchDB to invalid requests, extracted from the recorded scenarios: each request must get the
+//! same response.
 //!
-//! A [`Section`] names an endpoint and the content of the database in addition to a document `a` (`a:1` in partitions) and a
-//! local document `a`. Only answers that do not depend on the story of a scenario are extracted, see [`Learner::learn`].
+//! A [`Section`] names an endpoint and the content of the database in addition to a document `a` (`a:1` in
+//! partitions) and a local document `a`. Only responses that do not depend on the history of a scenario are
+//! extracted, see [`Learner::learn`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,38 +15,38 @@ use settee_model::json::{Json, Value};
 use super::cases::{Answer, Asked};
 use crate::tests::node::World;
 
-/// What is said of the request alone: that it is malformed, of the wrong method or of the wrong type.
+/// Statuses that depend on the request alone: malformed, unsupported method or type.
 const OF_THE_REQUEST: [u16; 3] = [400, 405, 415];
 
-/// Members of a step that change what is sent, or by whom, in ways that the table has no words for.
+/// Members of a step that the table cannot express.
 const SPECIAL: [&str; 4] = ["multipart", "body_base64", "chunked", "auth"];
 
-/// Bodies are unpacked before a [`World`] takes them.
+/// Bodies are decompressed before a [`World`] receives them.
 const OF_THE_CONNECTION: &str = "Content-Encoding";
 
-/// A right request from which reasons follow that depend on what is stored, or on the texts of a compiler.
+/// Reasons that depend on stored data or on the messages of a compiler.
 const OF_THE_STORY: [&str; 3] = ["no_usable_index", "compilation_error", "Compilation of "];
 
-/// Stands for a zero byte in the message of a failed test.
+/// Replaces a zero byte in the message of a failed test.
 const ZERO: &str = "\u{2400}";
 
-/// What requests of a section need: its endpoint and what the database has.
+/// An endpoint and the content of its database.
 type Section = (String, Vec<String>);
 
-/// A request: its line, its headers and its body.
+/// Line, headers and body of a request.
 type Request = (String, Vec<String>, String);
 
 type Table = BTreeMap<Section, BTreeMap<Request, Answer>>;
 
-/// Follows one scenario.
+/// State of one scenario.
 #[derive(Default)]
 struct Learner {
-    /// What each database was given so far.
+    /// Content that each database has received so far.
     given: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Learner {
-    /// Looks at a step: what it adds to a database, or the answer that is to be learned from it.
+    /// Records the content that a step adds to a database, or its response.
     fn learn(&mut self, step: Value<'_>, table: &mut Table) -> Option<()> {
         let (method, path) = (text(step, "method")?, text(step, "path")?);
         let expect = step.get("expect")?;
@@ -68,7 +70,7 @@ impl Learner {
             return None;
         }
         let given = self.given.get(&database).into_iter().flatten();
-        // Of design documents only those that the request names.
+        // Only design documents that the request names are included.
         let given = given.filter(|(name, _)| line.contains(name.as_str()) || *name == "partitions");
         let given = given.map(|(name, body)| format!("{name} {body}").trim_end().to_owned());
         let section = (endpoint(&line), given.collect());
@@ -90,7 +92,7 @@ impl Learner {
     }
 }
 
-/// Headers and body of a step, if the table has words for them.
+/// Returns headers and body of a step, if the table can express them.
 fn sent(step: Value<'_>) -> Option<(Vec<String>, String)> {
     let headers = step.get("headers");
     if SPECIAL.iter().any(|name| step.get(name).is_some())
@@ -112,12 +114,12 @@ fn sent(step: Value<'_>) -> Option<(Vec<String>, String)> {
     Some((sent, json.or_else(|| text(step, "body_text")).unwrap_or_default()))
 }
 
-/// The name that the database of a scenario has here.
+/// Replaces the database names of a scenario.
 fn plain(name: &str) -> String {
     name.replace("{db}", "db").replace("{db2}", "db").replace("{db3}", "db")
 }
 
-/// A line without what is different each time: `GET /{db}/_design/{name}/_view/{name}`.
+/// Returns a line with placeholders for varying parts: `GET /{db}/_design/{name}/_view/{name}`.
 fn endpoint(line: &str) -> String {
     let (method, path) = line.split_once(' ').unwrap();
     let path = path.split('?').next().unwrap_or_default();
@@ -145,7 +147,7 @@ fn learned(scenarios: &Path) -> Table {
     for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
         let scenario = Json::parse(&std::fs::read(file).unwrap()).unwrap();
         let scenario = scenario.value();
-        // Scenarios that are alone on the server change its settings; index functions are not run here.
+        // Exclusive scenarios change the settings of the server, and index functions are not executed here.
         if scenario.get("exclusive").is_some() || text(scenario, "area").as_deref() == Some("search") {
             continue;
         }
@@ -161,7 +163,7 @@ fn learned(scenarios: &Path) -> Table {
     table
 }
 
-/// The table as a text.
+/// Formats the table.
 fn show(table: &Table) -> String {
     let mut out = String::new();
     for ((endpoint, given), requests) in table {
@@ -184,7 +186,7 @@ fn show(table: &Table) -> String {
     out
 }
 
-/// A server with a database that was given these.
+/// Returns a server with a database with this content.
 async fn world(given: &[String]) -> World {
     let world = World::new();
     let layout = if given.iter().any(|given| given == "partitions") { Layout::Partitioned } else { Layout::Whole };

@@ -1,15 +1,16 @@
-//! What parameters and bodies are answered, as a document and against CouchDB.
+//! Responses to parameters and bodies, documented in files and compared with CouchDB.
 //!
-//! An [`Endpoint`] is a request that is right, the parameters it takes and the members of its body. From it [`check`] makes
-//! requests that are wrong in every way: each parameter with each odd value, twice, and together with each other one; each
-//! member of the body with values of all kinds; bodies of other kinds and types. What is answered to one wrong value is
-//! written into a file beside the table of the endpoint, which is reviewed when it changes; what is answered to several follows
-//! from that by the one rule that an endpoint declares, see [`Parameter::stage`], or stands in the file as well.
+//! An [`Endpoint`] is a valid request with its parameters and the members of its body. [`check`] derives
+//! invalid requests from it: each parameter with each odd value, repeated, and combined with each other
+//! parameter; each member of the body with values of all kinds; bodies of other kinds and types. The response
+//! to a single invalid value is written into a file next to the table of the endpoint, which is reviewed when
+//! it changes. The response to several follows from these by the rule that an endpoint declares, see
+//! [`Parameter::stage`], or is in the file as well.
 //!
-//! [`learned`] holds the other side: answers of CouchDB to wrong requests, taken from recordings.
+//! [`learned`] contains responses of CouchDB to invalid requests, taken from recordings.
 //!
-//! To add an endpoint, give it a line in a table like that of [`documents`], [`queries`] or [`server`] and run with
-//! `SETTEE_UPDATE=1`.
+//! To add an endpoint, add a line to a table like that of [`documents`], [`queries`] or [`server`] and run
+//! with `SETTEE_UPDATE=1`.
 
 mod cases;
 mod documents;
@@ -23,44 +24,45 @@ use self::cases::{Answer, Asked};
 use super::check_file;
 use super::node::World;
 
-/// A request and all that may be wrong with it.
+/// A request and its possible faults.
 struct Endpoint {
-    /// Method and path. `{n}` is another number each time.
+    /// Method and path. `{n}` is replaced by a new number in each request.
     line: &'static str,
     parameters: &'static [Parameter],
-    /// A body that is right, for methods that take one.
+    /// A valid body, for methods with one.
     body: Option<&'static str>,
-    /// The members that a body may have, each with a value that is right.
+    /// The members of the body, each with a valid value.
     members: &'static [(&'static str, &'static str)],
-    /// How reasons begin that are looked for when all parameters were read, and that other parameters may change.
+    /// Prefixes of reasons that are detected after all parameters are parsed, and that other parameters may
+    /// change.
     afterwards: &'static [&'static str],
 }
 
 /// A parameter of the query string.
 struct Parameter {
     name: &'static str,
-    /// Values that are right, besides those that are tried with every parameter.
+    /// Valid values, in addition to those that are tried with every parameter.
     right: &'static [&'static str],
-    /// Of several wrong values the one that is looked at first is named: that of the lowest stage, and of one stage the
-    /// first in the query string.
+    /// Order of validation: of several invalid values that of the lowest stage is reported, and within one
+    /// stage the first in the query string.
     stage: u8,
-    /// Which of several values of the parameter count.
+    /// The values of a repeated parameter that are validated.
     reads: Reads,
 }
 
-/// Which of several values of a parameter are looked at.
+/// Selection of the validated values of a repeated parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
-    /// Each as it comes.
+    /// Each value.
     All,
-    /// The first alone.
+    /// The first value only.
     First,
-    /// The last alone, when all were read.
+    /// The last value only, after all were read.
     Last,
 }
 
 impl Parameter {
-    /// One that is read when its turn comes.
+    /// Creates a parameter that is validated in the order of the query string.
     const fn new(name: &'static str, right: &'static [&'static str]) -> Self {
         Self { name, right, stage: 0, reads: Reads::All }
     }
@@ -69,14 +71,14 @@ impl Parameter {
         Self { stage, reads, ..self }
     }
 
-    /// Its right values, then odd ones.
+    /// Returns its valid values, then odd ones.
     fn values(&self) -> impl Iterator<Item = &'static str> {
         let right = self.right;
         right.iter().chain(ODD.iter().filter(|value| !right.contains(value))).copied()
     }
 }
 
-/// A parameter without right values of its own.
+/// Creates a parameter without valid values of its own.
 const fn switch(name: &'static str) -> Parameter {
     Parameter::new(name, &[])
 }
@@ -98,11 +100,11 @@ const ODD_MEMBERS: [&str; 9] = ["null", "true", "0", "-1", "1.5", r#""x""#, r#""
 /// Bodies that are tried with every endpoint that takes one.
 const ODD_BODIES: [&str; 8] = ["", "{", "[]", "null", "1", r#""x""#, "{}", "{}x"];
 
-/// Types by which bodies that are right are called.
+/// Content types that are tried with valid bodies.
 const ODD_TYPES: [&str; 5] =
     ["", "text/plain", "application/json; charset=utf-8", "Application/JSON", "application/jsonx"];
 
-/// Checks all endpoints of an area, whose answers are in the file `differential/{area}.txt`.
+/// Checks all endpoints of an area against the file `differential/{area}.txt`.
 async fn check(area: &str, world: &World, endpoints: &[Endpoint]) {
     let mut text = String::new();
     let mut asked = Asked::new(world);
@@ -121,7 +123,7 @@ async fn check(area: &str, world: &World, endpoints: &[Endpoint]) {
     check_file(&format!("differential/{area}.txt"), &text);
 }
 
-/// The answers to one value each, those alike together.
+/// Writes the responses to single values, grouped by response.
 async fn write_parameter(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpoint, parameter: &Parameter) {
     let mut groups = Groups::default();
     for value in parameter.values() {
@@ -153,7 +155,7 @@ async fn write_bodies(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpo
     }
 }
 
-/// The body with this member, in the place of one of the same name.
+/// Returns the body with this member, replacing one of the same name.
 fn with_member(body: &str, name: &str, value: &str) -> String {
     let json = super::json(body);
     let others = json.value().members().filter(|(key, _)| !key.is_string(name));
@@ -167,12 +169,12 @@ fn show_raw(raw: &[u8]) -> &str {
     std::str::from_utf8(raw).unwrap()
 }
 
-/// Checks every pair of parameters, in both orders, and every repetition, against what each value is answered alone; writes
-/// those that are answered otherwise together.
+/// Compares every pair of parameters, in both orders, and every repetition with the responses to the single
+/// values. Writes the pairs with other responses.
 async fn write_contradictions(text: &mut String, asked: &mut Asked<'_>, endpoint: &Endpoint) {
     let mut samples: Vec<Sample<'_>> = Vec::new();
     for parameter in endpoint.parameters {
-        // One value of each kind of answer, and all that are right by themselves.
+        // One value for each kind of response, and all valid ones.
         let mut seen: Vec<Answer> = Vec::new();
         for value in parameter.values() {
             let answer = asked.query(endpoint, &[(parameter.name, value)]).await;
@@ -200,7 +202,7 @@ async fn write_contradictions(text: &mut String, asked: &mut Asked<'_>, endpoint
     groups.write(text, "(together otherwise than alone)");
 }
 
-/// Whether two values are answered as one of them alone is: the first fault of them, or with success.
+/// Returns true if the response to two values is that to the first fault of them, or success.
 fn is_as_alone(answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool {
     match (first.2.is_success(), second.2.is_success()) {
         (true, true) => answer.is_success(),
@@ -210,11 +212,11 @@ fn is_as_alone(answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool
     }
 }
 
-/// A value of a parameter, and what it is answered alone.
+/// A value of a parameter and the response to it alone.
 type Sample<'a> = (&'a Parameter, &'a str, Answer);
 
-/// The fault of the request that two values are answered if each alone is answered as told. What depends on what is stored
-/// (404, 409, 412) or on other parameters is found later than all of these, and not compared.
+/// Returns the expected fault of two values, given the responses to each alone. Faults that depend on stored
+/// data (404, 409, 412) or on other parameters are detected later and not compared.
 fn first_fault<'a>(endpoint: &Endpoint, first: &'a Sample<'_>, second: &'a Sample<'_>) -> Option<&'a Answer> {
     let fault = |one: &'a Sample<'_>| {
         let is_later = endpoint.afterwards.iter().any(|reason| one.2.reason.starts_with(reason));
@@ -235,7 +237,7 @@ fn first_fault<'a>(endpoint: &Endpoint, first: &'a Sample<'_>, second: &'a Sampl
     }
 }
 
-/// Answers and what they answer.
+/// Responses, each with its requests.
 #[derive(Default)]
 struct Groups(Vec<(Answer, Vec<String>)>);
 
@@ -248,7 +250,7 @@ impl Groups {
         }
     }
 
-    /// Whether the two in this order are answered like that.
+    /// Returns true if the two values in this order have this response.
     fn has(&self, answer: &Answer, first: &Sample<'_>, second: &Sample<'_>) -> bool {
         let shown = format!("{}={}&{}={}", first.0.name, first.1, second.0.name, second.1);
         self.0.iter().any(|(known, values)| known.is_like(answer) && values.contains(&shown))

@@ -9,14 +9,14 @@ const fn read(name: &'static str, right: &'static [&'static str]) -> Parameter {
     Parameter::new(name, right)
 }
 
-/// CouchDB takes `keys` out of the query string before it reads the others.
+/// CouchDB parses `keys` before the other parameters.
 const KEYS: Parameter = read("keys", &["[\"a\",\"b\"]", "[\"a\"]", "[]"]);
 
 const fn then(name: &'static str, right: &'static [&'static str]) -> Parameter {
     read(name, right).read(1, super::Reads::All)
 }
 
-/// What views and lists of documents read.
+/// Parameters of views and lists of documents.
 const VIEW: &[Parameter] = &[
     KEYS,
     then("key", &["\"a\""]),
@@ -43,10 +43,10 @@ const VIEW: &[Parameter] = &[
     then("partition", &["p"]),
 ];
 
-/// What local documents have beside that.
+/// Additional parameters of lists of local documents.
 const LOCAL: &[Parameter] = &[switch("include_system"), KEYS, then("limit", &["1"]), then("descending", SWITCH)];
 
-/// What is found when all parameters were read.
+/// Reasons that are detected after all parameters are parsed.
 const CHECKED: &[&str] = &[
     "No rows can match your key range",
     "`keys` must be an array of strings",

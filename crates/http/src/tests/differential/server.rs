@@ -1,4 +1,4 @@
-//! The server itself and databases as a whole: lists, sessions, settings, making databases and changing them.
+//! The server and databases as a whole: lists, sessions, settings, creation and changes of databases.
 
 use super::Reads::First;
 use super::{Endpoint, Parameter, check, endpoint, posted, switch};
@@ -6,7 +6,7 @@ use crate::tests::node::World;
 
 const SWITCH: &[&str] = &["true", "false"];
 
-/// What lists of databases read of what views do.
+/// View parameters that lists of databases support.
 const LIST: &[Parameter] = &[
     Parameter::new("keys", &["[\"db\"]"]),
     Parameter::new("startkey", &["\"a\""]).read(1, super::Reads::All),
