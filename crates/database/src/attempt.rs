@@ -26,7 +26,7 @@ impl Attempt {
         Self { token, doubt: None, premises: Vec::new(), tended: false }
     }
 
-    /// Adds the read sets that the commit must validate.
+    /// Sets the read sets that the commit must validate.
     pub(crate) fn presuming(self, premises: Vec<Premise>) -> Self {
         Self { premises, ..self }
     }

@@ -394,7 +394,7 @@ impl Database {
     }
 
     /// Returns true if a write should be forwarded to the preferred node, because commits of several processes
-    /// conflicted recently. Each call counts as one write. After [`CONTENTION`] writes or a multiple of it this
+    /// conflicted recently. Each call counts as one write. After a thousand writes or a multiple of it this
     /// process commits again, which shows whether conflicts continue.
     #[must_use]
     pub fn yields_write(&self) -> bool {

@@ -264,8 +264,8 @@ impl Counts {
         self.reshaped = true;
     }
 
-    /// Returns where a scan from `key` continues: `None` if the bucket of `key` counts entries, and otherwise the edge of the
-    /// next bucket in this direction that does, or the end of all keys ([`Skip::All`]).
+    /// Returns the position at which a scan from `key` continues: `None` if the bucket of `key` counts entries, and
+    /// otherwise the edge of the next bucket in this direction that does, or the end of all keys ([`Skip::All`]).
     pub(crate) fn next_counted(&self, key: &[u8], direction: Direction) -> Option<Skip<'_>> {
         let bucket = self.bucket(key);
         if self.counts[bucket] > 0 {

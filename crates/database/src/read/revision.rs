@@ -36,7 +36,8 @@ impl Revision {
         write_stubs(out, &self.attachments, EncodingInfo::Hidden);
     }
 
-    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does, without its attachments.
+    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does, without
+    /// its attachments.
     pub fn write_without_attachments(
         &self,
         out: &mut Vec<u8>,
