@@ -32,7 +32,7 @@ impl Premise {
     #[must_use]
     pub fn of(database: &Arc<Database>, besides: Vec<Arc<Database>>) -> Option<Self> {
         let shards: Vec<Shard> = [CATALOG].into_iter().chain(besides.iter().map(|database| database.shard())).collect();
-        // The engine's read set is captured first, so that it includes no notification that the database has missed.
+        // The engine's read set is captured first, so that `known` is at least as recent.
         let around = database.engine().premise(&shards)?;
         let (known, is_held) = (known(database, &besides), Arc::default());
         let is_stale = database.is_stale() || besides.iter().any(|database| database.is_stale());

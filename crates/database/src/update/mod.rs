@@ -2,10 +2,10 @@
 //!
 //! 1. The caller's thread turns a [`Document`] into a [`DocUpdate`] and computes the revision hash.
 //! 2. [`Database::submit`] puts the [`Work`] into the queue. The first caller to enqueue work while no leader is
-//!   active becomes the leader.
+//!    active becomes the leader.
 //! 3. The leader takes the queued work, reads the revision trees once, applies the updates in order, and makes one
-//!   commit with one sync ([`commit`], of a [`group`]). With an engine that validates inserts it skips the read for
-//!   documents that are probably new.
+//!    commit with one sync ([`commit`], of a [`group`]). With an engine that validates inserts it skips the read for
+//!    documents that are probably new.
 //! 4. All callers receive their results, and subscribers are notified of the new update sequence.
 //!
 //! A conflict is an outcome, not an error. No step waits for a client: contents of attachments are uploaded before
