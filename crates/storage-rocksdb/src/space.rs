@@ -20,7 +20,7 @@ use crate::options::Options;
 /// with every removed file.
 const MARGIN_PERCENT: u64 = 125;
 
-/// Divisor of the minimum free space: after this many bytes the free space is checked again.
+/// Divisor of the minimum free space: the disk is checked again after this fraction of it was written.
 const LOOKS: u64 = 8;
 
 /// State of the reserve, as far as known.

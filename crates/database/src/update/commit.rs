@@ -79,7 +79,7 @@ fn results(
 const INTERRUPTIONS_MAX: u32 = 1500;
 const INTERRUPTION: Duration = Duration::from_millis(20);
 
-/// Commits `works` and retries after conflicts. The shard lock `turn` is released after the first try.
+/// Commits `works` and retries after conflicts. The shard lock `turn` ends with the first commit.
 fn commit_until_done(
     database: &Arc<Database>,
     writer: &mut Writer,
