@@ -1,7 +1,8 @@
-//! Builds the web console of `console/` with Node.js and writes `files.rs`, the list of what it consists of.
+//! Builds the web console of `console/` with Node.js and writes `files.rs`, the list of its files.
 //!
-//! The checkout stays clean: sources are copied into the build directory, and packages are installed there, anew only when the
-//! lockfile changes. `SETTEE_CONSOLE_DIST` names a directory with a finished build instead, for machines without npm or network.
+//! The checkout is not changed: sources are copied into the build directory, and packages are installed there, again
+//! only when the lockfile changes. `SETTEE_CONSOLE_DIST` names a directory with a finished build instead, for
+//! machines without npm or network.
 
 use std::env;
 use std::fmt::Write as _;
@@ -17,7 +18,8 @@ const GIVEN: &str = "SETTEE_CONSOLE_DIST";
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    // Asked of the running cargo: another checkout may have compiled this script into the same build directory.
+    // The variable is read at run time, because another checkout may have compiled this script into the same build
+    // directory.
     let sources = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../console");
     println!("cargo:rerun-if-env-changed={GIVEN}");
     for name in SOURCES {
@@ -28,17 +30,17 @@ fn main() {
             println!("cargo:rerun-if-changed={}", Path::new(&given).display());
             PathBuf::from(given)
         }
-        // What is made here is younger than this run: it would be made again by every build.
+        // Built files must not be watched: they are newer than this run, so that every build would rebuild them.
         None => build(&sources, &out.join("console")),
     };
     let list = list(&dist).unwrap_or_else(|error| fail(&format!("{} cannot be read: {error}", dist.display())));
     fs::write(out.join("files.rs"), list).unwrap_or_else(|error| fail(&format!("files.rs cannot be written: {error}")));
 }
 
-/// Returns where the finished files are.
+/// Returns the directory of the built files.
 fn build(sources: &Path, work: &Path) -> PathBuf {
     let copied = fs::create_dir_all(work).and_then(|()| {
-        // What was deleted there must not live on here.
+        // Files that were deleted from the sources must not remain in the copy.
         let _ = fs::remove_dir_all(work.join("src"));
         SOURCES.iter().try_for_each(|name| copy(&sources.join(name), &work.join(name)))
     });
@@ -46,7 +48,7 @@ fn build(sources: &Path, work: &Path) -> PathBuf {
     let lock = fs::read_to_string(work.join("package-lock.json")).unwrap_or_default();
     let stamp = work.join("installed.txt");
     if fs::read_to_string(&stamp).ok().as_ref() != Some(&lock) {
-        // Nothing of the packages needs to run when they are installed; what tests need stays away.
+        // Install scripts are not needed, and neither are the packages for tests.
         npm(work, &["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"]);
         fs::write(&stamp, lock)
             .unwrap_or_else(|error| fail(&format!("{} cannot be written: {error}", stamp.display())));
@@ -85,7 +87,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The compressed files as Rust, sorted by their names.
+/// Returns the list of compressed files as Rust, sorted by name.
 fn list(dist: &Path) -> io::Result<String> {
     let mut names = Vec::new();
     collect(dist, "", &mut names)?;
@@ -96,7 +98,7 @@ fn list(dist: &Path) -> io::Result<String> {
     let mut text = "[\n".to_owned();
     for name in names {
         let path = fs::canonicalize(dist.join(format!("{name}.gz")))?;
-        // Names below `assets/` have a hash of what the file holds.
+        // Names below `assets/` contain a hash of the content.
         let is_immutable = name.starts_with("assets/");
         let _ = writeln!(
             text,

@@ -1,4 +1,4 @@
-//! Hands inputs of libFuzzer to the check that the gate runs with random ones.
+//! Passes inputs of libFuzzer to the check that the gate runs with random ones.
 #![no_main]
 
 #[path = "../../crates/search/tests/fuzz/query.rs"]

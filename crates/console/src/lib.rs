@@ -1,24 +1,24 @@
-//! The files of the web console, compressed as they are sent: [`file()`].
+//! The files of the web console, compressed: [`file()`].
 //!
-//! They are built from `console/` at the root by the build script. How they are served is not decided here.
+//! The build script builds them from `console/` at the root. Another crate serves them.
 
 /// A file of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its place below the console's.
+    /// Path below the path of the console.
     pub path: &'static str,
-    /// For the header of this name.
+    /// Value of the header `Content-Type`.
     pub content_type: &'static str,
-    /// Whether another content would have another path, so that nobody needs to ask for it twice.
+    /// True if the path changes with the content, so that clients may cache the file indefinitely.
     pub is_immutable: bool,
-    /// The contents, as gzip.
+    /// The content, compressed by gzip.
     pub gzip: &'static [u8],
 }
 
 /// All files, sorted by path.
 pub static FILES: &[File] = &include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// The file at a place.
+/// Returns the file at a path.
 #[must_use]
 pub fn file(path: &str) -> Option<&'static File> {
     FILES.binary_search_by(|file| file.path.cmp(path)).ok().map(|at| &FILES[at])
@@ -29,7 +29,7 @@ pub fn file(path: &str) -> Option<&'static File> {
 mod tests {
     use super::*;
 
-    /// The bytes that a browser loads before the console shows something, compressed.
+    /// Maximum compressed size of the files that a browser loads to show the first page.
     const FIRST_PAGE_BYTES: usize = 300_000;
 
     #[test]

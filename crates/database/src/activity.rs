@@ -1,8 +1,8 @@
-//! Events of databases: [`Activity`] collects it cheaply, and a background task of the server keeps it in
-//! `_global_changes`, from where `_db_updates` is read.
+//! Events of databases: [`Activity`] collects them in memory, and a background task of the server writes them to
+//! `_global_changes`, from which `_db_updates` is read.
 //!
-//! As in CouchDB there is one document for each database and kind of event, whose id is `kind:database`; without the
-//! database `_global_changes` nothing is kept. Events of the last moment before a crash may be missing.
+//! As in CouchDB, each database has one document per kind of event, with the id `kind:database`. If the database
+//! `_global_changes` does not exist, events are dropped. A crash can lose the most recent events.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,28 +14,30 @@ use settee_model::{Document, Rev, RevisionHasher};
 
 use crate::{Catalog, Counters, DatabaseError, DocUpdate, EditMode, Result, Work};
 
-/// The database that keeps events.
+/// Name of the database that stores events.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
 
-/// Where CouchDB keeps which databases there are. It is no database here, but clients wait for its updates.
+/// Name under which CouchDB stores the list of databases. Settee has no such database, but clients wait for its
+/// updates.
 const DATABASES: &str = "_dbs";
 
-/// The part of the past of an event's document that is remembered: nobody reads it, and it is written often.
+/// Revision limit of the event documents. It is low because these documents are written often and their old revisions
+/// are not read.
 const REMEMBERED_REVISIONS: u64 = 5;
 
-/// The event that happened to a database.
+/// Kind of an event of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// It was created.
+    /// The database was created.
     Created,
     /// Documents were written.
     Updated,
-    /// It was deleted.
+    /// The database was deleted.
     Deleted,
 }
 
 impl Happened {
-    /// CouchDB's word.
+    /// Returns CouchDB's name of the event.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -45,7 +47,7 @@ impl Happened {
         }
     }
 
-    /// Takes the id of an event's document apart.
+    /// Splits the id of an event's document into the event and the name of the database.
     #[must_use]
     pub fn parse(id: &str) -> Option<(Self, &str)> {
         let (kind, database) = id.split_once(':')?;
@@ -54,32 +56,33 @@ impl Happened {
     }
 }
 
-/// The events of the databases of a catalog since somebody last took them.
+/// Events of the databases of a catalog since the last [`Self::take`].
 #[derive(Default)]
 pub struct Activity {
     state: Mutex<State>,
     pub(crate) counters: Counters,
-    /// The cache of design documents, of all databases in memory.
+    /// Total size of the design-document caches of all open databases.
     pub(crate) design_bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Called when there is something to take; without it nothing is collected.
+    /// Called when the first event is available; `None` disables the collection.
     wake: Option<Box<dyn Fn() + Send + Sync>>,
     events: Vec<(String, Happened)>,
-    /// The databases whose updates are among the events already.
+    /// Databases that already have an update event in `events`.
     updated: HashSet<String>,
 }
 
 impl Activity {
-    /// Begins to collect. `wake` is called, from threads that write, when the first event after [`Self::take`] comes:
-    /// it must be quick.
+    /// Starts the collection. `wake` is called by writing threads for the first event after each [`Self::take`]; it
+    /// must return quickly.
     pub fn watch(&self, wake: impl Fn() + Send + Sync + 'static) {
         self.state.lock().wake = Some(Box::new(wake));
     }
 
-    /// Takes what happened, oldest first. Many updates of a database count as one.
+    /// Removes and returns the collected events, oldest first. Several updates of one database are merged into one
+    /// event.
     #[must_use]
     pub fn take(&self) -> Vec<(String, Happened)> {
         let mut state = self.state.lock();
@@ -87,7 +90,7 @@ impl Activity {
         std::mem::take(&mut state.events)
     }
 
-    /// A database was created or deleted, which also changes the list of all.
+    /// Notes that a database was created or deleted, which also updates the list of databases.
     pub(crate) fn note_in_list(&self, database: &str, happened: Happened) {
         self.note(database, happened);
         self.note(DATABASES, Happened::Updated);
@@ -101,7 +104,7 @@ impl Activity {
         match happened {
             Happened::Updated if state.updated.contains(database) => return,
             Happened::Updated => drop(state.updated.insert(database.to_owned())),
-            // What comes after that is another database.
+            // Later events belong to another database of this name.
             Happened::Created | Happened::Deleted => drop(state.updated.remove(database)),
         }
         state.events.push((database.to_owned(), happened));
@@ -114,10 +117,10 @@ impl Activity {
 }
 
 impl Catalog {
-    /// Writes events into `_global_changes`, if that exists.
+    /// Writes events into `_global_changes` if that database exists.
     ///
     /// # Errors
-    /// When they could not be written.
+    /// Fails if the events cannot be written.
     pub fn keep_events(&self, events: &[(String, Happened)]) -> Result<()> {
         let database = match self.database(GLOBAL_CHANGES) {
             Err(DatabaseError::NotFound) => return Ok(()),
@@ -130,7 +133,8 @@ impl Catalog {
         let mut hasher = RevisionHasher::default();
         let mut ids: Vec<String> =
             events.iter().map(|(name, happened)| format!("{}:{name}", happened.name())).collect();
-        // Of several equal ones the last is where it belongs.
+        // Of several equal ids only the last one is kept, because the order of the documents is the order of the
+        // events.
         let mut seen = HashSet::new();
         ids.reverse();
         ids.retain(|id| seen.insert(id.clone()));

@@ -1,6 +1,6 @@
-//! A commit whose acknowledgement may get lost: an [`Attempt`] finds out whether it happened.
+//! Commits with possibly lost acknowledgements: an [`Attempt`] determines whether its commit was applied.
 //!
-//! It does not decide what to write again; its owner looks at the shard anew and asks for the next try.
+//! The owner of an attempt decides what to write again: it reads the state of the shard and starts the next try.
 
 use settee_storage::{
     Batch, CommitToken, Durability, Engine, Outcome, Purpose, Reply, Request, Shard, ShardState, Snapshot,
@@ -9,32 +9,32 @@ use settee_storage::{
 
 use crate::{DatabaseError, Premise, Result};
 
-/// The tries to commit one thing. They share a token, so that a late success of an earlier try is recognised.
+/// Tries to apply one commit. All tries share a token, so that a late success of an earlier try is recognized.
 pub(crate) struct Attempt {
     token: CommitToken,
-    /// The version on which a try was made whose outcome is not known.
+    /// Expected version of a try with an unknown outcome.
     doubt: Option<Version>,
-    /// What was presumed for that which is committed.
+    /// Read sets on which the commit depends.
     premises: Vec<Premise>,
-    /// Whether the engine was asked to look after itself.
+    /// True if [`Engine::tend`] was called already.
     tended: bool,
 }
 
 impl Attempt {
-    /// No try was made yet. No other commit to the shard has `token`.
+    /// Creates an attempt without tries. `token` must be unique among the commits to the shard.
     pub(crate) fn new(token: CommitToken) -> Self {
         Self { token, doubt: None, premises: Vec::new(), tended: false }
     }
 
-    /// Commits nothing unless all `premises` hold.
+    /// Sets the read sets that the commit must validate.
     pub(crate) fn presuming(self, premises: Vec<Premise>) -> Self {
         Self { premises, ..self }
     }
 
-    /// Has a commit find out whether the premises hold.
+    /// Adds the validation of the read sets to `batch`.
     ///
     /// # Errors
-    /// [`StorageError::Outdated`] when it is known that one does not.
+    /// Returns [`StorageError::Outdated`] if a read set is already known to be outdated.
     pub(crate) fn presume(&self, batch: &mut Batch) -> Result<()> {
         if self.is_overtaken() {
             return Err(self.outdated().into());
@@ -46,10 +46,11 @@ impl Attempt {
         Ok(())
     }
 
-    /// Gives up what is known to be outdated, before any more is done for it. An attempt in doubt is looked up first ([`Self::happened`]).
+    /// Checks the read sets before further work is done. The outcome of an attempt in doubt must be determined first
+    /// ([`Self::happened`]), so this function ignores it.
     ///
     /// # Errors
-    /// [`StorageError::Outdated`].
+    /// Returns [`StorageError::Outdated`].
     pub(crate) fn check(&self) -> Result<()> {
         if !self.is_in_doubt() && self.is_overtaken() { Err(StorageError::Outdated.into()) } else { Ok(()) }
     }
@@ -58,25 +59,25 @@ impl Attempt {
         self.premises.iter().any(Premise::is_overtaken)
     }
 
-    /// The error of a try that has not written anything because a premise does not hold.
+    /// Returns the error of a try that wrote nothing because a read set is outdated.
     fn outdated(&self) -> StorageError {
         match self.doubt {
             None => StorageError::Outdated,
-            // An earlier try may be on its way, and a new one would conflict with that.
+            // An earlier try may still be in progress, and a new one would conflict with it.
             Some(_) => in_doubt(),
         }
     }
 
-    /// The token of all tries.
+    /// Token shared by all tries.
     pub(crate) fn token(&self) -> CommitToken {
         self.token
     }
 
-    /// Tries to commit `batch` on top of `expected`. `false` if that is to be decided anew: ask [`Self::happened`]
-    /// first.
+    /// Tries to commit `batch` on top of `expected`. Returns `false` if the commit conflicted or its outcome is
+    /// unknown; before a retry the caller must call [`Self::happened`].
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub(crate) fn commit(
         &mut self,
         engine: &dyn Engine,
@@ -87,10 +88,10 @@ impl Attempt {
         self.commit_as(engine, shard, expected, batch, Durability::Synced)
     }
 
-    /// As [`Self::commit`], with another durability.
+    /// Commits as [`Self::commit`] does, with the given durability.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub(crate) fn commit_as(
         &mut self,
         engine: &dyn Engine,
@@ -109,7 +110,7 @@ impl Attempt {
             Err(error @ StorageError::Present(_)) => return Err(error.into()),
             Err(StorageError::Outdated) => return Err(self.outdated().into()),
             Err(error) => {
-                // The log may have it all the same, which counts if there is another try.
+                // The commit log may contain the commit nevertheless, which a retry has to detect.
                 self.doubt = Some(expected);
                 return Err(error.into());
             }
@@ -121,28 +122,30 @@ impl Attempt {
         self.premises.iter().for_each(Premise::hold);
     }
 
-    /// Whether a try was made whose outcome is not known.
+    /// Returns true if the outcome of a try is unknown.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.doubt.is_some()
     }
 
-    /// Whether to go on after an error of [`Self::commit`] as if its outcome were not known. What makes room on a full disk may
-    /// find that the store has stopped, because a compaction has taken the last of the room: then the store is opened
-    /// again, once, instead of telling a client that its deletion has no room. The caller must not hold a snapshot.
+    /// Returns true if the caller should retry after an error of [`Self::commit`]. This applies once, to a commit
+    /// that frees space and failed because the disk is full: a compaction may have used the remaining space and
+    /// stopped the store, so the store is opened again. The caller must not hold a snapshot.
     pub(crate) fn goes_on(&mut self, engine: &dyn Engine, purpose: Purpose, error: &DatabaseError) -> bool {
         let is_full = matches!(error, DatabaseError::Storage(StorageError::Full(_)));
         if !is_full || purpose != Purpose::Room || std::mem::replace(&mut self.tended, true) {
             return false;
         }
-        // That growth is still refused makes no difference here.
+        // The result is ignored, because a store that refuses growth may still accept a deletion.
         let _ = engine.tend();
         true
     }
 
-    /// Returns true if a try whose outcome was unknown has happened, as the shard's `state` in `snapshot` and the tokens of its commits show.
+    /// Returns true if a try with an unknown outcome was applied, according to the shard's `state` and the commit
+    /// tokens in `snapshot`.
     ///
     /// # Errors
-    /// [`StorageError::InDoubt`] when other commits followed and the engine no longer has the token. Errors of the engine.
+    /// Returns [`StorageError::InDoubt`] if other commits followed and the engine no longer stores the token. Fails
+    /// if the engine fails.
     pub(crate) fn happened(&mut self, state: ShardState, snapshot: &dyn Snapshot) -> Result<bool> {
         let Some(Version(expected)) = self.doubt else {
             return Ok(false);
@@ -159,7 +162,7 @@ impl Attempt {
                 Ok(true)
             }
             Some(_) => {
-                // Another process made the commit of that version, so the try can never happen.
+                // Another process made the commit of that version, so the try can never be applied.
                 self.doubt = None;
                 Ok(false)
             }
@@ -168,22 +171,23 @@ impl Attempt {
     }
 }
 
-/// Returns the token of the commit that made this version, if the engine still has it.
+/// Returns the token of the commit that created this version, if the engine still stores it.
 fn token_of(snapshot: &dyn Snapshot, version: Version) -> Result<Option<CommitToken>> {
     let replies = snapshot.read(&[Request::Token(version)])?;
     let bytes = replies.into_iter().next().map(Reply::into_value).transpose()?.flatten();
     Ok(bytes.and_then(|bytes| Some(CommitToken(u128::from_be_bytes(bytes.try_into().ok()?)))))
 }
 
-/// The error of a commit whose outcome cannot be found out.
+/// Returns the error of a commit whose outcome cannot be determined.
 fn in_doubt() -> StorageError {
     StorageError::InDoubt("the store lost the connection to it and has no record of it".to_owned())
 }
 
-/// Does what makes room, and once more after the engine has looked after itself if there was none. See [`Attempt::goes_on`].
+/// Calls `act`, which frees space, and retries it once after [`Engine::tend`] if the disk is full. See
+/// [`Attempt::goes_on`].
 ///
 /// # Errors
-/// When the engine failed.
+/// Fails if the engine fails.
 pub(crate) fn make_room(
     engine: &dyn Engine,
     act: impl Fn() -> settee_storage::Result<()>,
@@ -208,7 +212,7 @@ mod tests {
     use super::*;
     use crate::Catalog;
 
-    /// Who made it again would conflict with a try that is on its way still.
+    /// A retry by the caller would conflict with the first try, which may still be in progress.
     #[test]
     fn what_is_outdated_after_a_try_of_which_nobody_knows_is_lost() {
         let store = MemoryEngine::new();
@@ -230,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Two writes of others are not enough to lose a commit, and neither is one of them taken for it.
+    /// The outcome is found after several foreign commits, and a foreign commit is not mistaken for it.
     #[test]
     fn a_commit_is_found_by_its_token_as_long_as_the_engine_has_it() {
         let store: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
@@ -240,7 +244,7 @@ mod tests {
             let made = store.commit(Shard(1000), Version(version), CommitToken(token), batch, Durability::Synced);
             assert_eq!(made.unwrap(), Outcome::Committed(Version(version + 1)));
         };
-        // Ours is the commit of version 2, in one case.
+        // Creates commits with the tokens 100 to 103; a token of 7 belongs to none of them.
         (0..4).for_each(|version| commit(version, 100 + u128::from(version)));
         let judge = |token: u128, doubt: u64| {
             let mut attempt = Attempt { doubt: Some(Version(doubt)), ..Attempt::new(CommitToken(token)) };
@@ -252,7 +256,7 @@ mod tests {
         assert_eq!(judge(103, 3), (Ok(true), true));
         assert_eq!(judge(7, 1), (Ok(false), false));
         assert_eq!(judge(7, 3), (Ok(false), false));
-        // It may be on its way.
+        // The commit may still be in progress.
         assert_eq!(judge(7, 4), (Ok(false), true));
         (4..2_000).for_each(|version| commit(version, 100 + u128::from(version)));
         assert_eq!(judge(101, 1), (Err(in_doubt().to_string()), true));

@@ -1,7 +1,7 @@
 //! The databases of one engine: [`Catalog`] creates, finds, lists and deletes them.
 //!
-//! Names and shard numbers are entries of shard 0, so making a database is one small commit and a
-//! thousand of them cost no files.
+//! Names and shard numbers are entries of shard 0, so the creation of a database is one small commit and needs no
+//! files of its own.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -23,29 +23,30 @@ use crate::open::OpenDatabases;
 use crate::stored::StoredDatabase;
 use crate::{Counters, DatabaseError, Result, keys};
 
-/// The longest part of a name between slashes, as in CouchDB, where each becomes the name of a file or a directory.
+/// Maximum length of a part of a name between slashes, as in CouchDB, where each part becomes the name of a file or a
+/// directory.
 const MAX_SEGMENT_BYTES: usize = 238;
 
-/// The longest name: it is part of storage keys.
+/// Maximum length of a name, which is part of storage keys.
 const MAX_NAME_BYTES: usize = 4000;
 
-/// Names that begin with an underscore and are databases all the same.
+/// Valid names that begin with an underscore.
 const SYSTEM_NAMES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
-/// The options of a database that its creator chooses.
+/// Options of a new database.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseOptions {
     /// The time of creation, in milliseconds of the Unix epoch.
     pub created_ms: u64,
-    /// A random number, which tells the database from others that had its name.
+    /// A random number that distinguishes the database from others of the same name.
     pub instance: u64,
-    /// The division of its documents.
+    /// Partitioning of the documents.
     pub layout: Layout,
-    /// The number of shards that clients are told of. One is made, whatever it says.
+    /// Number of shards that is reported to clients. Settee always creates one.
     pub q: u32,
 }
 
-/// All databases of an engine.
+/// The databases of an engine.
 pub struct Catalog {
     engine: Arc<dyn Engine>,
     open: Arc<OpenDatabases>,
@@ -56,8 +57,9 @@ pub struct Catalog {
     heard: Arc<Heard>,
 }
 
-/// Locks of names: who changes what a name stands for, or opens the database of that name, holds its lock, so that no
-/// opening revives a deleted database and none waits for the making of another. Names may share one.
+/// Locks of names. A thread that creates, deletes or opens the database of a name must hold the lock of the name, so
+/// that an open never revives a deleted database and rarely waits for the creation of another one. Several names can
+/// share a lock.
 struct NameLocks {
     hasher: RandomState,
     locks: [Mutex<()>; 64],
@@ -95,11 +97,11 @@ pub fn validate_name(name: &str) -> Result<()> {
 }
 
 impl Catalog {
-    /// Opens the catalog of `engine`, finishes deletions that a crash interrupted, and has the databases follow what other
-    /// processes commit. `seed` is random.
+    /// Opens the catalog of `engine`, finishes deletions that a crash interrupted, and subscribes to the commits of
+    /// other processes. `seed` must be random.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn open(engine: Arc<dyn Engine>, seed: u64) -> Result<Self> {
         let catalog = Self {
             engine,
@@ -112,14 +114,14 @@ impl Catalog {
         };
         news::follow(catalog.engine.as_ref(), &catalog.heard, &catalog.open);
         match catalog.finish_deletions() {
-            // An engine without room reads at least. The next start finishes them.
+            // A store on a full disk can still be read. The next start finishes the deletions.
             Err(DatabaseError::Storage(StorageError::Full(_))) => {}
             finished => finished?,
         }
         Ok(catalog)
     }
 
-    /// The engine below.
+    /// The storage engine.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
@@ -131,35 +133,35 @@ impl Catalog {
         &self.activity
     }
 
-    /// Counters of what was read and written.
+    /// Counters of reads and writes.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.activity.counters
     }
 
-    /// The databases in memory: those that somebody holds and those that were used lately.
+    /// Returns the open databases: those in use and those used recently.
     #[must_use]
     pub fn open_databases(&self) -> Vec<Arc<Database>> {
         self.open.all()
     }
 
-    /// The number of databases that stay in memory: beyond that, those that nobody holds go, the least recently used
-    /// first. Those that requests, feeds or builds of indexes hold stay however many they are.
+    /// Sets the number of databases that stay open. Beyond the limit, databases without users are closed, least
+    /// recently used first. Databases in use by requests, feeds or index builds stay open regardless of the limit.
     pub fn set_max_open(&self, limit: usize) {
         self.open.set_limit(limit);
     }
 
-    /// The engine's counters, for operators.
+    /// Returns the engine's counters.
     #[must_use]
     pub fn engine_statistics(&self) -> Vec<(&'static str, u64)> {
         self.engine.statistics()
     }
 
-    /// The database of this name. What is kept of one in memory is not older than what this process has heard of others, see
-    /// [`Engine::catch_up`].
+    /// Returns the database of this name. Its cached data is at least as recent as the latest commit notification of
+    /// other processes, see [`Engine::catch_up`].
     ///
     /// # Errors
-    /// [`DatabaseError::NotFound`], or when the engine failed.
+    /// Returns [`DatabaseError::NotFound`], or fails if the engine fails.
     pub fn database(&self, name: &str) -> Result<Arc<Database>> {
         if let Some(database) = self.open.get(name)
             && self.refresh(&database)?
@@ -178,20 +180,20 @@ impl Catalog {
         self.open_entry(name, &entry.ok_or(DatabaseError::NotFound)?, version)
     }
 
-    /// The database that had this name when somebody looked last, if it is open. Costs nothing.
+    /// Returns the database of this name if it is open, without a check for commits of other processes.
     #[must_use]
     pub fn at_last(&self, name: &str) -> Option<Arc<Database>> {
         self.open.get(name)
     }
 
-    /// Whether [`Self::database`] has nothing to read, and so nothing to wait for.
+    /// Returns true if [`Self::database`] would return without a read from the engine.
     #[must_use]
     pub fn is_at_hand(&self, name: &str) -> bool {
         let is_current = |database: &Arc<Database>| self.heard.catalog() <= database.named_at() && !database.is_stale();
         self.open.get(name).as_ref().is_some_and(is_current)
     }
 
-    /// Looks at what another process may have made of an open database. `false` if that has deleted it.
+    /// Reads commits of other processes to an open database. Returns `false` if the database was deleted.
     fn refresh(&self, database: &Database) -> Result<bool> {
         if self.heard.catalog() > database.named_at() {
             let (version, entry) = self.entry(database.name())?;
@@ -208,7 +210,7 @@ impl Catalog {
         Ok(true)
     }
 
-    /// The entry of a name, and the version of the catalog that has it.
+    /// Returns the entry of a name and the catalog version that contains it.
     fn entry(&self, name: &str) -> Result<(Version, Option<Entry>)> {
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
         let requests = [Request::State, Request::Get(Keyspace::Catalog, &key)];
@@ -221,7 +223,8 @@ impl Catalog {
     /// Creates a database.
     ///
     /// # Errors
-    /// [`DatabaseError::Exists`], [`DatabaseError::IllegalName`], or when the engine failed.
+    /// Returns [`DatabaseError::Exists`], [`DatabaseError::IllegalName`] or [`DatabaseError::NameTooLong`], or fails
+    /// if the engine fails.
     pub fn create(&self, name: &str, options: DatabaseOptions) -> Result<Arc<Database>> {
         validate_name(name)?;
         let _name = self.names.lock(name);
@@ -243,13 +246,13 @@ impl Catalog {
         Ok(database)
     }
 
-    /// Deletes a database with everything that belongs to it.
+    /// Deletes a database and all shards that it owns.
     ///
     /// # Errors
-    /// [`DatabaseError::NotFound`], or when the engine failed.
+    /// Returns [`DatabaseError::NotFound`], or fails if the engine fails.
     pub fn delete(&self, name: &str) -> Result<()> {
         let database = match self.database(name) {
-            // What cannot be read can go all the same.
+            // A database that cannot be read can still be deleted.
             Err(DatabaseError::Storage(StorageError::Corrupt(_)) | DatabaseError::Corrupt(_)) => None,
             database => Some(database?),
         };
@@ -257,8 +260,8 @@ impl Catalog {
         if database.as_ref().is_some_and(|database| database.is_closed()) {
             return Err(DatabaseError::NotFound);
         }
-        // Closed before anything is read, so that no shard can be attached that would not go. Should the commit
-        // below fail, the next who asks opens the database again.
+        // The database is closed before its shards are read, so that no shard can be attached that would not be
+        // dropped. If the commit below fails, the next request opens the database again.
         self.open.remove(name);
         if let Some(database) = &database {
             database.close();
@@ -269,7 +272,7 @@ impl Catalog {
         if database.is_some_and(|database| database.shard() != shard) {
             return Err(DatabaseError::NotFound);
         }
-        // Shards that cannot be found any more cost space only.
+        // Owned shards that cannot be read are not dropped and only waste space.
         let owned = match StoredDatabase::open(self.engine.as_ref(), shard).and_then(|stored| stored.owned_shards()) {
             Err(DatabaseError::Storage(StorageError::Corrupt(_)) | DatabaseError::Corrupt(_)) => Vec::new(),
             owned => owned?,
@@ -294,10 +297,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// The names of all databases from `start` on, in the order of their bytes.
+    /// Returns the names of all databases in byte order.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn names(&self) -> Result<Vec<String>> {
         let snapshot = self.engine.snapshot(CATALOG)?;
         let end = keys::after_prefix(keys::DATABASE);
@@ -311,10 +314,10 @@ impl Catalog {
         Ok(names)
     }
 
-    /// A shard number that was never used.
+    /// Allocates an unused shard number.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn allocate_shard(&self) -> Result<Shard> {
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
@@ -324,11 +327,11 @@ impl Catalog {
         Ok(shard)
     }
 
-    /// A shard number that was never used, for what is in `old`, which is dropped at the next start at the latest: see
-    /// [`Self::drop_shard`].
+    /// Allocates an unused shard number that replaces `old`. The shard `old` is dropped at the next start at the
+    /// latest, see [`Self::drop_shard`].
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn replace_shard(&self, old: Shard) -> Result<Shard> {
         let mut shard = CATALOG;
         self.commit(Purpose::Growth, |snapshot, batch| {
@@ -339,16 +342,16 @@ impl Catalog {
         Ok(shard)
     }
 
-    /// Removes all entries of a shard that nothing refers to any more. If another process is about it, it is left to that: who
-    /// starts finishes what a crash has interrupted, not what others are doing.
+    /// Removes all entries of a shard without references. If another process is already dropping the shard, this
+    /// function returns immediately, so that a start only finishes deletions that a crash interrupted.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn drop_shard(&self, shard: Shard) -> Result<()> {
         let members = self.engine.members();
         let Some(claim) = members.claim(&format!("drop/{}", shard.0))? else { return Ok(()) };
         let dropped = self.drop_claimed(shard);
-        // What is not given back ends with this process.
+        // A claim that cannot be released ends with this process.
         let _ = members.release(&claim);
         dropped
     }
@@ -363,14 +366,14 @@ impl Catalog {
         Ok(())
     }
 
-    /// Opens a database that the catalog does not name yet, and that nobody else finds.
+    /// Opens a database that has no name in the catalog yet, so that no other thread can find it.
     pub(crate) fn open_detached(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let around = (Arc::clone(&self.activity), &self.heard);
         Database::open(Arc::clone(&self.engine), name, (*entry, Version::default()), around, seed)
     }
 
-    /// Puts `entry` in the place of the database `name`, whose `shards` go.
+    /// Replaces the entry of the database `name` and drops `shards`.
     pub(crate) fn replace(&self, name: &str, entry: &Entry, shards: &[Shard]) -> Result<()> {
         let name_lock = self.names.lock(name);
         if let Some(open) = self.open.remove(name) {
@@ -387,7 +390,7 @@ impl Catalog {
         shards.iter().try_for_each(|shard| self.drop_shard(*shard))
     }
 
-    /// Names a database.
+    /// Adds the entry of a database.
     pub(crate) fn enter(&self, name: &str, entry: &Entry) -> Result<()> {
         let _name = self.names.lock(name);
         let key = keys::prefixed(keys::DATABASE, name.as_bytes());
@@ -398,7 +401,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// No number up to `last` is given out any more.
+    /// Excludes all shard numbers up to `last` from allocation.
     pub(crate) fn reserve_shards(&self, last: u64) -> Result<()> {
         self.commit(Purpose::Growth, |snapshot, batch| {
             let next = snapshot.get(Keyspace::Catalog, keys::NEXT_SHARD)?;
@@ -411,7 +414,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Opens the database that `entry` of the catalog's `version` tells of.
+    /// Opens the database of `entry`, which was read in the given version of the catalog.
     fn open_entry(&self, name: &str, entry: &Entry, version: Version) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
@@ -434,8 +437,8 @@ impl Catalog {
         shards.into_iter().try_for_each(|shard| self.drop_shard(shard))
     }
 
-    /// Commits what `fill` puts into a batch, again if another node was first. One after the other: two at the same time
-    /// would only be in each other's way. Answers the version that the catalog has then.
+    /// Commits the batch that `fill` builds, and retries with a new snapshot after a conflict. Commits of one process
+    /// are serialized, because concurrent ones would conflict. Returns the new version of the catalog.
     pub(crate) fn commit(
         &self,
         purpose: Purpose,

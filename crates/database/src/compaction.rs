@@ -1,8 +1,8 @@
-//! Compaction: gives back the space of what readers cannot miss, while everybody goes on.
+//! Compaction: frees the space of data that can no longer be read, concurrently with reads and writes.
 //!
-//! The bodies of revisions that are no leaves go, and what is remembered of purges beyond the limit. Counters tell
-//! whether there is anything of that kind, so a database without garbage is not scanned. The work goes through the
-//! update queue in small pieces; between these the caller is asked, who may wait or end it.
+//! Compaction removes the bodies of revisions that are not leaves, and purge records beyond the limit. Counters track
+//! the amount of such garbage, so a database without garbage is not scanned. The work goes through the update queue
+//! in small pieces; between these a callback of the caller can wait or stop the compaction.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use crate::record::DocRecord;
 use crate::tasks::{Task, TaskKind, Tasks};
 use crate::{Database, ReadView, Result, Work, pieces};
 
-/// One piece has the records of at most so many documents …
+/// Maximum number of documents of one piece.
 const PIECE_DOCUMENTS: usize = if cfg!(test) { 7 } else { 256 };
-/// … or about so many bytes of them; what is deleted is in proportion.
+/// Approximate maximum of record bytes of one piece, to which the amount of deleted data is proportional.
 const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 512 << 10 };
-/// So many documents are looked at for one piece, so that the caller is asked often.
+/// Maximum number of documents scanned for one piece. It bounds the time between calls of the callback.
 const PIECE_SCANNED: usize = if cfg!(test) { 20 } else { 10_000 };
-/// So many purges are forgotten in one commit.
+/// Maximum number of purge records removed by one commit.
 const PIECE_PURGES: u64 = if cfg!(test) { 3 } else { 10_000 };
 
-/// The end of a compaction.
+/// Outcome of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compaction {
-    /// Everything was looked at.
+    /// All documents were scanned.
     Done,
-    /// The caller ended it.
+    /// The caller stopped the compaction.
     Stopped,
-    /// Another one was running, here or in another process.
+    /// Another compaction was running, in this or another process.
     Running,
 }
 
-/// The bytes that a compaction could give back.
+/// Space that a compaction could free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Garbage {
-    /// Bytes of all bodies, uncompressed, and of all attachments, each content once.
+    /// Size of all bodies (uncompressed) and of all attachment contents.
     pub total_bytes: u64,
-    /// Those of them that a compaction may remove: bodies of revisions that are no leaves, and at most the attachments
-    /// of these, which leaves may have as well.
+    /// The part of it that a compaction may remove: bodies of revisions that are not leaves, and an upper bound for
+    /// their attachments, which leaves may share.
     pub bytes: u64,
-    /// Purges that are remembered beyond the limit.
+    /// Number of purge records beyond the limit.
     pub purges: u64,
 }
 
-/// Whether a compaction runs.
+/// True while a compaction runs.
 #[derive(Debug, Default)]
 pub(crate) struct Compacting(AtomicBool);
 
-/// Ends with the compaction.
+/// Resets the flag when it is dropped.
 struct Running<'a>(&'a Compacting);
 
 impl Drop for Running<'_> {
@@ -69,25 +69,25 @@ impl Compacting {
 }
 
 impl Database {
-    /// Whether a compaction is running.
+    /// Returns true while a compaction is running in this process.
     #[must_use]
     pub fn is_compacting(&self) -> bool {
         self.compacting.0.load(Ordering::Acquire)
     }
 
-    /// The bytes that a compaction could give back.
+    /// Returns the space that a compaction could free.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn garbage(self: &Arc<Self>) -> Result<Garbage> {
         garbage(&self.read()?)
     }
 
-    /// Removes garbage and lets the engine give back its space. Blocks until that is done; `pause` is called after
-    /// each piece of work, may wait, and may end the compaction.
+    /// Removes garbage and lets the engine reclaim the space. Blocks until that is done. `pause` is called after each
+    /// piece of work; it may block, and may stop the compaction.
     ///
     /// # Errors
-    /// When the database was deleted meanwhile or the engine failed. What was done until then stays.
+    /// Fails if the database is deleted concurrently or the engine fails. Completed pieces stay committed.
     pub fn compact(self: &Arc<Self>, tasks: &Tasks, pause: &mut dyn FnMut() -> ControlFlow<()>) -> Result<Compaction> {
         let Some(_running) = self.compacting.begin() else {
             return Ok(Compaction::Running);
@@ -97,7 +97,7 @@ impl Database {
             return Ok(Compaction::Running);
         };
         let compacted = self.compact_claimed(tasks, pause);
-        // What is not given back ends with this process.
+        // A claim that cannot be released ends with this process.
         let _ = members.release(&claim);
         compacted
     }
@@ -125,7 +125,7 @@ impl Database {
         Ok(Compaction::Done)
     }
 
-    /// Removes the bodies of revisions that are no leaves, document by document.
+    /// Removes the bodies of revisions that are not leaves, document by document.
     fn strip(
         self: &Arc<Self>,
         task: &Task,
@@ -176,15 +176,15 @@ fn garbage(view: &ReadView) -> Result<Garbage> {
     })
 }
 
-/// Documents with garbage.
+/// Documents with garbage, found by one scan.
 struct Piece {
     ids: Vec<String>,
     scanned: usize,
-    /// Where to go on, if there is more.
+    /// Key at which the next scan starts, if documents remain.
     next: Option<Vec<u8>>,
 }
 
-/// Looks for documents with garbage from the id `start` on.
+/// Finds documents with garbage, starting at the id `start`.
 fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
     let mut piece = Piece { ids: Vec::new(), scanned: 0, next: None };
     let mut bytes = 0;
@@ -206,11 +206,11 @@ fn find(view: &ReadView, start: &[u8]) -> Result<Piece> {
     Ok(piece)
 }
 
-/// The time that a throttled compaction rests between two pieces; a piece takes about as long.
+/// Pause of a throttled compaction between two pieces; a piece takes about as long.
 const REST: Duration = Duration::from_millis(10);
 
-/// The pause that [`Database::compact`] makes between pieces to leave others their share of the machine, until
-/// `is_over` says that the compaction shall end.
+/// Returns a `pause` callback for [`Database::compact`] that sleeps between pieces to leave capacity to requests, and
+/// stops the compaction once `is_over` returns true.
 pub fn throttled(is_over: impl Fn() -> bool) -> impl FnMut() -> ControlFlow<()> {
     move || {
         std::thread::sleep(REST);

@@ -1,16 +1,16 @@
-//! [`Counters`]: how much was read from and written to the databases of a catalog since it was opened, for operators.
+//! [`Counters`]: numbers of reads and writes in the databases of a catalog since it was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{UpdateOutcome, Work};
 
-/// A number that only grows. It has a line of memory to itself, so that counting one thing does not slow another.
+/// A monotonic counter. It occupies a cache line of its own to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// The number.
+    /// Returns the current value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -21,27 +21,27 @@ impl Counter {
     }
 }
 
-/// The events of all databases.
+/// Counters of all databases of a catalog.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Commits; many updates share one.
+    /// Number of commits; one commit can contain many updates.
     pub commits: Counter,
-    /// Bodies of documents that were read.
+    /// Number of bodies of documents that were read.
     pub reads: Counter,
-    /// Revisions of documents that were saved, tombstones included.
+    /// Number of saved document revisions, including tombstones.
     pub written: Counter,
-    /// Those among them that were first ones.
+    /// Number of saved revisions of generation 1.
     pub inserted: Counter,
-    /// Local documents that were saved.
+    /// Number of saved local documents.
     pub local_written: Counter,
-    /// Documents that were to be purged.
+    /// Number of documents in purge requests.
     pub purges: Counter,
-    /// Documents of which something was purged.
+    /// Number of documents with at least one purged revision.
     pub purged: Counter,
 }
 
 impl Counters {
-    /// Counts what one commit did.
+    /// Adds the outcomes of one commit.
     pub(crate) fn committed(&self, works: &[Work], outcomes: &[Vec<UpdateOutcome>]) {
         let (mut written, mut inserted, mut local) = (0, 0, 0);
         for (work, outcomes) in works.iter().zip(outcomes) {

@@ -1,4 +1,4 @@
-//! One [`Database`]: its place in the engine, its counters, and who wants to be notified of its commits.
+//! One [`Database`]: its shard in the engine, its counters, and the subscriptions to its commits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +19,10 @@ use crate::read::ReadView;
 use crate::update::{OwnUploads, Queue, Writer, load};
 use crate::{Counters, DatabaseError, Result, keys};
 
-/// The bytes that are stored for a document beside its bodies, about: its id, its revision tree and its place among the
-/// changes.
+/// Approximate size of the stored data of a document without its bodies: id, revision tree and sequence entry.
 const RECORD_BYTES: u64 = 100;
 
-/// The figures of a database.
+/// Counts and sizes of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseInfo {
     /// The last update sequence.
@@ -32,20 +31,20 @@ pub struct DatabaseInfo {
     pub doc_count: u64,
     /// Deleted documents.
     pub doc_del_count: u64,
-    /// Bytes on disk, about.
+    /// Approximate size on disk.
     pub file_bytes: u64,
     /// Bytes of the current bodies, uncompressed, and of their attachments.
     pub external_bytes: u64,
-    /// Those of them that are of current bodies and attachments, about: less than `file_bytes`, if there are any.
+    /// Approximate part of `file_bytes` that leaf bodies and attachments occupy.
     pub active_bytes: u64,
-    /// The number of the last purge.
+    /// Number of the last purge.
     pub purge_seq: u64,
 }
 
-/// The events that subscribers receive.
+/// Event of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Everything up to this update sequence can be read.
+    /// All updates up to this update sequence can be read.
     Committed(u64),
     /// The database was deleted.
     Deleted,
@@ -57,7 +56,7 @@ pub struct Closed;
 
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
-/// What is kept of a database because most requests ask for it, as of a commit to its shard.
+/// Data of a database that is cached because most requests need it, as of one commit to its shard.
 struct Known {
     version: Version,
     security: Option<Json>,
@@ -65,26 +64,28 @@ struct Known {
     attached_seq: u64,
 }
 
-/// The writes that are made elsewhere after another process was faster with a commit, for the first time.
+/// Number of small writes that are forwarded to the preferred node after the first commit conflict with another
+/// process.
 pub(crate) const CONTENTION: u32 = 1000;
 
-/// The most of them. Each time when it is found out that others write still, it is found out half as often: that costs those others several commits.
+/// Maximum number of forwarded writes. The number doubles each time another conflict shows that other processes still
+/// write, because each such test costs them several commits.
 pub(crate) const CONTENTION_MAX: u32 = 64 * CONTENTION;
 
-/// The requests that presume nothing of a database after others were found to have written to it: what presumes too much is done twice, and so is what would
-/// have shared its commit.
+/// Number of requests without optimistic validation after other processes were found to write to the database. A
+/// failed validation repeats the work of the request and separates it from the group commit.
 pub(crate) const UNPRESUMED: u32 = 32;
 
-/// Who made the commit that something is known from.
+/// Origin of the commit that cached data comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// This process.
     Here,
-    /// Perhaps another one.
+    /// Possibly another process.
     Anywhere,
 }
 
-/// A database. Shared by everyone who uses it.
+/// A database. All users of it in this process share one instance.
 pub struct Database {
     name: String,
     entry: Entry,
@@ -94,35 +95,35 @@ pub struct Database {
     pub(crate) queue: Queue,
     pub(crate) ranks: Mutex<PublishedRanks>,
     known: Mutex<Known>,
-    /// The version of [`Self::known`].
+    /// Version of [`Self::known`].
     seen: AtomicU64,
-    /// The newest version that another process was heard to have committed.
+    /// Latest version of which another process has sent a commit notification.
     heard: HeardVersion,
-    /// The failures of the store after which somebody has looked.
+    /// Number of store failures that [`Self::look`] has handled.
     failures_seen: AtomicU64,
-    /// The version of the catalog that named this database last.
+    /// Latest version of the catalog that was found to contain this database.
     named_at: AtomicU64,
-    /// One looks for all who find that something was heard.
+    /// Serializes [`Self::look`], so that one read serves all threads that find the cache stale.
     looking: Mutex<()>,
     attached_elsewhere: AtomicU64,
-    /// Rises when [`Self::known`] may tell of a commit of another process.
+    /// Incremented when [`Self::known`] may contain a commit of another process.
     foreign: AtomicU64,
-    /// How many more requests are to presume nothing.
+    /// Number of further requests without optimistic validation.
     unpresumed: AtomicU32,
-    /// How many more writes are better made by the process that all prefer for it: another one was faster with a commit.
+    /// Number of further writes to forward to the preferred node, after a commit conflict with another process.
     contention: AtomicU32,
-    /// How many there were at the beginning.
+    /// Value of `contention` after the last conflict.
     contention_lasts: AtomicU32,
     closed: AtomicBool,
     tokens: AtomicU64,
     listeners: Mutex<HashMap<u64, Listener>>,
     next_listener: AtomicU64,
-    /// The sequence that listeners were last told of, or would have been.
+    /// Latest update sequence that was sent to the listeners.
     told_seq: AtomicU64,
     design_seq: AtomicU64,
     pub(crate) designs: OfDesigns,
     pub(crate) compacting: Compacting,
-    /// Uploads whose bytes nobody wants any more. The next commit removes them.
+    /// Abandoned uploads. The next commit removes their chunks.
     pub(crate) given_up: Mutex<Vec<u64>>,
 }
 
@@ -132,7 +133,7 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// Ends with a subscription when it is dropped.
+/// A subscription, which ends when this is dropped.
 pub struct Subscription {
     database: Arc<Database>,
     id: u64,
@@ -146,7 +147,7 @@ impl Drop for Subscription {
 }
 
 impl Database {
-    /// Opens the database that `entry` tells of, as the catalog had it in its version `named_at`. `token_seed` is random.
+    /// Opens the database of `entry`, as found in the version `named_at` of the catalog. `token_seed` must be random.
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         name: &str,
@@ -154,7 +155,7 @@ impl Database {
         (activity, heard): (Arc<Activity>, &Arc<Heard>),
         token_seed: u64,
     ) -> Result<Arc<Self>> {
-        // Before anything is read, so that nothing is missed.
+        // The registration comes before the first read, so that no commit notification is missed.
         let heard = heard.of(entry.shard);
         let failures = heard.failures();
         let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
@@ -197,7 +198,7 @@ impl Database {
         Ok(database)
     }
 
-    /// The name.
+    /// Name of the database.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -219,72 +220,72 @@ impl Database {
         &self.engine
     }
 
-    /// Tells this database from others that had its name.
+    /// Returns a number that distinguishes this database from others of the same name.
     #[must_use]
     pub fn instance(&self) -> u64 {
         self.entry.instance
     }
 
-    /// When it was created, in milliseconds of the Unix epoch.
+    /// Time of creation, in milliseconds of the Unix epoch.
     #[must_use]
     pub fn created_ms(&self) -> u64 {
         self.entry.created_ms
     }
 
-    /// The division of its documents.
+    /// Partitioning of the documents.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.entry.layout
     }
 
-    /// The number of shards that its creator asked for.
+    /// Number of shards that was requested at creation.
     #[must_use]
     pub fn q(&self) -> u32 {
         self.entry.q
     }
 
-    /// The update sequence of the newest change of a design document that this process knows of: a cheap hint. What
-    /// holds is [`ReadView::design_seq`].
+    /// Update sequence of the latest change of a design document that this process has observed. This is a hint
+    /// without a read; [`ReadView::design_seq`] is authoritative.
     #[must_use]
     pub fn design_seq(&self) -> u64 {
         self.design_seq.load(Ordering::Acquire)
     }
 
-    /// A number that rises when another process has changed records that layers attach to the database, as far as this process
-    /// knows: what is kept of them in memory is good for as long as it stays. Reads nothing.
+    /// Returns a number that changes when this process observes that another process changed attached records. Layers
+    /// can use their cached records for as long as it is unchanged. Reads nothing.
     #[must_use]
     pub fn attached_elsewhere(&self) -> u64 {
         self.attached_elsewhere.load(Ordering::Acquire)
     }
 
-    /// A number that changes with each commit to the database, wherever it was made, as far as this process has heard: what is kept of
-    /// the database in memory is good for as long as it stays. Reads nothing.
+    /// Returns a number that changes with each commit to the database that this process has observed, in any process.
+    /// Cached data of the database is valid for as long as it is unchanged. Reads nothing.
     #[must_use]
     pub fn version_heard(&self) -> u64 {
         self.seen.load(Ordering::Acquire).max(self.heard.version()) | self.heard.failures() << 48
     }
 
-    /// The newest version that another process was heard to have committed, and the failures of the store.
+    /// Returns the latest notified version of another process's commit, combined with the number of store failures.
     pub(crate) fn heard_elsewhere(&self) -> u64 {
         self.heard.version() | self.heard.failures() << 48
     }
 
-    /// The newest version of the catalog that another process was heard to have committed.
+    /// Latest version of the catalog of which another process has sent a commit notification.
     pub(crate) fn catalog_heard(&self) -> u64 {
         self.heard.catalog()
     }
 
-    /// Whether another process has committed something that this one has not looked at.
+    /// Returns true if another process has committed something that this one has not read.
     pub(crate) fn is_stale(&self) -> bool {
         self.heard.version() > self.seen.load(Ordering::Acquire) || self.has_failed()
     }
 
-    /// Whether the store has failed since somebody looked: what is known may not have happened.
+    /// Returns true if the store has failed since the last [`Self::look`], in which case cached commits may be lost.
     fn has_failed(&self) -> bool {
         self.heard.failures() != self.failures_seen.load(Ordering::Acquire)
     }
 
-    /// The version of the catalog in which the name was last known to be that of this database.
+    /// Latest version of the catalog that was found to contain this database.
     pub(crate) fn named_at(&self) -> Version {
         Version(self.named_at.load(Ordering::Acquire))
     }
@@ -293,7 +294,7 @@ impl Database {
         self.named_at.fetch_max(version.0, Ordering::AcqRel);
     }
 
-    /// Keeps what holds since a commit, unless what is known is newer.
+    /// Caches the state after a commit, unless the cached state is newer.
     pub(crate) fn know(&self, source: Source, version: Version, meta: &Meta, security: Option<Json>) {
         let mut known = self.known.lock();
         if version < known.version {
@@ -305,56 +306,59 @@ impl Database {
         let is_foreign = source == Source::Anywhere && version != known.version;
         *known = Known { version, security, attached_seq: meta.attached_seq };
         self.design_seq.store(meta.design_seq, Ordering::Release);
-        // After all that is known: whoever finds it as it was may know less, but no more.
+        // `foreign` is incremented after the cache is updated: a reader that finds it unchanged may have older data,
+        // never newer.
         if is_foreign {
             self.foreign.fetch_add(1, Ordering::AcqRel);
         }
         self.seen.store(version.0, Ordering::Release);
     }
 
-    /// A number that rises with what is known of commits of other processes.
+    /// Returns a number that increases with each observed commit of another process.
     pub(crate) fn foreign(&self) -> u64 {
         self.foreign.load(Ordering::Acquire)
     }
 
-    /// Whether a request may presume that nobody else writes here. Each call counts as a request.
+    /// Returns true if a request may use optimistic validation, because no other process has written here recently.
+    /// Each call counts as one request.
     pub(crate) fn may_be_presumed(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
         self.unpresumed.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_err()
     }
 
-    /// Others write here.
+    /// Disables optimistic validation for the next [`UNPRESUMED`] requests, because other processes write to this
+    /// database.
     pub(crate) fn is_not_to_be_presumed(&self) {
         self.unpresumed.store(UNPRESUMED, Ordering::Release);
     }
 
-    /// Whether the database was deleted.
+    /// Returns true if the database was deleted.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// A repeatable view of everything that is committed.
+    /// Returns a snapshot of all committed data.
     ///
     /// # Errors
-    /// When the database was deleted or the engine failed.
+    /// Fails if the database was deleted or the engine fails.
     pub fn read(self: &Arc<Self>) -> Result<ReadView> {
         if self.is_closed() {
             return Err(DatabaseError::NotFound);
         }
-        // Taken before the snapshot: one of these tables, or of those published meanwhile, fits it.
+        // The tables are taken before the snapshot: one of them, or of those published concurrently, matches it.
         let ranks = self.ranks.lock().clone();
         Ok(ReadView::new(Arc::clone(self), self.engine.snapshot(self.shard())?, ranks))
     }
 
-    /// Counts and sizes.
+    /// Returns counts and sizes.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn info(self: &Arc<Self>) -> Result<DatabaseInfo> {
         let meta = self.read()?.meta()?;
         let file_bytes = self.engine.approximate_size(self.shard());
-        // What is current compresses like everything, so it takes its share of the file.
+        // The estimate assumes that leaf data compresses like all other data.
         let live = meta.leaf_bytes + meta.leaf_attachment_bytes.min(meta.content_bytes);
         let records = RECORD_BYTES * (1 + meta.doc_count + meta.doc_del_count);
         let all = meta.body_bytes + meta.content_bytes + records;
@@ -370,18 +374,18 @@ impl Database {
         })
     }
 
-    /// The number of revisions of a branch are remembered.
+    /// Returns the maximum number of revisions that are stored per branch.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn revs_limit(self: &Arc<Self>) -> Result<u64> {
         self.read()?.revs_limit()
     }
 
-    /// The security object as of the last commit that this process knows of, if one was ever set. Reads nothing.
+    /// Returns the security object as of the latest observed commit, or `None` if it was never set. Reads nothing.
     ///
     /// # Errors
-    /// When the database was deleted.
+    /// Fails if the database was deleted.
     pub fn security(&self) -> Result<Option<Json>> {
         if self.is_closed() {
             return Err(DatabaseError::NotFound);
@@ -389,15 +393,16 @@ impl Database {
         Ok(self.known.lock().security.clone())
     }
 
-    /// Whether a write is better made by the process that all prefer for this database, because several write to it: another one was faster
-    /// with a commit. Each call counts as a write; after a thousand, or more of them where that was so before, this process finds out anew.
+    /// Returns true if a write should be forwarded to the preferred node, because commits of several processes
+    /// conflicted recently. Each call counts as one write. After a thousand writes or a multiple of it this
+    /// process commits again, which shows whether conflicts continue.
     #[must_use]
     pub fn yields_write(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
         self.contention.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_ok()
     }
 
-    /// Another process was faster with a commit.
+    /// Records a commit conflict with another process.
     pub(crate) fn meet_others(&self) {
         let mut lasts = self.contention_lasts.load(Ordering::Acquire);
         if self.contention.load(Ordering::Acquire) == 0 {
@@ -407,8 +412,8 @@ impl Database {
         self.contention.store(lasts, Ordering::Release);
     }
 
-    /// Calls `listener` after each commit that changed documents, from the thread that committed: it must be quick and must not
-    /// call back into the database. Several commits of other processes may be one call.
+    /// Calls `listener` after each commit that changed documents, on the committing thread. It must return quickly
+    /// and must not call into the database. Several commits of other processes can be merged into one call.
     pub fn subscribe(self: &Arc<Self>, listener: impl Fn(Event) + Send + Sync + 'static) -> Subscription {
         let id = self.next_listener.fetch_add(1, Ordering::Relaxed);
         self.heard.subscribe();
@@ -416,12 +421,12 @@ impl Database {
         Subscription { database: Arc::clone(self), id }
     }
 
-    /// Whether anybody waits for commits.
+    /// Returns true if a subscription exists.
     pub(crate) fn has_subscribers(&self) -> bool {
         !self.listeners.lock().is_empty()
     }
 
-    /// A name for a commit that no other commit to this shard has.
+    /// Returns a token that no other commit to this shard has.
     pub(crate) fn next_token(&self) -> CommitToken {
         CommitToken(u128::from(self.tokens.fetch_add(1, Ordering::Relaxed)))
     }
@@ -433,8 +438,8 @@ impl Database {
         self.tell(event);
     }
 
-    /// Tells subscribers, unless they were told of something newer. What another process does is kept among the events of
-    /// databases there.
+    /// Notifies subscribers, unless they were already notified of a newer sequence. The activity of other processes
+    /// is recorded by those processes.
     fn tell(&self, event: Event) {
         if let Event::Committed(seq) = event
             && self.told_seq.fetch_max(seq, Ordering::Relaxed) >= seq
@@ -446,16 +451,17 @@ impl Database {
         }
     }
 
-    /// Takes notice of what another process has committed, if it was heard of any that nobody has looked at.
+    /// Refreshes the cache after commit notifications of other processes.
     ///
     /// # Errors
-    /// [`DatabaseError::NotFound`] if the database is gone, or when the engine failed.
+    /// Returns [`DatabaseError::NotFound`] if the database was deleted, or fails if the engine fails.
     pub(crate) fn look(&self) -> Result<()> {
         let _looking = self.looking.lock();
         if !self.is_stale() {
             return Ok(());
         }
-        // What this process commits meanwhile must not be taken for what has not happened.
+        // After a store failure the writer is locked, so that a concurrent commit of this process is not mistaken for
+        // a lost one.
         let failures = self.heard.failures();
         let _writing = self.has_failed().then(|| self.writer.lock());
         let snapshot = self.engine().snapshot(self.shard())?;
@@ -477,9 +483,10 @@ impl Database {
         Ok(())
     }
 
-    /// Waits for the running commit and lets no other one begin.
+    /// Waits for the running commit and prevents further ones.
     pub(crate) fn close(&self) -> Closed {
-        // First of all: the leader keeps the lock for as long as anything waits, unless it sees this.
+        // The flag is set first, because the leader holds the lock until its queue is empty, unless it observes the
+        // flag.
         self.closed.store(true, Ordering::Release);
         drop(self.writer.lock());
         self.notify(Event::Deleted);

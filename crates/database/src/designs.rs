@@ -1,5 +1,5 @@
-//! [`OfDesigns`]: what layers above made of the design documents of a database that is in memory. It is good until a design
-//! document changes, and goes with the database. What is made of them is up to those layers.
+//! [`OfDesigns`]: cache of values that other layers derive from the design documents of an open database. It is valid
+//! until a design document changes and is dropped with the database.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -10,22 +10,22 @@ use parking_lot::Mutex;
 
 use crate::{Database, DatabaseError, ReadView};
 
-/// So many bytes are kept for a database, about, and for all of them together. What is beyond is made each time.
+/// Approximate limits of the cache, per database and in total. Values beyond them are derived each time.
 const DATABASE_BYTES: usize = 2 << 20;
 const ALL_BYTES: usize = 64 << 20;
 
-/// The part that was made so far.
+/// Cache of derived values of one database.
 pub(crate) struct OfDesigns {
     made: Mutex<Made>,
-    /// Bytes that are kept for all databases.
+    /// Size of the caches of all databases.
     total: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct Made {
-    /// The update sequence of the newest change of a design document that went into it.
+    /// Update sequence of the latest change of a design document on which the values are based.
     design_seq: u64,
-    /// By what it is, and the name that its maker gave it.
+    /// Values by type and name.
     things: HashMap<(TypeId, Box<str>), Arc<dyn Any + Send + Sync>>,
     bytes: usize,
 }
@@ -42,7 +42,7 @@ impl OfDesigns {
 
     fn find<T: Any + Send + Sync>(&self, name: &str, design_seq: u64) -> Option<Arc<T>> {
         let made = self.made.lock();
-        // What is newer is as good: it was committed before it was read.
+        // A newer value is valid as well: its design documents were committed before it was read.
         let key = (TypeId::of::<T>(), name.into());
         let found = made.things.get(&key).filter(|_| made.design_seq >= design_seq)?;
         Arc::clone(found).downcast().ok()
@@ -72,11 +72,11 @@ impl Drop for OfDesigns {
 }
 
 impl Database {
-    /// The value that `make` derives from the design documents, and about how many bytes it has: as it was made before,
-    /// unless one of them has changed since. What has a name is told from other things of its type.
+    /// Returns the value that `make` derives from the design documents, together with its approximate size in bytes.
+    /// The result is cached until a design document changes. `name` distinguishes values of the same type.
     ///
     /// # Errors
-    /// Those of `make`, which are not kept, and when the database was deleted or cannot be read.
+    /// Returns errors of `make`, which are not cached. Fails if the database was deleted or cannot be read.
     pub fn of_designs<T, E>(
         self: &Arc<Self>,
         name: &str,

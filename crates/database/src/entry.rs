@@ -8,17 +8,17 @@ use crate::{DatabaseError, Result};
 /// The shard of the catalog itself.
 pub(crate) const CATALOG: Shard = Shard(0);
 
-/// Under this prefix layers above attach records that begin with a shard number as eight bytes, big-endian:
-/// these shards go when the database goes.
+/// Prefix of attached records that begin with a shard number as eight bytes, big-endian. The deletion of the database
+/// drops these shards.
 pub const OWNED_SHARDS: &[u8] = b"index/";
 
-/// The division of the documents of a database.
+/// Partitioning of the documents of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Not at all.
+    /// No partitions.
     #[default]
     Whole,
-    /// By what is before the first colon of their ids, see [`settee_model::partition`].
+    /// Partitions by the part of the id before the first colon, see [`settee_model::partition`].
     Partitioned,
 }
 
@@ -56,7 +56,7 @@ impl Entry {
                 1 => Layout::Partitioned,
                 _ => return Err(DatabaseError::Corrupt("database entry")),
             },
-            // Older entries end here.
+            // Entries of earlier versions end here.
             q: if reader.rest().is_empty() { 1 } else { u32::try_from(reader.varint()?).unwrap_or(u32::MAX) },
         })
     }

@@ -1,71 +1,71 @@
-//! The bytes of all keys that databases store: the only module that knows them.
+//! Encodings of all keys that databases store.
 //!
-//! Documents and local documents are stored under their id. The other keyspaces use the fixed-width
-//! encodings below, whose byte order is the order of what they encode.
+//! Documents and local documents are stored under their id. The other keyspaces use the fixed-width encodings below,
+//! whose byte order is the order of the encoded values.
 
 use crate::{DatabaseError, Result};
 
-/// The number of bytes of a body one stored value holds; engines are free to refuse values of 100 kB.
+/// Maximum size of a stored value of a body. An engine may refuse values of 100 kB.
 pub(crate) const BODY_CHUNK_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
-/// The number of bytes of an attachment one stored value holds.
+/// Maximum size of a stored value of an attachment.
 pub(crate) const ATTACHMENT_CHUNK_BYTES: usize = BODY_CHUNK_BYTES;
 
-/// Marks of uploads lie under this prefix.
+/// Prefix of marks of uploads.
 pub(crate) const UPLOAD: &[u8] = b"u";
 
-/// Counters of a database, in its shard's catalog, where they were before they became the head of the shard.
+/// Counters of a database in its shard's catalog. Current versions store them in the head of the shard.
 pub(crate) const META: &[u8] = b"meta";
-/// The limit of remembered revisions.
+/// Revision limit.
 pub(crate) const REVS_LIMIT: &[u8] = b"revs_limit";
-/// The number of purges that are remembered after a compaction.
+/// Number of purge records that a compaction keeps.
 pub(crate) const PURGED_INFOS_LIMIT: &[u8] = b"purged_infos_limit";
-/// Purges by their numbers.
+/// Purge records by number.
 pub(crate) const PURGE: &[u8] = b"purge/";
 /// The security object.
 pub(crate) const SECURITY: &[u8] = b"security";
-/// The last whole tables of ranks.
+/// Latest complete rank tables.
 pub(crate) const RANK_TABLE: &[u8] = b"rank/table";
-/// Their pieces, if they are long.
+/// Pieces of long rank tables.
 pub(crate) const RANK_PIECE: &[u8] = b"rank/piece/";
-/// Changes of ranks since then, one entry a commit.
+/// Rank log: changes since the latest complete tables, one entry per commit.
 pub(crate) const RANK_LOG: &[u8] = b"rank/log/";
-/// Further pieces of the records of documents with many revisions.
+/// Further pieces of long document records.
 pub(crate) const PIECES: &[u8] = b"pieces/";
-/// Records that other layers keep beside a database.
+/// Records that other layers attach to a database.
 pub(crate) const ATTACHED: &[u8] = b"attached/";
 
 /// Databases by name, in the catalog's own shard.
 pub(crate) const DATABASE: &[u8] = b"database/";
-/// Shards whose entries still have to be removed.
+/// Shards whose entries are still to be removed.
 pub(crate) const DROPPED: &[u8] = b"dropped/";
-/// Settings that all processes on the store agree on.
+/// Settings shared by all processes on the store.
 pub(crate) const SETTINGS: &[u8] = b"settings";
 /// The next shard number.
 pub(crate) const NEXT_SHARD: &[u8] = b"next_shard";
 
-/// The id of a document whose key this is.
+/// Decodes the document id in a key.
 pub(crate) fn decode_id(key: &[u8]) -> Result<&str> {
     std::str::from_utf8(key).map_err(|_| DatabaseError::Corrupt("document id"))
 }
 
-/// The key of the entry for an update sequence.
+/// Encodes the key of an update sequence.
 pub(crate) fn sequence(seq: u64) -> [u8; 8] {
     seq.to_be_bytes()
 }
 
-/// The update sequence of a key made by [`sequence`].
+/// Decodes a key made by [`sequence`].
 pub(crate) fn decode_sequence(key: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(key.try_into().map_err(|_| DatabaseError::Corrupt("sequence key"))?))
 }
 
-/// Of the number of a body that is not the first of its update sequence.
+/// Flag of a body number that is not the first one of its update sequence.
 const FURTHER_BODY: u64 = 1 << 63;
 const FURTHER_BODY_BITS: u32 = 20;
 
-/// The number of the body that an update with the sequence `seq` writes after `earlier` others: the sequence itself for the
-/// first, so that who reads in the order of updates finds it in the same order. Further ones, which most updates do not
-/// have, lie behind all of those. `None` if there is no number left for it.
+/// Returns the number of the body that an update with the sequence `seq` writes after `earlier` others. For the first
+/// one this is the sequence itself, so that bodies and changes have the same order. Further bodies, which most
+/// updates do not have, sort behind all of those. Returns `None` if all numbers of the sequence are used.
 pub(crate) fn body_number(seq: u64, earlier: u64) -> Option<u64> {
     if earlier == 0 {
         return Some(seq);
@@ -74,13 +74,13 @@ pub(crate) fn body_number(seq: u64, earlier: u64) -> Option<u64> {
     fits.then_some(FURTHER_BODY | seq << FURTHER_BODY_BITS | earlier)
 }
 
-/// The update sequence that wrote the body with this number.
+/// Returns the update sequence that wrote the body with this number.
 #[cfg(test)]
 pub(crate) fn writer_of_body(number: u64) -> u64 {
     if number & FURTHER_BODY == 0 { number } else { (number & !FURTHER_BODY) >> FURTHER_BODY_BITS }
 }
 
-/// The key of one chunk of a body.
+/// Encodes the key of one chunk of a body.
 pub(crate) fn body(body_seq: u64, chunk: u16) -> [u8; 10] {
     let mut key = [0; 10];
     key[..8].copy_from_slice(&body_seq.to_be_bytes());
@@ -88,7 +88,7 @@ pub(crate) fn body(body_seq: u64, chunk: u16) -> [u8; 10] {
     key
 }
 
-/// The key of one chunk of an attachment's bytes.
+/// Encodes the key of one chunk of an attachment content.
 pub(crate) fn attachment_chunk(blob: u64, number: u32) -> [u8; 13] {
     let mut key = [b'b'; 13];
     key[1..9].copy_from_slice(&blob.to_be_bytes());
@@ -96,36 +96,36 @@ pub(crate) fn attachment_chunk(blob: u64, number: u32) -> [u8; 13] {
     key
 }
 
-/// The key of what is known of bytes with this hash.
+/// Encodes the key of the record of a content with this hash.
 pub(crate) fn content(hash: &[u8; 32]) -> [u8; 33] {
     let mut key = [b'c'; 33];
     key[1..].copy_from_slice(hash);
     key
 }
 
-/// The key of the mark of an upload.
+/// Encodes the key of the mark of an upload.
 pub(crate) fn upload(blob: u64) -> [u8; 9] {
     let mut key = [UPLOAD[0]; 9];
     key[1..].copy_from_slice(&blob.to_be_bytes());
     key
 }
 
-/// The key of a further piece of a document's record.
+/// Encodes the key of a further piece of a document's record.
 pub(crate) fn piece(id: &[u8], number: u32) -> Vec<u8> {
     [PIECES, id, &number.to_be_bytes()].concat()
 }
 
-/// The key of a piece of the tables of ranks.
+/// Encodes the key of a piece of the rank tables.
 pub(crate) fn rank_piece(number: u64) -> Vec<u8> {
     prefixed(RANK_PIECE, &number.to_be_bytes())
 }
 
-/// `prefix` followed by `rest`.
+/// Concatenates `prefix` and `rest`.
 pub(crate) fn prefixed(prefix: &[u8], rest: &[u8]) -> Vec<u8> {
     [prefix, rest].concat()
 }
 
-/// The least key after all keys that begin with `prefix`, whose last byte is not 255.
+/// Returns the least key after all keys that begin with `prefix`, whose last byte must not be 255.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {

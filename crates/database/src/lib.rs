@@ -1,9 +1,8 @@
 //! Databases: documents with revision trees on a storage engine.
 //!
-//! A [`Catalog`] owns the databases of one engine. A [`Database`] takes updates through a queue whose
-//! leader commits everything that waits with one sync, and gives a [`ReadView`] to readers: one
-//! snapshot, repeatable for as long as it is held. Nothing here is asynchronous, reads a clock or knows
-//! HTTP; views, queries and replication are built on top.
+//! A [`Catalog`] owns the databases of one engine. A [`Database`] takes updates through a queue whose leader commits
+//! all waiting work with one sync. Readers use a [`ReadView`], a snapshot with repeatable reads. This crate is
+//! synchronous and independent of clocks and HTTP; views, queries and replication build on it.
 
 mod activity;
 mod attachment;
@@ -63,24 +62,24 @@ pub use update::{
 use settee_storage::codec::Corrupt;
 pub use settee_storage::members;
 pub use settee_storage::tally::{Reads, Tally};
-/// The order of walks, and why an engine failed, for those who do not import the storage interface.
+/// Types of the storage interface that the other crates use without a dependency on it.
 pub use settee_storage::{Direction, Engine, Expect, StorageError};
 
-/// Why a database could not do what it was asked.
+/// Error of a database operation.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// There is no database of this name, or it was deleted meanwhile.
+    /// The database does not exist or was deleted.
     #[error("Database does not exist.")]
     NotFound,
-    /// The name is taken.
+    /// A database of this name exists.
     #[error("The database could not be created, the file already exists.")]
     Exists,
-    /// The name breaks the rules for names.
+    /// The name violates the rules for names.
     #[error(
         "Name: '{0}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
     )]
     IllegalName(String),
-    /// The name is as it should be, but too long.
+    /// The name is valid but too long.
     #[error("At least one path segment of `{0}` is too long.")]
     NameTooLong(String),
     /// The engine failed.
@@ -89,7 +88,7 @@ pub enum DatabaseError {
     /// Stored bytes do not decode.
     #[error("stored {0} does not decode")]
     Corrupt(&'static str),
-    /// The client that the reads are for has disconnected.
+    /// The client of the reads has disconnected.
     #[error(transparent)]
     Cancelled(#[from] settee_design::Cancelled),
 }
@@ -97,7 +96,7 @@ pub enum DatabaseError {
 impl From<StorageError> for DatabaseError {
     fn from(error: StorageError) -> Self {
         match error {
-            // What a deleted database leaves behind, wherever it was deleted.
+            // A dropped shard means a deleted database, in this or another process.
             StorageError::Dropped => Self::NotFound,
             error => Self::Storage(error),
         }

@@ -1,5 +1,5 @@
-//! Local documents: they have no history, no conflicts, no place in the changes feed, and are not
-//! replicated. Replicators keep their checkpoints in them.
+//! Local documents. They have no revision tree and no entry in the changes feed, and are not replicated. Replicators
+//! store their checkpoints in them.
 
 use settee_model::json::Json;
 use settee_storage::codec::{Reader, put_varint};
@@ -9,9 +9,9 @@ use crate::Result;
 /// A local document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalDocument {
-    /// N of its revision `0-N`.
+    /// Number N of the revision `0-N`.
     pub rev: u64,
-    /// Its members without those that begin with an underscore.
+    /// Members of the document without those that begin with an underscore.
     pub body: Json,
 }
 

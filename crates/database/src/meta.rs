@@ -1,17 +1,17 @@
-//! The counters of a database ([`Meta`]) and the limit of remembered revisions, as they are stored.
+//! The stored counters of a database ([`Meta`]) and its revision limit.
 
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{Keyspace, Request, ShardState, Snapshot};
 
 use crate::{DatabaseError, Result, keys};
 
-/// The number of revisions of a branch are remembered unless a database says otherwise, as in CouchDB.
+/// Default of the number of revisions stored per branch, as in CouchDB.
 pub(crate) const DEFAULT_REVS_LIMIT: u64 = 1000;
 
-/// Counters that change with every commit: the head of the shard.
+/// Counters that change with every commit. They are stored in the head of the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Meta {
-    /// The last update sequence that was given out.
+    /// Latest update sequence.
     pub(crate) update_seq: u64,
     /// Documents whose winner is not a deletion.
     pub(crate) doc_count: u64,
@@ -21,19 +21,19 @@ pub(crate) struct Meta {
     pub(crate) leaf_bytes: u64,
     /// Bytes of all bodies that can still be read.
     pub(crate) body_bytes: u64,
-    /// Bytes of the attachments of all leaves; what several have counts for each.
+    /// Size of the attachments of all leaves; an attachment is counted once for each leaf.
     pub(crate) leaf_attachment_bytes: u64,
-    /// The same for all revisions that can still be read.
+    /// Size of the attachments of all readable revisions.
     pub(crate) attachment_bytes: u64,
-    /// Bytes of attachments as they are stored, each content once.
+    /// Stored size of attachment contents, each counted once.
     pub(crate) content_bytes: u64,
-    /// The update sequence of the newest change of a design document, removals included.
+    /// Update sequence of the latest change of a design document, including removals.
     pub(crate) design_seq: u64,
-    /// The number of purges that there were; the number of the last one.
+    /// Number of purges so far, which is the number of the latest one.
     pub(crate) purge_seq: u64,
-    /// The number of the newest purge that is no longer remembered.
+    /// Number of the latest purge whose record was removed.
     pub(crate) purges_forgotten: u64,
-    /// The number of changes of records that other layers attached.
+    /// Number of changes of attached records.
     pub(crate) attached_seq: u64,
 }
 
@@ -61,23 +61,24 @@ impl Meta {
             design_seq: reader.varint()?,
             purge_seq: reader.varint()?,
             purges_forgotten: reader.varint()?,
-            // Older counters end here.
+            // Counters of earlier versions end here.
             attached_seq: if reader.rest().is_empty() { 0 } else { reader.varint()? },
         })
     }
 
-    /// The totals of the leaves of all documents.
+    /// Leaf totals of all documents.
     pub(crate) fn leaves(&self) -> LeafBytes {
         LeafBytes { bodies: self.leaf_bytes, attachments: self.leaf_attachment_bytes }
     }
 
-    /// Counts the leaves of a document as they are now instead of as they were.
+    /// Replaces the leaf bytes of a document in the totals.
     pub(crate) fn count_leaves(&mut self, before: LeafBytes, now: LeafBytes) {
         self.leaf_bytes = (self.leaf_bytes + now.bodies).saturating_sub(before.bodies);
         self.leaf_attachment_bytes = (self.leaf_attachment_bytes + now.attachments).saturating_sub(before.attachments);
     }
 
-    /// The counters as `snapshot` has them, zeros for a database that was never written, and the commit that set them.
+    /// Reads the counters in `snapshot` and the commit that set them. The counters of a database without commits are
+    /// zero.
     pub(crate) fn read_with_state(snapshot: &dyn Snapshot) -> Result<(ShardState, Self)> {
         let requests = [Request::State, Request::Head, Request::Get(Keyspace::Catalog, keys::META)];
         let replies: [_; 3] = snapshot.read(&requests)?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
@@ -85,13 +86,13 @@ impl Meta {
         Ok((state.into_state()?, Self::of_records(head.into_value()?, old.into_value()?)?))
     }
 
-    /// `head` is that of the shard. Databases that were last written before counters were heads have an entry instead.
+    /// Decodes the counters from the head of the shard, or from the entry `old` of earlier versions.
     pub(crate) fn of_records(head: Option<Vec<u8>>, old: Option<Vec<u8>>) -> Result<Self> {
         head.or(old).map_or(Ok(Self::default()), |bytes| Self::decode(&bytes))
     }
 }
 
-/// The bytes of the leaves of a document.
+/// Size of the leaves of a document.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeafBytes {
     pub(crate) bodies: u64,

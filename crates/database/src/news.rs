@@ -1,10 +1,11 @@
-//! [`Heard`]: what other processes commit reaches the databases that are open in this one: feeds that wait, what is kept of
-//! security objects and design documents, and that a database is gone.
+//! [`Heard`]: commit notifications of other processes for the open databases of this one. They wake waiting feeds,
+//! invalidate cached security objects and design documents, and report deleted databases.
 //!
-//! The engine's thread only notes which version of which shard it has heard of. Who uses a database looks again if there is
-//! something that nobody has looked at, so after [`Engine::catch_up`] nothing is older than that. A
-//! thread that lives for as long as there is anything does the same for databases with subscribers, such as feeds, which wait: many commits in between are one look. Writers
-//! need none of this, because their commits conflict.
+//! The engine's thread only records the latest notified version of each shard. A thread that uses a database reads
+//! the state again if the recorded version is newer than its cache, so after [`Engine::catch_up`] no cached state is
+//! older than that call. For databases with subscribers, such as feeds, a temporary thread does the same; it merges
+//! commits that arrive concurrently into one read. Writers do not depend on notifications, because their commits
+//! conflict.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::take;
@@ -19,7 +20,7 @@ use crate::entry::CATALOG;
 use crate::open::OpenDatabases;
 use crate::{Database, DatabaseError};
 
-/// The newest versions of shards that other processes are known to have committed: of the catalog, and of open databases.
+/// Latest versions of the catalog and of open databases that other processes have committed.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     catalog: AtomicU64,
@@ -29,13 +30,13 @@ pub(crate) struct Heard {
 #[derive(Debug, Default)]
 struct OfShard {
     version: AtomicU64,
-    /// Counts failures of the store, after which commits that were not synced may be gone.
+    /// Number of store failures, after which commits that were not synced may be lost.
     failures: AtomicU64,
-    /// Those who wait for events of the database.
+    /// Number of subscriptions to the database.
     subscribers: AtomicU64,
 }
 
-/// What is heard of one database, for as long as that is open.
+/// Latest notified version of one open database.
 pub(crate) struct HeardVersion {
     heard: Arc<Heard>,
     shard: Shard,
@@ -43,18 +44,18 @@ pub(crate) struct HeardVersion {
 }
 
 impl Heard {
-    /// What is heard of a shard from now on.
+    /// Registers a shard for notifications.
     pub(crate) fn of(self: &Arc<Self>, shard: Shard) -> HeardVersion {
         let of_shard = Arc::clone(self.databases.write().entry(shard).or_default());
         HeardVersion { heard: Arc::clone(self), shard, of_shard }
     }
 
-    /// The newest version of the catalog.
+    /// Latest notified version of the catalog.
     pub(crate) fn catalog(&self) -> Version {
         Version(self.catalog.load(Ordering::Acquire))
     }
 
-    /// Whether somebody waits for that.
+    /// Records a notification. Returns true if the database has subscribers.
     fn note(&self, shard: Shard, version: Version) -> bool {
         if shard == CATALOG {
             self.catalog.fetch_max(version.0, Ordering::AcqRel);
@@ -73,27 +74,27 @@ impl Heard {
 }
 
 impl HeardVersion {
-    /// The newest version.
+    /// Latest notified version.
     pub(crate) fn version(&self) -> u64 {
         self.of_shard.version.load(Ordering::Acquire)
     }
 
-    /// The newest version of the catalog.
+    /// Latest notified version of the catalog.
     pub(crate) fn catalog(&self) -> u64 {
         self.heard.catalog().0
     }
 
-    /// Somebody is going to read the database, and waits for what comes after that.
+    /// Adds a subscriber. The caller must read the database afterwards.
     pub(crate) fn subscribe(&self) {
         self.of_shard.subscribers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Somebody waits no more.
+    /// Removes a subscriber.
     pub(crate) fn unsubscribe(&self) {
         self.of_shard.subscribers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The number of failures of the store.
+    /// Number of store failures.
     pub(crate) fn failures(&self) -> u64 {
         self.of_shard.failures.load(Ordering::Acquire)
     }
@@ -102,14 +103,14 @@ impl HeardVersion {
 impl Drop for HeardVersion {
     fn drop(&mut self) {
         let mut databases = self.heard.databases.write();
-        // One that was closed may be open again.
+        // The entry stays if the database was opened again.
         if Arc::strong_count(&self.of_shard) <= 2 {
             databases.remove(&self.shard);
         }
     }
 }
 
-/// Has `heard` and the open databases follow what other processes commit.
+/// Subscribes `heard` and the open databases to the commits of other processes.
 pub(crate) fn follow(engine: &dyn Engine, heard: &Arc<Heard>, open: &Arc<OpenDatabases>) {
     let news = Arc::new(News { heard: Arc::clone(heard), open: Arc::downgrade(open), state: Mutex::default() });
     engine.subscribe(Box::new(move |shard, version| news.note(shard, version)));
@@ -117,16 +118,16 @@ pub(crate) fn follow(engine: &dyn Engine, heard: &Arc<Heard>, open: &Arc<OpenDat
 
 struct News {
     heard: Arc<Heard>,
-    /// The engine keeps its listeners, and databases keep their engine.
+    /// The reference is weak because the engine owns its listeners and databases own their engine.
     open: Weak<OpenDatabases>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The shards that nobody has looked at since.
+    /// Shards with notifications that the reader has not handled.
     shards: HashSet<Shard>,
-    /// Whether somebody will.
+    /// True while a reader thread runs.
     has_reader: bool,
 }
 
@@ -143,7 +144,8 @@ impl News {
         drop(state);
         let news = Arc::clone(self);
         if thread::Builder::new().name("news".to_owned()).spawn(move || news.read()).is_err() {
-            // Not by this thread: the engine may have no other one that would answer. Whoever commits next tries again.
+            // The read must not run on this thread, which may be the only one of the engine that receives replies.
+            // The next notification tries again.
             self.state.lock().has_reader = false;
         }
     }
@@ -158,14 +160,14 @@ impl News {
                 return;
             };
             drop(state);
-            // Where nobody waits, who uses the database looks.
+            // A database without subscribers is refreshed by its next user.
             let followed = |database: &Arc<Database>| shards.contains(&database.shard()) && database.has_subscribers();
             for database in open.all().into_iter().filter(followed) {
                 if let Err(DatabaseError::NotFound) = database.look() {
                     open.remove_this(&database);
                     database.close();
                 }
-                // After any other error the next who uses it looks again.
+                // After any other error the next user of the database retries.
             }
         }
     }

@@ -1,5 +1,5 @@
-//! [`OpenDatabases`]: the databases in memory. Beyond a limit those that nobody holds are closed, the least recently used
-//! first; the next who asks opens them again. What is stored and what a name stands for is up to the catalog.
+//! [`OpenDatabases`]: the open databases. Beyond a limit, databases without users are closed, least recently used
+//! first; the next request opens them again. The catalog is responsible for stored data and names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,25 +12,26 @@ use crate::Database;
 /// Databases by name.
 pub(crate) struct OpenDatabases {
     state: RwLock<State>,
-    /// Counts openings. Uses are told apart by it, so that requests to open databases share no counter that they change.
+    /// Number of opens so far. It is the clock of the LRU order: requests to open databases only read it and thus do
+    /// not contend for a counter.
     openings: AtomicU64,
 }
 
 struct State {
     by_name: HashMap<String, Open>,
     limit: usize,
-    /// Idle databases are looked for when there are more than this.
+    /// Number of open databases above which idle ones are closed.
     threshold: usize,
 }
 
 struct Open {
     database: Arc<Database>,
-    /// The opening after which it was last asked for.
+    /// Value of `openings` at the last use.
     used: AtomicU64,
 }
 
 impl OpenDatabases {
-    /// None are open, and any number may be.
+    /// Creates an empty set without a limit.
     pub(crate) fn new() -> Self {
         let state = State { by_name: HashMap::new(), limit: usize::MAX, threshold: usize::MAX };
         Self { state: RwLock::new(state), openings: AtomicU64::new(0) }
@@ -68,7 +69,7 @@ impl OpenDatabases {
         self.state.write().by_name.remove(name).map(|open| open.database)
     }
 
-    /// Removes a database, unless another one has its name by now.
+    /// Removes a database, unless its name belongs to another one by now.
     pub(crate) fn remove_this(&self, database: &Arc<Database>) {
         let mut state = self.state.write();
         if state.by_name.get(database.name()).is_some_and(|open| Arc::ptr_eq(&open.database, database)) {
@@ -82,10 +83,10 @@ impl OpenDatabases {
 }
 
 impl State {
-    /// Takes out the databases that nobody holds, as far as there are too many. Nobody can come to hold one meanwhile:
-    /// they are got here only, or from somebody who holds them.
+    /// Removes and returns databases without users while the limit is exceeded. They cannot gain a user concurrently:
+    /// references come only from this map, which is locked, or from existing users.
     fn close_idle(&mut self) -> Vec<Arc<Database>> {
-        // Some more than needed go, so that not each opening looks at all of them.
+        // More databases are closed than needed, so that not every open has to scan all of them.
         let slack = self.limit / 8;
         let mut closed = Vec::new();
         if self.by_name.len() > self.limit {

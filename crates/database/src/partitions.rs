@@ -16,7 +16,7 @@ pub struct PartitionInfo {
     pub external_bytes: u64,
 }
 
-/// The ids of the documents of a partition.
+/// Returns the ids of the documents of a partition.
 #[must_use]
 pub fn partition_range(partition: &str) -> IdRange {
     // A semicolon is the byte after a colon.
@@ -25,16 +25,16 @@ pub fn partition_range(partition: &str) -> IdRange {
 }
 
 impl ReadView {
-    /// Counts what is in a partition. Reads the revision trees of its documents and nothing else.
+    /// Counts the documents of a partition. Reads only their revision trees.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn partition_info(&self, partition: &str) -> Result<PartitionInfo> {
         read_partition(self.snapshot().as_ref(), partition)
     }
 }
 
-/// Counts what `snapshot` has in a partition.
+/// Counts the documents of a partition in `snapshot`.
 pub(crate) fn read_partition(snapshot: &dyn Snapshot, partition: &str) -> Result<PartitionInfo> {
     let IdRange { start, end } = partition_range(partition);
     let range = KeyRange { start: start.as_deref(), end: end.as_deref() };

@@ -1,8 +1,8 @@
-//! Records of documents with many revisions lie in pieces: [`put`] writes them, [`whole`] reads them.
+//! Long records of documents are stored in pieces: [`put`] writes them, [`whole`] reads them.
 //!
-//! The first piece stands where a record stands and begins as one, so that who wants the winning revision reads no more. It
-//! ends with the length of the whole. The others are entries of the shard's catalog. Records are short enough for one value
-//! almost always; what is in them is not known here.
+//! The first piece is stored under the document's key and starts like an undivided record, so that a reader of the
+//! winning revision needs only this piece. It ends with the length of the whole record. The other pieces are entries
+//! of the shard's catalog. Most records fit into one value. This module does not depend on the contents of records.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,16 @@ use settee_storage::{Batch, Keyspace, Snapshot};
 use crate::record::IN_PIECES;
 use crate::{DatabaseError, Result, keys};
 
-/// The bytes of a record that one stored value holds, beside what is before its revisions.
+/// Maximum size of a stored piece, not counting a head that is longer.
 const PIECE_BYTES: usize = if cfg!(test) { 150 } else { 64 << 10 };
 
-/// So many pieces are read together.
+/// Number of pieces that are read together.
 const PIECES_TOGETHER: usize = 16;
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("document record");
 
-/// Puts `record`, which may be written over, under `id`, or inserts it if there was none. Its first `head_bytes` are read alone. `before` is how
-/// many further pieces there were.
+/// Puts `record` under `id`, or inserts it if `id` has no record. The contents of `record` are undefined afterwards.
+/// Its first `head_bytes` can be read from the first piece alone. `before` is the previous number of further pieces.
 pub(crate) fn put(
     batch: &mut Batch,
     (id, was_there): (&[u8], bool),
@@ -47,19 +47,19 @@ pub(crate) fn put(
     delete(batch, id, count as usize, before);
 }
 
-/// Deletes the further pieces with these numbers.
+/// Deletes the further pieces with the numbers from `from` up to `to`.
 pub(crate) fn delete(batch: &mut Batch, id: &[u8], from: usize, to: usize) {
     for number in from..to {
         batch.delete(Keyspace::Catalog, &keys::piece(id, number as u32));
     }
 }
 
-/// The number of further pieces of what is stored under an id.
+/// Returns the number of further pieces of a stored record.
 pub(crate) fn count(stored: &[u8]) -> Result<usize> {
     Ok(length(stored)?.map_or(0, |(first, length)| (length - first.len()).div_ceil(PIECE_BYTES)))
 }
 
-/// The record of which the entry under `id` has the beginning.
+/// Returns the whole record that starts in the entry under `id`.
 pub(crate) fn whole<'a>(snapshot: &dyn Snapshot, id: &[u8], stored: &'a [u8]) -> Result<Cow<'a, [u8]>> {
     let Some((first, length)) = length(stored)? else { return Ok(Cow::Borrowed(stored)) };
     let mut record = first.to_vec();
@@ -75,7 +75,7 @@ pub(crate) fn whole<'a>(snapshot: &dyn Snapshot, id: &[u8], stored: &'a [u8]) ->
     if record.len() == length { Ok(Cow::Owned(record)) } else { Err(CORRUPT) }
 }
 
-/// The first piece and the length of the whole, if there are pieces.
+/// Returns the first piece and the length of the whole record, if it is divided.
 fn length(stored: &[u8]) -> Result<Option<(&[u8], usize)>> {
     if stored.first().is_none_or(|flags| flags & IN_PIECES == 0) {
         return Ok(None);

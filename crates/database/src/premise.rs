@@ -1,7 +1,9 @@
-//! [`Premise`]: what a request is judged by before it writes to a database, so that nobody has to ask the store for news first.
+//! [`Premise`]: the read set of a request that writes to a database. It avoids a round trip for commit notifications
+//! before the request is validated.
 //!
-//! Settings, users and the names of databases are in shards that are presumed unchanged, and the commit finds out whether they are. The database's own
-//! shard changes all the time, but a commit to it is made only on the last version: whoever has met commits of others there since says that as well.
+//! Settings, users and the names of databases are in shards that are assumed to be unchanged; the commit validates
+//! this. The database's own shard changes often, but a commit to it applies only at the expected version: a writer
+//! that has observed foreign commits there since reports the read set as outdated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,26 +13,26 @@ use settee_storage::Shard;
 use crate::Database;
 use crate::entry::CATALOG;
 
-/// What is presumed of a database, of the catalog, and of other databases.
+/// A read set: the observed state of a database, of the catalog, and of other databases.
 #[derive(Clone, Debug)]
 pub struct Premise {
     database: Arc<Database>,
     besides: Vec<Arc<Database>>,
-    /// What the engine knows of the shards around the database.
+    /// The engine's read set for the shards around the database.
     around: settee_storage::Premise,
-    /// The commits of others that were known of each, the database first.
+    /// Observed foreign commits of each shard, the database first.
     known: Vec<[u64; 2]>,
-    /// A commit has found out that all of it is so.
+    /// True once a commit has validated the read set.
     is_held: Arc<AtomicBool>,
 }
 
 impl Premise {
-    /// What is known now. `None` if something was heard that nobody has looked at, if others have written to the database of late, or if there is no other
-    /// process.
+    /// Captures the current state. Returns `None` if a commit notification was not handled yet, if other processes
+    /// have written to the database recently, or if no other process uses the store.
     #[must_use]
     pub fn of(database: &Arc<Database>, besides: Vec<Arc<Database>>) -> Option<Self> {
         let shards: Vec<Shard> = [CATALOG].into_iter().chain(besides.iter().map(|database| database.shard())).collect();
-        // First of all: what is heard from now on may be known or not.
+        // The engine's read set is captured first, so that `known` is at least as recent.
         let around = database.engine().premise(&shards)?;
         let (known, is_held) = (known(database, &besides), Arc::default());
         let is_stale = database.is_stale() || besides.iter().any(|database| database.is_stale());
@@ -43,24 +45,25 @@ impl Premise {
         })
     }
 
-    /// Whether a commit has found out that all of it was so when that was made.
+    /// Returns true if a commit has validated the read set.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.is_held.load(Ordering::Acquire)
     }
 
-    /// Whether nothing was heard since. After [`Engine::catch_up`](crate::Engine::catch_up) it is as good as [`Self::is_held`].
+    /// Returns true if no commit notification has arrived since. After [`Engine::catch_up`](crate::Engine::catch_up)
+    /// this is equivalent to [`Self::is_held`].
     #[must_use]
     pub fn is_all_that_is_heard(&self) -> bool {
         self.known == known(&self.database, &self.besides)
     }
 
-    /// What the commit of a batch has to find out.
+    /// The part of the read set that a commit must validate.
     pub(crate) fn around(&self) -> &settee_storage::Premise {
         &self.around
     }
 
-    /// Whether it is known that others have written to the database since.
+    /// Returns true if foreign commits to the database were observed since.
     pub(crate) fn is_overtaken(&self) -> bool {
         let is_overtaken = self.known[0][0] != self.database.foreign();
         if is_overtaken {
@@ -69,13 +72,13 @@ impl Premise {
         is_overtaken
     }
 
-    /// It was found out.
+    /// Marks the read set as validated.
     pub(crate) fn hold(&self) {
         self.is_held.store(true, Ordering::Release);
     }
 }
 
-/// What is known of the commits of others to a database and to the catalog, and of those to databases besides.
+/// Returns the observed foreign commits of the database, of the catalog and of the other databases.
 fn known(database: &Database, besides: &[Arc<Database>]) -> Vec<[u64; 2]> {
     let of_one = |database: &Database| [database.foreign(), database.heard_elsewhere()];
     let around = [0, database.catalog_heard()];

@@ -1,7 +1,7 @@
-//! The memory of purges: view indexes read it to follow, operators to know.
+//! Stored purge records: view indexes read them to follow purges.
 //!
-//! Each purge has a number. Compactions forget the oldest beyond a limit; who has not seen those cannot follow any
-//! more and has to start over.
+//! Each purge has a number. Compactions remove the oldest records beyond a limit; an index that has not read these
+//! must be rebuilt.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use settee_storage::{Direction, Expect, KeyRange, Keyspace};
 use crate::update::{Purge, decode_purge_number};
 use crate::{Database, ReadView, Result, keys};
 
-/// The number of purges that are remembered unless a database says otherwise, as in CouchDB.
+/// Default of the number of purge records that are kept, as in CouchDB.
 const DEFAULT_LIMIT: u64 = 1000;
 
 impl ReadView {
-    /// The number of the last purge; 0 if there was none.
+    /// Number of the latest purge; 0 if no document was purged.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn purge_seq(&self) -> Result<u64> {
         Ok(self.meta()?.purge_seq)
     }
 
-    /// The number of the newest purge that is no longer remembered; 0 if all are.
+    /// Number of the latest purge whose record was removed; 0 if all records are stored.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn purges_forgotten(&self) -> Result<u64> {
         Ok(self.meta()?.purges_forgotten)
     }
 
-    /// Calls `each` with the number and content of each remembered purge after `since`, oldest first.
+    /// Calls `each` with the number and content of each stored purge record after `since`, oldest first.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn purges(&self, since: u64, mut each: impl FnMut(u64, Purge)) -> Result<()> {
         let start = keys::prefixed(keys::PURGE, &keys::sequence(since.saturating_add(1)));
         let end = keys::after_prefix(keys::PURGE);
@@ -46,10 +46,10 @@ impl ReadView {
         Ok(())
     }
 
-    /// The number of purges that are remembered after a compaction.
+    /// Number of purge records that a compaction keeps.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn purged_infos_limit(&self) -> Result<u64> {
         match self.snapshot().get(Keyspace::Catalog, keys::PURGED_INFOS_LIMIT)? {
             Some(bytes) => Ok(Reader::new(&bytes, "purged_infos_limit").varint()?),
@@ -59,10 +59,10 @@ impl ReadView {
 }
 
 impl Database {
-    /// The number of purges that are remembered after a compaction.
+    /// Number of purge records that a compaction keeps.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn purged_infos_limit(self: &Arc<Self>) -> Result<u64> {
         self.read()?.purged_infos_limit()
     }

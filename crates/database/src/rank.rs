@@ -1,13 +1,13 @@
-//! Ranks, which tell the number of entries before a key: [`Counts`], and the two that a database keeps, [`Ranks`].
+//! Ranks: numbers of entries before a key. [`Counts`] is one table of counts, [`Ranks`] the two tables of a database.
 //!
-//! Keys are divided into buckets of a few thousand entries with one count each. The rank of a key is the
-//! sum of the counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and
-//! `pending` are exact without a counted tree that random ids would rewrite on every insert. Each commit
-//! stores its changes of counts as one small log record; the whole tables are stored now and then.
-//! Nothing here reads entries: the owner scans a bucket that has to be divided.
+//! Keys are divided into buckets of a few thousand entries with one count each. The rank of a key is the sum of the
+//! counts before its bucket plus a short scan inside it, so `total_rows`, `offset` and `pending` are exact without a
+//! counted tree that random ids would rewrite on every insert. Each commit stores its changes of counts as one small
+//! log record; the complete tables are stored occasionally. This module reads no entries: the owner scans a bucket
+//! that has to be divided.
 //!
-//! Deleted documents have entries that no rank counts. Buckets are divided by all their entries, so that the scan inside
-//! one is short, and a reader skips buckets that count nothing ([`Counts::next_counted`]).
+//! Deleted documents have entries that no rank counts. Buckets are divided by all their entries, so that the scan
+//! inside one is short, and a reader skips buckets without counted entries ([`Counts::next_counted`]).
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
-/// The ranks that readers may need: of the last commit, and of the one about to be made.
+/// The ranks that readers may need: those of the latest commit and of the one in progress.
 pub(crate) type PublishedRanks = [Arc<Ranks>; 2];
 
-/// A bucket takes this many entries before an append opens a new one; at twice as many it is divided.
+/// Number of entries at which an append opens a new bucket; a bucket with twice as many is divided.
 pub(crate) const BUCKET_ENTRIES: u32 = if cfg!(test) { 8 } else { 4096 };
 
 /// The counts of a database as of one commit to its shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranks {
-    /// The commit after which these counts hold. Its token tells it from the one that another node may have
-    /// made in its place.
+    /// The commit after which these counts hold. Its token distinguishes it from a commit of another node at the same
+    /// version.
     pub(crate) state: ShardState,
     /// Live documents by id.
     pub(crate) ids: Counts,
@@ -44,11 +44,12 @@ pub(crate) struct Counts {
     /// The least key of each bucket; the first is empty.
     starts: Arc<Vec<Box<[u8]>>>,
     counts: Vec<u32>,
-    /// The number of entries of each bucket that are not counted, or fewer: tables of earlier versions do not contain it.
+    /// Number of uncounted entries of each bucket. It can be too low, because tables of earlier versions do not
+    /// contain it.
     uncounted: Vec<u32>,
-    /// The greatest key ever counted: a key beyond it is an append.
+    /// Greatest key counted so far: a greater key is an append.
     greatest: Vec<u8>,
-    /// Changes since the last log record, and whether the buckets themselves changed.
+    /// Changes since the last log record.
     changes: Vec<Change>,
     reshaped: bool,
 }
@@ -68,9 +69,9 @@ pub(crate) struct Bucket<'a> {
     pub(crate) start: &'a [u8],
     /// The least key of the next bucket.
     pub(crate) end: Option<&'a [u8]>,
-    /// The number of entries that are in the buckets before.
+    /// Number of counted entries in the buckets before.
     pub(crate) before: u64,
-    /// The number of entries that are in this one.
+    /// Number of counted entries in this bucket.
     pub(crate) count: u64,
 }
 
@@ -83,10 +84,10 @@ pub(crate) enum Skip<'a> {
     All,
 }
 
-/// A bucket that its owner has to scan for the place at which [`Counts::divide`] divides it.
+/// A bucket that is too large. Its owner must scan it for the key at which [`Counts::divide`] divides it.
 #[derive(Clone, Debug)]
 pub(crate) struct Overfull {
-    /// Its number.
+    /// Index of the bucket.
     pub(crate) bucket: usize,
     /// The least key.
     pub(crate) start: Box<[u8]>,
@@ -95,17 +96,17 @@ pub(crate) struct Overfull {
 }
 
 impl Ranks {
-    /// No entries.
+    /// Creates empty tables.
     pub(crate) fn new() -> Self {
         Self { state: ShardState::default(), ids: Counts::new(), seqs: Counts::new() }
     }
 
-    /// Whether a log record cannot tell what changed: the whole tables must be stored.
+    /// Returns true if the buckets changed, in which case the complete tables must be stored instead of a log record.
     pub(crate) fn reshaped(&self) -> bool {
         self.ids.reshaped || self.seqs.reshaped
     }
 
-    /// Appends the whole tables.
+    /// Appends the complete tables.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.state.version.0);
         self.ids.encode(out);
@@ -113,7 +114,7 @@ impl Ranks {
         self.ids.uncounted.iter().for_each(|count| put_varint(out, u64::from(*count)));
     }
 
-    /// Reads whole tables; the commit's token is not among them.
+    /// Decodes complete tables, which do not contain the commit's token.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "rank table");
         let state = ShardState { version: Version(reader.varint()?), ..ShardState::default() };
@@ -134,7 +135,7 @@ impl Ranks {
         self.ids.encode_changes(out, |change| change.uncounted);
     }
 
-    /// Applies a log record; records at or before the tables' version are already in them.
+    /// Applies a log record, unless its version is already part of the tables.
     pub(crate) fn replay(&mut self, version: u64, record: &[u8]) -> Result<()> {
         if version <= self.state.version.0 {
             return Ok(());
@@ -149,8 +150,9 @@ impl Ranks {
         Ok(())
     }
 
-    /// Applies the log records of all commits after version `known` up to `state`, and tells their numbers. `None` if these are not all of
-    /// them, as when one has stored the whole tables; they are of no use then.
+    /// Applies the log records of all commits after version `known` up to `state`, and returns their numbers. Returns
+    /// `None` if a record is missing, for example because a commit stored the complete tables; the tables are
+    /// unusable then.
     pub(crate) fn replay_all(
         &mut self,
         known: u64,
@@ -171,7 +173,7 @@ impl Ranks {
         Some(wanted.collect())
     }
 
-    /// Forgets the changes that were stored.
+    /// Clears the list of changes after they were stored.
     pub(crate) fn stored(&mut self) {
         for counts in [&mut self.ids, &mut self.seqs] {
             counts.changes.clear();
@@ -192,7 +194,7 @@ impl Counts {
         }
     }
 
-    /// The number of entries.
+    /// Returns the number of counted entries.
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
@@ -203,18 +205,17 @@ impl Counts {
         self.uncounted.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Counts an entry in.
+    /// Increments the count for `key`.
     pub(crate) fn add(&mut self, key: &[u8]) {
         self.change(key, 1, 0);
     }
 
-    /// Counts an entry out.
+    /// Decrements the count for `key`.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         self.change(key, -1, 0);
     }
 
-    /// Changes the numbers of counted and uncounted entries of the bucket that `key` belongs to. An append that finds the last
-    /// bucket full opens a new one.
+    /// Changes the counts of the bucket of `key`. An append to a full last bucket opens a new one.
     pub(crate) fn change(&mut self, key: &[u8], counted: i32, uncounted: i32) {
         let mut bucket = self.bucket(key);
         if key > self.greatest.as_slice() && counted + uncounted > 0 {
@@ -241,18 +242,18 @@ impl Counts {
         }
     }
 
-    /// The number of entries of a bucket.
+    /// Number of counted and uncounted entries of a bucket.
     fn entries(&self, bucket: usize) -> u32 {
         self.counts[bucket].saturating_add(self.uncounted[bucket])
     }
 
-    /// A bucket that should be divided.
+    /// Returns a bucket that must be divided, if one exists.
     pub(crate) fn overfull(&self) -> Option<Overfull> {
         let bucket = (0..self.counts.len()).find(|bucket| self.entries(*bucket) > 2 * BUCKET_ENTRIES)?;
         Some(Overfull { bucket, start: self.starts[bucket].clone(), end: self.starts.get(bucket + 1).cloned() })
     }
 
-    /// Divides `bucket` at `middle`, before which are `counted` and `uncounted` of its entries.
+    /// Divides `bucket` at `middle`. `counted` and `uncounted` are the numbers of its entries before `middle`.
     pub(crate) fn divide(&mut self, bucket: usize, middle: &[u8], counted: u32, uncounted: u32) {
         Arc::make_mut(&mut self.starts).insert(bucket + 1, middle.into());
         for (counts, before) in [(&mut self.counts, counted), (&mut self.uncounted, uncounted)] {
@@ -263,8 +264,8 @@ impl Counts {
         self.reshaped = true;
     }
 
-    /// Returns where a scan from `key` continues: `None` if the bucket of `key` counts entries, and otherwise the edge of the
-    /// next bucket in this direction that does, or the end of all keys ([`Skip::All`]).
+    /// Returns the position at which a scan from `key` continues: `None` if the bucket of `key` counts entries, and
+    /// otherwise the edge of the next bucket in this direction that does, or the end of all keys ([`Skip::All`]).
     pub(crate) fn next_counted(&self, key: &[u8], direction: Direction) -> Option<Skip<'_>> {
         let bucket = self.bucket(key);
         if self.counts[bucket] > 0 {
@@ -288,13 +289,13 @@ impl Counts {
         (&self.starts[bucket], self.starts.get(bucket + 1).map(AsRef::as_ref))
     }
 
-    /// The least key of the bucket that `key` belongs to, and how many entries are in the buckets before.
+    /// Returns the least key of the bucket of `key`, and the number of counted entries in the buckets before.
     pub(crate) fn before(&self, key: &[u8]) -> (&[u8], u64) {
         let bucket = self.bucket(key);
         (&self.starts[bucket], self.counts[..bucket].iter().map(|count| u64::from(*count)).sum())
     }
 
-    /// The bucket that holds the entry of `rank`, counted from 0. `None` if there are not that many entries.
+    /// Returns the bucket with the entry at `rank`, counted from 0, or `None` if fewer entries exist.
     pub(crate) fn at(&self, rank: u64) -> Option<Bucket<'_>> {
         let mut before = 0;
         for (index, count) in self.counts.iter().enumerate() {
@@ -308,7 +309,7 @@ impl Counts {
         None
     }
 
-    /// Joins neighbours that are nearly empty, as edits leave them behind in the order of sequences.
+    /// Joins neighbouring buckets that are nearly empty, which edits leave behind in the sequence order.
     fn join_small(&mut self) {
         let starts = Arc::make_mut(&mut self.starts);
         let mut kept = 0;
@@ -378,7 +379,7 @@ impl Counts {
         })
     }
 
-    /// Applies changes of uncounted entries, of which there may be more than the tables contain.
+    /// Applies changes of uncounted entries. A change can exceed the stored count, which may be too low.
     fn replay_uncounted(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         replay_changes(reader, |bucket, change| {
             let count = self.uncounted.get_mut(bucket)?;

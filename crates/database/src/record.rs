@@ -15,26 +15,26 @@ const CONFLICTS: u8 = 2;
 const HAS_VALUE: u8 = 4;
 const OWN_SEQUENCE: u8 = 8;
 const HAS_ATTACHMENTS: u8 = 16;
-/// Of the first piece of a record, see [`crate::pieces`].
+/// Flag of the first piece of a divided record, see [`crate::pieces`].
 pub(crate) const IN_PIECES: u8 = 32;
 
 /// The record of one revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// Whether the revision is a deletion.
+    /// True if the revision is a deletion.
     pub deleted: bool,
-    /// The number of its body: the update sequence that wrote it, unless that wrote several (`keys::body_number`).
+    /// Number of its body: the update sequence that wrote it, unless that wrote several (`keys::body_number`).
     pub body_seq: u64,
-    /// The number of bytes that its body has.
+    /// Size of the body in bytes.
     pub size: u32,
-    /// The number of bytes before the body that tell of the attachments; 0 without attachments.
+    /// Size of the attachments record in bytes; 0 without attachments.
     pub attachments_size: u32,
-    /// The number of bytes that its attachments have together, as they are stored.
+    /// Total stored size of the attachments in bytes.
     pub attachments_length: u64,
 }
 
 impl Stored {
-    /// The number of bytes that are stored in the place of the body.
+    /// Size of the stored value: attachments record and body.
     pub(crate) fn total_bytes(&self) -> usize {
         self.attachments_size as usize + self.size as usize
     }
@@ -52,9 +52,9 @@ pub struct Head {
     pub seq: u64,
     /// The winning revision.
     pub rev: Rev,
-    /// The record of it.
+    /// Stored record of the winning revision.
     pub stored: Stored,
-    /// Whether there are other leaves.
+    /// True if the document has other leaves.
     pub has_conflicts: bool,
 }
 
@@ -63,19 +63,19 @@ pub struct Head {
 pub struct DocRecord {
     /// The update sequence of the last change.
     pub seq: u64,
-    /// All revisions that are remembered.
+    /// All stored revisions.
     pub tree: RevTree<Stored>,
 }
 
 impl DocRecord {
-    /// A document that was never written.
+    /// Creates the record of a document that was never written.
     #[must_use]
     pub fn empty() -> Self {
         Self { seq: 0, tree: RevTree::new() }
     }
 
-    /// Appends `_conflicts` and `_deleted_conflicts` with a comma before each: the leaves beside the winner, in the order in
-    /// which each would win if those before it were not there. Nothing where there are none.
+    /// Appends `_conflicts` and `_deleted_conflicts` with a comma before each: the leaves other than the winner, in
+    /// order of precedence. Appends nothing if the winner is the only leaf.
     pub fn write_conflicts(&self, out: &mut Vec<u8>) {
         let leaves = self.tree.leaves_by_rank(|stored| stored.deleted);
         for (name, deleted) in [("_conflicts", false), ("_deleted_conflicts", true)] {
@@ -96,7 +96,7 @@ impl DocRecord {
         }
     }
 
-    /// The winning revision; `None` for a document without revisions.
+    /// Returns the winning revision, or `None` for a document without revisions.
     #[must_use]
     pub fn head(&self) -> Option<Head> {
         let winner = self.tree.winner(|stored| stored.deleted)?;
@@ -105,8 +105,8 @@ impl DocRecord {
         Some(Head { seq: self.seq, rev: node.rev.clone(), stored: node.value?, has_conflicts })
     }
 
-    /// Appends the stored form, and tells after how many bytes its revisions begin. `head` is that of the record: a record
-    /// without revisions is removed, not stored.
+    /// Appends the stored form and returns the offset of its revisions. `head` must be the head of this record, which
+    /// must have revisions.
     pub(crate) fn encode(&self, head: &Head, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let mut flags = head.stored.flags();
@@ -125,8 +125,8 @@ impl DocRecord {
         head_bytes
     }
 
-    /// Whether a stored record has revisions that are no leaves and whose bodies are stored. Most records have one
-    /// revision, and are not decoded for that.
+    /// Returns true if a stored record has revisions that are not leaves and whose bodies are stored. A record with
+    /// one revision is not decoded for that.
     pub(crate) fn has_stored_branches(bytes: &[u8]) -> Result<bool> {
         let mut reader = Reader::new(bytes, "document record");
         decode_head(&mut reader)?;
@@ -137,7 +137,7 @@ impl DocRecord {
         Ok((0..).zip(tree.nodes()).any(|(index, node)| node.value.is_some() && !tree.is_leaf(index)))
     }
 
-    /// Reads the stored form, all pieces of it.
+    /// Decodes the stored form with all its pieces.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         if bytes.first().is_some_and(|flags| flags & IN_PIECES != 0) {
             return Err(DatabaseError::Corrupt("document record"));
@@ -156,12 +156,12 @@ impl DocRecord {
 }
 
 impl Head {
-    /// Reads the head of a stored [`DocRecord`].
+    /// Decodes the head of a stored [`DocRecord`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         decode_head(&mut Reader::new(bytes, "document record"))
     }
 
-    /// Whether the stored record `bytes` is that of a deleted document.
+    /// Returns true if the stored record `bytes` belongs to a deleted document.
     pub(crate) fn is_deleted(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|flags| flags & DELETED != 0)
     }
@@ -225,7 +225,7 @@ fn put_stored(out: &mut Vec<u8>, stored: Stored) {
     put_sizes(out, stored);
 }
 
-/// The sizes; that of the attachments only if there are some, as the flags tell.
+/// Appends the sizes; those of the attachments only if they exist, as the flags indicate.
 fn put_sizes(out: &mut Vec<u8>, stored: Stored) {
     put_varint(out, u64::from(stored.size));
     if stored.attachments_size > 0 {
@@ -279,7 +279,7 @@ impl<'a> SequenceEntry<'a> {
         }
     }
 
-    /// Reads the stored form of the entry under `seq`.
+    /// Decodes the stored form of the entry under `seq`.
     pub(crate) fn decode(seq: u64, bytes: &'a [u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "sequence entry");
         let flags = reader.byte()?;

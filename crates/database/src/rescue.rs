@@ -1,5 +1,5 @@
-//! [`Catalog::rescue`]: makes a database anew of what can be read of it. Revisions stay what they are; update sequences are
-//! new ones, and so is the instance, so that replications and indexes start over.
+//! [`Catalog::rescue`]: rebuilds a database from all its readable data. Revisions are kept; update sequences and the
+//! instance are new, so that replications and indexes start over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -19,38 +19,38 @@ use crate::stored::{StoredChange, StoredDatabase, databases};
 use crate::update::{Compression, NewAttachment, NewAttachments, Upload};
 use crate::{DatabaseError, DocUpdate, EditMode, Result, Work, keys};
 
-/// Something that is not in the new database.
+/// A part of a database that could not be rescued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The document, if it is known.
+    /// Id of the document, if it could be read.
     pub document: Option<String>,
-    /// The parts of it that are lost.
+    /// Description of the lost parts.
     pub what: String,
 }
 
-/// The outcome for a database.
+/// Outcome of the rescue of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rescued {
-    /// The number of documents that are there again.
+    /// Number of rescued documents.
     pub documents: u64,
-    /// The number of leaf revisions that they have.
+    /// Number of rescued leaf revisions.
     pub revisions: u64,
-    /// The parts that are lost.
+    /// Parts that were lost.
     pub losses: Vec<Loss>,
 }
 
-/// So many documents are committed together, unless they have more bytes.
+/// Maximum number of documents and bytes that are committed together.
 const TOGETHER: usize = 500;
 const TOGETHER_BYTES: usize = 4 << 20;
 
-/// Entries that are copied as they are.
+/// Catalog entries that are copied unchanged.
 const COPIED: [&[u8]; 3] = [keys::REVS_LIMIT, keys::SECURITY, keys::PURGED_INFOS_LIMIT];
 
 impl Catalog {
-    /// Makes the database `name` anew of what can be read of it; the old one goes. `instance` is random.
+    /// Rebuilds the database `name` from its readable data and drops the old one. `instance` must be random.
     ///
     /// # Errors
-    /// When the engine failed, or there is no such database.
+    /// Fails if the engine fails or no such database exists.
     pub fn rescue(&self, name: &str, instance: u64) -> Result<Rescued> {
         let (found, _) = databases(self.engine().as_ref());
         let entry = found.into_iter().find(|(known, _)| known == name).ok_or(DatabaseError::NotFound)?.1;
@@ -68,11 +68,11 @@ impl Catalog {
         Ok(rescued)
     }
 
-    /// Removes the indexes whose shards are in `damaged`, or all of them for `None`. They are built again when they are
-    /// needed. Tells how many.
+    /// Removes the indexes whose shards are in `damaged`, or all indexes for `None`. They are rebuilt on demand.
+    /// Returns the number of removed indexes.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn remove_indexes(&self, name: &str, damaged: Option<&[RangeInclusive<u64>]>) -> Result<usize> {
         let database = self.database(name)?;
         let stored = StoredDatabase::open(self.engine().as_ref(), database.shard())?;
@@ -87,11 +87,12 @@ impl Catalog {
         Ok(removed)
     }
 
-    /// Names the databases in `shards` that nothing names any more as `known` says, drops what belongs to no database, and sees
-    /// to it that new ones get numbers above all of `shards`. Tells the names, and whether they were known.
+    /// Restores the names of databases in those of `shards` that the catalog does not refer to, according to `known`.
+    /// Drops shards that belong to no database, and reserves all numbers in `shards`. Returns the names, each with
+    /// true if it was in `known`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn adopt(
         &self,
         shards: &[u64],
@@ -110,13 +111,13 @@ impl Catalog {
         for shard in shards.iter().copied().map(Shard).filter(|shard| !used.contains(shard)) {
             let stored = StoredDatabase::open(self.engine().as_ref(), shard)?;
             let has_documents = match stored.scan(Keyspace::Documents) {
-                // It was dropped.
+                // The shard was dropped.
                 Err(DatabaseError::NotFound) => continue,
                 documents => documents?.next()?.is_some(),
             };
             let is_named = known.contains_key(&shard.0);
             if !has_documents && !is_named {
-                // What is left of an index.
+                // The shard belonged to an index.
                 self.drop_shard(shard)?;
                 continue;
             }
@@ -172,7 +173,7 @@ struct Rescue<'a> {
 }
 
 impl Rescue<'_> {
-    /// All documents: first those that the order of updates tells of, in that order, then the others.
+    /// Rescues all documents: first those in the changes feed, in its order, then the others.
     fn documents(&mut self) -> Result<()> {
         let old = self.old;
         let mut cursor = old.scan(Keyspace::Sequence)?;
@@ -208,7 +209,7 @@ impl Rescue<'_> {
     fn change(&mut self, change: &StoredChange) -> Result<()> {
         match self.old.record(&change.id) {
             Ok(Some(record)) if record.seq == change.seq => self.record(&change.id, &record),
-            // Its later change comes, or the record is from before this one.
+            // A later change of the document follows.
             Ok(Some(record)) if record.seq > change.seq => Ok(()),
             found => {
                 if let Ok(Some(record)) = found {
@@ -262,7 +263,7 @@ impl Rescue<'_> {
         if self.updates.len() >= TOGETHER || self.bytes >= TOGETHER_BYTES { self.commit() } else { Ok(()) }
     }
 
-    /// An attachment with its bytes; `None` if they cannot be read.
+    /// Copies an attachment; returns `None` if its content cannot be read.
     fn attachment(&self, attachment: &Attachment) -> Result<Option<NewAttachment>> {
         let Ok(content) = self.old.content(attachment) else { return Ok(None) };
         let compression = match attachment.encoding {

@@ -1,7 +1,7 @@
-//! [`SharedSettings`]: settings that all processes on a store agree on. They are one entry of the catalog, so that a change of
-//! several is one commit, and of two processes that change something at the same time both changes count.
+//! [`SharedSettings`]: settings shared by all processes on a store. They are one entry of the catalog, so that
+//! several settings change in one commit and concurrent changes of two processes are both applied.
 //!
-//! What settings mean is not known here.
+//! This module does not interpret settings.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,20 @@ use crate::{DatabaseError, Result, keys};
 pub type SharedSettings = BTreeMap<(String, String), String>;
 
 impl Catalog {
-    /// The settings in the store; `None` if nobody put any there yet.
+    /// Returns the settings in the store, or `None` if none were ever stored.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn shared_settings(&self) -> Result<Option<SharedSettings>> {
         read_shared_settings(|shard, space, key| Ok(self.engine().snapshot(shard)?.get(space, key)?))
     }
 
-    /// Changes the settings in the store: `change` makes those that are to be of those that are, or nothing if they are to stay. No
-    /// settings at all are none that were ever put there. It may be asked more than once. Answers what is there afterwards.
+    /// Changes the settings in the store. `change` receives the current settings and returns the new ones, or `None`
+    /// to keep them. An empty result removes the entry. `change` can be called several times. Returns the settings
+    /// after the change.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn change_shared_settings(
         &self,
         mut change: impl FnMut(Option<&SharedSettings>) -> Option<SharedSettings>,
@@ -43,7 +44,7 @@ impl Catalog {
             let found = found.map(|bytes| decode(&bytes)).transpose()?;
             let changed = change(found.as_ref());
             match &changed {
-                // Whoever comes next is the first.
+                // Without an entry the next process initializes the settings.
                 Some(changed) if changed.is_empty() => batch.delete(Keyspace::Catalog, keys::SETTINGS),
                 Some(changed) => batch.put(Keyspace::Catalog, keys::SETTINGS, &encode(changed)),
                 None => {}
@@ -54,8 +55,8 @@ impl Catalog {
         Ok(outcome)
     }
 
-    /// Calls `listener` when another process has committed to the catalog: databases may have come or gone, or settings changed. It
-    /// must be quick.
+    /// Calls `listener` when another process has committed to the catalog, which contains databases and settings. It
+    /// must return quickly.
     pub fn on_foreign_change(&self, listener: impl Fn() + Send + Sync + 'static) {
         self.engine().subscribe(Box::new(move |shard, _| {
             if shard == CATALOG {
@@ -65,10 +66,10 @@ impl Catalog {
     }
 }
 
-/// The settings in a store of which single values can be had.
+/// Reads the settings with a function that reads single values.
 ///
 /// # Errors
-/// When `get` fails, or they are damaged.
+/// Fails if `get` fails or the settings are damaged.
 pub fn read_shared_settings<E: From<DatabaseError>>(
     get: impl FnOnce(Shard, Keyspace, &[u8]) -> std::result::Result<Option<Vec<u8>>, E>,
 ) -> std::result::Result<Option<SharedSettings>, E> {

@@ -1,5 +1,5 @@
-//! [`Stored`] things of a database read without opening it: for [`crate::verify`] and [`crate::rescue`],
-//! which look at databases that may be damaged.
+//! Reads of a database without opening it, for [`crate::verify`] and [`crate::rescue`], which handle databases that
+//! may be damaged.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct StoredDatabase {
     pub(crate) shard: Shard,
 }
 
-/// An entry in the order of updates, owned.
+/// An owned sequence entry.
 pub(crate) struct StoredChange {
     pub(crate) seq: u64,
     pub(crate) id: String,
@@ -44,18 +44,18 @@ impl StoredDatabase {
         self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| self.decode_record(id.as_bytes(), &bytes)).transpose()
     }
 
-    /// The record of which the entry under `id` has the beginning.
+    /// Decodes the record that starts in the entry under `id`.
     pub(crate) fn decode_record(&self, id: &[u8], stored: &[u8]) -> Result<DocRecord> {
         DocRecord::decode(&pieces::whole(self.snapshot.as_ref(), id, stored)?)
     }
 
-    /// The change at `seq`, if there is one.
+    /// Returns the change at `seq`, if one exists.
     pub(crate) fn change(&self, seq: u64) -> Result<Option<StoredChange>> {
         let bytes = self.get(Keyspace::Sequence, &keys::sequence(seq))?;
         bytes.map(|bytes| StoredChange::decode(seq, &bytes)).transpose()
     }
 
-    /// The stored form of a revision, whole; an error if any part of it is missing.
+    /// Returns a stored revision; fails if any part of it is missing.
     pub(crate) fn revision(&self, stored: Stored) -> Result<Revision> {
         let size = stored.total_bytes();
         let mut bytes = Vec::with_capacity(size);
@@ -73,12 +73,12 @@ impl StoredDatabase {
         Content::open(&self.snapshot, attachment)
     }
 
-    /// The shards of its indexes, each with the key of the record that names it.
+    /// Returns the shards of its indexes, each with the key of the record that names it.
     pub(crate) fn owned_shards(&self) -> Result<Vec<(Vec<u8>, Shard)>> {
         Ok(self.owned_records()?.into_iter().map(|(key, shard, _)| (key, shard)).collect())
     }
 
-    /// The same with what the records have behind the shards.
+    /// Returns the owned shards with the remaining bytes of their records.
     pub(crate) fn owned_records(&self) -> Result<Vec<OwnedRecord>> {
         let records = attached_with_prefix(self.snapshot.as_ref(), OWNED_SHARDS)?;
         let owned = records.into_iter().map(|(key, record)| {
@@ -89,7 +89,7 @@ impl StoredDatabase {
     }
 }
 
-/// The key of a record that names a shard, the shard, and what is behind it.
+/// Key of a record that names a shard, the shard, and the remaining bytes.
 type OwnedRecord = (Vec<u8>, Shard, Vec<u8>);
 
 impl StoredChange {
@@ -99,7 +99,7 @@ impl StoredChange {
     }
 }
 
-/// The databases that the catalog names, as far as it can be read, and whether that is all of it.
+/// Returns the databases in the readable part of the catalog, and the error that ended the read.
 pub(crate) fn databases(engine: &dyn Engine) -> (Vec<(String, Entry)>, Result<()>) {
     let mut found = Vec::new();
     let read = read_databases(engine, &mut found);

@@ -1,7 +1,7 @@
-//! The work that the server is doing now: the entries of `_active_tasks`.
+//! Running tasks of the server: the entries of `_active_tasks`.
 //!
-//! Whoever does long work registers a [`Task`] and moves its counters; the entry goes when the task is
-//! dropped. Times are passed in by the owner of the clock.
+//! Long-running work registers a [`Task`] and updates its counters; the entry is removed when the task is dropped.
+//! The clock is supplied by the owner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// The object that a task works on.
+/// Kind of a task and its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskKind {
-    /// An index of a design document is brought up to date.
+    /// Update of the view index of a design document.
     Indexer {
         /// The database.
         database: String,
         /// The id of the design document, `_design/` included.
         design_document: String,
     },
-    /// A search index is brought up to date.
+    /// Update of a search index.
     SearchIndexer {
         /// The database.
         database: String,
@@ -28,7 +28,7 @@ pub enum TaskKind {
         /// The name of the index.
         index: String,
     },
-    /// Old bodies of a database are removed.
+    /// Compaction of a database.
     DatabaseCompaction {
         /// The database.
         database: String,
@@ -38,31 +38,31 @@ pub enum TaskKind {
 /// The current state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskState {
-    /// A number that no other task of this process has.
+    /// Id that no other task of this process has.
     pub id: u64,
-    /// The object that it works on.
+    /// Kind of the task.
     pub kind: TaskKind,
-    /// The part that is done.
+    /// Number of processed changes.
     pub changes_done: u64,
-    /// The whole of it, as far as known.
+    /// Total number of changes, as far as known.
     pub total_changes: u64,
-    /// When it began, in seconds of the Unix epoch.
+    /// Start time, in seconds of the Unix epoch.
     pub started_on: u64,
-    /// When its counters last moved, in seconds of the Unix epoch.
+    /// Time of the last update of the counters, in seconds of the Unix epoch.
     pub updated_on: u64,
 }
 
-/// Before that, seconds are too coarse a measure.
+/// Minimum duration for an estimate, because the clock has a resolution of one second.
 const ETA_AFTER_S: u64 = 2;
 
 impl TaskState {
-    /// The share that is done, in percent.
+    /// Completed share in percent.
     #[must_use]
     pub fn progress(&self) -> u64 {
         (self.changes_done * 100).checked_div(self.total_changes).map_or(100, |percent| percent.min(100))
     }
 
-    /// The number of seconds that it takes until everything is done, at the speed so far. Unknown in the first seconds.
+    /// Estimated remaining time in seconds at the average speed so far. `None` during the first seconds.
     #[must_use]
     pub fn eta_s(&self) -> Option<u64> {
         let seconds = self.updated_on.saturating_sub(self.started_on);
@@ -96,12 +96,12 @@ pub struct Task {
 }
 
 impl Tasks {
-    /// No tasks yet. `clock` tells the seconds of the Unix epoch.
+    /// Creates an empty list. `clock` returns the seconds of the Unix epoch.
     pub fn new(clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { running: Arc::default(), next: Arc::default(), clock: Arc::new(clock) }
     }
 
-    /// Registers a task that has `total_changes` to do.
+    /// Registers a task with `total_changes` changes.
     #[must_use]
     pub fn start(&self, kind: TaskKind, total_changes: u64) -> Task {
         let now = (self.clock)();
@@ -136,7 +136,7 @@ impl Tasks {
 }
 
 impl Task {
-    /// Moves the counters.
+    /// Sets the counters.
     pub fn update(&self, changes_done: u64, total_changes: u64) {
         self.entry.changes_done.store(changes_done, Ordering::Relaxed);
         self.entry.total_changes.store(total_changes, Ordering::Relaxed);

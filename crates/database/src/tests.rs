@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a seeded generator, short ways to open, write and read, and [`audit`].
+//! Shared parts of this crate's tests: a seeded generator, helpers to open, write and read, and [`audit`].
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod attachments;
@@ -31,7 +31,7 @@ use crate::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, ReadView, S
 pub(crate) use audit::audit;
 pub(crate) use settee_model::testing::Random;
 
-/// Opens the catalog as a process does that has just started.
+/// Opens the catalog as a newly started process.
 pub(crate) fn open(engine: &Arc<dyn Engine>) -> Catalog {
     Catalog::open(Arc::clone(engine), RandomState::new().hash_one(1)).unwrap()
 }
@@ -40,7 +40,7 @@ pub(crate) fn create(catalog: &Catalog, name: &str) -> Arc<Database> {
     catalog.create(name, DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 }).unwrap()
 }
 
-/// A new database.
+/// Creates a new database.
 pub(crate) fn database() -> Arc<Database> {
     create(&open(&engine()), "db")
 }
@@ -54,19 +54,19 @@ fn document(rev: Option<&Rev>, deleted: bool, body: &str) -> Document {
     Document { id: None, rev: rev.cloned(), deleted, body, attachments: None, revisions: None }
 }
 
-/// An edit of `parent` by a client.
+/// Creates an edit of `parent` by a client.
 pub(crate) fn edit(id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> DocUpdate {
     let mode = EditMode::Interactive;
     let document = document(parent, deleted, body);
     DocUpdate::prepare(id.to_owned(), document, mode, &mut RevisionHasher::default()).unwrap()
 }
 
-/// A new document, or one that was deleted.
+/// Creates an edit that creates a document, or recreates a deleted one.
 pub(crate) fn new(id: &str, body: &str) -> DocUpdate {
     edit(id, None, false, body)
 }
 
-/// A revision with its ancestors, newest first, as a replicator brings it.
+/// Creates a replicated revision with its ancestors, newest first.
 pub(crate) fn replicated(id: &str, path: &[Rev], deleted: bool, body: &str) -> DocUpdate {
     let hashes: Vec<RevHash> = path.iter().map(|rev| rev.hash.clone()).collect();
     let revisions = Some(Revisions { start: path[0].generation, hashes });
@@ -93,7 +93,7 @@ pub(crate) fn body(view: &ReadView, stored: Stored) -> Option<String> {
     view.read_body(stored, &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
 }
 
-/// The ids of all documents that are not deleted.
+/// Returns the ids of all documents that are not deleted.
 pub(crate) fn ids(view: &ReadView) -> Vec<String> {
     let mut rows = view.all_docs(&crate::IdRange::default(), crate::Direction::Forward).unwrap();
     let mut ids = Vec::new();

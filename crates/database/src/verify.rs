@@ -1,5 +1,5 @@
-//! [`verify`]: whether what is stored of a database fits together. Everything is counted again and read again, and what
-//! cannot be is named by document; nothing is changed, and no database is opened.
+//! [`verify`]: checks the consistency of the stored data of a database. All data is read and counted, and unreadable
+//! parts are reported by document. The check changes nothing and opens no database.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::Read as _;
@@ -19,46 +19,46 @@ use crate::stored::{StoredChange, StoredDatabase, databases};
 use crate::update::load_writer;
 use crate::{DatabaseError, Layout, Result};
 
-/// No more problems of a database are kept; the others are counted.
+/// Maximum number of problems kept per database; further ones are counted.
 const PROBLEMS_MAX: usize = 1000;
 
-/// A database as the catalog has it.
+/// A database in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its name.
+    /// Name of the database.
     pub name: String,
-    /// The place of its documents.
+    /// Shard of its documents.
     pub shard: Shard,
-    /// The place of its indexes, each with what its record has behind that.
+    /// Shards of its indexes, each with the remaining bytes of its record.
     pub indexes: Vec<(Shard, Vec<u8>)>,
 }
 
-/// Something that is not as it has to be.
+/// An inconsistency of the stored data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The document, if it is one.
+    /// Id of the affected document, if any.
     pub document: Option<String>,
-    /// The fault.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// The findings in a database.
+/// Result of the verification of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// The number of documents that were looked at.
+    /// Number of verified documents.
     pub documents: u64,
-    /// The number of attachments, each content once.
+    /// Number of attachment contents.
     pub attachments: u64,
-    /// Bytes of bodies and attachments.
+    /// Size of the verified bodies and attachments.
     pub bytes: u64,
-    /// The fault.
+    /// Problems, of which at most a thousand are kept.
     pub problems: Vec<Problem>,
-    /// The number of more problems.
+    /// Number of further problems.
     pub more: u64,
 }
 
 impl Verified {
-    /// Whether nothing is wrong.
+    /// Returns true if no problem was found.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
@@ -73,7 +73,7 @@ impl Verified {
     }
 }
 
-/// All databases of an engine, as far as its catalog can be read, and why the rest cannot.
+/// Returns all databases in the readable part of the catalog, and the error that ended the read.
 #[must_use]
 pub fn places(engine: &dyn Engine) -> (Vec<Place>, Option<DatabaseError>) {
     let (found, read) = databases(engine);
@@ -85,10 +85,10 @@ pub fn places(engine: &dyn Engine) -> (Vec<Place>, Option<DatabaseError>) {
     (places.collect(), read.err())
 }
 
-/// The shards of all databases and of what belongs to them.
+/// Returns the shards of the catalog, of all databases and of their indexes.
 ///
 /// # Errors
-/// When one of them cannot tell.
+/// Fails if the catalog or a database's list of shards cannot be read.
 pub fn shards(engine: &dyn Engine) -> Result<BTreeSet<Shard>> {
     let (found, read) = databases(engine);
     read?;
@@ -101,18 +101,18 @@ pub fn shards(engine: &dyn Engine) -> Result<BTreeSet<Shard>> {
     Ok(shards)
 }
 
-/// The names of all databases with the shards of their documents and how they are divided.
+/// Returns the names of all databases with the shards and the partitioning of their documents.
 ///
 /// # Errors
-/// When the catalog cannot be read.
+/// Fails if the catalog cannot be read.
 pub fn names(engine: &dyn Engine) -> Result<Vec<(String, Shard, Layout)>> {
     let (found, read) = databases(engine);
     read?;
     Ok(found.into_iter().map(|(name, entry)| (name, entry.shard, entry.layout)).collect())
 }
 
-/// Verifies the database whose documents are in `shard`. `watch` is notified of each document and how many bytes it had, and may
-/// end it.
+/// Verifies the database whose documents are in `shard`. `watch` is called after each document with its size, and may
+/// stop the verification.
 pub fn verify(engine: &dyn Engine, shard: Shard, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Verified {
     let stored = match StoredDatabase::open(engine, shard) {
         Ok(stored) => stored,
@@ -134,13 +134,13 @@ pub fn verify(engine: &dyn Engine, shard: Shard, watch: &mut dyn FnMut(u64) -> C
 struct Verifying {
     stored: StoredDatabase,
     found: Verified,
-    /// Attachments that were read.
+    /// Hashes of the attachment contents that were read.
     contents: HashSet<[u8; 32]>,
     counted: Meta,
 }
 
 impl Verifying {
-    /// Each document with its revisions, and its place in the order of updates.
+    /// Verifies each document with its revisions and its sequence entry.
     fn documents(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> ControlFlow<()> {
         let stored = self.stored.clone();
         let mut cursor = match stored.scan(Keyspace::Documents) {
@@ -155,7 +155,7 @@ impl Verifying {
             let (id, bytes) = match cursor.next() {
                 Ok(Some((id, bytes))) => (String::from_utf8_lossy(id).into_owned(), bytes.to_vec()),
                 Ok(None) => return ControlFlow::Continue(()),
-                // Those behind are looked at by their changes.
+                // The remaining documents are checked by their sequence entries.
                 Err(error) => {
                     self.found.problem(None, format!("the documents after {last:?} cannot be listed: {error}"));
                     return ControlFlow::Continue(());
@@ -225,7 +225,7 @@ impl Verifying {
         }
     }
 
-    /// Each entry in the order of updates has its document.
+    /// Verifies that each sequence entry has a document.
     fn changes(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> ControlFlow<()> {
         let stored = self.stored.clone();
         let (mut count, mut last) = (0_u64, 0);
@@ -268,7 +268,7 @@ impl Verifying {
         let head = self.stored.get(Keyspace::Documents, change.id.as_bytes());
         let head = head.and_then(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose());
         match head {
-            // The document itself was compared with its change.
+            // The comparison of a document with its sequence entry is part of the check of the document.
             Ok(Some(head)) if head.seq == change.seq => {}
             Ok(Some(head)) => {
                 let what = format!("change {} is left over: its last one is {}", change.seq, head.seq);
@@ -298,7 +298,8 @@ impl Verifying {
         }
     }
 
-    /// Counters, ranks and settings. Wrong ones are no news where documents cannot be read.
+    /// Verifies counters, ranks and settings. Counters are compared only if no other problem was found, because they
+    /// cannot match otherwise.
     fn counters(&mut self) {
         let snapshot = self.stored.snapshot.as_ref();
         let (meta, writer) = match (Meta::read_with_state(snapshot).map(|(_, meta)| meta), load_writer(snapshot)) {
@@ -341,7 +342,7 @@ impl Verifying {
     }
 }
 
-/// Whether the bytes of an attachment have its digests.
+/// Returns true if the content of an attachment matches its digests.
 pub(crate) fn read_content(stored: &StoredDatabase, attachment: &Attachment) -> Result<bool> {
     let mut reader = stored.content(attachment)?.reader(Form::Stored);
     let (mut sha, mut md5, mut piece) = (Sha256::new(), Md5::new(), vec![0; 64 << 10]);

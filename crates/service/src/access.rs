@@ -1,8 +1,8 @@
-//! Who may do what: the one place that decides.
+//! Authorization of all requests.
 //!
-//! Whatever can be done needs a [`Permission`]; there is no default. What is done
-//! within a database is judged by the database's security object, which is closed unless it says otherwise. In the
-//! databases of the system only what is declared to care for itself is open to others than server administrators.
+//! Every operation needs a [`Permission`]; there is no default. Operations within a database are authorized by the
+//! database's security object, which only admits administrators unless it says otherwise. In system databases only
+//! operations that are declared to restrict themselves are open to other users than server administrators.
 
 use std::sync::Arc;
 
@@ -15,41 +15,41 @@ use crate::security::{Security, security};
 use crate::users::Users;
 use crate::{Error, threads};
 
-/// The permission that somebody needs for an action.
+/// Permission needed for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Nothing.
+    /// No restriction.
     Anyone,
-    /// To be a server administrator.
+    /// Server administrator.
     ServerAdmin,
-    /// To be a server administrator, unless `[chttpd] admin_only_all_dbs` is off.
+    /// Server administrator, unless `[chttpd] admin_only_all_dbs` is off.
     ListDatabases,
-    /// To be a server administrator or to have the role `_metrics`.
+    /// Server administrator, or the role `_metrics`.
     Metrics,
-    /// To be a member of the database. In databases of the system, to be a server administrator.
+    /// Member of the database; in system databases, server administrator.
     Member,
-    /// To be a member of the database, also in databases of the system: who serves this shows everybody
-    /// there only what they may see, see [`crate::Visibility`].
+    /// Member of the database, including system databases. The operation must restrict the result to what the user
+    /// may see, see [`crate::Visibility`].
     Document,
-    /// To be an administrator of the database.
+    /// Administrator of the database.
     DatabaseAdmin,
-    /// The same, for requests that keep house. CouchDB refuses these in other words.
+    /// Administrator of the database, for maintenance. CouchDB refuses these requests with another reason.
     Maintenance,
 }
 
-/// Where in a server somebody wants to do something.
+/// Object of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The database; empty outside of databases.
+    /// Name of the database; empty outside of databases.
     pub database: &'a str,
-    /// The design document below which it is; empty elsewhere.
+    /// Name of the design document; empty if the operation concerns none.
     pub design_document: &'a str,
 }
 
-/// A security object of more takes too long for a thread that serves others meanwhile.
+/// Size of a security object above which its evaluation is moved from the asynchronous thread to one that may block.
 const SMALL_BYTES: usize = 16 << 10;
 
-/// The check of permissions.
+/// Authorization of operations.
 pub struct Access {
     catalog: Arc<Catalog>,
     settings: Arc<dyn Settings>,
@@ -57,16 +57,16 @@ pub struct Access {
 }
 
 impl Access {
-    /// For these databases.
+    /// Creates the authorization for the databases of `catalog`.
     #[must_use]
     pub fn new(catalog: Arc<Catalog>, settings: Arc<dyn Settings>, users: Arc<Users>) -> Self {
         Self { catalog, settings, users }
     }
 
-    /// Lets the request pass or says why not.
+    /// Checks that `user` has a permission.
     ///
     /// # Errors
-    /// When the user may not, or the database is not there.
+    /// Fails if the user is not authorized or the database does not exist.
     pub async fn authorize(&self, permission: Permission, user: &UserContext, place: Place<'_>) -> Result<(), Error> {
         if user.is_admin() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Access {
             Permission::Metrics if user.roles.iter().any(|role| role == METRICS_ROLE) => Ok(()),
             Permission::Metrics => Err(Error::Unauthorized("You are not a server admin or read-only metrics user")),
             Permission::Member | Permission::Document | Permission::DatabaseAdmin | Permission::Maintenance => {
-                // Whatever else the server may have under such a name one day is for administrators.
+                // Other names with an underscore are reserved for administrators.
                 let name = place.database;
                 if name.starts_with('_') && validate_name(name).is_err() {
                     return Err(Error::Unauthorized("You are not a server admin."));
@@ -106,7 +106,7 @@ impl Access {
         }
     }
 
-    /// Whether a database is one of users or of replications.
+    /// Returns true for users databases and replicator databases.
     fn is_of_system(&self, name: &str) -> bool {
         self.users.is_users_db(name) || name.rsplit('/').next() == Some("_replicator")
     }

@@ -1,5 +1,5 @@
-//! [`Databases`]: making and ending them, and what belongs into them from the beginning, above all the rules of user documents.
-//! What else is special about users is in [`crate::users`].
+//! [`Databases`]: creation and deletion of databases, and their initial contents, above all the rules of user
+//! documents. For other special handling of users see [`crate::users`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,63 +13,63 @@ use crate::users::{Entropy, Users};
 use crate::validation::Writer;
 use crate::{Error, threads};
 
-/// The design document of databases of users.
+/// Design document of users databases.
 const AUTH_ID: &str = "_design/_auth";
 
-/// The revision that this document has in CouchDB. Ours says the same in other words and has it too, so that databases of
-/// users can be replicated between both without a conflict.
+/// Revision of this document in CouchDB. The equivalent document of Settee has the same revision, so that users
+/// databases can be replicated between both without conflicts.
 const AUTH_REV: &str = "1-625dc565328e800ce8dfe08fff750098";
 
-/// The rules of user documents.
+/// Validation function of user documents.
 const AUTH_RULES: &str = include_str!("databases/auth.js");
 
-/// Makes and ends databases.
+/// Creates and deletes databases.
 pub struct Databases {
     dependencies: DatabasesDependencies,
 }
 
-/// Ends all work on something of a database.
+/// Ends all work on the indexes of a database.
 pub type Release = Arc<dyn Fn(&Arc<Database>) + Send + Sync>;
 
-/// The dependencies of [`Databases`].
+/// Dependencies of [`Databases`].
 pub struct DatabasesDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
-    /// Ends all work on the indexes of a database that is about to go.
+    /// Ends all work on the indexes of a database that is about to be deleted.
     pub release: Release,
     /// The configuration.
     pub settings: Arc<dyn Settings>,
-    /// The database of users.
+    /// The users database.
     pub users: Arc<Users>,
-    /// The writer, which forgets deleted databases.
+    /// The writer, whose cache must not contain deleted databases.
     pub writer: Arc<Writer>,
-    /// Is notified of databases, once it has begun.
+    /// The replicator, which is notified of databases once it has started.
     pub replicator: Arc<OnceLock<Arc<Replicator>>>,
-    /// The time in milliseconds of the Unix epoch.
+    /// Clock in milliseconds of the Unix epoch.
     pub clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// For the numbers of databases.
+    /// Source of instance numbers.
     pub entropy: Entropy,
 }
 
 impl Databases {
-    /// Of its dependencies.
+    /// Creates the service.
     #[must_use]
     pub fn new(dependencies: DatabasesDependencies) -> Self {
         Self { dependencies }
     }
 
-    /// Creates a database that nobody described. Waits for the disk.
+    /// Creates a database with default options. Blocks until it is durable.
     ///
     /// # Errors
-    /// When it is there, or cannot be.
+    /// Fails if the database exists or cannot be created.
     pub fn create(&self, name: &str) -> Result<(), Error> {
         self.create_as(name, Layout::Whole, self.default_q())
     }
 
-    /// Creates a database. Waits for the disk.
+    /// Creates a database. Blocks until it is durable.
     ///
     /// # Errors
-    /// When it is there, or cannot be.
+    /// Fails if the database exists or cannot be created.
     pub fn create_as(&self, name: &str, layout: Layout, q: u32) -> Result<(), Error> {
         let dependencies = &self.dependencies;
         let (created_ms, instance) = ((dependencies.clock_ms)(), (dependencies.entropy)());
@@ -81,16 +81,16 @@ impl Databases {
         Ok(())
     }
 
-    /// The number of shards that databases say they have.
+    /// Default number of shards that databases report.
     #[must_use]
     pub fn default_q(&self) -> u32 {
         u32::try_from(cluster::Q.of(&*self.dependencies.settings)).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Deletes a database. Waits for the disk.
+    /// Deletes a database. Blocks until the deletion is durable.
     ///
     /// # Errors
-    /// When it is not there.
+    /// Fails if the database does not exist.
     pub fn delete(&self, name: &str) -> Result<(), Error> {
         let dependencies = &self.dependencies;
         let database = dependencies.catalog.database(name)?;
@@ -103,7 +103,7 @@ impl Databases {
         Ok(())
     }
 
-    /// Gives a new database what belongs into one of its name. Waits for the disk.
+    /// Writes the initial contents of a new database. Blocks until they are durable.
     fn initialise(&self, database: &Arc<Database>) -> Result<(), Error> {
         if matches!(couchdb::DEFAULT_SECURITY.of(&*self.dependencies.settings).as_str(), "everyone" | "admin_local") {
             database.update(Work::SetSecurity(Json::empty_object()))?;
@@ -114,11 +114,11 @@ impl Databases {
         Ok(())
     }
 
-    /// Gives the database of users its rules, if it is there: the configuration may have named another one. One that is made
-    /// later gets them then.
+    /// Adds the rules to the users database if it exists. This is necessary because the configuration may name
+    /// another database than before. A database created later receives them at its creation.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub async fn guard_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
         threads::run(move || match databases.users_database() {
@@ -129,10 +129,10 @@ impl Databases {
         .await
     }
 
-    /// Makes the database of users, unless it is there, or `[couchdb] single_node` is off.
+    /// Creates the users database, unless it exists or `[couchdb] single_node` is off.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub async fn make_users_database(self: &Arc<Self>) -> Result<(), Error> {
         let databases = Arc::clone(self);
         threads::run(move || {
@@ -143,7 +143,7 @@ impl Databases {
                 Ok(database) => add_rules(&database),
                 Err(DatabaseError::NotFound) => {
                     match databases.create(&databases.dependencies.users.policy().users_db) {
-                        // Another server that begins was first.
+                        // Another server that starts concurrently has created it.
                         Err(Error::Database(DatabaseError::Exists)) => add_rules(&databases.users_database()?),
                         made => made,
                     }
@@ -159,7 +159,7 @@ impl Databases {
     }
 }
 
-/// Writes the rules of user documents into a database of users that has none.
+/// Writes the rules of user documents, unless the design document exists.
 fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
     if database.read()?.head(AUTH_ID)?.is_some() {
         return Ok(());
@@ -178,7 +178,7 @@ fn add_rules(database: &Arc<Database>) -> Result<(), Error> {
     let mode = EditMode::Replicated;
     let update = DocUpdate::prepare(AUTH_ID.to_owned(), document, mode, &mut RevisionHasher::default())
         .ok_or(Error::Internal("a replicated document needs a revision"))?;
-    // Nobody validates design documents.
+    // Design documents are not validated.
     database.update(Work::Documents(vec![update]))?;
     Ok(())
 }

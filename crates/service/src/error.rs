@@ -1,4 +1,4 @@
-//! [`Error`]: why something was not done.
+//! [`Error`]: failure of an operation.
 
 use std::borrow::Cow;
 
@@ -7,64 +7,64 @@ use settee_database::DatabaseError;
 use settee_design::{CallError, CompileError};
 use settee_model::{AttachmentError, InvalidRev};
 
-/// Why something was not done. The texts are what clients read.
+/// Failure of an operation. The texts are part of responses to clients.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The database is not there, or its engine failed.
+    /// The database does not exist, or its engine failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
-    /// An attachment makes no sense.
+    /// An attachment is invalid.
     #[error(transparent)]
     Attachment(#[from] AttachmentError),
-    /// A text is no revision.
+    /// A text is not a revision.
     #[error(transparent)]
     Rev(#[from] InvalidRev),
-    /// A design document's functions do not compile.
+    /// The functions of a design document do not compile.
     #[error(transparent)]
     Compile(#[from] CompileError),
     /// A function of a design document refused or failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A password is none that users may have.
+    /// The password violates the rules.
     #[error(transparent)]
     Password(#[from] PasswordRefused),
-    /// Somebody else may perhaps do this: whoever asks should say who that is.
+    /// The operation needs authentication as another user.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// The user may not do this.
+    /// The user is not authorized.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),
-    /// Another revision is there.
+    /// The document has another revision.
     #[error("Document update conflict.")]
     Conflict,
-    /// The document of this id would grow, and its partition is full.
+    /// The update would make this document larger, and its partition is full.
     #[error("Partition limit exceeded due to update on '{0}'")]
     PartitionOverflow(String),
-    /// The document is not there, or whoever asks may not know that it is.
+    /// The document does not exist, or must appear so to this user.
     #[error("missing")]
     Missing,
-    /// The document is not there any more.
+    /// The document was deleted.
     #[error("deleted")]
     Deleted,
-    /// A design document has no such function.
+    /// The design document has no such function.
     #[error("missing json key: {0}")]
     MissingFunction(String),
-    /// No language of this name is offered.
+    /// The language is not available.
     #[error("{0}")]
     UnknownLanguage(String),
-    /// Functions of one database wait for each other for too long.
+    /// The timeout of the wait for a function call has expired.
     #[error("Too many functions of this database's design documents run at the same time.")]
     TooManyCalls,
-    /// The queue of those who log in is full.
+    /// The queue for password hashing is full.
     #[error("Too many logins wait to be checked. Try again later.")]
     TooManyLogins,
-    /// A fault of the server.
+    /// Internal error.
     #[error("{0}")]
     Internal(&'static str),
 }
 
 impl Error {
-    /// A refusal in these words.
+    /// Creates a refusal with this reason.
     pub fn forbidden(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Forbidden(reason.into())
     }

@@ -1,4 +1,4 @@
-//! Waking feeds: one [`watch`] channel a database, fed by the database's own subscription.
+//! Waking of feeds: one [`watch`] channel per database, fed by a subscription to the database.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 use settee_database::{Database, Event, Subscription};
 use tokio::sync::watch;
 
-/// The state that waiting feeds look at.
+/// State observed by waiting feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The last update sequence that was committed while somebody watched.
+    /// Latest update sequence that was committed while the channel existed.
     Seq(u64),
-    /// The database is gone.
+    /// The database was deleted.
     Deleted,
 }
 
-/// The channels of all databases that somebody watches.
+/// The channels of all observed databases.
 #[derive(Default)]
 pub struct Feeds {
     watched: Mutex<HashMap<u64, Watched>>,
@@ -28,7 +28,7 @@ struct Watched {
 }
 
 impl Feeds {
-    /// A receiver that changes after each commit from now on.
+    /// Returns a receiver that is notified of each later commit.
     pub fn watch(&self, database: &Arc<Database>) -> watch::Receiver<Progress> {
         let mut watched = self.watched.lock();
         watched.retain(|_, watched| watched.sender.receiver_count() > 0);

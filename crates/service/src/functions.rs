@@ -1,5 +1,5 @@
-//! Design documents whose functions requests call: [`Functions`]; [`Programs`] runs them. What is called with what, and what
-//! becomes of the result, is decided by who calls.
+//! Design documents with functions that requests call: [`Functions`]; [`Programs`] runs them. The caller chooses the
+//! arguments and handles the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::Error;
 use crate::permits::{Permit, Permits};
 use crate::threads;
 
-/// A design document and its text.
+/// A design document with its text.
 #[derive(Clone, Debug)]
 pub struct Functions {
     source: DesignSource,
@@ -22,10 +22,10 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// The design document `name`, which is its id without `_design/`.
+    /// Loads the design document `_design/name`, or returns the cached one.
     ///
     /// # Errors
-    /// When it is not there.
+    /// Fails if the document does not exist.
     pub fn load(database: &Arc<Database>, name: &str) -> Result<Arc<Self>, Error> {
         database.of_designs(name, |view| {
             let id = format!("_design/{name}");
@@ -42,7 +42,7 @@ impl Functions {
     /// Reads the design document whose winner is `head`.
     ///
     /// # Errors
-    /// When its body is not there.
+    /// Fails if its body is missing.
     pub fn of_head(view: &ReadView, id: &str, head: &Head) -> Result<Self, Error> {
         let mut text = Vec::new();
         if !view.write_document(&mut text, id, &head.rev, head.stored, |_| {})? {
@@ -69,15 +69,15 @@ impl Functions {
         &self.source.rev
     }
 
-    /// The name of its language.
+    /// Returns the name of its language.
     fn language(&self) -> String {
         self.document().get("language").and_then(Value::as_str).map_or_else(|| "javascript".to_owned(), Into::into)
     }
 
-    /// Refuses a function that the design document does not have, with the first name of `path` that is missing.
+    /// Checks that the design document has the function at `path`. The error contains the first missing name.
     ///
     /// # Errors
-    /// [`Error::MissingFunction`].
+    /// Returns [`Error::MissingFunction`].
     pub fn require(&self, path: &[&str]) -> Result<(), Error> {
         let mut value = self.document();
         for name in path {
@@ -86,10 +86,11 @@ impl Functions {
         Ok(())
     }
 
-    /// Its functions, ready to be called for a client. Programs are cheap: what was compiled is kept elsewhere.
+    /// Creates a program of its functions for calls on behalf of a client. Creation is cheap, because compiled code
+    /// is cached elsewhere.
     ///
     /// # Errors
-    /// When nobody speaks its language, or it does not compile.
+    /// Fails if the language is not available or the functions do not compile.
     pub fn program(&self, programs: &Programs, caller: &Caller) -> Result<Box<dyn DesignProgram>, Error> {
         let name = self.language();
         let language = programs.language(&name).ok_or(Error::UnknownLanguage(name))?;
@@ -98,17 +99,17 @@ impl Functions {
         Ok(program)
     }
 
-    /// Writes what functions have logged to the server's log.
+    /// Writes the log lines of functions to the server's log.
     pub fn log(&self, database: &Database, program: &mut dyn DesignProgram) {
         for line in program.take_log() {
             tracing::info!(database = database.name(), design_document = %self.source.id, "function says: {line}");
         }
     }
 
-    /// Calls a function and takes its result.
+    /// Calls a function and returns its result.
     ///
     /// # Errors
-    /// When the function refuses or fails.
+    /// Fails if the function refuses or fails.
     pub fn call(
         &self,
         programs: &Programs,
@@ -124,43 +125,44 @@ impl Functions {
     }
 }
 
-/// The languages of design documents, and how many calls of functions there are at a time.
+/// The languages of design documents, and the limit of concurrent function calls.
 pub struct Programs {
     languages: Languages,
     permits: Arc<Permits>,
 }
 
-/// The longest time that a call of a function waits for others to end.
+/// Timeout of the wait for a permit.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Programs {
-    /// With these languages. Of `[chttpd] max_function_calls` each has a thread of those that everybody shares.
+    /// Creates the programs of `languages`. `[chttpd] max_function_calls` is the number of permits; each call
+    /// occupies a shared thread.
     #[must_use]
     pub fn new(languages: Languages, settings: &dyn Settings) -> Self {
         let calls = chttpd::MAX_FUNCTION_CALLS.of(settings).clamp(1, 10_000);
         Self { languages, permits: Permits::new(usize::try_from(calls).unwrap_or(1)) }
     }
 
-    /// The language of this name, if this server offers it.
+    /// Returns the language of this name, if the server supports it.
     #[must_use]
     pub fn language(&self, name: &str) -> Option<Arc<dyn Language>> {
         (self.languages)(name)
     }
 
-    /// Waits until another function may be called for this client.
+    /// Waits for a permit to call functions on behalf of this client.
     ///
     /// # Errors
-    /// [`Error::TooManyCalls`].
+    /// Returns [`Error::TooManyCalls`].
     pub async fn permit(&self, caller: &Caller) -> Result<Permit, Error> {
         let permit = self.permits.acquire(caller.owner);
         tokio::time::timeout(CALL_WAIT_MAX, permit).await.map_err(|_| Error::TooManyCalls)
     }
 
-    /// Runs `work`, which calls functions of design documents for a client, on a thread that may block. Further calls of the same
-    /// client wait when they are many, before they have a thread.
+    /// Runs `work`, which calls functions of design documents on behalf of a client, on a thread that may block.
+    /// Calls wait for a permit before they occupy a thread.
     ///
     /// # Errors
-    /// Those of `work`, and [`Error::TooManyCalls`].
+    /// Returns errors of `work`, and [`Error::TooManyCalls`].
     pub async fn calling<T, E>(
         &self,
         caller: &Caller,

@@ -1,6 +1,6 @@
-//! [`Hashers`]: the threads that hash passwords. Hashing is slow on purpose, so it has threads of its own, few of them and of
-//! low priority: no flood of logins takes the processors from those who are logged in. Who waits is served in turns by
-//! address, and only so many wait.
+//! [`Hashers`]: the threads that hash passwords. Hashing is deliberately slow, so it has a few threads of its own
+//! with low priority: a flood of logins must not take CPU time from users who are logged in. Waiting requests are
+//! scheduled round-robin by address, and their number is limited.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -12,15 +12,15 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::threads::GiveWay;
 
-/// The most that wait for a thread.
+/// Maximum number of waiting requests.
 const WAITING_MAX: usize = 1024;
 
-/// The most of them that come from one address.
+/// Maximum number of waiting requests of one address.
 const WAITING_FROM_ONE_MAX: usize = 64;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Threads that hash.
+/// The hashing threads.
 pub struct Hashers {
     shared: Arc<Shared>,
 }
@@ -31,18 +31,18 @@ struct Shared {
     arrived: Condvar,
 }
 
-/// The work that waits, by address; `None` for the server itself.
+/// Waiting work by address; `None` for the server itself.
 #[derive(Default)]
 struct Queue {
     waiting: HashMap<Option<IpAddr>, VecDeque<Work>>,
-    /// Whose turn it is.
+    /// Addresses with waiting work, in the order in which they are served next.
     turns: VecDeque<Option<IpAddr>>,
     count: usize,
     closed: bool,
 }
 
 impl Hashers {
-    /// Starts `threads` threads, which give way in this manner.
+    /// Starts `threads` threads, which lower their priority by `give_way`.
     #[must_use]
     pub fn start(threads: usize, give_way: &GiveWay) -> Self {
         let shared = Arc::<Shared>::default();
@@ -61,10 +61,10 @@ impl Hashers {
         Self { shared }
     }
 
-    /// Runs `work` when it is the turn of `peer`. Work nobody waits for any more is left out.
+    /// Queues `work` for `peer` and waits for the result. Work is skipped if its caller no longer waits.
     ///
     /// # Errors
-    /// When too many wait already.
+    /// Fails if too many requests wait already.
     pub async fn run<T: Send + 'static>(
         &self,
         peer: Option<IpAddr>,
@@ -73,7 +73,7 @@ impl Hashers {
         let (sender, receiver) = oneshot::channel();
         let work = Box::new(move || {
             if !sender.is_closed() {
-                // Nobody listens when the client has gone meanwhile.
+                // Sending fails if the client has disconnected in the meantime.
                 let _ = sender.send(work());
             }
         });
@@ -107,7 +107,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for the next work. `None` when there will be none.
+    /// Waits for the next work. Returns `None` when the hashers are dropped.
     fn next(&self) -> Option<Work> {
         let mut queue = self.queue.lock();
         loop {
@@ -152,7 +152,7 @@ mod tests {
         Some(Ipv4Addr::from(number).into())
     }
 
-    /// Hashers whose one thread is busy until the sender is dropped.
+    /// Returns hashers whose only thread is busy until the sender is dropped.
     fn busy() -> (Arc<Hashers>, mpsc::Sender<()>) {
         let hashers = Hashers::start(1, &idle());
         let (free, wait) = mpsc::channel::<()>();
@@ -194,7 +194,7 @@ mod tests {
         }
         assert_eq!(push(1_000_000), refused);
         drop(free);
-        // Waits behind all of them.
+        // This request is queued behind all others.
         while hashers.run(None, || ()).await.is_err() {
             tokio::task::yield_now().await;
         }

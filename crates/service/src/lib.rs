@@ -1,8 +1,10 @@
-//! What the server does with databases on behalf of users, however it is asked: who may do what, what becomes of a write before
-//! it is one, the rules of `_users` and `_replicator`, calls of functions of design documents, feeds, hashing.
+//! Operations of the server on databases on behalf of users, independent of the protocol: authorization, validation
+//! of writes, the rules of `_users` and `_replicator`, calls of functions of design documents, feeds, password
+//! hashing.
 //!
-//! Each part is a type of its own that is given the parts it needs. Errors ([`Error`]) say what was wrong; which status they
-//! have, and everything else of HTTP, is up to the crate that serves it. Work that may block runs on threads for it ([`threads`]).
+//! Each part is a type that receives its dependencies. Errors ([`Error`]) describe the cause; status codes and
+//! everything else of HTTP are the responsibility of the crate that serves it. Blocking work runs on separate threads
+//! ([`threads`]).
 
 mod access;
 mod databases;

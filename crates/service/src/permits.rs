@@ -1,5 +1,6 @@
-//! [`Permits`]: a semaphore whose permits are shared fairly between owners, such as databases ([`settee_design::Shares`]).
-//! Tasks wait, not threads: those of one owner in the order in which they came, the owners in turn.
+//! [`Permits`]: a semaphore whose permits are shared fairly between owners, such as databases
+//! ([`settee_design::Shares`]). Waiting tasks do not block threads. The tasks of one owner are served in order of
+//! arrival, the owners round-robin.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use parking_lot::Mutex;
 use settee_design::Shares;
 use tokio::sync::oneshot;
 
-/// The owner of a permit; without one, the permit is given in the order of arrival.
+/// Owner of a permit; without an owner, permits are granted in order of arrival.
 pub type Owner = Option<settee_design::Owner>;
 
-/// A number of permits.
+/// A bounded number of permits.
 pub struct Permits {
     state: Mutex<State>,
 }
@@ -19,28 +20,28 @@ pub struct Permits {
 struct State {
     shares: Shares,
     waiting: HashMap<Owner, VecDeque<oneshot::Sender<Permit>>>,
-    /// Those for whom somebody waits; the next one first.
+    /// Owners with waiting tasks, next one first.
     order: VecDeque<Owner>,
 }
 
-/// One of them. It goes back when this is dropped.
+/// One permit, released when this is dropped.
 pub struct Permit {
     permits: Arc<Permits>,
     owner: Owner,
 }
 
 impl Permits {
-    /// So many permits.
+    /// Creates `count` permits.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
         let state = State { shares: Shares::new(count), waiting: HashMap::new(), order: VecDeque::new() };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// A permit, if `owner` may have one now.
+    /// Acquires a permit, if one is available to `owner` immediately.
     pub fn try_acquire(self: &Arc<Self>, owner: Owner) -> Option<Permit> {
         let mut state = self.state.lock();
-        // Who waits already goes first.
+        // Waiting tasks of the owner have priority.
         let may = !state.waiting.contains_key(&owner) && state.shares.try_take(owner);
         may.then(|| self.permit(owner))
     }
@@ -63,7 +64,7 @@ impl Permits {
         }
     }
 
-    /// How many nobody has.
+    /// Number of available permits.
     #[must_use]
     pub fn free(&self) -> usize {
         self.state.lock().shares.free()
@@ -83,12 +84,12 @@ impl State {
         line.push_back(sender);
     }
 
-    /// Takes a permit for the next one who waits and may have one.
+    /// Takes a permit for the next waiting task to which one is available.
     fn next(&mut self) -> Option<(Owner, oneshot::Sender<Permit>)> {
         for _ in 0..self.order.len() {
             let owner = self.order.pop_front()?;
             let line = self.waiting.get_mut(&owner)?;
-            // Who does not wait any more is out of the line.
+            // Tasks that no longer wait are removed.
             while line.front().is_some_and(oneshot::Sender::is_closed) {
                 line.pop_front();
             }
@@ -110,10 +111,10 @@ impl Drop for Permit {
         let permits = &self.permits;
         let mut state = permits.state.lock();
         state.shares.give_back(self.owner);
-        // One that comes back may let several have one.
+        // One released permit can make permits available to several owners.
         while let Some((owner, sender)) = state.next() {
             drop(state);
-            // Who has gone in this moment gives it back at once.
+            // If the task was cancelled concurrently, the permit is dropped and thereby released again.
             drop(sender.send(permits.permit(owner)));
             state = permits.state.lock();
         }
@@ -130,7 +131,7 @@ mod tests {
 
     type Acquiring = Pin<Box<dyn Future<Output = Permit>>>;
 
-    /// Looks whether there is a permit by now.
+    /// Polls the future once.
     fn poll(acquiring: &mut Acquiring) -> Option<Permit> {
         match acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(permit) => Some(permit),
@@ -153,12 +154,13 @@ mod tests {
         let another = permits.try_acquire(Some(3.into())).expect("one is free");
         let mut late = acquire(&permits, 4);
         assert!(poll(&mut late).is_none() && permits.try_acquire(Some(5.into())).is_none());
-        // What comes back is for who has nothing, although a hundred came before.
+        // A released permit goes to an owner without permits, although a hundred tasks of another owner arrived
+        // earlier.
         held.pop();
         let late = poll(&mut late).expect("it is its turn");
         assert!(crowd[4..].iter_mut().all(|waiting| poll(waiting).is_none()));
         drop((other, another, late));
-        // The crowd goes on in its order, and those who have gone do not count.
+        // The tasks of the first owner continue in order, and cancelled ones are skipped.
         crowd.drain(4..90);
         held.clear();
         let (mut rest, mut served) = (crowd.split_off(4), 0);

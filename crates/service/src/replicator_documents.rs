@@ -1,8 +1,8 @@
-//! Documents of `_replicator` databases: who may write them ([`before_update`]). They hold passwords, and they act on behalf of
-//! their owners.
+//! Authorization of writes to `_replicator` databases ([`before_update`]). Their documents contain passwords and act
+//! on behalf of their owners.
 //!
-//! The rules are those of CouchDB's `before_doc_update`, but stricter where a document could act for
-//! somebody else: databases of this server are reached with the rights of the owner.
+//! The rules are those of CouchDB's `before_doc_update`, but stricter where a document could act for another user:
+//! databases of this server are accessed with the permissions of the owner.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use settee_replication::documents::{self, OWNER, REPLICATOR_ROLE};
 
 use crate::Error;
 
-/// Judges a document that is about to be written into a `_replicator` database, and gives it its owner.
+/// Authorizes and validates a document that is about to be written into a `_replicator` database, and sets its owner.
 ///
 /// # Errors
-/// When the user may not write it, or it makes no sense.
+/// Fails if the user is not authorized or the document is invalid.
 pub fn before_update(
     database: &Arc<Database>,
     user: &UserContext,
@@ -38,7 +38,7 @@ pub fn before_update(
         }
         require_own_roles(document.body.value(), user)?;
     }
-    // A replicated revision is what it is.
+    // Replicated revisions are not changed.
     if mode == EditMode::Replicated {
         return Ok(());
     }
@@ -71,7 +71,7 @@ fn require_owner(document: Value<'_>, user: &UserContext) -> Result<(), Error> {
     }
 }
 
-/// Nobody gives a document more rights than there are to give.
+/// Checks that the document grants no more permissions than its author has.
 fn require_own_roles(document: Value<'_>, user: &UserContext) -> Result<(), Error> {
     if document.get("user_ctx").is_none() {
         return Ok(());
@@ -93,7 +93,7 @@ fn is_owner_of_old(database: &Arc<Database>, id: &str, user: &UserContext) -> Re
     }
     let old = Json::trusted(old);
     let owner = old.value().get(OWNER).and_then(Value::as_str).map(Cow::into_owned);
-    // After a deletion the id is anybody's.
+    // After a deletion any user may use the id.
     Ok(head.stored.deleted || owner == user.name)
 }
 

@@ -1,27 +1,27 @@
-//! Members of documents that tell of their revisions, and documents as functions of design documents see them.
+//! Members of documents that contain revisions, and documents as functions of design documents see them.
 
 use settee_database::{DocRecord, ReadView, Stored};
 use settee_model::{Rev, json};
 
 use crate::Error;
 
-/// The number of revisions that functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
+/// Number of revisions that functions of design documents see: CouchDB's `[query_server_config] revs_limit`.
 const FUNCTION_REVISIONS: usize = 20;
 
-/// Whether functions see `_conflicts`.
+/// Visibility of `_conflicts` to functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflicts {
-    /// They do.
+    /// Included.
     Shown,
-    /// They do not.
+    /// Not included.
     Hidden,
 }
 
-/// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`, and with
-/// `_conflicts` where CouchDB opens the document with them. `false` if its body is gone.
+/// Appends the revision at `node` as functions of design documents see it: with the newest of its `_revisions`, and
+/// with `_conflicts` for the functions that receive them in CouchDB. Returns `false` if its body was removed.
 ///
 /// # Errors
-/// When the engine failed.
+/// Fails if the engine fails.
 pub fn write_for_functions(
     out: &mut Vec<u8>,
     view: &ReadView,
@@ -48,7 +48,7 @@ pub fn rev_list(out: &mut Vec<u8>, revs: impl Iterator<Item = Rev>) {
     json::write_array(out, revs, |out, rev| rev.write_json(out));
 }
 
-/// Appends the member `_revisions`: at most `limit` of them.
+/// Appends the member `_revisions` with at most `limit` revisions.
 pub fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: usize) {
     let start = record.tree.node(node).rev.generation;
     out.extend_from_slice(format!(",\"_revisions\":{{\"start\":{start},\"ids\":[").as_bytes());
@@ -61,7 +61,7 @@ pub fn write_revisions(out: &mut Vec<u8>, record: &DocRecord, node: u32, limit: 
     out.extend_from_slice(b"]}");
 }
 
-/// Appends a member with the other leaves that are wanted, if there are some.
+/// Appends a member with those of the other leaves that satisfy `wanted`, unless the list is empty.
 pub fn write_leaves(out: &mut Vec<u8>, name: &str, record: &DocRecord, node: u32, wanted: impl Fn(Stored) -> bool) {
     let leaves = record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().filter(|leaf| *leaf != node);
     let revs: Vec<Rev> = leaves

@@ -1,8 +1,8 @@
-//! [`Security`]: who may use a database and who may change it, as its security object says.
+//! [`Security`]: the members and administrators of a database according to its security object.
 //!
-//! Only an object that is understood as a whole says anything: what makes no sense is refused when it is set, and what
-//! stands there all the same, from another time or by another way, opens the database to nobody. Which request needs what is
-//! not decided here.
+//! A malformed object is refused when it is set. If a malformed object is stored nevertheless, for example by an
+//! earlier version, only server administrators can access the database. The permission that a request needs is
+//! defined elsewhere.
 
 use std::sync::Arc;
 
@@ -12,33 +12,33 @@ use settee_model::json::{Json, Value};
 
 use crate::Error;
 
-/// The security object of a database that was never given one.
+/// Security object of a database for which none was set.
 const CLOSED: &[u8] = br#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
-/// A security object that is understood.
+/// A valid security object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Security(Json);
 
-/// Why an object is none of security.
+/// Reason why an object is not a valid security object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(clippy::enum_variant_names, reason = "each says what is missing")]
 pub enum MalformedSecurity {
-    /// It is no object at all.
+    /// The value is not an object.
     #[error("Request body must be a JSON object")]
     NoObject,
-    /// A group of users is no object.
+    /// A group of users is not an object.
     #[error("{0} must be a JSON object")]
     NoGroup(&'static str),
-    /// A list of a group is none, or has other members than strings.
+    /// A list of a group is not a list of strings.
     #[error("{0} must be a JSON list of strings")]
     NoList(&'static str),
 }
 
 impl Security {
-    /// Takes an object whose groups, as far as it has them, are lists of names and roles.
+    /// Validates a security object. The groups are optional, and their members must be lists of names and roles.
     ///
     /// # Errors
-    /// When it makes no sense.
+    /// Fails if the object is malformed.
     pub fn parse(json: Json) -> Result<Self, MalformedSecurity> {
         if !json.value().is_object() {
             return Err(MalformedSecurity::NoObject);
@@ -59,15 +59,16 @@ impl Security {
         Ok(Self(json))
     }
 
-    /// The security object that is in force for a database. It is in memory, and looked through as a whole.
+    /// Returns the security object in force for a database. The object is cached and validated completely with each
+    /// call.
     ///
     /// # Errors
-    /// When the database was deleted.
+    /// Fails if the database was deleted.
     pub fn of(database: &Arc<Database>) -> Result<Self, Error> {
         Ok(Self::in_force(database, security(database)?))
     }
 
-    /// The one that such an object of a database stands for.
+    /// Returns the security object in force for a stored object.
     pub(crate) fn in_force(database: &Arc<Database>, object: Json) -> Self {
         Self::parse(object).unwrap_or_else(|error| {
             tracing::error!(database = database.name(), reason = %error,
@@ -80,13 +81,13 @@ impl Security {
         Self(Json::trusted(CLOSED.to_vec()))
     }
 
-    /// Whether `user` administers the database.
+    /// Returns true if `user` is an administrator of the database.
     #[must_use]
     pub fn names_admin(&self, user: &UserContext) -> bool {
         self.0.value().get("admins").is_some_and(|admins| names(admins, user))
     }
 
-    /// Whether `user` is a member. Where nobody is named, everybody is one.
+    /// Returns true if `user` is a member. Without named members every user is one.
     #[must_use]
     pub fn names_member(&self, user: &UserContext) -> bool {
         let is_empty = |group: Value<'_>, list| group.get(list).is_none_or(|list| list.elements().next().is_none());
@@ -94,30 +95,31 @@ impl Security {
             .is_none_or(|group| (is_empty(group, "names") && is_empty(group, "roles")) || names(group, user))
     }
 
-    /// Its text.
+    /// Returns the object as JSON.
     #[must_use]
     pub fn into_json(self) -> Json {
         self.0
     }
 }
 
-/// The security object of a database as clients and functions see it: as it was set, or closed to all but administrators.
+/// Returns the security object of a database as clients and functions see it: the one that was set, or one that only
+/// admits administrators.
 ///
 /// # Errors
-/// When the database was deleted.
+/// Fails if the database was deleted.
 pub fn security(database: &Arc<Database>) -> Result<Json, Error> {
     Ok(database.security()?.unwrap_or_else(|| Security::closed().into_json()))
 }
 
-/// Whether `user` is an administrator of `database`.
+/// Returns true if `user` is an administrator of `database` or of the server.
 ///
 /// # Errors
-/// When the database was deleted.
+/// Fails if the database was deleted.
 pub fn administers(database: &Arc<Database>, user: &UserContext) -> Result<bool, Error> {
     Ok(user.is_admin() || Security::of(database)?.names_admin(user))
 }
 
-/// The group of members. Version 1.0 called it `readers`.
+/// Returns the group of members. CouchDB 1.0 called it `readers`.
 fn members(security: Value<'_>) -> Option<Value<'_>> {
     security.get("members").or_else(|| security.get("readers"))
 }

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: databases in memory, and the parts that write into them.
+//! Shared parts of this crate's tests: databases in memory, and the services that write to them.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::{Error, Hashers, Programs, Users, UsersDependencies, Writer};
 pub(crate) struct Values(Mutex<HashMap<(String, String), String>>);
 
 impl Values {
-    /// Settings of the form `section/key=value`.
+    /// Creates settings from strings of the form `section/key=value`.
     pub(crate) fn of(settings: &[&str]) -> Self {
         let values = Self::default();
         for setting in settings {
@@ -59,13 +59,13 @@ impl Settings for Values {
     }
 }
 
-/// The parts of a server that write.
+/// The services needed to write documents.
 pub(crate) struct Services {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) writer: Arc<Writer>,
 }
 
-/// A server that speaks these languages.
+/// Creates a server with these languages.
 pub(crate) fn services(languages: Vec<Arc<dyn Language>>) -> Services {
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
     let settings: Arc<dyn Settings> = Arc::new(Values::default());
@@ -93,7 +93,7 @@ pub(crate) fn json(text: &str) -> Json {
     Json::parse(text.as_bytes()).unwrap()
 }
 
-/// `name: reason`, where CouchDB has a name for it.
+/// Formats an error as `name: reason` if CouchDB has a name for it.
 pub(crate) fn show(error: &Error) -> String {
     match error {
         Error::Unauthorized(reason) => format!("unauthorized: {reason}"),

@@ -1,5 +1,5 @@
-//! From asynchronous callers to the synchronous core: the way to threads that may block ([`run`]), threads for those who wait for
-//! clients ([`Threads`]), and both kinds for requests that have much to do ([`SlowLane`]).
+//! Transition from asynchronous callers to the synchronous core: threads for blocking work ([`run`]), threads that
+//! wait for clients ([`Threads`]), and separate threads for expensive requests ([`SlowLane`]).
 
 mod lane;
 mod pool;
@@ -17,26 +17,26 @@ pub use lane::SlowLane;
 pub use pool::{GiveWay, Running, Threads, give_way};
 pub use presumed::{Judged, presuming};
 
-/// Work that waits for disks and other processes, never for clients, on this many threads: more than any machine has use for,
-/// and few enough for any.
+/// Maximum number of threads for work that waits for disks and other processes, but never for clients. It exceeds
+/// what any machine can use and is acceptable on all.
 const SHORT_WORK_MAX: usize = 512;
 
 static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee-short", SHORT_WORK_MAX));
 
 tokio::task_local! {
-    /// What is read for the request of this task.
+    /// Reads counted for the request of this task.
     static TALLY: Arc<Tally>;
 
-    /// The threads of a task that has others than most.
+    /// Threads of a task that does not use the default ones.
     static THREADS: Arc<Threads>;
 }
 
-/// Answers a request; what [`run`] and [`tallied`] read for it is counted in `tally`.
+/// Runs `answer` and counts its reads by [`run`] and [`tallied`] in `tally`.
 pub async fn counted<F: Future>(tally: Arc<Tally>, answer: F) -> F::Output {
     TALLY.scope(tally, answer).await
 }
 
-/// `work` for another thread, whose reads count for the request of this task.
+/// Wraps `work` for another thread, so that its reads are counted for the request of this task.
 pub fn tallied<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let tally = TALLY.try_with(Arc::clone).ok();
     move || match tally {
@@ -48,7 +48,7 @@ pub fn tallied<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
 /// Runs `work` on a thread that may block.
 ///
 /// # Errors
-/// Those of `work`, and that it panicked.
+/// Returns errors of `work`, and an error if it panicked.
 pub async fn run<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
 where
     T: Send + 'static,
@@ -62,28 +62,28 @@ where
     running.end().await?
 }
 
-/// Runs `work` on a thread that may block. Nobody waits for it.
+/// Starts `work` on a thread that may block, without waiting for it.
 pub fn begin(work: impl FnOnce() + Send + 'static) {
     drop(SHORT_WORK.spawn(work));
 }
 
-/// How many threads are at work for [`run`] and [`begin`].
+/// Number of threads that are busy with work of [`run`] and [`begin`].
 #[must_use]
 pub fn busy() -> usize {
     SHORT_WORK.busy()
 }
 
-/// The error of work that panicked. The cause is logged.
+/// Logs a panic and returns the error for the client.
 #[must_use]
 pub fn panicked(panic: &dyn Display) -> Error {
     tracing::error!(%panic, "a request ended in a panic");
     Error::Internal("the request failed; the cause is in the server's log")
 }
 
-/// Commits `works` in order and answers all outcomes.
+/// Commits `works` in order and returns all outcomes.
 ///
 /// # Errors
-/// When the engine failed.
+/// Fails if the engine fails.
 pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
     if let Some(presumed) = presumed::current() {
         let [work]: [Work; 1] = works.try_into().map_err(|_| presumed.refuse())?;
@@ -111,17 +111,17 @@ fn is_validated(work: &Work) -> bool {
     updates.iter().all(|update| update.is_validated() || !update.is_subject_to_validation())
 }
 
-/// The result of a work that is queued.
+/// The result of a queued work.
 pub type Submission = oneshot::Receiver<settee_database::Result<Vec<UpdateOutcome>>>;
 
-/// Queues the works of one client, in order, and leads the queue if nobody does. The receivers get the results.
+/// Queues the works of one client, in order, and starts a leader if none is active. The receivers get the results.
 pub fn submit(database: &Arc<Database>, works: Vec<Work>) -> Vec<Submission> {
     works.iter().for_each(require_validated);
     let mut receivers = Vec::with_capacity(works.len());
     let mut queued: Vec<(Work, Completion)> = Vec::with_capacity(works.len());
     for work in works {
         let (sender, receiver) = oneshot::channel();
-        // Nobody listens when the client has gone; the work is done all the same.
+        // Sending fails if the client has disconnected; the work is done nevertheless.
         queued.push((work, Box::new(move |result| drop(sender.send(result)))));
         receivers.push(receiver);
     }

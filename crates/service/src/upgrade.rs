@@ -1,4 +1,5 @@
-//! [`upgrade`]: hashes of passwords that are older than the settings, replaced while the password is known.
+//! [`upgrade`]: replacement of password hashes that do not match the settings, at a login, when the password is
+//! available.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use settee_model::{Document, RevisionHasher};
 use crate::validation::Writer;
 use crate::{Error, threads};
 
-/// Hashes the password of a user who has just logged in anew, if new ones are hashed in another way. The salt stays, so that
-/// sessions do. Goes on in the background.
+/// Renews the password hash of a user who has just logged in, if the settings require another hash. The salt is kept,
+/// so that sessions stay valid. The work continues in the background.
 pub fn upgrade(writer: &Arc<Writer>, account: &Arc<Account>, password: Vec<u8>) {
     let users = writer.users();
     let policy = users.policy();
@@ -59,7 +60,7 @@ async fn replace_hash(
     let attachments = NewAttachments::new(attachments)?;
     let body = Json::trusted(revision.into_body());
     if !Account::of_document(account.name(), body.value()).has_password_of(account) {
-        // The password was changed meanwhile.
+        // The password was changed concurrently.
         return Ok(());
     }
     let (body, password) = dependencies

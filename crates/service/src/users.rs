@@ -1,5 +1,5 @@
-//! The database of users: reading accounts from it, what its documents become before they are written, and who may see them.
-//! Its other rules are those of its design document, see [`crate::databases`].
+//! The users database: lookup of accounts, preparation of its documents before they are written, and visibility of
+//! its documents. Its other rules are part of its design document, see [`crate::databases`].
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use settee_settings::{Derived, Settings, chttpd_auth};
 use crate::security::administers;
 use crate::{Error, Hashers, threads};
 
-/// Accounts that are remembered, also of names that nobody has.
+/// Number of cached accounts, including names without an account.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(20_000).expect("not zero");
 
-/// The settings of users.
+/// Settings of users.
 #[derive(Clone, Debug)]
 pub struct UserPolicy {
-    /// The database of users.
+    /// Name of the users database.
     pub users_db: String,
-    /// Whether documents of users may be used that have conflicts.
+    /// True if user documents with conflicts may be used.
     conflicted_users: bool,
-    /// Members of user documents that everybody may see.
+    /// Members of user documents that all users may see.
     public_fields: String,
-    /// How new passwords are hashed; `None` if the configuration names a scheme that is none.
+    /// Hashing of new passwords; `None` if the configured scheme is unknown.
     hashing: Option<Hashing>,
-    /// Whether old hashes are replaced when their users log in.
+    /// True if outdated hashes are replaced when their users log in.
     upgrade: bool,
     password_regexp: String,
 }
@@ -49,59 +49,60 @@ impl UserPolicy {
         }
     }
 
-    /// How the password of an account is to be hashed anew, if it is.
+    /// Returns the hashing for a replacement of the account's hash, if one is needed.
     pub(crate) fn upgrade_of(&self, account: &Account) -> Option<Hashing> {
         self.hashing.filter(|hashing| self.upgrade && account.needs_upgrade(hashing))
     }
 }
 
-/// The events of users and writes that are counted.
+/// Counted events of users and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// A write that a validation function refused.
+    /// A write was refused by a validation function.
     VduReject,
-    /// An account that is remembered. As in CouchDB it is one also when its document was read again, for a change of the database.
+    /// A cached account was used. As in CouchDB this includes accounts whose document was read again because the
+    /// database has changed.
     AuthCacheHit,
-    /// An account that is not.
+    /// An account was not cached.
     AuthCacheMiss,
 }
 
-/// Counts.
+/// Counter of events.
 pub type Counting = Arc<dyn Fn(Counted) + Send + Sync>;
 
-/// Random numbers.
+/// Source of random numbers.
 pub type Entropy = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Accounts as they were read, for as long as the database of users does not change.
+/// Cache of accounts, valid until the users database changes.
 pub struct Users {
     dependencies: UsersDependencies,
     policy: Derived<UserPolicy>,
     known: Mutex<Known>,
     changes: Arc<AtomicU64>,
-    /// The shard of the database that is listened to; no shard has the number `u64::MAX`.
+    /// Shard of the subscribed database; no shard has the number `u64::MAX`.
     shard: Arc<AtomicU64>,
     pub(crate) upgrading: Mutex<Vec<String>>,
 }
 
-/// The dependencies of [`Users`].
+/// Dependencies of [`Users`].
 pub struct UsersDependencies {
     /// The databases.
     pub catalog: Arc<Catalog>,
     /// The configuration.
     pub settings: Arc<dyn Settings>,
-    /// The admins, and passwords that were checked.
+    /// Server administrators, and cache of verified passwords.
     pub authenticator: Authenticator,
-    /// The threads that hash.
+    /// Threads that hash passwords.
     pub hashers: Arc<Hashers>,
-    /// Hears of accounts that were looked for.
+    /// Counter of account lookups.
     pub count: Counting,
-    /// For salts.
+    /// Source of salts.
     pub entropy: Entropy,
 }
 
 struct Known {
     accounts: LruCache<String, Entry>,
-    /// The instance of the database that is listened to.
+    /// Instance and subscription of the users database.
     watched: Option<(u64, Subscription)>,
 }
 
@@ -114,21 +115,22 @@ impl Default for Known {
 }
 
 struct Entry {
-    /// Of how many changes the reader knew.
+    /// Number of observed changes before the account was read.
     changes: u64,
     instance: u64,
-    /// The admin of this name when the account was made.
+    /// The server administrator of this name when the account was read.
     admin: Option<Arc<Account>>,
     account: Result<Option<Arc<Account>>, Error>,
 }
 
 impl Users {
-    /// Of its dependencies.
+    /// Creates the cache.
     #[must_use]
     pub fn new(dependencies: UsersDependencies) -> Self {
         let (changes, shard) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
         let (changed, watched) = (Arc::clone(&changes), Arc::clone(&shard));
-        // Of other processes' commits the engine tells before anybody may count on them; the database does so by and by.
+        // The engine reports commits of other processes before requests can depend on them; the subscription of the
+        // database may report them later.
         dependencies.catalog.engine().subscribe(Box::new(move |committed, _| {
             if committed.0 == watched.load(Ordering::Acquire) {
                 changed.fetch_add(1, Ordering::AcqRel);
@@ -144,7 +146,7 @@ impl Users {
         }
     }
 
-    /// The settings of users.
+    /// Returns the current settings of users.
     #[must_use]
     pub fn policy(&self) -> Arc<UserPolicy> {
         self.policy.current(self.dependencies.settings.as_ref(), UserPolicy::of)
@@ -154,10 +156,11 @@ impl Users {
         &self.dependencies
     }
 
-    /// The account of this name: a server admin, with the roles that a document adds, or a user. A change of either counts at once.
+    /// Returns the account of this name: a server administrator, with the roles that a document adds, or a user.
+    /// Changes of either take effect immediately.
     ///
     /// # Errors
-    /// When it is not to be used, or cannot be read.
+    /// Fails if the account must not be used or cannot be read.
     pub async fn account(&self, name: &str) -> Result<Option<Arc<Account>>, Error> {
         let (admin, policy) = (self.dependencies.authenticator.admin(name), self.policy());
         let Ok(database) = self.dependencies.catalog.database(&policy.users_db) else { return Ok(admin) };
@@ -176,7 +179,7 @@ impl Users {
             (Ok(None), admin) => Ok(admin.clone()),
             (Err(error), _) => Err(error),
         };
-        // What an account is refused for lasts, failures do not.
+        // The refusal of an account is cached, failures are not.
         let is_lasting = account.as_ref().err().is_none_or(|error| matches!(error, Error::Unauthorized(_)));
         if is_lasting {
             self.remember(name, Entry { changes, instance, admin, account: account.clone() });
@@ -184,16 +187,16 @@ impl Users {
         account
     }
 
-    /// Whether a database is one of users: the configured one, or one that ends in `/_users`.
+    /// Returns true for the configured users database and for databases whose names end in `/_users`.
     #[must_use]
     pub fn is_users_db(&self, name: &str) -> bool {
         name == self.policy().users_db || name.rsplit('/').next() == Some("_users")
     }
 
-    /// The visibility of document `id` of a database for `user`.
+    /// Returns the visibility of document `id` of a database for `user`.
     ///
     /// # Errors
-    /// When nothing.
+    /// Fails if no part is visible.
     pub async fn visibility(
         self: &Arc<Self>,
         user: &UserContext,
@@ -208,8 +211,8 @@ impl Users {
         threads::run(move || Visibility::of(&users, &database, &user, &id)).await
     }
 
-    /// Prepares updates of user documents before they are written: passwords become hashes, and nobody writes the
-    /// document of somebody else.
+    /// Prepares updates of user documents before they are written: passwords are hashed, and updates of other users'
+    /// documents are refused.
     pub(crate) async fn before_write(
         &self,
         database: &Arc<Database>,
@@ -251,14 +254,15 @@ impl Users {
         self.dependencies.hashers.run(None, hash).await?
     }
 
-    /// As in CouchDB administrators of the configuration do not count: there is nothing to remember of them.
+    /// As in CouchDB, server administrators of the configuration are not counted, because their accounts need no
+    /// cache.
     fn count(&self, admin: Option<&Arc<Account>>, what: Counted) {
         if admin.is_none() {
             (self.dependencies.count)(what);
         }
     }
 
-    /// The number of changes that there were so far, counted from when this was first asked.
+    /// Returns the number of changes observed since the first call.
     fn changes(&self, database: &Arc<Database>) -> u64 {
         let mut known = self.known.lock();
         if known.watched.as_ref().is_none_or(|(instance, _)| *instance != database.instance()) {
@@ -292,7 +296,7 @@ impl Users {
     }
 }
 
-/// The body of a user's document, if there is one.
+/// Returns the body of a user's document, if it exists.
 fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Json>, Error> {
     let Some(record) = view.record(&format!("{USER_PREFIX}{name}"))? else { return Ok(None) };
     let Some(winner) = record.tree.winner(|stored| stored.deleted) else { return Ok(None) };
@@ -306,21 +310,21 @@ fn read(view: &ReadView, name: &str, conflicted_users: bool) -> Result<Option<Js
     Ok(view.revision(stored)?.map(|revision| Json::trusted(revision.into_body())))
 }
 
-/// The parts of a user document that somebody may see.
+/// Visible part of a user document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// All of it.
+    /// The whole document.
     Whole,
-    /// Its public fields, which are named.
+    /// The public fields, whose names are given.
     Public(String),
 }
 
 impl Visibility {
-    /// The visibility of document `id` for `user`, who may read `database`. In other databases than those of users it
-    /// is everything.
+    /// Returns the visibility of document `id` for `user`, who must be authorized to read `database`. Documents of
+    /// other databases are wholly visible.
     ///
     /// # Errors
-    /// When nothing.
+    /// Fails if no part is visible.
     pub fn of(users: &Users, database: &Arc<Database>, user: &UserContext, id: &str) -> Result<Self, Error> {
         if user.is_admin() {
             return Ok(Self::Whole);
@@ -338,10 +342,10 @@ impl Visibility {
         Ok(Self::Public(users.policy().public_fields.clone()))
     }
 
-    /// Refuses whoever may not see the whole document.
+    /// Checks that the whole document is visible.
     ///
     /// # Errors
-    /// [`Error::Missing`]: who may not see it need not know of it.
+    /// Returns [`Error::Missing`], so that the existence of a document is not revealed.
     pub fn require_whole(&self) -> Result<(), Error> {
         match self {
             Self::Whole => Ok(()),
@@ -350,10 +354,10 @@ impl Visibility {
     }
 }
 
-/// The public part of a document, with its revision.
+/// Returns the public part of a document, with its revision.
 ///
 /// # Errors
-/// When it is not there.
+/// Fails if it does not exist.
 pub fn public_part(view: &ReadView, id: &str, fields: &str) -> Result<(Rev, Vec<u8>), Error> {
     let missing = || Error::Missing;
     let head = view.head(id)?.filter(|head| !head.stored.deleted).ok_or_else(missing)?;

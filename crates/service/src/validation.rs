@@ -1,9 +1,8 @@
-//! Writing documents past the validation functions of design documents: [`Writer::commit`] is how every document gets into a
-//! database.
+//! Validation of updates by functions of design documents: every document is written by [`Writer::commit`].
 //!
-//! Functions run before the update enters the queue, on what a snapshot shows; the queue's leader answers that an
-//! update is stale if the design documents or the old document have changed since, and it is validated again. A
-//! database without such functions pays one look at a number: see [`Validators`].
+//! Functions run on a snapshot before the update enters the queue. The queue's leader reports an update as stale if
+//! the design documents or the old document have changed since, and the update is validated again. For a database
+//! without validation functions the cost is one comparison, see [`Validators`].
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -26,16 +25,17 @@ use crate::security::security;
 use crate::users::{Counted, Users};
 use crate::{Error, threads};
 
-/// How often in a row nothing of a request may get through because design documents change all the time.
+/// Maximum number of consecutive rounds in which all updates of a request are stale because design documents change.
 const VAIN_ROUNDS_MAX: u32 = 1000;
 
-/// So many old documents are read together: their bodies only up to a limit, and a request has its updates in memory.
+/// Number of old documents that are read together. The size of their bodies is limited, and the request has its
+/// updates in memory anyway.
 const VALIDATED_TOGETHER: usize = 1000;
 
-/// Databases whose functions are remembered.
+/// Number of databases whose functions are cached.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 
-/// The validation functions of databases, as of the newest change of a design document.
+/// Validation functions of databases, as of the latest change of a design document.
 struct Validators {
     databases: Mutex<LruCache<u64, Known>>,
 }
@@ -51,12 +51,12 @@ impl Default for Validators {
 #[derive(Clone)]
 struct Known {
     design_seq: u64,
-    /// In the order of their ids.
+    /// In the order of the ids of the design documents.
     functions: Arc<[Functions]>,
 }
 
 impl Validators {
-    /// Whether it is known that the database has had none since the change `design_seq`.
+    /// Returns true if the database is known to have no validation functions since the change `design_seq`.
     fn has_none(&self, database: &Database, design_seq: u64) -> bool {
         if design_seq == 0 {
             return true;
@@ -67,7 +67,7 @@ impl Validators {
             .is_some_and(|known| known.design_seq == design_seq && known.functions.is_empty())
     }
 
-    /// The functions that `view` shows.
+    /// Returns the validation functions in `view`.
     fn of(&self, view: &ReadView, design_seq: u64) -> Result<Arc<[Functions]>, Error> {
         let instance = view.database().instance();
         if let Some(known) = self.databases.lock().get(&instance).filter(|known| known.design_seq == design_seq) {
@@ -79,7 +79,7 @@ impl Validators {
         Ok(functions)
     }
 
-    /// Forgets a database that is gone.
+    /// Removes a deleted database from the cache.
     fn forget(&self, database: &Database) {
         self.databases.lock().pop(&database.instance());
     }
@@ -103,7 +103,7 @@ fn read_functions(view: &ReadView) -> Result<Arc<[Functions]>, Error> {
     Ok(functions.into())
 }
 
-/// Writes documents.
+/// Writes documents after validation.
 pub struct Writer {
     programs: Arc<Programs>,
     users: Arc<Users>,
@@ -111,27 +111,27 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// With these languages, and what is special about users.
+    /// Creates a writer.
     #[must_use]
     pub fn new(programs: Arc<Programs>, users: Arc<Users>) -> Self {
         Self { programs, users, validators: Validators::default() }
     }
 
-    /// The database of users.
+    /// The users database.
     pub(crate) fn users(&self) -> &Arc<Users> {
         &self.users
     }
 
-    /// Forgets a database that is gone.
+    /// Removes a deleted database from the cache.
     pub(crate) fn forget(&self, database: &Database) {
         self.validators.forget(database);
     }
 
-    /// Commits `updates` on behalf of `user`, in order, each on its own, past the validation functions of the database.
-    /// Returns the revision of each, or why it was not written.
+    /// Validates and commits `updates` on behalf of `user`, in order and independently. Returns the revision or the
+    /// error of each update.
     ///
     /// # Errors
-    /// When the engine failed, or what validates them.
+    /// Fails if the engine or a validation function fails for the whole request.
     pub async fn commit(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -151,7 +151,8 @@ impl Writer {
         } else {
             waiting.extend(updates.into_iter().enumerate());
         }
-        // Update sequences follow the ids within a request, as in CouchDB. The sort is stable: updates of one document keep their order.
+        // Update sequences follow the ids within a request, as in CouchDB. The sort is stable, so updates of one
+        // document keep their order.
         waiting.sort_by(|(_, one), (_, other)| one.id().cmp(other.id()));
         let mut vain_rounds = 0;
         let mut round = Round::First;
@@ -196,7 +197,7 @@ impl Writer {
         Ok(results.into_iter().map(|result| result.unwrap_or_else(unanswered)).collect())
     }
 
-    /// Asks the functions about updates. What passes says what it was validated against.
+    /// Validates updates. Accepted updates contain the state against which they were validated.
     async fn validate(
         self: &Arc<Self>,
         database: &Arc<Database>,
@@ -233,7 +234,7 @@ impl Writer {
     }
 }
 
-/// Whether updates are looked at for the first time.
+/// First or repeated validation of updates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     First,
@@ -242,7 +243,7 @@ enum Round {
 
 type Verdict = (usize, Result<DocUpdate, Error>);
 
-/// One look at several updates.
+/// Validation of several updates against one snapshot.
 struct Asking<'a> {
     view: &'a ReadView,
     design_seq: u64,
@@ -269,7 +270,7 @@ impl<'a> Asking<'a> {
         Ok(Self { view, design_seq, functions, programs, user: text, security })
     }
 
-    /// Reads the old documents of updates that are about to be asked about.
+    /// Reads the old documents of updates that are about to be validated.
     fn read_ahead<'u>(&self, updates: impl Iterator<Item = &'u DocUpdate>) -> Result<(), Error> {
         if self.functions.is_empty() {
             return Ok(());
@@ -296,7 +297,7 @@ impl<'a> Asking<'a> {
         Ok(update)
     }
 
-    /// Calls all functions, in the order of their design documents. The first refusal counts.
+    /// Calls all functions, in the order of their design documents, until one refuses.
     fn call(&mut self, update: &DocUpdate, record: Option<&DocRecord>, old: Option<&Rev>) -> Result<(), Error> {
         let mut new_text = Vec::new();
         write_new(&mut new_text, update);
@@ -328,7 +329,7 @@ pub fn write_user(out: &mut Vec<u8>, database: &str, user: &UserContext) {
     out.push(b'}');
 }
 
-/// Appends the document that an update makes, as functions see it: with its known revisions and stubs of attachments.
+/// Appends the new document of an update as functions see it: with its known revisions and stubs of attachments.
 fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
     let rev = update.seen_revisions().next();
     let write_extra = |out: &mut Vec<u8>| {
@@ -341,7 +342,7 @@ fn write_new(out: &mut Vec<u8>, update: &DocUpdate) {
     update.write_seen_attachments(out);
 }
 
-/// Appends the old document, if there is one whose body is there.
+/// Appends the old document. Returns `false` if it does not exist or its body was removed.
 fn write_old(
     out: &mut Vec<u8>,
     view: &ReadView,

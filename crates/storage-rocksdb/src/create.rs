@@ -1,5 +1,5 @@
-//! [`create`]: a new store, which is there as a whole or not at all. It is made in a directory within its own, and `CURRENT`, without
-//! which it is none, moves up last. So a store without `CURRENT` lost it, and a start may refuse it.
+//! [`create`]: atomic creation of a store. The store is created in a subdirectory, and `CURRENT`, without which no
+//! store exists, is moved up last. So a store without `CURRENT` has lost it, and a start may refuse it.
 
 use std::path::Path;
 use std::{fs, io};
@@ -11,7 +11,8 @@ use crate::files::UNFINISHED;
 use crate::options::Options;
 use crate::store::Store;
 
-/// Creates an empty store in `path`, in which no store is, but perhaps what an interrupted call left.
+/// Creates an empty store in `path`, which must not contain a store. It may contain the remains of an interrupted
+/// call.
 pub(crate) fn create(path: &Path, options: &Options) -> Result<()> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::StorageFull => StorageError::Full(error.to_string()),

@@ -1,5 +1,5 @@
-//! [`Holes`]: which keys of a store lie where a file was damaged, so that nobody takes what is left of it for the whole. They
-//! are kept in a file beside the store's own. How they come about is in [`crate::isolate`].
+//! [`Holes`]: the key ranges of a store that were in damaged files, so that partial data is never returned as
+//! complete. The list is stored in a separate file. Damage is isolated in [`crate::isolate`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,22 +11,22 @@ use settee_storage::{Direction, Shard, StorageError};
 
 use crate::keys;
 
-/// The file in the directory of the store.
+/// Name of the file in the directory of the store.
 pub(crate) const FILE: &str = "DAMAGED";
 
-/// A file with large values whose name is not known.
+/// Placeholder for a blob file whose name is unknown.
 pub(crate) const UNNAMED: &str = "?";
 
 const HEAD: &str = "settee damage 1";
 
-/// Stored keys of a column family that may have lost entries, and may show older ones.
+/// A range of stored keys of a column family that may have lost entries, and may have outdated ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hole {
     pub(crate) column: String,
     pub(crate) from: Vec<u8>,
-    /// Not part of it.
+    /// Exclusive end.
     pub(crate) to: Vec<u8>,
-    /// The name of the damaged file.
+    /// Name of the damaged file.
     pub(crate) file: String,
 }
 
@@ -35,28 +35,30 @@ impl Hole {
         StorageError::Corrupt(format!("{} is damaged, which held a part of this database", self.file))
     }
 
-    /// The shards whose entries may be in it.
+    /// Returns the shards that the range may affect.
     pub(crate) fn shards(&self) -> std::ops::RangeInclusive<u64> {
         let first = keys::shard(&self.from);
         let last = keys::shard(&self.to);
-        // A bound that is the beginning of a shard takes nothing of it.
+        // An end that is the start of a shard excludes this shard.
         let ends_before = self.to.get(keys::PREFIX..).is_none_or(<[u8]>::is_empty) && last > first;
         first..=if ends_before { last - 1 } else { last }
     }
 }
 
-/// All that is known to be damaged.
+/// All known damage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holes {
     holes: BTreeSet<Hole>,
-    /// Files with large values. What is damaged in them is an error for whoever reads it; but nothing may be moved out of
-    /// them, because that reads everything.
+    /// Damaged blob files. A read of a damaged value returns an error; garbage collection of blobs must be off,
+    /// because it reads all values.
     blobs: BTreeSet<String>,
 }
 
 impl Holes {
+    /// Loads the list.
+    ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// Fails if the file exists and cannot be read.
     pub(crate) fn load(store: &Path) -> Result<Self, StorageError> {
         match fs::read_to_string(store.join(FILE)) {
             Ok(text) => Self::parse(&text).ok_or_else(|| {
@@ -68,7 +70,7 @@ impl Holes {
         }
     }
 
-    /// Keeps the list, or removes it when nothing is on it.
+    /// Stores the list, or removes the file if the list is empty.
     pub(crate) fn save(&self, store: &Path) -> io::Result<()> {
         if self.is_empty() {
             return match fs::remove_file(store.join(FILE)) {
@@ -141,14 +143,16 @@ impl Holes {
         self.holes.iter()
     }
 
+    /// Checks that `key` is not in a damaged range.
+    ///
     /// # Errors
-    /// When `key` is in a hole.
+    /// Fails if it is.
     pub(crate) fn check(&self, column: &str, key: &[u8]) -> Result<(), StorageError> {
         let is_in = |hole: &&Hole| hole.column == column && hole.from.as_slice() <= key && key < hole.to.as_slice();
         self.holes.iter().find(is_in).map_or(Ok(()), |hole| Err(hole.error()))
     }
 
-    /// The hole that a scan of these stored keys meets first.
+    /// Returns the damaged range that a scan of these stored keys reaches first.
     pub(crate) fn first(&self, column: &str, start: &[u8], end: &[u8], direction: Direction) -> Option<&Hole> {
         let meets = |hole: &&Hole| hole.column == column && hole.from.as_slice() < end && start < hole.to.as_slice();
         let met = self.holes.iter().filter(meets);
@@ -158,8 +162,8 @@ impl Holes {
         }
     }
 
-    /// Takes out what belongs to a shard that is gone. Whether large values are damaged still is for the next compaction
-    /// to find out. Answers whether anything is different now.
+    /// Removes the ranges of a dropped shard, and all blob files, whose remaining damage the next compaction finds
+    /// again. Returns true if the list has changed.
     pub(crate) fn clear(&mut self, shard: Shard) -> bool {
         let (start, end) = (keys::prefix(shard).to_vec(), keys::end(shard));
         let before = self.clone();
@@ -173,7 +177,7 @@ impl Holes {
         *self != before
     }
 
-    /// In words.
+    /// Returns a description for operators.
     pub(crate) fn describe(&self) -> Option<String> {
         let named = |file: &String| if file == UNNAMED { "a file of large values".to_owned() } else { file.clone() };
         let files: BTreeSet<String> = self.holes.iter().map(|hole| &hole.file).chain(&self.blobs).map(named).collect();

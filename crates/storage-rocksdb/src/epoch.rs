@@ -1,9 +1,9 @@
-//! [`Epoch`]: gives back the files of a dropped shard when nobody can read it any more. Does not hide the shard;
-//! its deletion does.
+//! [`Epoch`]: removes the files of a dropped shard when no snapshot can read it any more. The deletion of its entries
+//! hides the shard before that.
 //!
-//! Removing files takes entries also from snapshots. A shard that is dropped ends an epoch; every snapshot holds
-//! the epoch in which it was taken, and an epoch holds the one after it. So an epoch ends for good when neither it
-//! nor an earlier one has a snapshot left.
+//! The removal of files also removes entries from snapshots. Dropping a shard ends an epoch; every snapshot holds a
+//! reference to its epoch, and an epoch to its successor. So an epoch is destroyed when neither it nor an earlier one
+//! has a snapshot.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::clear::{Hidden, give_back};
 
 pub(crate) struct Epoch {
     database: Arc<Database>,
-    /// The shard whose removal ended the epoch, and the epoch after it.
+    /// The shard whose removal ended the epoch, and the next epoch.
     ended: OnceLock<(Hidden, Arc<Epoch>)>,
 }
 
@@ -21,7 +21,7 @@ impl Epoch {
         Arc::new(Self { database, ended: OnceLock::new() })
     }
 
-    /// Ends `current` with the removal of a shard, and begins the next epoch.
+    /// Ends `current` with the removal of a shard, and starts the next epoch.
     pub(crate) fn end(current: &mut Arc<Self>, hidden: Hidden) -> Arc<Self> {
         let next = Self::new(Arc::clone(&current.database));
         let ended = std::mem::replace(current, Arc::clone(&next));
@@ -33,7 +33,7 @@ impl Epoch {
 impl Drop for Epoch {
     fn drop(&mut self) {
         let mut ended = self.ended.take();
-        // A loop, since a chain of thousands of epochs would overflow the stack.
+        // A loop, because recursion over thousands of epochs would overflow the stack.
         while let Some((hidden, next)) = ended {
             give_back(&self.database, hidden);
             ended = Arc::into_inner(next).and_then(|mut epoch| epoch.ended.take());

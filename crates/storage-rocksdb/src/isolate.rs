@@ -1,11 +1,11 @@
-//! [`isolate`]: makes a store usable again whose files are damaged, at the cost of those whose data was in them and of nobody
-//! else. RocksDB opens no store with a missing file, and stops all writes when a compaction meets a damaged block. So a block
-//! of data that cannot be read is replaced by an empty one, a file that cannot be read at all is taken out of the list of
-//! files, and the keys that were there become [`Holes`]: whoever reads them gets an error. After that the store is whole as
-//! far as RocksDB can see, and compactions go on. What was there before is kept in a directory beside.
+//! [`isolate`]: makes a store with damaged files usable again, at the expense of only the databases in those files.
+//! RocksDB does not open a store with a missing file, and stops all writes when a compaction reads a damaged block.
+//! So an unreadable data block is replaced by an empty one, an unreadable file is removed from the manifest, and the
+//! affected key ranges become [`Holes`], reads of which fail. Afterwards the store is consistent for RocksDB, and
+//! compactions continue. The original files are kept in a subdirectory.
 //!
-//! A damaged log is another matter: what follows the damage would be lost without a word, so that store is not opened; and a start
-//! refuses a store of which a file is missing or another one ([`crate::files::inspect`]).
+//! Damaged logs are not isolated: the writes after the damage would be lost silently, so such a store is not opened.
+//! A start also refuses a store with a missing or foreign file ([`crate::files::inspect`]).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::files::{self, repair};
 use crate::options::Options;
 use crate::store::Store;
 
-/// The directory in that of the store where damaged files are kept as they were.
+/// Name of the subdirectory for the original damaged files.
 const KEPT: &str = "damaged";
 
-/// How often files are mended for one opening: each time one was named that the time before was not seen.
+/// Maximum number of repairs per opening; each handles a file that the previous error did not name.
 const ROUNDS_MAX: u32 = 100;
 
-/// Opens a store for writing that was inspected, or that was closed because of `cause`. What is damaged is isolated, also what
-/// `cause` names.
+/// Opens a store for writing that was inspected, or that was closed because of `cause`. Damage is isolated, including
+/// that in `cause`.
 pub(crate) fn open(path: &Path, options: &Options, cause: Option<&StorageError>) -> Result<Store> {
     if cause.is_some() {
         files::check_logs_of(path)?;
@@ -43,7 +43,7 @@ pub(crate) fn open(path: &Path, options: &Options, cause: Option<&StorageError>)
     }
 }
 
-/// Whether an error is about what is in sorted files and files of values, or that one of them does not.
+/// Returns true if an error is caused by damaged contents of the store, or by a missing sorted file or blob file.
 pub(crate) fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt(_) => true,
@@ -60,7 +60,7 @@ pub(crate) fn is_damage(error: &StorageError) -> bool {
     }
 }
 
-/// Damage as clients may be told of it: they need not know where the store is.
+/// Removes the path of the store from an error, because clients must not see it.
 pub(crate) fn without_place(path: &Path, error: StorageError) -> StorageError {
     match error {
         StorageError::Corrupt(text) => StorageError::Corrupt(text.replace(&format!("{}/", path.display()), "")),
@@ -68,8 +68,8 @@ pub(crate) fn without_place(path: &Path, error: StorageError) -> StorageError {
     }
 }
 
-/// Looks at the files that `reason` names, or at all if it names none that is damaged, and isolates what cannot be read.
-/// Returns whether there was anything.
+/// Examines the files that `reason` names, or all files if it names no damaged one, and isolates unreadable data.
+/// Returns true if anything was isolated.
 fn isolate(path: &Path, reason: &str) -> Result<bool> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::StorageFull => StorageError::Full(error.to_string()),
@@ -81,11 +81,12 @@ fn isolate(path: &Path, reason: &str) -> Result<bool> {
     let mut found = repair::find(path, Some(&named)).map_err(failed)?;
     let mut blobs: Vec<String> = named.iter().filter(|name| name.ends_with(".blob")).cloned().collect();
     if found.is_empty() && blobs.is_empty() {
-        // Which files there are is not known then: nothing says that any of them is damaged.
+        // With a damaged manifest the files in use are unknown, and the error does not mean that any of them is
+        // damaged.
         if reason.contains("MANIFEST-") {
             return Ok(false);
         }
-        // Messages about large values name no file. Looking for it would take long, and changes nothing.
+        // Errors of large values name no file. A search for it would be slow and is not needed.
         match holes.has_blobs() {
             false => blobs.push(UNNAMED.to_owned()),
             true => found = repair::find(path, None).map_err(failed)?,
@@ -101,7 +102,7 @@ fn isolate(path: &Path, reason: &str) -> Result<bool> {
     if found.is_empty() && holes == before {
         return Ok(false);
     }
-    // First of all, nobody may take what is left for the whole.
+    // The list is stored first, so that partial data is never returned as complete.
     holes.save(path).map_err(failed)?;
     let kept = path.join(KEPT);
     durable::create_directories(&kept).map_err(failed)?;
@@ -109,7 +110,7 @@ fn isolate(path: &Path, reason: &str) -> Result<bool> {
         let file = path.join(&repair.name);
         match &repair.mended {
             Some(bytes) => {
-                // It is the same file until it is replaced.
+                // The link refers to the original file, which is replaced, not changed.
                 let _ = fs::hard_link(&file, kept.join(format!("{}.original", repair.name)));
                 durable::write(&file, Readers::Owner, bytes).map_err(failed)?;
             }
@@ -125,18 +126,18 @@ fn isolate(path: &Path, reason: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes what is kept of damaged files, when nothing is damaged any more.
+/// Removes the original damaged files when no damage is left.
 pub(crate) fn forget(path: &Path) {
-    // It costs space only.
+    // Remaining files only waste space.
     let _ = fs::remove_dir_all(path.join(KEPT));
 }
 
-/// Whether a message is about a sorted file.
+/// Returns true if a message names a sorted file.
 pub(crate) fn names_table(text: &str) -> bool {
     named(text).iter().any(|name| name.ends_with(".sst"))
 }
 
-/// The names of sorted files and files of values in a message.
+/// Returns the names of sorted files and blob files in a message.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '/' | '\'' | '"' | '(' | ')'));
     let is_name = |word: &&str| {

@@ -1,17 +1,17 @@
-//! Stored keys: the shard's number, big-endian, then the key. The only place that knows this.
+//! Encoding of stored keys: the shard's number, big-endian, then the key.
 
 use settee_storage::{KeyRange, Shard};
 
 pub(crate) const PREFIX: usize = 8;
 
-/// Engines promise keys of up to 10 kB.
+/// Engines must support keys of up to 10 kB.
 const LONGEST_KEY: usize = 16 * 1024;
 
 pub(crate) fn prefix(shard: Shard) -> [u8; PREFIX] {
     shard.0.to_be_bytes()
 }
 
-/// The shard of a stored key, or of the beginning of one.
+/// Returns the shard of a stored key, or of a prefix of one.
 pub(crate) fn shard(stored: &[u8]) -> u64 {
     let mut bytes = [0; PREFIX];
     let length = stored.len().min(PREFIX);
@@ -32,22 +32,22 @@ pub(crate) fn stored(shard: Shard, key: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// A stored key above all keys of the shard and not above those of the next.
+/// Returns a stored key above all keys of the shard and not above those of the next.
 pub(crate) fn end(shard: Shard) -> Vec<u8> {
     match shard.0.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),
-        // There is no next shard whose keys this could touch.
+        // No next shard exists whose keys this bound could include.
         None => vec![0xff; PREFIX + LONGEST_KEY],
     }
 }
 
-/// A stored key above practically all keys of the shard and certainly below those of the next: for a caller that
-/// takes the bound as part of the range.
+/// Returns a stored key above practically all keys of the shard and below those of the next, for callers whose bound
+/// is inclusive.
 pub(crate) fn last(shard: Shard) -> Vec<u8> {
     stored(shard, &[0xff; 64])
 }
 
-/// The bounds of a scan.
+/// Returns the bounds of a scan.
 pub(crate) fn bounds(shard: Shard, range: KeyRange<'_>) -> (Vec<u8>, Vec<u8>) {
     let start = stored(shard, range.start.unwrap_or_default());
     let end = range.end.map_or_else(|| end(shard), |key| stored(shard, key));

@@ -1,8 +1,8 @@
 //! [`RocksEngine`]: the embedded engine, on RocksDB.
 //!
-//! One store per server: shards are key prefixes and keyspaces column families, so that all commits share one log,
-//! and commits that wait at the same time share one sync. It knows nothing of what the entries mean; what is tuned,
-//! and why, is in [`options`].
+//! All shards are in one RocksDB store: shards are key prefixes and keyspaces column families, so that all commits
+//! share one log, and concurrent commits share one sync. The engine does not interpret entries; the tuning is
+//! documented in [`options`].
 
 mod clear;
 mod create;
@@ -55,54 +55,55 @@ use snapshot::RocksSnapshot;
 use space::Space;
 use store::Store;
 
-/// Column families are made at opening only, and their handles cost no lock in this mode.
+/// Column families are created only when the store is opened, and their handles need no lock in this mode.
 type Database = DBWithThreadMode<SingleThreaded>;
 
-/// The time for which new reads wait for old ones to end when the store is to be opened again.
+/// Time for which new reads wait for running ones to end before the store is opened again.
 const DRAIN: Duration = Duration::from_millis(200);
 const DRAIN_STEP: Duration = Duration::from_millis(1);
 
-/// Reads that are under way when the store was to be opened again so often are ended: earlier, if all others wait for that.
+/// Number of attempts to open the store again after which running reads are ended. The limit is lower for damage,
+/// because all other operations wait for that.
 const DRAINS_MAX: u32 = 10;
 const DRAINS_WITH_DAMAGE_MAX: u32 = 2;
 
-/// The state of a shard whose own is damaged and that is to be dropped.
+/// State of a shard to be dropped whose own state is damaged.
 const LOST: ShardState = ShardState { version: Version(1 << 62), token: CommitToken(0) };
 
-/// Most calls of [`Engine::tend`] between two tries to open the store again.
+/// Maximum number of calls of [`Engine::tend`] between two attempts to open the store again.
 const PAUSE_MAX: u32 = 30;
 
-/// A store to which less than this was written since it last looked after itself does not need the memory for writing that
-/// it has, if that is much.
+/// A store that received fewer bytes than this since the last call of [`Engine::tend`] is flushed if its memtables
+/// exceed the second limit.
 const QUIET_BYTES: u64 = 256 << 10;
 const UNFLUSHED_BYTES: usize = 4 << 20;
 
-/// An engine on a directory that no other process may use at the same time.
+/// An engine on a directory, which no other process may use concurrently.
 pub struct RocksEngine {
     path: PathBuf,
     options: Options,
-    /// None when it could not even be opened for reading.
+    /// `None` if the store could not be opened even for reading.
     store: RwLock<Option<Arc<Store>>>,
     slots: Slots,
-    /// Bytes given to the store since it was opened.
+    /// Number of bytes written since the store was opened.
     written: AtomicU64,
-    /// The number of commits that were answered when they were on disk.
+    /// Number of synced commits.
     synced: AtomicU64,
-    /// How often the store was opened.
+    /// Number of times the store was opened.
     openings: AtomicU64,
-    /// The time of the youngest commit, if the log is kept.
+    /// Time of the latest commit, if the log is kept.
     stamped_us: AtomicU64,
-    /// Why nothing is written until the process ends.
+    /// Reason why nothing is written until the process ends.
     poisoned: OnceLock<String>,
-    /// Why nothing is written until the store is opened again.
+    /// Fault because of which nothing is written until the store is opened again.
     mending: Arc<Mending>,
     healing: Mutex<Healing>,
     space: Space,
-    /// None of a store that was opened for reading.
+    /// `None` for a store that was opened for reading.
     recorder: Option<Recorder>,
 }
 
-/// A directory that can be opened: it has a complete store, or none.
+/// A directory that can be opened: it contains a complete store, or none.
 #[derive(Debug)]
 pub struct Inspected {
     path: PathBuf,
@@ -110,13 +111,14 @@ pub struct Inspected {
 }
 
 impl Inspected {
-    /// Returns true if no store is there.
+    /// Returns true if the directory contains no store.
     #[must_use]
     pub fn is_new(&self) -> bool {
         !matches!(self.found, Found::Store(_))
     }
 
-    /// Returns the unacknowledged writes at the end of a log that a power loss left incomplete, in words. Opening drops them.
+    /// Returns a description of unacknowledged writes at the end of a log that a power loss left incomplete. Opening
+    /// the store drops them.
     #[must_use]
     pub fn torn(&self) -> Option<&str> {
         match &self.found {
@@ -125,11 +127,11 @@ impl Inspected {
         }
     }
 
-    /// Opens the store, or creates it. A store that is there is opened for reading only if the disk has no space for
+    /// Opens the store, or creates it. An existing store is opened only for reading if the disk has no space for
     /// opening it; [`Engine::tend`] opens it for writing later.
     ///
     /// # Errors
-    /// When the directory cannot be used, another process has it, or the store is damaged.
+    /// Fails if the directory cannot be used, another process uses it, or the store is damaged.
     pub fn open(self, options: &Options) -> Result<RocksEngine> {
         let path = self.path.as_path();
         let space = Space::new(path.ancestors().find(|above| above.is_dir()).unwrap_or(path), options);
@@ -143,7 +145,7 @@ impl Inspected {
         match isolate::open(path, options, None) {
             Err(error @ StorageError::Full(_)) => {
                 space.give_up_reserve();
-                // Without anything to read, there is nothing to serve.
+                // If the store cannot be read either, the error is returned.
                 let store = Store::open_read_only(path, options).map_err(|_| error.clone())?;
                 Ok(RocksEngine::on(store, Some(error), space, path, options))
             }
@@ -158,18 +160,18 @@ impl Inspected {
     }
 }
 
-/// How the tries to open the store again go.
+/// Progress of the attempts to open the store again.
 #[derive(Debug, Default)]
 struct Healing {
-    /// Tries that found readers.
+    /// Number of attempts that found running reads.
     drains: u32,
-    /// Tries that failed.
+    /// Number of attempts that failed.
     failures: u32,
-    /// Calls until the next try.
+    /// Number of calls until the next attempt.
     pause: u32,
-    /// The free bytes at the last try that failed for lack of room.
+    /// Free space at the last attempt that failed for lack of space.
     free_bytes: Option<u64>,
-    /// How much had been written at the last call.
+    /// Number of bytes written at the last call.
     written: u64,
 }
 
@@ -177,29 +179,29 @@ impl RocksEngine {
     /// Opens the store in `path`, or creates one in a directory that is empty or missing.
     ///
     /// # Errors
-    /// Those of [`Self::inspect`] and [`Inspected::open`].
+    /// Returns errors of [`Self::inspect`] and [`Inspected::open`].
     pub fn open(path: &Path, options: &Options) -> Result<Self> {
         Self::inspect(path)?.open(options)
     }
 
-    /// Finds out whether the store in `path` can be opened with everything that was acknowledged, without a change to any file.
+    /// Checks that the store in `path` can be opened with all acknowledged writes, without a change to any file.
     ///
     /// # Errors
-    /// When it cannot: the error names the file that is missing or damaged.
+    /// Fails if it cannot; the error names the missing or damaged file.
     pub fn inspect(path: &Path) -> Result<Inspected> {
         Ok(Inspected { path: path.to_owned(), found: files::inspect(path)? })
     }
 
-    /// Opens the store in `path` to read it; nothing is written there, and every commit fails.
+    /// Opens the store in `path` for reading; every commit fails.
     ///
     /// # Errors
-    /// When the directory cannot be read or the store is damaged.
+    /// Fails if the directory cannot be read or the store is damaged.
     pub fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
         let store = Store::open_read_only(path, options)?;
         Ok(Self::on(store, None, Space::new(path, options), path, options))
     }
 
-    /// Notes how far the store is durable, if it was written to since the last call.
+    /// Syncs the log and records the durable state, if writes occurred since the last call.
     fn acknowledge(&self, store: &Store) -> Result<()> {
         let Some(recorder) = &self.recorder else { return Ok(()) };
         let sequence = store.database.latest_sequence_number();
@@ -226,7 +228,7 @@ impl RocksEngine {
         }
     }
 
-    /// How often the log was synced since the store was opened; 0 unless it was opened with [`Tickers::On`].
+    /// Number of syncs of the log since the store was opened; 0 unless it was opened with [`Tickers::On`].
     #[must_use]
     pub fn wal_syncs(&self) -> u64 {
         self.store().map_or(0, |store| store.opened_with.get_ticker_count(Ticker::WalFileSynced))
@@ -237,13 +239,13 @@ impl RocksEngine {
         store.ok_or_else(|| StorageError::Io("the store could not be opened again after an error".to_owned()))
     }
 
-    /// After a failed write nobody knows what the log holds: only opening the store again, which reads it, gives an
-    /// answer. After a failed sync not even that does: a later one may claim success for pages that the system has given
-    /// up, and reading them finds what is not on disk.
+    /// Records a failed write. After a failed write the contents of the log are unknown until the store is opened
+    /// again, which reads it. After a failed sync, opening does not help: a later sync may report success for pages
+    /// that the kernel has dropped, and reads return cached data that is not on disk.
     fn failed(&self, error: rocksdb::Error) -> StorageError {
         let is_sync = is_failed_sync(error.as_ref());
         let error = isolate::without_place(&self.path, translate(error));
-        // A first reason stays.
+        // The first reason is kept.
         if is_sync {
             let _ = self.poisoned.set(error.to_string());
         } else {
@@ -252,7 +254,7 @@ impl RocksEngine {
         error
     }
 
-    /// Whether the store takes writes as such, room or not.
+    /// Checks that the store accepts writes, without regard to free space.
     fn check_store(&self) -> Result<()> {
         if let Some(reason) = self.poisoned.get() {
             return Err(StorageError::Poisoned(reason.clone()));
@@ -260,7 +262,8 @@ impl RocksEngine {
         self.mending.fault().map_or(Ok(()), Err)
     }
 
-    /// Whether there is room for a commit. What makes room may have the reserve, which is given up for it if it must be.
+    /// Checks that space for a commit is available. A commit that frees space may use the reserve, which is released
+    /// if necessary.
     fn admit(&self, purpose: Purpose) -> Result<()> {
         match purpose {
             Purpose::Growth => self.space.check(),
@@ -271,7 +274,7 @@ impl RocksEngine {
         }
     }
 
-    /// Opens the store again, once nobody reads it any more.
+    /// Opens the store again once no reader uses it.
     fn reopen(&self, healing: &mut Healing) -> Result<()> {
         let mut current = self.store.write();
         if let Some(store) = current.take()
@@ -286,7 +289,7 @@ impl RocksEngine {
             *current = Some(store);
             return Ok(());
         }
-        // What was committed is what the log says now.
+        // The cached states are dropped, because the log determines which commits were applied.
         self.slots.forget_states();
         self.openings.fetch_add(1, Ordering::Relaxed);
         let cause = self.mending.fault();
@@ -298,14 +301,14 @@ impl RocksEngine {
                 Ok(())
             }
             Err(error) => {
-                // Reading may need less of what is missing. If not, the next try may find it.
+                // A read-only store may need fewer resources. If this fails as well, a later attempt may succeed.
                 *current = Store::open_read_only(&self.path, &self.options).ok().map(Arc::new);
                 Err(error)
             }
         }
     }
 
-    /// Memory that earlier writes have filled is given back when hardly any follow.
+    /// Flushes memtables to release their memory if the store has become quiet.
     fn flush_if_quiet(&self, healing: &mut Healing) {
         let written = self.written.load(Ordering::Relaxed);
         let before = std::mem::replace(&mut healing.written, written);
@@ -316,7 +319,8 @@ impl RocksEngine {
         stall::flush(&store.database, false);
     }
 
-    /// A store that is too full to grow gives back its log, which it would otherwise keep until memory is full.
+    /// Flushes a store on a full disk, so that its log can be removed, which would otherwise grow until the memtables
+    /// are full.
     fn flush_if_scarce(&self, store: &Store) {
         if !self.space.is_scarce() {
             return;
@@ -324,7 +328,7 @@ impl RocksEngine {
         stall::flush(&store.database, true);
     }
 
-    /// What was removed makes room only once it is compacted away. See [`stall`].
+    /// Detects compactions that have stopped for lack of space, without which deletions free no space. See [`stall`].
     fn notice_stall(&self) {
         let Ok(store) = self.store() else { return };
         if store.has_garbage.load(Ordering::Relaxed) && stall::has_given_up(&store.database) {
@@ -342,7 +346,7 @@ impl RocksEngine {
     ) -> Result<Outcome> {
         self.admit(batch.purpose())?;
         let store = self.store()?;
-        // Everything that can be done before the lock is taken.
+        // As much work as possible is done before the lock is taken.
         let mut writes = WriteBatch::with_capacity_bytes(batch.size_bytes() + 32 * (batch.len() + 1));
         self.stamp(&mut writes);
         fill(&mut writes, &store.database, shard, &batch);
@@ -363,7 +367,7 @@ impl RocksEngine {
         let stored = Stored { state, is_dropped: false, head: head.or_else(|| current.head.clone()) };
         writes.put_cf(state_column(&store.database), keys::prefix(shard), stored.encode());
         let bytes = writes.size_in_bytes() as u64;
-        // Writers that wait here form a group, and its leader syncs once for all.
+        // Concurrent writers form a group here, whose leader syncs once for all.
         store.database.write_opt(writes, &options).map_err(|error| self.failed(error))?;
         self.synced.fetch_add(u64::from(durability == Durability::Synced), Ordering::Relaxed);
         slot.state = Some(stored);
@@ -386,9 +390,9 @@ impl RocksEngine {
     }
 }
 
-/// Closes a store, after a wait for those who read it. The store itself if they take longer.
+/// Closes a store after a wait for its readers. Returns the store if they take too long.
 fn close(mut store: Arc<Store>) -> Result<(), Arc<Store>> {
-    // Nothing is to change any more below those who read it still.
+    // The files must not change while remaining readers use the store.
     store.database.cancel_all_background_work(true);
     let mut waited = Duration::ZERO;
     loop {
@@ -450,7 +454,7 @@ fn durable() -> WriteOptions {
 impl Engine for RocksEngine {
     fn snapshot(&self, shard: Shard) -> Result<Arc<dyn Snapshot>> {
         let store = self.store()?;
-        // The epoch first: a shard that is dropped in between is kept too long, never too short.
+        // The epoch is taken first: if a shard is dropped concurrently, its files are kept too long, never too short.
         let epoch = Arc::clone(&store.epoch.lock());
         Ok(Arc::new(RocksSnapshot::new(store, epoch, shard)))
     }
@@ -467,7 +471,7 @@ impl Engine for RocksEngine {
         match self.try_commit(shard, expected, token, batch, durability) {
             Err(error) if self.mending.is_under_way(&error) => {
                 mending::wait();
-                // Whoever commits lets go of its snapshot then, which the store waits for.
+                // The caller releases its snapshot after a conflict, which the reopening waits for.
                 Ok(Outcome::Conflict(expected))
             }
             outcome => outcome,
@@ -476,7 +480,7 @@ impl Engine for RocksEngine {
 
     fn check(&self) -> Result<()> {
         match self.check_store() {
-            // Commits wait for it.
+            // Commits wait for the end of the repair.
             Err(error) if !self.mending.is_under_way(&error) => Err(error),
             _ => self.space.check(),
         }
@@ -531,7 +535,7 @@ impl Engine for RocksEngine {
         let slot = self.slots.slot(shard);
         let mut slot = slot.lock();
         let before = match Self::load_state(&store, shard, &mut slot) {
-            // Beyond whatever it was.
+            // The new version must exceed the unknown one.
             Err(StorageError::Corrupt(_)) => Stored { state: LOST, ..Stored::default() },
             before => before?.clone(),
         };
@@ -545,7 +549,7 @@ impl Engine for RocksEngine {
         store.dropped(shard)?;
         let ended = Epoch::end(&mut store.epoch.lock(), hidden);
         self.flush_if_scarce(&store);
-        // Gives back the files now, if no snapshot is there.
+        // Without snapshots of the epoch, this removes the files.
         drop(ended);
         Ok(())
     }
@@ -562,7 +566,7 @@ impl Engine for RocksEngine {
         let written = self.written.load(Ordering::Relaxed);
         store.has_garbage.store(true, Ordering::Relaxed);
         Keyspace::ALL.iter().for_each(|space| stall::compact(&store.database, *space, shard));
-        // That began with a flush.
+        // The compaction started with a flush.
         if let Some(slot) = self.slots.used(shard) {
             slot.lock().recent.flushed(written);
         }
@@ -590,7 +594,7 @@ impl Engine for RocksEngine {
         let store = self.store()?;
         let checkpoint = Checkpoint::new(&*store.database).map_err(translate)?;
         checkpoint.create_checkpoint(directory).map_err(translate)?;
-        // What is missing is missing in the copy as well.
+        // The copy lacks the same damaged entries.
         match store.holes() {
             Some(holes) => holes.save(directory).map_err(|error| StorageError::Io(error.to_string())),
             None => Ok(()),
@@ -612,7 +616,7 @@ impl Engine for RocksEngine {
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
         let Ok(store) = self.store() else { return Vec::new() };
-        // The same in every column family.
+        // These properties are the same in every column family.
         let whole = |property| size::property(&store.database, Keyspace::Catalog, property);
         let total = |property| total(&store.database, property);
         vec![

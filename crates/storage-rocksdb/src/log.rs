@@ -1,5 +1,5 @@
-//! The log of commits for those who copy it: RocksDB's own, in which each commit has a remark with its time. Such a remark takes
-//! twelve bytes of the log, and none of anything else.
+//! Commit log for backups: RocksDB's own log, in which each commit contains its time as log data. This takes twelve
+//! bytes in the log, and none elsewhere.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use crate::files::batch::remarks;
 use crate::options::Log;
 use crate::{RocksEngine, isolate};
 
-/// The first byte of a remark that is a time.
+/// First byte of log data that is a time.
 const TIME: u8 = b't';
 
 fn remark(time_us: u64) -> [u8; 9] {
@@ -28,15 +28,15 @@ fn time(remark: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(time.try_into().ok()?)).filter(|_| *kind == TIME)
 }
 
-/// Removes what was kept for others, of which nobody reads anything any more.
+/// Removes the archived logs, which no backup needs any more.
 pub(crate) fn forget(store: &Path) {
-    // What cannot be removed costs space only, and is tried again with the next start.
+    // Files that cannot be removed only waste space; the next start retries.
     let _ = fs::remove_dir_all(store.join("archive"));
 }
 
 impl RocksEngine {
-    /// Notes the time in a batch that is to be written, before anything else in it. Times never go back, whatever the clock does:
-    /// who commits after another one has a time that is not before the other's.
+    /// Adds the time to a batch, before all other elements. Times are monotonic regardless of the clock: a later
+    /// commit never has an earlier time.
     pub(crate) fn stamp(&self, writes: &mut WriteBatch) {
         if let Log::Kept { clock_us, .. } = self.options.log {
             let now = clock_us();
@@ -52,7 +52,8 @@ impl RocksEngine {
 
 impl CommitLog for RocksEngine {
     fn end(&self) -> Result<LogPosition> {
-        // The opening first: if the store is opened again in between, the position belongs to none.
+        // The opening is read first: if the store is opened again concurrently, the position is invalid for both
+        // openings.
         let opening = self.opening();
         Ok(LogPosition { opening, number: self.store()?.database.latest_sequence_number() })
     }
@@ -78,13 +79,13 @@ impl CommitLog for RocksEngine {
             let corrupt = || StorageError::Corrupt("the log holds something that was not written here".to_owned());
             let (count, remarks) = remarks(bytes).ok_or_else(corrupt)?;
             reached.number += u64::from(count);
-            // Commits that were written together were under way at the same time: the youngest was not answered before this.
+            // Commits in one record were concurrent: the latest one was not acknowledged before this time.
             let time_us = remarks.into_iter().filter_map(time).max();
             if each(LogRecord { end: reached.number, time_us, bytes }).is_break() {
                 return Ok(LogRead::Through(reached));
             }
         }
-        // Files that are gone are no error of the iterator's.
+        // The iterator does not report removed files as an error.
         let is_whole = reached.number >= end.number && self.opening() == after.opening;
         Ok(if is_whole { LogRead::Through(reached) } else { LogRead::Gap })
     }
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
     use crate::Options;
 
-    /// A clock that ticks with each look at it.
+    /// A clock that advances with each call.
     fn clock_us() -> u64 {
         static NOW: AtomicU64 = AtomicU64::new(1000);
         NOW.fetch_add(1, Ordering::Relaxed)
@@ -119,7 +120,7 @@ mod tests {
         RocksEngine::open(path, &Options { log: Log::Kept { clock_us, seconds: 600 }, ..Options::default() }).unwrap()
     }
 
-    /// Commits an entry, and answers the time after that.
+    /// Commits an entry and returns the time after that.
     fn put(engine: &RocksEngine, shard: u64, key: &str, value: &[u8]) -> u64 {
         let version = engine.snapshot(Shard(shard)).unwrap().state().unwrap().version;
         let mut batch = Batch::new();
@@ -160,7 +161,7 @@ mod tests {
         let mut moments = Vec::new();
         for round in 0..50_u8 {
             moments.push(put(&engine, u64::from(round % 3), "a", &[round; 100]));
-            // The log goes on in another file.
+            // The log continues in another file.
             if round % 10 == 0 {
                 put(&engine, 9, "large", &vec![round; 40_000]);
                 engine.checkpoint(&directory.path().join(format!("c{round}"))).unwrap();
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(all.last().unwrap().0, engine.end().unwrap().number);
         let times: Vec<u64> = all.iter().filter_map(|(_, time, _)| *time).collect();
         assert!(times.is_sorted(), "{times:?}");
-        // Reading goes on where it ended.
+        // Reading can resume at any position.
         let middle = LogPosition { number: all[10].0, ..position };
         assert_eq!(records(&engine, middle).unwrap(), all[11..]);
 
@@ -191,7 +192,7 @@ mod tests {
             assert_eq!(one.state().unwrap(), other.state().unwrap());
             assert_eq!(one.head().unwrap(), other.head().unwrap());
         }
-        // It goes on as an engine of its own.
+        // The copy works as an independent engine.
         put(&copy, 1, "new", b"x");
         assert_eq!(get(&copy, 1, "twice").unwrap(), b"1");
     }
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(records(&engine, position).unwrap().len(), 2);
         assert!(path.join("archive").is_dir());
         drop(engine);
-        // An engine that does not keep its log has none of what was before.
+        // An engine that does not keep its log removes earlier archived logs.
         let engine = RocksEngine::open(&path, &Options::default()).unwrap();
         assert!(!path.join("archive").exists());
         put(&engine, 1, "c", b"1");

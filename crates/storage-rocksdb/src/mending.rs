@@ -1,5 +1,5 @@
-//! [`Mending`]: why a store is to be opened again, and whether it is worth waiting for that. What is done is up to
-//! [`Engine::tend`](settee_storage::Engine::tend).
+//! [`Mending`]: the fault because of which a store must be opened again, and whether commits should wait for the
+//! repair by [`Engine::tend`](settee_storage::Engine::tend).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,27 +10,27 @@ use settee_storage::StorageError;
 
 use crate::isolate;
 
-/// Commits wait for a store that is opened again because of damage, which is not theirs, during so many calls of `tend`.
+/// Number of calls of `tend` during which commits wait for the repair of damage in other shards.
 const TENDS_MAX: u32 = 30;
 
-/// Nobody has called it, and perhaps nobody will.
+/// `tend` was not called yet, and possibly never is.
 const UNTENDED: u32 = u32::MAX;
 
 const STEP: Duration = Duration::from_millis(20);
 
-/// So many places are remembered at which damage was met.
+/// Maximum number of recorded errors.
 const MET_MAX: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Mending {
     fault: Mutex<Option<StorageError>>,
-    /// The number of calls of `tend` are waited for.
+    /// Number of further calls of `tend` for which commits wait.
     left: AtomicU32,
-    /// The damage that reads have met. It is not mended twice.
+    /// Errors of reads that found damage. The same error triggers a repair only once.
     met: Mutex<BTreeSet<String>>,
 }
 
-/// Waits a moment.
+/// Blocks the thread for a short time.
 pub(crate) fn wait() {
     std::thread::park_timeout(STEP);
 }
@@ -44,7 +44,7 @@ impl Mending {
         self.fault.lock().clone()
     }
 
-    /// Notes why nothing can be written. A first reason stays.
+    /// Records the reason why nothing can be written. The first reason is kept.
     pub(crate) fn fail(&self, error: &StorageError) {
         self.fault.lock().get_or_insert_with(|| error.clone());
     }
@@ -57,7 +57,7 @@ impl Mending {
         *self.fault.lock() = None;
     }
 
-    /// Notes a call of `tend`, and whether there was something to do.
+    /// Counts a call of `tend`. `is_faulty` is true if a repair is needed.
     pub(crate) fn tended(&self, is_faulty: bool) {
         let next = |left: u32| match (is_faulty, left) {
             (false, _) | (true, UNTENDED) => Some(TENDS_MAX),
@@ -71,14 +71,14 @@ impl Mending {
         left > 0 && left != UNTENDED
     }
 
-    /// Whether an error is over soon: somebody's data is damaged, and the store is opened again without it.
+    /// Returns true if an error will soon be resolved, because the store is opened again without the damaged data.
     pub(crate) fn is_under_way(&self, error: &StorageError) -> bool {
         let is_fault = || self.fault.lock().as_ref().is_some_and(isolate::is_damage);
         isolate::is_damage(error) && self.is_tended() && is_fault()
     }
 
-    /// Notes damage that a read has met, which may not be in what was asked for: a seek looks at its neighbours as well.
-    /// Returns whether it is isolated soon.
+    /// Records damage found by a read, which may be outside of the requested data, because a seek reads neighbouring
+    /// entries. Returns true if it will soon be isolated.
     pub(crate) fn met(&self, error: &StorageError) -> bool {
         let text = error.to_string();
         if !self.is_tended() || !isolate::names_table(&text) {

@@ -1,5 +1,5 @@
-//! [`RawStore`]: the store without anything of ours above it, as a yardstick for what the disk and the store could
-//! do. Nothing else uses it.
+//! [`RawStore`]: RocksDB without the engine, as a baseline of the performance of the disk and of RocksDB. It is used
+//! only for measurements.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,42 +11,42 @@ use crate::error::translate;
 use crate::options::Tuned;
 use crate::{Database, Options, keys};
 
-/// The entries that are written for each pair of an id and a body.
+/// Entries written for each pair of an id and a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawPattern {
     /// One entry, into a store tuned like the keyspace of bodies. Nothing is read.
     Pair,
-    /// The least that a database of documents needs, in the keyspaces of a real store: the id is looked up, and a
-    /// record under the id, an entry in the order of updates and the body are written.
+    /// The minimum for a document, in the keyspaces of a real store: a lookup of the id, a record under the id, a
+    /// sequence entry and the body.
     Document,
 }
 
-/// The bytes of a record of one revision: its hash, and where its body is.
+/// A record of one revision: its hash, and the position of its body.
 const RECORD: [u8; 32] = [7; 32];
 
-/// A bare store.
+/// A store without an engine.
 #[derive(Debug)]
 pub struct RawStore;
 
-/// The figures of a load.
+/// Result of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RawReport {
-    /// The number of pairs that were written.
+    /// Number of pairs.
     pub entries: u64,
-    /// The number of batches that these came in.
+    /// Number of batches.
     pub batches: u64,
-    /// Bytes of the pairs.
+    /// Size of the pairs in bytes.
     pub bytes: u64,
-    /// Seconds spent in the store: building and writing batches, not making the pairs.
+    /// Seconds spent building and writing batches, without the generation of pairs.
     pub seconds: f64,
 }
 
 impl RawStore {
-    /// Writes `batches` of ids and bodies as `pattern` says into a store at `path`, with a sync after each batch or
-    /// one at the end.
+    /// Writes `batches` of ids and bodies according to `pattern` into a store at `path`, with a sync after each batch
+    /// or one at the end.
     ///
     /// # Errors
-    /// When the store cannot be opened or written.
+    /// Fails if the store cannot be opened or written.
     pub fn load(
         path: &Path,
         pattern: RawPattern,

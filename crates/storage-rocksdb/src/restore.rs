@@ -1,4 +1,4 @@
-//! [`restore`]: a piece of a copy of a shard, which has the version of the original.
+//! [`restore`]: writes a part of a copy of a shard, which keeps the version of the original.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use settee_storage::{Batch, Result, Shard, ShardState, StorageError};
 use crate::shards::Stored;
 use crate::{RocksEngine, fill, keys, state_column};
 
-/// Writes `batch` and makes `state` the last commit of the shard.
+/// Writes `batch` and sets `state` as the last commit of the shard.
 pub(crate) fn restore(engine: &RocksEngine, shard: Shard, state: ShardState, batch: &Batch) -> Result<()> {
     batch.check()?;
     engine.admit(batch.purpose())?;

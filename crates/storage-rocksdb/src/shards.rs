@@ -1,5 +1,5 @@
-//! The shards' versions in memory, each behind its own lock, and how they are stored. Commits hold the lock of
-//! their shard only, so that commits to different shards reach the log together.
+//! The cached versions of shards, each behind its own lock, and their stored form. A commit locks only its shard, so
+//! that concurrent commits to different shards share a sync.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use settee_storage::{CommitToken, Result, Shard, ShardState, StorageError, Versi
 
 use crate::size::Recent;
 
-/// One shard.
+/// Cached state of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    /// None until it was read from the store.
+    /// `None` until it is read from the store.
     pub(crate) state: Option<Stored>,
     pub(crate) recent: Recent,
 }
 
-/// The record of a shard beside its entries.
+/// Stored state of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) state: ShardState,
-    /// That was the last commit.
+    /// True if the last commit dropped the shard.
     pub(crate) is_dropped: bool,
     pub(crate) head: Option<Vec<u8>>,
 }
 
-/// The shards that were used since the store was opened.
+/// The shards used since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     slots: RwLock<HashMap<Shard, Arc<Mutex<Slot>>>>,
@@ -40,12 +40,12 @@ impl Slots {
         Arc::clone(self.slots.write().entry(shard).or_default())
     }
 
-    /// Looks without making room for a shard that was not used.
+    /// Returns the slot of a shard, if it was used.
     pub(crate) fn used(&self, shard: Shard) -> Option<Arc<Mutex<Slot>>> {
         self.slots.read().get(&shard).cloned()
     }
 
-    /// Lets all states be read from the store again.
+    /// Clears all cached states, so that they are read from the store again.
     pub(crate) fn forget_states(&self) {
         for slot in self.slots.read().values() {
             slot.lock().state = None;
@@ -57,14 +57,14 @@ impl Slots {
     }
 }
 
-/// A version and a token.
+/// Size of version and token.
 const STATE_BYTES: usize = 24;
 
-/// A bit of the stored version that no count of commits reaches.
+/// Flag in the stored version, beyond the range of versions.
 const DROPPED: u64 = 1 << 63;
 
 impl Stored {
-    /// The rest of a shard that is dropped.
+    /// Returns the state after the shard is dropped.
     pub(crate) fn dropped(self) -> Self {
         if self.is_dropped {
             return self;
@@ -73,7 +73,7 @@ impl Stored {
         Self { state, is_dropped: true, head: None }
     }
 
-    /// The state, and the head behind it.
+    /// Encodes the state, followed by the head.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(STATE_BYTES + self.head.as_ref().map_or(0, Vec::len));
         let dropped = if self.is_dropped { DROPPED } else { 0 };
@@ -83,8 +83,10 @@ impl Stored {
         bytes
     }
 
+    /// Decodes a state. Absent bytes are the state of a shard that was never written.
+    ///
     /// # Errors
-    /// When the bytes are no state. Absent bytes are the state of a shard that was never written.
+    /// Fails if the bytes are not a valid state.
     pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<Self> {
         let Some(bytes) = bytes else {
             return Ok(Self::default());
@@ -95,7 +97,7 @@ impl Stored {
         let version = u64::from_be_bytes(*version);
         let state =
             ShardState { version: Version(version & !DROPPED), token: CommitToken(u128::from_be_bytes(*token)) };
-        // An empty head is the same as none.
+        // An empty head is equivalent to none.
         let is_dropped = version & DROPPED != 0;
         Ok(Self { state, is_dropped, head: (!head.is_empty()).then(|| head.to_vec()) })
     }

@@ -1,8 +1,8 @@
-//! How much space a shard takes: [`in_files`], and [`Recent`] for what is still in memtables, which the store cannot
-//! tell for a range of keys. Both are estimates.
+//! Estimates of the size of a shard: [`in_files`], and [`Recent`] for data in memtables, whose size RocksDB cannot
+//! determine for a range of keys.
 //!
-//! All memtables together hold the bytes written last, as many as they have memory for; so a shard's share of these
-//! is what it wrote while the whole store wrote them. Overwritten entries count twice until they are flushed.
+//! All memtables together hold the most recently written bytes up to their memory limit; so a shard's share of these
+//! is the amount that it wrote during the same period. Overwritten entries count twice until they are flushed.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use settee_storage::{Keyspace, Shard};
 
 use crate::{Database, column, keys};
 
-/// The size of the sorted files within the shard's range, and a share of the blob files. The store knows the size of
-/// the latter per keyspace only; large values are taken to be spread as the bytes that point to them, which can be wrong by
-/// half when some shards are in upper levels and others in the last one.
+/// Size of the sorted files within the shard's range, and a share of the blob files. RocksDB reports the size of the
+/// latter per keyspace only; large values are assumed to be distributed like the entries that refer to them, which
+/// can be wrong by half if some shards are in upper levels and others in the last one.
 pub(crate) fn in_files(database: &Database, shard: Shard, space: Keyspace) -> u64 {
     let (start, end) = (keys::prefix(shard), keys::end(shard));
     let sizes = database.get_approximate_sizes_cf(column(database, space), &[Range::new(&start, &end)]);
@@ -27,24 +27,25 @@ pub(crate) fn in_files(database: &Database, shard: Shard, space: Keyspace) -> u6
     files + (blobs as f64 * share) as u64
 }
 
-/// A number that the store keeps for a keyspace. One that cannot be read is 0: they are estimates for people.
+/// Returns a numeric property of a keyspace. A property that cannot be read is 0, because all are estimates for
+/// operators.
 pub(crate) fn property(database: &Database, space: Keyspace, name: &str) -> u64 {
     database.property_int_value_cf(column(database, space), name).ok().flatten().unwrap_or(0)
 }
 
-/// Bytes written within one step of the store's total are counted together.
+/// Writes within one step of the store's total share a mark.
 const STEP_BYTES: u64 = 1 << 20;
-/// Older marks are forgotten, so that a shard costs at most a few KB; this many steps exceed any sensible buffer.
+/// Maximum number of marks, so that a shard needs at most a few KB; this number of steps exceeds any sensible buffer.
 const MAX_MARKS: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    /// The store's total after a write, and the shard's bytes in writes up to there since the mark before.
+    /// The store's total after a write, and the bytes that the shard wrote since the previous mark.
     marks: VecDeque<(u64, u64)>,
 }
 
 impl Recent {
-    /// Notes `bytes` written to the shard, when the store's total became `total`.
+    /// Records `bytes` written to the shard when the store's total became `total`.
     pub(crate) fn wrote(&mut self, total: u64, bytes: u64) {
         match self.marks.back_mut() {
             Some((last, sum)) if *last / STEP_BYTES == total / STEP_BYTES => {
@@ -58,12 +59,12 @@ impl Recent {
         }
     }
 
-    /// Forgets what was written until the store's total was `total`: all of it is in files.
+    /// Drops the marks up to the store's total `total`, because these writes are in files.
     pub(crate) fn flushed(&mut self, total: u64) {
         self.marks.retain(|(at, _)| *at > total);
     }
 
-    /// The number of the that bytes are among the last `buffered` of the `total` bytes written to the store.
+    /// Number of the shard's bytes among the last `buffered` of the `total` bytes written to the store.
     pub(crate) fn within(&self, total: u64, buffered: u64) -> u64 {
         let flushed = total.saturating_sub(buffered);
         self.marks.iter().filter(|(at, _)| *at > flushed).map(|(_, bytes)| bytes).sum()

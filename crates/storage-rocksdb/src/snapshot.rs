@@ -1,4 +1,4 @@
-//! [`RocksSnapshot`]: reads as of one moment. A cursor lends what the store holds, without a copy.
+//! [`RocksSnapshot`]: repeatable reads of a shard. A cursor lends entries from RocksDB's memory without copying.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,27 +15,27 @@ use crate::shards::Stored;
 use crate::store::{Lease, Store};
 use crate::{Database, column, keys, options, state_column};
 
-/// A view of a shard at one moment.
+/// A snapshot of a shard.
 pub(crate) struct RocksSnapshot {
     view: View,
     shard: Shard,
-    /// The holes that may not be read, if anything is damaged.
+    /// Damaged key ranges, which must not be read.
     holes: Option<Arc<Holes>>,
-    /// Whether the shard was there; looked up when somebody finds nothing in it.
+    /// True if the shard was dropped; determined when a read first finds nothing.
     is_dropped: OnceLock<bool>,
 }
 
-/// Goes after the snapshot, which is dependent.
+/// Dropped after the snapshot, which borrows from it.
 struct Owner {
     _epoch: Arc<Epoch>,
     lease: Arc<Lease>,
-    /// After the epoch, whose end may work on the store.
+    /// Dropped after the epoch, whose end may write to the store.
     store: Arc<Store>,
 }
 
 struct Pinned<'a> {
     snapshot: SnapshotWithThreadMode<'a, Database>,
-    /// Reads of the snapshot.
+    /// Read options with the snapshot.
     reads: ReadOptions,
 }
 
@@ -87,7 +87,8 @@ impl RocksSnapshot {
         if *self.is_dropped.get_or_init(|| stored.is_dropped) { Err(StorageError::Dropped) } else { Ok(stored) }
     }
 
-    /// Nothing is in a shard that was dropped, so only who finds nothing has to ask.
+    /// Checks for a dropped shard after a read without results. A dropped shard has no entries, so other reads need
+    /// no check.
     fn check_if(&self, is_empty: bool) -> Result<()> {
         match (is_empty, self.is_dropped.get()) {
             (false, _) | (true, Some(false)) => Ok(()),
@@ -139,7 +140,7 @@ impl Snapshot for RocksSnapshot {
         let reply = |request: &Request<'_>| match *request {
             Request::State => Ok(Reply::State(self.stored()?.state)),
             Request::Head => Ok(Reply::Value(self.stored()?.head)),
-            // Nobody else writes, and so nobody asks.
+            // This process is the only writer, so no other token is ever requested.
             Request::Token(version) => {
                 let state = self.stored()?.state;
                 Ok(Reply::Value((state.version == version).then(|| state.token.0.to_be_bytes().to_vec())))
@@ -177,8 +178,8 @@ impl Snapshot for RocksSnapshot {
         reads.set_iterate_lower_bound(start);
         reads.set_iterate_upper_bound(end);
         reads.set_total_order_seek(true);
-        // No fixed readahead: the store reads ahead by itself once a scan proves long, up to 256 KB, and a short scan
-        // reads no more than it needs. Blocks are cached, since nobody knows which scans come once.
+        // No fixed readahead: RocksDB reads ahead once a scan proves long, up to 256 KB, and a short scan reads no
+        // more than it needs. Blocks are cached, because it is unknown which scans are repeated.
         let database = self.database()?;
         let snapshot = &self.view.borrow_dependent().snapshot;
         let entries = snapshot.raw_iterator_cf_opt(column(database, space), reads);
@@ -212,31 +213,31 @@ struct RocksCursor<'a> {
     entries: DBRawIteratorWithThreadMode<'a, Database>,
     store: &'a Store,
     lease: &'a Lease,
-    /// Where the entries end that can be read.
+    /// Damaged range that ends the readable entries.
     hole: Option<&'a Hole>,
     shard: Shard,
     direction: Direction,
     step: Step,
-    /// The stored form of the key of a seek.
+    /// Stored form of the key of a seek.
     sought: Vec<u8>,
     scan: Scan,
 }
 
-/// The call that must precede the next lending: a lent entry stays valid until then.
+/// Action before the next entry is lent: a lent entry must stay valid until then.
 #[derive(Clone, Copy)]
 enum Step {
-    /// Find the first entry.
+    /// Seek to the first entry.
     First,
-    /// Nothing, after a seek.
+    /// None, after a seek.
     Stay,
-    /// Leave the entry that was lent.
+    /// Advance past the lent entry.
     Advance,
-    /// Nothing: there are no more.
+    /// None: the cursor is at the end.
     End,
 }
 
 impl RocksCursor<'_> {
-    /// The end of what can be read: all of it, or where a hole begins.
+    /// Returns the end of the scan: `None`, or an error if a damaged range follows.
     fn end(&self) -> Result<Option<(&[u8], &[u8])>> {
         self.hole.map_or(Ok(None), |hole| Err(hole.error()))
     }

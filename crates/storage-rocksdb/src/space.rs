@@ -1,9 +1,9 @@
-//! [`Space`]: whether there is room for more on the disk, and the file that keeps some in reserve. It decides nothing about
-//! single commits.
+//! [`Space`]: tracks the free space of the disk, and manages a reserve file.
 //!
-//! Removing things takes room before it gives room: a deletion is written to the log, and what a compaction leaves is
-//! written before what it read is removed. So growth ends while some room is left, and of that a part is a file of its own,
-//! which nobody else can take: it is given up when what makes room needs it, and made again when there is room for all of it.
+//! Deletions need space before they free any: a deletion is written to the log, and a compaction writes its output
+//! before it removes its input. So growth is refused while some space is left. A part of that is a reserve file, so
+//! that other processes cannot use it: the file is removed when a deletion needs the space, and recreated when enough
+//! space is available.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,36 +16,37 @@ use settee_storage::StorageError;
 
 use crate::options::Options;
 
-/// Room for growth comes back when there is so much more than needed, in percent: not with every file that goes.
+/// Free space, in percent of the required space, from which on growth is accepted again. The margin prevents a change
+/// with every removed file.
 const MARGIN_PERCENT: u64 = 125;
 
-/// The disk is looked at again when so much of the least free space was written since, as a divisor.
+/// Divisor of the minimum free space: the disk is checked again after this fraction of it was written.
 const LOOKS: u64 = 8;
 
-/// The state of the reserve, as far as known.
+/// State of the reserve, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Kept,
     GivenUp,
-    /// The file system makes no such files. As much is left free instead.
+    /// The file system does not support preallocation. The same amount is left free instead.
     Impossible,
 }
 
 pub(crate) struct Space {
     directory: PathBuf,
     free_min_bytes: u64,
-    /// The file and its length.
+    /// Path and size of the reserve file.
     reserve: Option<(PathBuf, u64)>,
-    /// Held while the disk is looked at.
+    /// Locked during a check of the disk.
     state: Mutex<State>,
     is_scarce: AtomicBool,
     free_bytes: AtomicU64,
-    /// How much may be written until the disk is looked at again.
+    /// Number of bytes written since the last check.
     unlooked_bytes: AtomicU64,
 }
 
 impl Space {
-    /// The space of the disk that `directory` is on, which must be there.
+    /// Creates the tracker for the disk of `directory`, which must exist.
     pub(crate) fn new(directory: &Path, options: &Options) -> Self {
         let reserve = options.reserve.clone().filter(|(_, bytes)| *bytes > 0);
         let is_whole =
@@ -61,7 +62,7 @@ impl Space {
         }
     }
 
-    /// Looks at the disk, and makes the reserve again if it is gone and there is room.
+    /// Checks the free space, and recreates the reserve if enough is available.
     pub(crate) fn look(&self) {
         let mut state = self.state.lock();
         let Ok(figures) = statvfs(&self.directory) else { return };
@@ -78,7 +79,7 @@ impl Space {
         self.unlooked_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that so much was written, and looks at the disk now and then.
+    /// Counts written bytes, and checks the free space after a part of the minimum.
     pub(crate) fn wrote(&self, bytes: u64) {
         let unlooked = self.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if self.free_min_bytes > 0 && unlooked >= self.free_min_bytes / LOOKS {
@@ -86,8 +87,8 @@ impl Space {
         }
     }
 
-    /// Looks at the disk for what makes room, which has the reserve if the rest is scarce. Not before: whatever else is on
-    /// the disk could take it.
+    /// Checks the free space for a deletion, and removes the reserve if space is scarce. It is not removed earlier,
+    /// because other processes could use the space.
     pub(crate) fn look_for_room(&self) {
         self.look();
         if self.is_scarce() {
@@ -95,7 +96,7 @@ impl Space {
         }
     }
 
-    /// Gives up the reserve, whatever is free: something else found that there is no room.
+    /// Removes the reserve regardless of the free space, because a write failed for lack of space.
     pub(crate) fn give_up_reserve(&self) {
         let mut state = self.state.lock();
         if let Some((path, _)) = self.reserve.as_ref().filter(|_| *state == State::Kept) {
@@ -108,13 +109,15 @@ impl Space {
         self.is_scarce.load(Ordering::Relaxed)
     }
 
-    /// The free bytes when the disk was looked at.
+    /// Free space at the last check.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
+    /// Checks that growth is accepted.
+    ///
     /// # Errors
-    /// [`StorageError::Full`] when there is no room for growth.
+    /// Returns [`StorageError::Full`] if the disk has no space for growth.
     pub(crate) fn check(&self) -> Result<(), StorageError> {
         if !self.is_scarce() {
             return Ok(());
@@ -126,14 +129,14 @@ impl Space {
     }
 }
 
-/// Makes a file that takes so much room.
+/// Creates a file that occupies `bytes`.
 fn keep(path: &Path, bytes: u64) -> State {
     let made = File::create(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
     let made = made.and_then(|file| fallocate(&file, FallocateFlags::empty(), 0, bytes));
     if made.is_ok() {
         return State::Kept;
     }
-    // It may not have been made.
+    // The file may not exist.
     let _ = fs::remove_file(path);
     if made == Err(Errno::OPNOTSUPP) || made == Err(Errno::NOSYS) { State::Impossible } else { State::GivenUp }
 }

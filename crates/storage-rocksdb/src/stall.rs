@@ -1,19 +1,22 @@
-//! Flushes and compactions that do not wait for ever.
+//! Flushes and compactions that cannot block indefinitely.
 //!
-//! A compaction that finds no room is tried again by RocksDB, but from then on only when as much is free as all that it reads takes, even
-//! if nearly all of that was deleted: it starts over only when the store is opened again. Until then files pile up in the first level, and
-//! from some number on a flush waits for a compaction, and a compaction of a range for its flush. So who makes room must not ask for either
-//! then, and [`has_given_up`] tells that the store is to be opened again.
+//! RocksDB retries a compaction that failed for lack of space only when the size of its whole input is free, even if
+//! nearly all of the input was deleted, until the store is opened again. Until then files accumulate in the first
+//! level; from some number on a flush waits for a compaction, and a compaction of a range waits for its flush. A
+//! deletion must therefore request neither in this state, and [`has_given_up`] reports that the store must be opened
+//! again.
 
 use rocksdb::{ColumnFamily, CompactOptions, FlushOptions};
 use settee_storage::{Keyspace, Shard};
 
 use crate::{Database, column, keys, state_column};
 
-/// Writers are slowed down from twenty files on, and a flush waits before it makes the twentieth. Some may be on their way.
+/// Writers are slowed down from twenty files on, and a flush waits before it creates the twentieth. The limit is
+/// lower because several flushes may be in progress.
 const CROWDED_FILES: u64 = 16;
 
-/// Flushes what is in memory of all keyspaces but the crowded ones; what cannot be flushed stays in the log. Blocks if `waits` says so.
+/// Flushes the memtables of all keyspaces except crowded ones. Errors are ignored, because the log contains the
+/// writes. Blocks if `waits` is true.
 pub(crate) fn flush(database: &Database, waits: bool) {
     let mut options = FlushOptions::default();
     options.set_wait(waits);
@@ -22,20 +25,20 @@ pub(crate) fn flush(database: &Database, waits: bool) {
     let _ = database.flush_cfs_opt(&columns, &options);
 }
 
-/// Compacts a shard's part of a keyspace, unless that is crowded: it is compacted soon in any case.
+/// Compacts a shard's part of a keyspace, unless the keyspace is crowded and will be compacted soon in any case.
 pub(crate) fn compact(database: &Database, space: Keyspace, shard: Shard) {
     let column = column(database, space);
     if is_crowded(database, column) {
         return;
     }
     let mut options = CompactOptions::default();
-    // Everyday compactions go on beside it.
+    // Automatic compactions run concurrently.
     options.set_exclusive_manual_compaction(false);
     let (start, end) = (keys::prefix(shard), keys::end(shard));
     database.compact_range_cf_opt(column, Some(start), Some(end), &options);
 }
 
-/// Whether a flush or a compaction has failed since the store was opened.
+/// Returns true if a flush or a compaction has failed since the store was opened.
 pub(crate) fn has_given_up(database: &Database) -> bool {
     database.property_int_value("rocksdb.background-errors").ok().flatten().is_some_and(|errors| errors > 0)
 }

@@ -1,5 +1,6 @@
-//! [`Store`]: the opened database, for writing or, when there is no room even for opening it, for reading only. Everybody who
-//! reads or writes holds it, so that it is closed when the last of them has gone, and can be opened again then.
+//! [`Store`]: the opened database, for writing or, if the disk has no space for opening it, for reading only. All
+//! readers and writers share ownership, so that it is closed when the last of them releases it, and can then be
+//! opened again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::options::{Options, Tuned};
 use crate::{Database, column, isolate};
 
 pub(crate) struct Store {
-    /// Before the database, which it holds as well.
+    /// Dropped before the database, of which it has a reference.
     pub(crate) epoch: Mutex<Arc<Epoch>>,
     pub(crate) database: Arc<Database>,
     lease: Mutex<Arc<Lease>>,
@@ -25,25 +26,27 @@ pub(crate) struct Store {
     pub(crate) cache: Cache,
     pub(crate) buffers: WriteBufferManager,
     path: PathBuf,
-    /// The damage that was found when the store was opened. None if there was none.
+    /// Damage known when the store was opened; `None` if it was undamaged.
     holes: RwLock<Option<Arc<Holes>>>,
-    /// Damage that was met since.
+    /// Description of damage found since.
     met: Mutex<Option<String>>,
-    /// Whether something was removed that takes room until it is compacted away.
+    /// True if data was removed that occupies space until it is compacted.
     pub(crate) has_garbage: AtomicBool,
-    /// The listener that is notified of damage.
+    /// Receiver of damage found by reads.
     pub(crate) mending: Arc<Mending>,
 }
 
-/// The right to read that a snapshot was given.
+/// Lease of a snapshot, which permits reads.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
     is_over: AtomicBool,
 }
 
 impl Lease {
+    /// Checks the lease.
+    ///
     /// # Errors
-    /// When the store is to be opened again and has waited long enough for its readers.
+    /// Fails if the store must be opened again and has waited long enough for its readers.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_over.load(Ordering::Relaxed) {
             return Err(interrupted());
@@ -70,7 +73,7 @@ impl Store {
         Self::new(path, options, |tuned, columns| Database::open_cf_descriptors(tuned, path, columns))
     }
 
-    /// Opens a store as it is, without a change to any file but its information log.
+    /// Opens a store for reading, without a change to any file except the information log.
     pub(crate) fn open_read_only(path: &Path, options: &Options) -> Result<Self> {
         Self::new(path, options, |tuned, columns| {
             tuned.create_if_missing(false);
@@ -102,12 +105,12 @@ impl Store {
         })
     }
 
-    /// The ranges that nobody may read.
+    /// Returns the damaged key ranges, which must not be read.
     pub(crate) fn holes(&self) -> Option<Arc<Holes>> {
         self.holes.read().clone()
     }
 
-    /// The error of a read, of which the store takes note if it is damage.
+    /// Translates the error of a read, and records it if it is damage.
     pub(crate) fn failed_read(&self, error: rocksdb::Error) -> StorageError {
         let error = isolate::without_place(&self.path, translate(error));
         if isolate::is_damage(&error) {
@@ -119,15 +122,15 @@ impl Store {
         error
     }
 
-    /// The known damage, in words.
+    /// Returns a description of the known damage.
     pub(crate) fn damage(&self) -> Option<String> {
         let holes = self.holes().and_then(|holes| holes.describe());
         holes.or_else(|| self.met.lock().clone())
     }
 
-    /// Notes that a shard is gone, and what was damaged of it.
+    /// Removes the damage of a dropped shard from the list.
     pub(crate) fn dropped(&self, shard: Shard) -> Result<()> {
-        // If there is more, it will be met again.
+        // Remaining damage will be found again.
         *self.met.lock() = None;
         let mut current = self.holes.write();
         let Some(mut holes) = current.as_deref().cloned() else { return Ok(()) };
@@ -154,7 +157,7 @@ impl Store {
         Arc::clone(&self.lease.lock())
     }
 
-    /// Ends all leases that were given so far.
+    /// Ends all existing leases.
     pub(crate) fn end_leases(&self) {
         let ended = std::mem::take(&mut *self.lease.lock());
         ended.is_over.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Tests that look inside the store: space, and what is given back when.
+//! Tests of internals: disk space, and when it is reclaimed.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use rocksdb::WaitForCompactOptions;
@@ -10,7 +10,7 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// A store that flushes early.
+/// Opens a store with a small memtable.
 fn small(path: &Path) -> RocksEngine {
     RocksEngine::open(path, &Options { write_buffer_bytes: 2 << 20, ..Options::default() }).unwrap()
 }
@@ -57,8 +57,8 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
                 );
             }
         };
-        // What is being flushed may count twice, and blobs are spread by the bytes that point to them, which take
-        // half as much space in the last level.
+        // Data that is being flushed may count twice, and blobs are distributed like the entries that refer to them,
+        // which take half as much space in the last level.
         check("right after writing", &|bytes| if bytes == 0 { 0 } else { bytes / 2 + 32 * MIB });
         settle(&engine);
         check("after flushes and compactions", &|bytes| bytes / 2 + 4 * MIB);
@@ -67,7 +67,7 @@ fn sizes_are_right_before_and_after_flushes_with_and_without_blobs() {
     }
 }
 
-/// A few documents with thousands of conflicts would take the cache from all others.
+/// A few documents with thousands of conflicts would evict all others from the cache.
 #[test]
 fn long_lists_of_revisions_are_read_past_the_cache() {
     for (value_bytes, is_cached) in [(64 << 10, false), (4 << 10, true)] {
@@ -97,7 +97,7 @@ fn long_lists_of_revisions_are_read_past_the_cache() {
     }
 }
 
-/// Compactions of databases are judged by the size that is told afterwards.
+/// Database compactions report the size after the reclaim.
 #[test]
 fn a_shard_is_smaller_once_it_was_reclaimed() {
     let directory = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ fn dropped_shards_give_their_space_back() {
     for value_bytes in [1_000, 40_000] {
         let directory = tempfile::tempdir().unwrap();
         let engine = small(directory.path());
-        // Files that are gone but not yet removed, because a compaction reads them, do not count.
+        // Removed files that a compaction still reads do not count.
         let live = |name| size::property(&engine.store().unwrap().database, Keyspace::Bodies, name);
         let used = || live("rocksdb.live-sst-files-size") + live("rocksdb.live-blob-file-size");
         fill(&engine, Shard(1), 60 * MIB, value_bytes);
@@ -163,7 +163,7 @@ fn an_epoch_lasts_as_long_as_snapshots_of_it_or_before() {
     assert!(first.upgrade().is_none() && second.upgrade().is_none());
 }
 
-/// The number of deletions of ranges there are in the files of all keyspaces.
+/// Returns the number of range deletions in the files of all keyspaces.
 fn range_deletions(engine: &RocksEngine) -> u64 {
     let store = engine.store().unwrap();
     let count = |space: Keyspace| {
@@ -176,7 +176,7 @@ fn range_deletions(engine: &RocksEngine) -> u64 {
     Keyspace::ALL.map(count).iter().sum()
 }
 
-/// Makes a shard with some entries in two keyspaces.
+/// Creates a shard with some entries in two keyspaces.
 fn make(engine: &RocksEngine, shard: Shard, entries: u64) {
     let mut batch = Batch::new();
     for number in 0..entries {
@@ -190,7 +190,7 @@ fn make(engine: &RocksEngine, shard: Shard, entries: u64) {
 fn count(engine: &RocksEngine, shard: Shard) -> usize {
     let snapshot = engine.snapshot(shard).unwrap();
     if matches!(snapshot.state(), Err(StorageError::Dropped)) {
-        // Whatever a reader may see, the keyspaces have nothing left.
+        // A dropped shard has no entries in any keyspace, whatever readers may see.
         let store = engine.store().unwrap();
         let rest = Keyspace::ALL.iter().filter(|space| {
             let mut entries = store.database.raw_iterator_cf(column(&store.database, **space));
@@ -215,7 +215,7 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     let engine = small(directory.path());
     make(&engine, Shard(1), 10);
     for shard in 2..302 {
-        // In memory and in files, and with a snapshot of before.
+        // The shards are in memory or in files, and some have an older snapshot.
         let snapshot = (shard % 3 == 0).then(|| engine.snapshot(Shard(1)).unwrap());
         make(&engine, Shard(shard), [0, 5, 50][usize::try_from(shard % 3).unwrap()]);
         if shard % 50 == 0 {
@@ -228,7 +228,7 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     }
     settle(&engine);
     assert_eq!((range_deletions(&engine), count(&engine, Shard(1))), (0, 20));
-    // Many entries are deleted as a range, which does not stay.
+    // Many entries are deleted by a range deletion, which a compaction removes.
     make(&engine, Shard(400), 10_000);
     make(&engine, Shard(401), 10_000);
     settle(&engine);
@@ -238,8 +238,8 @@ fn dropped_shards_leave_nothing_for_reads_of_others() {
     assert_eq!((count(&engine, Shard(1)), count(&engine, Shard(401))), (20, 20_000));
 }
 
-/// What a read of a shard meets: keys that RocksDB passes over, and deletions of ranges, all of which it looks at whatever
-/// the read is of.
+/// Work of a read besides its entries: keys that RocksDB skips, and range deletions, all of which every read
+/// processes.
 #[derive(Debug, PartialEq, Eq)]
 struct Met {
     skipped_keys: u64,
@@ -257,9 +257,9 @@ fn met(engine: &RocksEngine, shard: Shard) -> Met {
     Met { skipped_keys, range_deletions: range_deletions(engine) }
 }
 
-/// Why dropped shards are not deleted as ranges, as long as they are small: the same shards made and dropped, once as this engine
-/// does it and once with a deletion of a range for each keyspace. What is met by a read of a shard that nobody has touched
-/// stays the same, and grows with the dropped ones.
+/// Compares two ways of dropping small shards: the engine's deletion of single keys, and a range deletion per
+/// keyspace. With the first, the work of a read of another shard is constant; with the second, it grows with the
+/// number of dropped shards.
 #[test]
 fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
     const DROPPED: u64 = 1_000;
@@ -269,7 +269,7 @@ fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
         make(&engine, Shard(1), 100);
         settle(&engine);
         let before = met(&engine, Shard(1));
-        // Reads between the deletions, when those are in memory, and reads when they are in files.
+        // Reads are measured while the deletions are in memory, and when they are in files.
         let read = || {
             let begun = std::time::Instant::now();
             assert_eq!(count(&engine, Shard(1)), 200);
@@ -284,7 +284,7 @@ fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
             }
         }
         let store = engine.store().unwrap();
-        // Without a compaction, which would take away some of what reads meet.
+        // Without a compaction, which would remove some deletions.
         for space in Keyspace::ALL {
             store.database.flush_cf(column(&store.database, space)).unwrap();
         }
@@ -304,7 +304,8 @@ fn reads_meet_deletions_of_ranges_of_others_but_not_those_of_single_keys() {
         store.database.write(batch).unwrap();
     });
     assert_eq!(after.skipped_keys, before.skipped_keys);
-    // One for each keyspace that a dropped shard had entries in, and often for the others; a compaction may have taken some.
+    // One range deletion per keyspace with entries of a dropped shard, and often more; a compaction may have removed
+    // some.
     assert!(after.range_deletions > DROPPED, "{after:?}");
     println!("a read, with deletions in memory and in files: single keys {points:?}, ranges {ranges:?}");
 }
@@ -325,13 +326,13 @@ fn a_store_with_a_fault_is_opened_again_when_its_readers_have_gone() {
     let held = engine.snapshot(Shard(1)).unwrap();
     engine.mending.replace(StorageError::Io("a test".to_owned()));
     commit(&engine, Shard(1), 10).unwrap_err();
-    // A few tries spare those who read.
+    // The first attempts do not end running reads.
     for _ in 1..DRAINS_MAX {
         engine.tend().unwrap_err();
         assert_eq!(held.state().unwrap().version, Version(10));
         assert_eq!(engine.snapshot(Shard(1)).unwrap().state().unwrap().version, Version(10));
     }
-    // In the end they are told to go, and new ones are not.
+    // The last attempt ends running reads, but not new ones.
     engine.tend().unwrap_err();
     let ended = held.state().unwrap_err();
     assert!(matches!(ended, StorageError::Interrupted(_)), "{ended}");
@@ -394,7 +395,7 @@ fn the_reserve_is_given_up_and_made_again() {
     assert!(matches!(engine.check(), Err(StorageError::Full(_))));
     engine.tend().unwrap();
     assert_eq!(length(), Some(1 << 20));
-    // A part of one, as another process may have left it, is none.
+    // A partial reserve, as another process may have left it, is recreated.
     drop(engine);
     std::fs::write(&reserve, "part").unwrap();
     let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();

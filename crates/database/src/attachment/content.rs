@@ -1,4 +1,4 @@
-//! Reading stored bytes, chunk by chunk: [`Content`].
+//! [`Content`]: reads of stored attachment contents, chunk by chunk.
 
 use std::io::Read;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use settee_storage::{Keyspace, Snapshot};
 use super::{Attachment, ContentEncoding, ContentId, io_error};
 use crate::{DatabaseError, Result, keys};
 
-/// The bytes of an attachment as one snapshot has them.
+/// The content of an attachment in one snapshot.
 #[derive(Clone)]
 pub struct Content {
     snapshot: Arc<dyn Snapshot>,
@@ -20,23 +20,23 @@ pub struct Content {
     encoding: ContentEncoding,
 }
 
-/// In which form bytes are read.
+/// Form in which the content is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As they are stored.
+    /// As stored.
     Stored,
-    /// As the client sees them.
+    /// Decompressed.
     Identity,
 }
 
-/// The record under the hash of some bytes.
+/// The record of a content, stored under its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentRecord {
-    /// Under which number their chunks lie.
+    /// Number under which the chunks are stored.
     pub(crate) blob: u64,
-    /// The number of attachments of stored revisions they are.
+    /// Number of references from attachments of stored revisions.
     pub(crate) references: u64,
-    /// The number of bytes that they are.
+    /// Stored size in bytes.
     pub(crate) length: u64,
 }
 
@@ -57,7 +57,7 @@ impl ContentRecord {
         bytes.map(|bytes| Self::decode(&bytes)).transpose()
     }
 
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub(crate) fn chunks(self) -> u32 {
         chunk_count(self.length)
     }
@@ -76,13 +76,13 @@ impl Content {
         Ok(Self { snapshot, blob: record.blob, length: record.length, encoding: attachment.encoding })
     }
 
-    /// The number of bytes that are stored.
+    /// Stored size in bytes.
     #[must_use]
     pub fn stored_length(&self) -> u64 {
         self.length
     }
 
-    /// Reads a part of the stored bytes.
+    /// Returns a reader of a range of the stored bytes.
     #[must_use]
     pub fn range(&self, range: Range<u64>) -> ContentReader {
         let end = range.end.min(self.length);
@@ -97,7 +97,7 @@ impl Content {
         }
     }
 
-    /// Reads all bytes.
+    /// Returns a reader of the whole content.
     #[must_use]
     pub fn reader(&self, form: Form) -> Box<dyn Read + Send> {
         let stored = self.range(0..self.length);
@@ -114,21 +114,21 @@ impl Content {
     }
 }
 
-/// So many chunks are read together at most. They wait in memory for as long as a client takes.
+/// Maximum number of chunks that are read together. They stay in memory until the client has received them.
 const CHUNKS_TOGETHER: u64 = 4;
 
-/// Reads stored bytes in order; a few chunks are in memory at a time. An error that is none of the engine's means that
-/// stored bytes are damaged.
+/// Reads stored bytes in order, with a few chunks in memory. An error that does not come from
+/// the engine means that stored bytes are damaged.
 pub struct ContentReader {
     content: Content,
-    /// Where the next chunk is to be read from.
+    /// Offset of the next chunk.
     at: u64,
     end: u64,
     chunk: Vec<u8>,
     taken: usize,
-    /// The chunks behind this one that were read with it.
+    /// Further chunks that were read with this one.
     ahead: std::vec::IntoIter<Option<Vec<u8>>>,
-    /// The number of chunks that are read next: more and more, as nobody knows who reads on.
+    /// Number of chunks to read next. It doubles with each read, because a client may stop early.
     together: u64,
 }
 

@@ -1,10 +1,10 @@
-//! Attachments: what is stored of them with a revision ([`Attachment`]), and how their bytes go out ([`Content`]). How bytes
-//! come in is said where updates are.
+//! Attachments: the stored metadata of a revision ([`Attachment`]) and reads of their content ([`Content`]). Uploads
+//! are part of the module for updates.
 //!
-//! Bytes are addressed by their hash and stored once in a database, in chunks, however many revisions refer to them.
-//! A count of references is beside them and changes in the commit that stores or removes a revision. What is being
-//! uploaded is there too, under a mark that goes when a revision takes the bytes; marks that a crash left behind
-//! are collected when the database is opened.
+//! Contents are addressed by their hash and stored once per database, in chunks, regardless of the number of
+//! revisions that refer to them. Each content has a reference count, which changes in the commit that stores or
+//! removes a revision. An upload in progress is stored under a mark, which the commit of the revision removes; marks
+//! left by a crash are collected when the database is opened.
 
 mod content;
 
@@ -18,39 +18,39 @@ pub(crate) use content::ContentRecord;
 
 use crate::{DatabaseError, Result, StorageError};
 
-/// Names bytes by what they are: their SHA-256.
+/// Hash (SHA-256) that identifies a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentId(pub(crate) [u8; 32]);
 
 /// An attachment of a stored revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Its name.
+    /// Name of the attachment.
     pub name: String,
-    /// Its media type.
+    /// Media type.
     pub content_type: String,
-    /// The generation in which it came.
+    /// Generation of the revision that added the attachment.
     pub revpos: u64,
-    /// The encoding in which its bytes are stored.
+    /// Encoding of the stored bytes.
     pub encoding: ContentEncoding,
     /// MD5 of the stored bytes.
     pub digest: [u8; 16],
-    /// The number of bytes that clients see. Equal to [`Self::stored_length`] if the bytes came compressed and nobody
-    /// told what is in them, as in CouchDB.
+    /// Size in bytes after decompression. Equal to [`Self::stored_length`] if the content was uploaded compressed
+    /// without its original size, as in CouchDB.
     pub length: u64,
-    /// The number of bytes that are stored.
+    /// Stored size in bytes.
     pub stored_length: u64,
-    /// The bytes.
+    /// Hash of the content.
     pub content: ContentId,
 }
 
-/// Whether clients are told how attachments are stored (`att_encoding_info`).
+/// Inclusion of the encoding of attachments in documents (`att_encoding_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EncodingInfo {
-    /// No.
+    /// Not included.
     #[default]
     Hidden,
-    /// Those that are compressed have `encoding` and `encoded_length`.
+    /// Compressed attachments have `encoding` and `encoded_length`.
     Shown,
 }
 
@@ -83,18 +83,18 @@ impl Attachment {
         })
     }
 
-    /// The digest that enters into the revision hash.
+    /// Returns the digest that is part of the revision hash.
     #[must_use]
     pub fn hashed(&self) -> AttachmentDigest<'_> {
         AttachmentDigest { name: &self.name, content_type: &self.content_type, md5: self.digest }
     }
 
-    /// Appends the digest as clients see it, without its prefix `md5-`.
+    /// Appends the digest in base64, without the prefix `md5-`.
     pub fn write_digest(&self, out: &mut Vec<u8>) {
         base64::encode(&self.digest, out);
     }
 
-    /// Appends the member's name and what its object begins with: content type, revpos and digest.
+    /// Appends the name of the member and the start of its object: content type, revpos and digest.
     pub fn write_beginning(&self, out: &mut Vec<u8>) {
         self.write_name_and_type(out);
         out.extend_from_slice(format!(",\"revpos\":{},\"digest\":\"md5-", self.revpos).as_bytes());
@@ -102,7 +102,8 @@ impl Attachment {
         out.push(b'"');
     }
 
-    /// As [`Self::write_beginning`], for data whose revision is not written yet: its generation is 0, and it has no digest.
+    /// Appends as [`Self::write_beginning`], for data of a revision that is not written yet: its revpos is 0, and it
+    /// has no digest.
     pub(crate) fn write_unwritten_beginning(&self, out: &mut Vec<u8>) {
         self.write_name_and_type(out);
         out.extend_from_slice(b",\"revpos\":0");
@@ -130,13 +131,13 @@ impl Attachment {
     }
 }
 
-/// Makes `_attachments` the last member of the document at the end of `out`: all of them as stubs. Nothing without
-/// attachments.
+/// Adds `_attachments` with stubs as the last member of the document at the end of `out`, unless the list is empty.
 pub fn write_stubs(out: &mut Vec<u8>, attachments: &[Attachment], info: EncodingInfo) {
     write_marked(out, attachments, info, |_| "stub");
 }
 
-/// As [`write_stubs`], with the mark that `mark` gives to each: `stub` or `follows`.
+/// Adds `_attachments` as [`write_stubs`] does, with the mark `stub` or `follows` that `mark` returns for each
+/// attachment.
 pub fn write_marked(
     out: &mut Vec<u8>,
     attachments: &[Attachment],
@@ -150,8 +151,8 @@ pub fn write_marked(
     });
 }
 
-/// Makes `_attachments` the last member of the document at the end of `out`, with the members that `write` appends. Nothing
-/// without attachments.
+/// Adds `_attachments` as the last member of the document at the end of `out`, with the members that `write` appends,
+/// unless the list is empty.
 pub(crate) fn write_members<T>(out: &mut Vec<u8>, attachments: &[T], write: impl Fn(&T, &mut Vec<u8>)) {
     if attachments.is_empty() || out.pop().is_none() {
         return;
@@ -166,7 +167,7 @@ pub(crate) fn write_members<T>(out: &mut Vec<u8>, attachments: &[T], write: impl
     out.extend_from_slice(b"}}");
 }
 
-/// Appends the stored form of a revision's attachments, which is before its body.
+/// Appends the stored form of a revision's attachments, which precedes its body.
 pub(crate) fn encode_all(attachments: &[Attachment], out: &mut Vec<u8>) {
     put_varint(out, attachments.len() as u64);
     for attachment in attachments {
@@ -174,7 +175,7 @@ pub(crate) fn encode_all(attachments: &[Attachment], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`encode_all`] wrote.
+/// Decodes the output of [`encode_all`].
 pub(crate) fn decode_all(bytes: &[u8]) -> Result<Vec<Attachment>> {
     let mut reader = Reader::new(bytes, "attachments");
     let count = reader.varint()?;
@@ -182,12 +183,12 @@ pub(crate) fn decode_all(bytes: &[u8]) -> Result<Vec<Attachment>> {
     if reader.rest().is_empty() { Ok(attachments) } else { Err(DatabaseError::Corrupt("attachments")) }
 }
 
-/// A failure of the engine on its way through an interface of bytes.
+/// Wraps an error of the engine to pass it through an I/O interface.
 fn io_error(error: DatabaseError) -> std::io::Error {
     std::io::Error::other(error)
 }
 
-/// The failure that an interface of bytes reports.
+/// Unwraps the error of an I/O interface.
 pub(crate) fn from_io(error: std::io::Error) -> DatabaseError {
     match error.downcast::<DatabaseError>() {
         Ok(error) => error,

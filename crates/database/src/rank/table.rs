@@ -1,5 +1,4 @@
-//! The whole tables of ranks as they are stored: in one value, or in pieces if there are many buckets; and the log of what changed
-//! since.
+//! Stored rank tables: in one value, or in pieces if they have many buckets; and the rank log of later changes.
 
 use settee_storage::codec::{Reader, put_varint};
 use settee_storage::{Batch, Direction, KeyRange, Keyspace, Page, PageRange, Request, ShardState, Snapshot};
@@ -7,17 +6,18 @@ use settee_storage::{Batch, Direction, KeyRange, Keyspace, Page, PageRange, Requ
 use super::Ranks;
 use crate::{DatabaseError, Result, keys};
 
-/// The bytes that one stored value holds.
+/// Maximum size of a stored value.
 const PIECE_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 
-/// So many pieces are read together.
+/// Number of pieces that are read together.
 const PIECES_TOGETHER: usize = 16;
 
-/// The stored value begins so if the tables are in pieces, and then tells how many there are. Tables begin with the version of
-/// a commit, which is never 0.
+/// First byte of the stored value if the tables are divided; the number of pieces follows. Undivided tables begin
+/// with the version of a commit, which is never 0.
 const IN_PIECES: u8 = 0;
 
-/// Puts the tables in the place of those before, which had `before` pieces. Tells how many these have.
+/// Puts the tables and deletes surplus pieces of the previous tables, which had `before` pieces. Returns the new
+/// number of pieces.
 pub(crate) fn put(batch: &mut Batch, encoded: &[u8], before: usize) -> usize {
     let mut count = 0;
     if encoded.len() <= PIECE_BYTES {
@@ -35,7 +35,7 @@ pub(crate) fn put(batch: &mut Batch, encoded: &[u8], before: usize) -> usize {
     count as usize
 }
 
-/// The tables that `stored` tells of, and how many pieces they have.
+/// Reads the tables that start in the value `stored`, and returns them with the number of their pieces.
 pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(Ranks, usize)> {
     if stored.first() != Some(&IN_PIECES) {
         return Ok((Ranks::decode(stored)?, 0));
@@ -52,21 +52,21 @@ pub(crate) fn read(snapshot: &dyn Snapshot, stored: &[u8]) -> Result<(Ranks, usi
     Ok((Ranks::decode(&encoded)?, count as usize))
 }
 
-/// More log records than are kept.
+/// Number of log records per page, which exceeds the usual length of the log.
 const LOADED_RECORDS: usize = 2_000;
 
-/// The first log records; `end` is the end of all of them.
+/// Range of the first page of log records; `end` is the end of the log.
 pub(crate) fn log(end: &[u8]) -> PageRange<'_> {
     log_from(keys::RANK_LOG, end)
 }
 
-/// Log records from a key on; `end` is the end of all of them.
+/// Range of a page of log records from `start`; `end` is the end of the log.
 pub(crate) fn log_from<'a>(start: &'a [u8], end: &'a [u8]) -> PageRange<'a> {
     let range = KeyRange { start: Some(start), end: Some(end) };
     PageRange { space: Keyspace::Catalog, range, direction: Direction::Forward, rows: LOADED_RECORDS }
 }
 
-/// The ranks as of `state`, which is that of `snapshot`.
+/// Loads the ranks of `snapshot`, whose state is `state`.
 pub(crate) fn load(snapshot: &dyn Snapshot, state: ShardState) -> Result<Ranks> {
     let end = keys::after_prefix(keys::RANK_LOG);
     let requests = [Request::Get(Keyspace::Catalog, keys::RANK_TABLE), Request::Page(log(&end))];
@@ -74,8 +74,8 @@ pub(crate) fn load(snapshot: &dyn Snapshot, state: ShardState) -> Result<Ranks> 
     Ok(decode(snapshot, state, table.into_value()?, log.into_page()?)?.0)
 }
 
-/// The ranks as of `state`, the numbers of their log records, and how many pieces the tables have. `log` has the first of
-/// these records.
+/// Returns the ranks as of `state`, the numbers of their log records, and the number of pieces of the tables. `log`
+/// is the first page of the log.
 pub(crate) fn decode(
     snapshot: &dyn Snapshot,
     state: ShardState,

@@ -1,4 +1,4 @@
-//! Counts agree with a plain set of keys, whatever was added, removed, divided, joined, stored and replayed.
+//! Counts agree with a plain set of keys after additions, removals, divisions, joins, storage and replay.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ fn check(counts: &Counts, keys: &Keys, probes: &[Vec<u8>]) {
     assert!(counts.at(u64::MAX).is_none());
 }
 
-/// Does what the owner of the counts does: divides buckets that have grown too large.
+/// Divides buckets that are too large, as the owner of the counts does.
 fn divide_overfull(counts: &mut Counts, keys: &Keys) {
     while let Some(Overfull { bucket, start, end }) = counts.overfull() {
         let in_bucket =
@@ -140,7 +140,7 @@ fn appends_open_buckets_and_never_overfill_one() {
     assert_eq!(counts.counts, [BUCKET_ENTRIES; 10]);
 }
 
-/// Keys of live and of deleted documents.
+/// Ranks of live and of deleted documents.
 fn uncounted(live: &Keys, deleted: &Keys) -> Ranks {
     let mut ranks = Ranks::new();
     for key in live.union(deleted) {
@@ -161,7 +161,7 @@ fn a_scan_skips_buckets_of_deleted_documents_in_both_directions() {
     same(&ranks.ids, &stored.ids);
     for at in deleted {
         for direction in [Direction::Forward, Direction::Backward] {
-            // The next live document is in the bucket of the key, or where the scan continues.
+            // The next live document is in the bucket of the key, or at the key where the scan continues.
             let next = match direction {
                 Direction::Forward => live.range(at.clone()..).next(),
                 Direction::Backward => live.range(..at.clone()).next_back(),
@@ -185,7 +185,7 @@ fn deleted_documents_divide_a_bucket_and_keep_it_apart() {
     let mut random = Random::new();
     let mut ranks = Ranks::new();
     let mut keys = Keys::new();
-    // A queue with random ids: every document is deleted soon, and few are live at any time.
+    // A queue with random ids: every document is deleted soon, and few are live concurrently.
     for _ in 0..100 * BUCKET_ENTRIES {
         let key = random.bytes(8);
         if keys.insert(key.clone()) {
@@ -255,7 +255,7 @@ fn truncated_and_damaged_records_are_corrupt() {
             ranks.seqs.add(&random.next().to_be_bytes());
         }
         let (table, log) = (encoded(&ranks), encoded_log(&ranks));
-        // What an earlier version has stored ends before the uncounted entries.
+        // The tables of an earlier version end before the uncounted entries.
         let (old_table, old_log) = (table.len() - ranks.ids.counts.len(), log.len() - 1);
         for len in (0..table.len()).filter(|len| *len != old_table) {
             assert!(matches!(Ranks::decode(&table[..len]), Err(DatabaseError::Corrupt(_))));
@@ -271,7 +271,7 @@ fn truncated_and_damaged_records_are_corrupt() {
             for _ in 0..20 {
                 let at = random.below(bytes.len());
                 bytes[at] = random.next() as u8;
-                // Whether it decodes is chance; that it returns is what counts.
+                // Decoding may succeed by chance; the test requires only that it returns.
                 let _ = Ranks::decode(&bytes);
                 let mut target = ranks.clone();
                 target.state.version = Version(0);

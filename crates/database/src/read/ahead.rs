@@ -1,7 +1,8 @@
-//! [`ReadAhead`]: what a [`ReadView`] read of many documents in one trip, for who then asks for one after the other.
+//! [`ReadAhead`]: documents that a [`ReadView`] has read in one round trip, for a caller that requests them one by
+//! one.
 //!
-//! It holds what the last call read, and the last long revision tree; an answer is the same whether it comes from here or from the
-//! engine, because both are of one snapshot.
+//! It holds the documents of the last call, and the last long revision tree. Results do not depend on it, because it
+//! comes from the same snapshot as reads from the engine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,39 +14,39 @@ use super::{ReadView, Taken};
 use crate::record::{DocRecord, Head, Stored};
 use crate::{Result, keys, pieces};
 
-/// So many documents are best read together.
+/// Recommended number of documents to read together.
 pub const DOCUMENTS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
-/// Bodies are read ahead until they have so many bytes together.
+/// Total size of bodies at which a read-ahead stops.
 pub(crate) const BODY_BYTES: usize = if cfg!(test) { 500 } else { 4 << 20 };
 
-/// So many are read ahead at most: of a document with more conflicts the others are left for when they are asked for.
+/// Maximum number of bodies of a read-ahead. The other bodies of a document with more conflicts are read on demand.
 pub const BODIES_MAX: usize = 4 * DOCUMENTS_TOGETHER;
 
-/// Records of more than this are kept when they were decoded: who asks for thousands of conflicts of one document names it
-/// each time.
+/// Size above which a decoded record is kept, because a request for thousands of conflicts of one document repeats
+/// its id.
 const LONG_RECORD_BYTES: usize = if cfg!(test) { 200 } else { 8 << 10 };
 
-/// Which bodies of documents are read ahead.
+/// Bodies to read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bodies {
-    /// None: only the revision trees.
+    /// None; only the revision trees are read.
     None,
-    /// Those of the winning revisions, unless they are deletions.
+    /// Bodies of the winning revisions, unless they are deletions.
     Winners,
-    /// Those of all leaves.
+    /// Bodies of all leaves.
     Leaves,
 }
 
-/// Stored bytes by where they are stored. Absent keys were not read; absent values are not there.
+/// Stored bytes by key. An absent key was not read; `None` means that no entry exists.
 #[derive(Default)]
 pub(crate) struct ReadAhead {
     records: HashMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Beginnings of bodies.
+    /// First chunks of bodies.
     bodies: HashMap<u64, Option<Vec<u8>>>,
-    /// The memory of the bodies, as far as it is charged to a client: held until the next bodies are read.
+    /// Memory that is charged to the client for the bodies, until the next bodies are read.
     memory: Option<Taken>,
-    /// The last long record, and its id.
+    /// The last long record, with its id.
     decoded: Option<(String, Arc<DocRecord>)>,
 }
 
@@ -64,27 +65,27 @@ impl ReadAhead {
         }
     }
 
-    /// Returns the memory of the bodies that were read ahead.
+    /// Drops the bodies and releases their memory.
     fn forget_bodies(&mut self) {
         self.bodies = HashMap::new();
         self.memory = None;
     }
 
-    /// The first chunk of a body. It is given away: nobody reads a revision twice in a row.
+    /// Removes and returns the first chunk of a body, because a revision is rarely read twice in a row.
     pub(crate) fn take_body(&mut self, body_seq: u64) -> Option<Option<Vec<u8>>> {
         self.bodies.remove(&body_seq)
     }
 }
 
 impl ReadView {
-    /// Reads documents together that the caller is about to ask for one by one, and forgets what it read ahead before.
-    /// Best with [`DOCUMENTS_TOGETHER`] of them; large bodies are left for when they are asked for.
+    /// Reads documents that the caller is about to request one by one, and drops the previous read-ahead. Most
+    /// efficient with [`DOCUMENTS_TOGETHER`] ids; large bodies are read on demand.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the client has disconnected or the engine fails.
     pub fn read_ahead(&self, ids: &[&str], bodies: Bodies) -> Result<()> {
         self.check_cancelled()?;
-        // Who asks for thousands of revisions of one document names it in each batch.
+        // A request for thousands of revisions of one document repeats its id in each batch.
         let decoded = self.ahead.lock().decoded.take();
         let again = decoded.as_ref().filter(|(known, _)| ids.contains(&known.as_str()));
         let is_new = |id: &&&str| again.is_none_or(|(known, _)| known != **id);
@@ -119,10 +120,10 @@ impl ReadView {
         self.read_bodies_ahead(&stored)
     }
 
-    /// As [`Self::read_ahead`], for who knows the revisions already.
+    /// Reads bodies ahead as [`Self::read_ahead`] does, for a caller that has the revisions already.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the client has disconnected or the engine fails.
     pub fn read_bodies_ahead(&self, stored: &[Stored]) -> Result<()> {
         self.check_cancelled()?;
         let mut size = 0;
@@ -137,7 +138,7 @@ impl ReadView {
             _ => None,
         };
         if self.client.memory.is_some() && memory.is_none() {
-            // Each is read when it is asked for.
+            // Without memory for the read-ahead, each body is read on demand.
             seqs.clear();
         }
         let body_keys: Vec<_> = seqs.iter().map(|seq| keys::body(*seq, 0)).collect();

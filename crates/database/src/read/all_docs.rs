@@ -1,4 +1,4 @@
-//! [`AllDocs`]: the documents that are not deleted, in the order of their ids.
+//! [`AllDocs`]: the documents that are not deleted, in id order.
 
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
 
@@ -8,20 +8,20 @@ use crate::rank::{BUCKET_ENTRIES, Counts, Skip};
 use crate::record::Head;
 use crate::{Result, keys};
 
-/// Greater than all ids, which are UTF-8.
+/// Greater than all ids, because ids are UTF-8.
 const BEYOND_IDS: &[u8] = &[0xff];
 
-/// A range of document ids, in the order of their bytes.
+/// A range of document ids in byte order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdRange {
-    /// The least id.
+    /// Least id of the range.
     pub start: Option<Vec<u8>>,
-    /// The least id beyond the range.
+    /// Least id beyond the range.
     pub end: Option<Vec<u8>>,
 }
 
 impl IdRange {
-    /// Whether `id` is in the range.
+    /// Returns true if `id` is in the range.
     #[must_use]
     pub fn contains(&self, id: &str) -> bool {
         self.start.as_deref().is_none_or(|start| id.as_bytes() >= start)
@@ -29,27 +29,27 @@ impl IdRange {
     }
 }
 
-/// A document in a list of documents.
+/// A row of a document list.
 #[derive(Clone, Debug)]
 pub struct DocRow<'a> {
-    /// Its id.
+    /// Id of the document.
     pub id: &'a str,
-    /// Its winning revision.
+    /// Winning revision.
     pub head: Head,
 }
 
-/// A walk through the documents that are not deleted.
+/// A scan of the documents that are not deleted.
 pub struct AllDocs<'a> {
     view: &'a ReadView,
     cursor: Box<dyn Cursor + 'a>,
     range: IdRange,
     direction: Direction,
     id: String,
-    /// The edge of the bucket that the scan is in, if the bucket counts live documents: they may be on either side of the scan.
+    /// The edge of the current bucket, if the bucket counts live documents, which may be on either side of the scan.
     within: Option<Option<Vec<u8>>>,
 }
 
-/// Deleted documents in a row after which the counts are consulted.
+/// Number of consecutive deleted documents after which the counts are consulted.
 const DELETED_ROW: usize = if cfg!(test) { 2 } else { 64 };
 
 impl<'a> AllDocs<'a> {
@@ -59,10 +59,10 @@ impl<'a> AllDocs<'a> {
         Ok(Self { view, cursor, range: range.clone(), direction, id: String::new(), within: None })
     }
 
-    /// The next document.
+    /// Returns the next document.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the client has disconnected or the engine fails.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<DocRow<'_>>> {
         let mut deleted = 0;
@@ -73,7 +73,8 @@ impl<'a> AllDocs<'a> {
                 if deleted >= DELETED_ROW && !is_within(self.within.as_ref(), self.direction, id) {
                     let id = id.to_vec();
                     self.pass_deleted(&id)?;
-                    // A seek backward may stand on the edge of the same bucket: the scan has to step over it.
+                    // After a backward seek the cursor may be on the edge of the same bucket, so the scan has to step
+                    // over it.
                     deleted = 0;
                 }
                 continue;
@@ -86,7 +87,7 @@ impl<'a> AllDocs<'a> {
         Ok(None)
     }
 
-    /// Moves over deleted documents: `id` is one of them. Buckets that count no live document are skipped, so at most two
+    /// Skips deleted documents, of which `id` is one. Buckets without live documents are skipped, so at most two
     /// buckets are scanned between two live documents.
     fn pass_deleted(&mut self, id: &[u8]) -> Result<()> {
         let ranks = self.view.ranks()?;
@@ -105,11 +106,11 @@ impl<'a> AllDocs<'a> {
         Ok(())
     }
 
-    /// The next documents, at most `most` of them and [`DOCUMENTS_TOGETHER`], with the bodies that the caller is about to ask
-    /// for read ahead. Empty after the last one.
+    /// Returns the next documents, at most `most` and at most [`DOCUMENTS_TOGETHER`], and reads ahead the bodies that
+    /// the caller is about to request. Returns an empty list at the end.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the client has disconnected or the engine fails.
     pub fn together(&mut self, most: usize, bodies: Bodies) -> Result<Vec<(String, Head)>> {
         let mut rows: Vec<(String, Head)> = Vec::new();
         let mut bytes = 0;
@@ -133,10 +134,10 @@ impl<'a> AllDocs<'a> {
         Ok(rows)
     }
 
-    /// Leaves out `count` documents. Call it before the first [`Self::next`]: most are jumped over, not read.
+    /// Skips `count` documents, most of them without reading them. Must be called before the first [`Self::next`].
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn skip(&mut self, count: u64) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -176,7 +177,7 @@ impl<'a> AllDocs<'a> {
             Some(end) => self.view.rank_of_id(end)?,
             None => self.view.counts()?.0,
         };
-        // The rank of the row that comes next after the skipped ones.
+        // Rank of the first row after the skipped ones.
         let target = beyond.checked_sub(count).and_then(|rank| rank.checked_sub(1));
         let Some(bucket) = target.and_then(|target| ids.at(target)) else {
             self.cursor.seek(b"")?;
@@ -188,7 +189,7 @@ impl<'a> AllDocs<'a> {
         };
         self.cursor.seek(bucket_end)?;
         let mut left = bucket.before + bucket.count - (beyond - count);
-        // The seek stands on the bucket's end itself if that is a document.
+        // The seek positions the cursor on the bucket's end itself if that is a document.
         if self.view.head(keys::decode_id(bucket_end)?)?.is_some_and(|head| !head.stored.deleted) {
             left += 1;
         }

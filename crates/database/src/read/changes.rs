@@ -1,5 +1,4 @@
-//! The changes feed as a walk: sequence entries and bodies are in the same order, so reading both is two
-//! sequential scans side by side.
+//! Scan of the changes feed. Sequence entries and bodies have the same order, so both are read by sequential scans.
 
 use settee_model::{Document, Rev};
 use settee_storage::{Cursor, Direction, Expect, KeyRange, Keyspace};
@@ -9,36 +8,36 @@ use crate::attachment::{EncodingInfo, decode_all, write_stubs};
 use crate::record::{SequenceEntry, Stored};
 use crate::{DatabaseError, Result, keys};
 
-/// After so many unwanted body chunks in a row the scan jumps instead of stepping.
+/// Number of unwanted body chunks in a row after which the scan seeks instead of stepping.
 const STEPS_BEFORE_SEEK: u32 = 8;
 
 const CORRUPT: DatabaseError = DatabaseError::Corrupt("attachments");
 
-/// Whether a document has one leaf or several.
+/// Number of leaves of a document: one or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
     /// The winner is the only leaf.
     One,
-    /// There are conflicts, deleted ones included.
+    /// The document has conflicts, including deleted ones.
     Several,
 }
 
-/// One row of the feed: a document at the place of its last change.
+/// One row of the feed: a document at the position of its last change.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {
-    /// The update sequence of that change.
+    /// Update sequence of the change.
     pub seq: u64,
-    /// The document.
+    /// Id of the document.
     pub id: &'a str,
-    /// Its winning revision.
+    /// Winning revision.
     pub rev: Rev,
-    /// The record of the winner.
+    /// Stored record of the winner.
     pub stored: Stored,
-    /// Whether it has other leaves.
+    /// Number of leaves.
     pub leaves: Leaves,
 }
 
-/// A walk through the changes.
+/// A scan of the changes.
 pub struct Changes<'a> {
     view: &'a ReadView,
     entries: Box<dyn Cursor + 'a>,
@@ -50,7 +49,7 @@ pub struct Changes<'a> {
 /// A forward scan of bodies that follows the scan of sequence entries.
 struct BodyScan<'a> {
     cursor: Box<dyn Cursor + 'a>,
-    /// The key that the cursor stands on, with its chunk; `None` before the first and after the last.
+    /// Key at the cursor, whose value is in `chunk`; `None` before the first one.
     key: Option<[u8; 10]>,
     chunk: Vec<u8>,
 }
@@ -75,10 +74,10 @@ impl<'a> Changes<'a> {
         Ok(Self { view, entries, bodies, current: Vec::new(), seq: 0 })
     }
 
-    /// The next row.
+    /// Returns the next row.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the client has disconnected or the engine fails.
     #[expect(clippy::should_implement_trait, reason = "rows are lent, which an iterator cannot do")]
     pub fn next(&mut self) -> Result<Option<Change<'_>>> {
         self.view.check_cancelled()?;
@@ -121,7 +120,7 @@ impl<'a> Changes<'a> {
 }
 
 impl BodyScan<'_> {
-    /// The value in the place of the body of `stored`, if it is one chunk and the scan finds it ahead.
+    /// Returns the stored bytes of the body of `stored`, if it has one chunk and the scan has not passed it.
     fn bytes(&mut self, stored: Stored) -> Result<Option<&[u8]>> {
         let wanted = keys::body(stored.body_seq, 0);
         if stored.total_bytes() > keys::BODY_CHUNK_BYTES || self.key.is_some_and(|key| key > wanted) {

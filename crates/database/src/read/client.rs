@@ -1,4 +1,5 @@
-//! [`ReadClient`]: the client that documents are read for. Its disconnect ends the reads, and its memory bounds what is read ahead.
+//! [`ReadClient`]: the client on whose behalf documents are read. Its disconnect cancels the reads, and its memory
+//! limit bounds the read-ahead.
 
 use std::any::Any;
 use std::fmt;
@@ -6,21 +7,21 @@ use std::sync::Arc;
 
 use settee_design::Cancellation;
 
-/// Memory that was taken from a [`Memory`]. It is returned when this is dropped.
+/// Memory taken from a [`Memory`], returned when this is dropped.
 pub type Taken = Box<dyn Any + Send + Sync>;
 
-/// The memory that a client may use.
+/// Memory budget of a client.
 pub trait Memory: Send + Sync {
-    /// Takes `bytes`. `None` if they are not available: then less is read ahead.
+    /// Takes `bytes`. Returns `None` if they are not available, in which case less is read ahead.
     fn take(&self, bytes: usize) -> Option<Taken>;
 }
 
-/// The client that documents are read for.
+/// The client on whose behalf documents are read.
 #[derive(Clone, Default)]
 pub struct ReadClient {
     /// Reads fail with [`DatabaseError::Cancelled`](crate::DatabaseError::Cancelled) once it is cancelled.
     pub cancellation: Cancellation,
-    /// Documents that are read ahead are charged to this.
+    /// Budget for documents that are read ahead.
     pub memory: Option<Arc<dyn Memory>>,
 }
 

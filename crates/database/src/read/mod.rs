@@ -1,4 +1,4 @@
-//! Reading: a [`ReadView`] is one snapshot of a database, and everything one request reads comes from it.
+//! Reading: a [`ReadView`] is one snapshot of a database that serves all reads of a request.
 
 mod ahead;
 mod all_docs;
@@ -31,22 +31,22 @@ pub use self::client::{Memory, ReadClient, Taken};
 pub use self::parent::ParentAttachments;
 pub use self::revision::Revision;
 
-/// About so many entries are counted to tell a rank.
+/// Approximate number of entries scanned to determine a rank.
 const RANK_ROWS: usize = BUCKET_ENTRIES as usize / 2;
 
-/// So many revisions are read together.
+/// Number of revisions that are read together.
 const REVISIONS_TOGETHER: usize = if cfg!(test) { 3 } else { 128 };
 
-/// So many chunks of a long body are read together.
+/// Number of chunks of a long body that are read together.
 const CHUNKS_TOGETHER: usize = if cfg!(test) { 3 } else { 16 };
 
-/// A repeatable view of a database.
+/// A snapshot of a database with repeatable reads.
 pub struct ReadView {
     database: Arc<Database>,
     snapshot: Arc<dyn Snapshot>,
     ranks: PublishedRanks,
     ahead: Mutex<ReadAhead>,
-    /// These are read when they are asked for.
+    /// Read on first use.
     counters: OnceLock<(ShardState, Meta)>,
     revs_limit: OnceLock<u64>,
     client: ReadClient,
@@ -65,51 +65,51 @@ impl ReadView {
         }
     }
 
-    /// The same view for a client: see [`ReadClient`].
+    /// Returns the view on behalf of a client, see [`ReadClient`].
     #[must_use]
     pub fn for_client(mut self, client: &ReadClient) -> Self {
         self.client = client.clone();
         self
     }
 
-    /// Checks that the client still waits.
+    /// Returns an error if the client has disconnected.
     pub(crate) fn check_cancelled(&self) -> Result<()> {
         Ok(self.client.cancellation.check()?)
     }
 
-    /// The database that is read.
+    /// The database of the view.
     #[must_use]
     pub fn database(&self) -> &Arc<Database> {
         &self.database
     }
 
-    /// The engine's snapshot, for layers that keep their own entries in it.
+    /// The engine's snapshot, for layers that store their own entries in the shard.
     #[must_use]
     pub fn snapshot(&self) -> &Arc<dyn Snapshot> {
         &self.snapshot
     }
 
-    /// The last update sequence.
+    /// Latest update sequence.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn update_seq(&self) -> Result<u64> {
         Ok(self.meta()?.update_seq)
     }
 
-    /// The update sequence of the newest change of a design document; 0 if there was none.
+    /// Update sequence of the latest change of a design document; 0 if none was ever written.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn design_seq(&self) -> Result<u64> {
         Ok(self.meta()?.design_seq)
     }
 
-    /// So many revisions of a document and its ancestors are shown: a limit that was made smaller counts at once, though what
-    /// is beyond it is forgotten with the next edit only.
+    /// Maximum number of revisions per branch to return. A lower limit applies to reads immediately; the revisions
+    /// beyond it are removed by the next edit of the document.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn revs_limit(&self) -> Result<u64> {
         match self.revs_limit.get() {
             Some(limit) => Ok(*limit),
@@ -120,19 +120,19 @@ impl ReadView {
         }
     }
 
-    /// The number of documents, and how many deleted ones.
+    /// Numbers of live and of deleted documents.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn counts(&self) -> Result<(u64, u64)> {
         let meta = self.meta()?;
         Ok((meta.doc_count, meta.doc_del_count))
     }
 
-    /// The winning revision of a document, deleted or not.
+    /// Returns the winning revision of a document, deleted or not.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn head(&self, id: &str) -> Result<Option<Head>> {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(record.head());
@@ -140,20 +140,20 @@ impl ReadView {
         self.stored_record(id, Head::decode)
     }
 
-    /// The winning revisions of several documents, in their order.
+    /// Returns the winning revisions of several documents, in the order of `ids`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn heads(&self, ids: &[&str]) -> Result<Vec<Option<Head>>> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes()).collect();
         let records = self.snapshot.multi_get(Keyspace::Documents, &ids)?;
         records.into_iter().map(|bytes| bytes.map(|bytes| Head::decode(&bytes)).transpose()).collect()
     }
 
-    /// All revisions of a document. Asking for the same one again costs little.
+    /// Returns all revisions of a document. The last long record is cached.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn record(&self, id: &str) -> Result<Option<Arc<DocRecord>>> {
         if let Some(record) = self.ahead.lock().decoded(id) {
             return Ok(Some(record));
@@ -174,11 +174,11 @@ impl ReadView {
         self.get(Keyspace::Documents, id.as_bytes())?.map(|bytes| decode(&bytes)).transpose()
     }
 
-    /// Appends the body of a revision: a JSON object without underscore members. `false` if a compaction has
+    /// Appends the body of a revision: a JSON object without underscore members. Returns `false` if a compaction has
     /// removed it.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn read_body(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let found = self.read_stored(stored, out)?;
@@ -188,20 +188,20 @@ impl ReadView {
         Ok(found)
     }
 
-    /// A revision with its attachments; `None` if a compaction has removed it.
+    /// Returns a revision with its attachments, or `None` if a compaction has removed it.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn revision(&self, stored: Stored) -> Result<Option<Revision>> {
         let mut bytes = Vec::with_capacity(stored.total_bytes());
         if self.read_stored(stored, &mut bytes)? { Revision::decode(stored, bytes).map(Some) } else { Ok(None) }
     }
 
-    /// Calls `each` with several revisions, in their order, as [`Self::revision`] returns them, until it breaks. They
-    /// are read together, some megabytes at a time.
+    /// Calls `each` with several revisions in the given order, as [`Self::revision`] returns them, until it breaks.
+    /// They are read in batches.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn revisions(
         &self,
         stored: &[Stored],
@@ -228,15 +228,15 @@ impl ReadView {
         Ok(())
     }
 
-    /// The bytes of an attachment of a revision that this view has.
+    /// Opens the content of an attachment of a revision in this view.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn content(&self, attachment: &Attachment) -> Result<Content> {
         Content::open(&self.snapshot, attachment)
     }
 
-    /// Appends what is stored in the place of a body.
+    /// Appends the stored bytes of a body, including the attachments record.
     fn read_stored(&self, stored: Stored, out: &mut Vec<u8>) -> Result<bool> {
         let start = out.len();
         let ahead = self.ahead.lock().take_body(stored.body_seq);
@@ -253,7 +253,7 @@ impl ReadView {
         Ok(true)
     }
 
-    /// Appends what is stored in the place of a body behind its first chunk, which stands at `start`.
+    /// Appends the chunks of a body after the first one, which starts at `start` in `out`.
     fn read_rest(&self, stored: Stored, start: usize, out: &mut Vec<u8>) -> Result<()> {
         let size = stored.total_bytes();
         let chunks: Vec<_> = (1..size.div_ceil(keys::BODY_CHUNK_BYTES)).collect();
@@ -267,12 +267,12 @@ impl ReadView {
         if out.len() - start == size { Ok(()) } else { Err(DatabaseError::Corrupt("body")) }
     }
 
-    /// Appends a revision as the JSON text of a document: `_id`, `_rev`, `_deleted` if it is, `extra` (further
-    /// members, each behind a comma), the body, `_attachments` as stubs. `false` if its body was removed by a
-    /// compaction.
+    /// Appends a revision as the JSON text of a document: `_id`, `_rev`, `_deleted` if it is a deletion, `extra`
+    /// (further members, each after a comma), the body, and `_attachments` as stubs. Returns `false` if a compaction
+    /// has removed the body.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn write_document(
         &self,
         out: &mut Vec<u8>,
@@ -288,18 +288,18 @@ impl ReadView {
         Ok(true)
     }
 
-    /// All documents that are not deleted, in `range` and `direction`.
+    /// Scans the documents that are not deleted, in `range` and `direction`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn all_docs(&self, range: &IdRange, direction: Direction) -> Result<AllDocs<'_>> {
         AllDocs::open(self, range, direction)
     }
 
-    /// The number of documents that are not deleted have an id below `id`.
+    /// Number of live documents with an id below `id`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn rank_of_id(&self, id: &[u8]) -> Result<u64> {
         let ranks = self.ranks()?;
         let (start, before) = ranks.ids.before(id);
@@ -312,10 +312,10 @@ impl ReadView {
         Ok(rank)
     }
 
-    /// The number of documents that last changed after `seq`.
+    /// Number of documents whose last change is after `seq`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn changes_after(&self, seq: u64) -> Result<u64> {
         let meta = self.meta()?;
         if seq >= meta.update_seq {
@@ -334,26 +334,26 @@ impl ReadView {
         Ok(total.saturating_sub(rank))
     }
 
-    /// Documents in the order of their last changes: those after `since`, or backwards those up to it.
+    /// Scans documents in the order of their last changes: forward after `since`, or backward from `since`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn changes(&self, since: u64, direction: Direction) -> Result<Changes<'_>> {
         self.changes_expecting(since, direction, Expect::Few)
     }
 
-    /// The same, for who knows about how many it will take.
+    /// Scans as [`Self::changes`] does, with an estimate of the number of rows.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn changes_expecting(&self, since: u64, direction: Direction, expect: Expect) -> Result<Changes<'_>> {
         Changes::open(self, since, direction, expect)
     }
 
-    /// A local document; `id` begins with `_local/`.
+    /// Returns a local document; `id` must begin with `_local/`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn local(&self, id: &str) -> Result<Option<LocalDocument>> {
         self.get(Keyspace::Local, id.as_bytes())?.map(|bytes| LocalDocument::decode(&bytes)).transpose()
     }
@@ -378,36 +378,36 @@ impl ReadView {
         Ok(())
     }
 
-    /// The security object, if one was ever set.
+    /// Returns the security object, or `None` if it was never set.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn security(&self) -> Result<Option<Json>> {
         Ok(self.get(Keyspace::Catalog, keys::SECURITY)?.map(Json::trusted))
     }
 
-    /// A record that another layer attached.
+    /// Returns an attached record of another layer.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn attached(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get(Keyspace::Catalog, &keys::prefixed(keys::ATTACHED, key))
     }
 
-    /// Records that another layer attached, in one trip.
+    /// Returns several attached records, read in one round trip.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn all_attached(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| keys::prefixed(keys::ATTACHED, key)).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         Ok(self.snapshot.multi_get(Keyspace::Catalog, &keys)?)
     }
 
-    /// All attached records whose name begins with `prefix`, by name.
+    /// Returns all attached records whose key begins with `prefix`, in key order.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn attached_with_prefix(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         attached_with_prefix(self.snapshot.as_ref(), prefix)
     }
@@ -420,7 +420,7 @@ impl ReadView {
         Ok(self.state_and_meta()?.1)
     }
 
-    /// The last commit of the shard, and the counters that it set: both are read in one trip.
+    /// Returns the last commit of the shard and the counters that it set, read in one round trip.
     fn state_and_meta(&self) -> Result<(ShardState, Meta)> {
         if let Some(counters) = self.counters.get() {
             return Ok(*counters);
@@ -429,8 +429,8 @@ impl ReadView {
         Ok(*self.counters.get_or_init(|| counters))
     }
 
-    /// The ranks that hold for this snapshot. If another process has made its last commit, or this one has moved on meanwhile, they are
-    /// read from what is stored.
+    /// Returns the ranks of this snapshot. They are loaded from the store if another process made the snapshot's last
+    /// commit or if this process has published newer ones.
     fn ranks(&self) -> Result<Arc<Ranks>> {
         let (state, _) = self.state_and_meta()?;
         let now = self.database.ranks.lock().clone();
@@ -438,7 +438,7 @@ impl ReadView {
             return Ok(Arc::clone(ranks));
         }
         let ranks = Arc::new(rank::table::load(self.snapshot.as_ref(), state)?);
-        // In the place of what the next commit replaces.
+        // Replaces the ranks that the next commit will replace.
         self.database.ranks.lock()[0] = Arc::clone(&ranks);
         Ok(ranks)
     }

@@ -1,4 +1,4 @@
-//! The attachments that stubs refer to: those of the revision that an update builds on.
+//! The attachments that stubs refer to: those of the parent revision of an update.
 
 use settee_model::Rev;
 use settee_model::rev_tree::RevTree;
@@ -9,21 +9,21 @@ use crate::record::Stored;
 use crate::update::validation::{Acceptance, acceptance, named_leaf};
 use crate::{EditMode, Result};
 
-/// The attachments that stubs of an update can name.
+/// Attachments that stubs of an update can name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParentAttachments {
-    /// These. None if there is no revision that the update builds on.
+    /// The parent's attachments; empty without a parent.
     Of(Vec<Attachment>),
-    /// Nobody needs to know: the update is a conflict, or brings a revision that is there.
+    /// Not needed, because the update is a conflict or its revision is already stored.
     Unneeded,
 }
 
 impl ReadView {
-    /// The attachments that stubs can name in an update of document `id`. `path` is the revision that is brought and
-    /// its ancestors, newest first, or for an interactive edit the revision that it replaces, if it names one.
+    /// Returns the attachments that stubs can name in an update of document `id`. For a replicated update `path` is
+    /// the new revision and its ancestors, newest first; for an interactive edit it is the replaced revision, if any.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn parent_attachments(&self, id: &str, path: &[Rev], mode: EditMode) -> Result<ParentAttachments> {
         let Some(record) = self.record(id)? else {
             return Ok(ParentAttachments::Of(Vec::new()));
@@ -38,7 +38,7 @@ impl ReadView {
                 nearest_stored(tree, path.get(1..).unwrap_or_default())
             }
             EditMode::Interactive => match path.first() {
-                // Of a deletion as well: CouchDB misses stubs before it finds that the document is not there.
+                // This includes deletions: CouchDB checks stubs before it checks that the document exists.
                 Some(parent) => match named_leaf(tree, parent) {
                     Some(leaf) => tree.node(leaf).value,
                     None => return Ok(ParentAttachments::Unneeded),
@@ -54,7 +54,7 @@ impl ReadView {
     }
 }
 
-/// The newest of these revisions or of their ancestors whose body is stored.
+/// Returns the newest of these revisions or of their ancestors whose body is stored.
 fn nearest_stored(tree: &RevTree<Stored>, path: &[Rev]) -> Option<Stored> {
     let known = path.iter().find_map(|rev| tree.find(rev))?;
     tree.history(known).find_map(|node| tree.node(node).value)

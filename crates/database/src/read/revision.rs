@@ -9,21 +9,21 @@ use crate::{DatabaseError, Result};
 /// A revision as it is stored.
 #[derive(Clone, Debug, Default)]
 pub struct Revision {
-    /// Its attachments, in its order.
+    /// Attachments in the order of the document.
     pub attachments: Vec<Attachment>,
-    /// The value in the place of the body, which is the end of it.
+    /// The stored bytes of the revision, which end with the body.
     bytes: Vec<u8>,
     body_at: usize,
 }
 
 impl Revision {
-    /// A JSON object without underscore members.
+    /// Returns the body: a JSON object without underscore members.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body_at..]
     }
 
-    /// The same, owned.
+    /// Returns the body, owned.
     #[must_use]
     pub fn into_body(mut self) -> Vec<u8> {
         self.bytes.drain(..self.body_at);
@@ -36,7 +36,8 @@ impl Revision {
         write_stubs(out, &self.attachments, EncodingInfo::Hidden);
     }
 
-    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does, without its attachments.
+    /// Appends the text of a document, as [`ReadView::write_document`](crate::ReadView::write_document) does, without
+    /// its attachments.
     pub fn write_without_attachments(
         &self,
         out: &mut Vec<u8>,
@@ -48,7 +49,7 @@ impl Revision {
         Document::write_json(out, id, rev, deleted, extra, self.body());
     }
 
-    /// Takes apart what is stored in the place of the body of `stored`.
+    /// Decodes the stored bytes of the revision of `stored`.
     pub(crate) fn decode(stored: Stored, bytes: Vec<u8>) -> Result<Self> {
         let body_at = stored.attachments_size as usize;
         let attachments = match bytes.get(..body_at) {

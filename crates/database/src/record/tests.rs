@@ -1,4 +1,4 @@
-//! Stored records survive encoding; broken ones are told apart from good ones without a panic.
+//! Stored records survive encoding, and damaged ones are rejected without a panic.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fmt::Debug;
@@ -31,7 +31,7 @@ fn random_record(random: &mut Random) -> DocRecord {
     for _ in 0..=random.below(4) {
         let newest = 1 + random.number() % (1 << 40);
         let nodes = tree.nodes();
-        // Some branches grow from known revisions, others stand alone.
+        // Some branches grow from known revisions, others are new roots.
         let base: Option<Rev> = if nodes.is_empty() || random.one_in(3) {
             None
         } else {
@@ -115,7 +115,7 @@ fn counters_and_local_documents_round_trip() {
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
         assert_eq!(Meta::decode(&bytes).unwrap(), meta);
-        // As they were before the last of them came.
+        // Counters of an earlier version without the last field.
         let older = Meta { attached_seq: 0, ..meta };
         bytes.clear();
         older.encode(&mut bytes);
@@ -136,7 +136,7 @@ fn random_bytes_never_panic() {
     let mut random = Random::new();
     for _ in 0..20_000 {
         let bytes = random.bytes(60);
-        // Whether it decodes is chance; that it returns is what counts.
+        // Decoding may succeed by chance; the test requires only that it returns.
         let _ = DocRecord::decode(&bytes);
         let _ = Head::decode(&bytes);
         let _ = SequenceEntry::decode(random.number(), &bytes);

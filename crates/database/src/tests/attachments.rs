@@ -1,4 +1,4 @@
-//! Attachments: what is stored of them, that bytes lie there once for as long as a revision has them, and crashes.
+//! Attachments: stored metadata, contents that are stored once for as long as a revision refers to them, and crashes.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -49,7 +49,7 @@ fn bytes(view: &ReadView, attachment: &Attachment, form: Form) -> Vec<u8> {
     out
 }
 
-/// The number of entries that there are for chunks, contents and uploads.
+/// Returns the numbers of entries for chunks, contents and uploads.
 fn counts(database: &Arc<Database>) -> (usize, usize, usize) {
     let keys: Vec<Vec<u8>> = entries(&database.read().unwrap(), Keyspace::Attachments).into_keys().collect();
     let count = |first: u8| keys.iter().filter(|key| key[0] == first).count();
@@ -60,7 +60,7 @@ fn compact(database: &Arc<Database>) {
     database.compact(&Tasks::new(|| 0), &mut || ControlFlow::Continue(())).unwrap();
 }
 
-/// Name, type and data of an attachment, and the revision and digest that CouchDB gave.
+/// Name, type and data of an attachment, and the revision and digest that CouchDB computed.
 struct Recorded<'a>(&'a str, &'a str, &'a [u8], &'a str, &'a str);
 
 #[test]
@@ -127,7 +127,7 @@ fn bytes_are_stored_once_and_go_with_the_last_revision() {
     save(&database, new("c", "{}"));
     assert_eq!(counts(&database), (25, 1, 0), "the later uploads are gone");
     audit(&database.read().unwrap());
-    // The first revision is forgotten with the third, and so is what only it had.
+    // The third revision exceeds the revision limit, so that the first one is removed with its attachments.
     let a = save(&database, edit("a", Some(&a), false, "{}"));
     save(&database, edit("a", Some(&a), false, "{}"));
     assert_eq!(counts(&database), (25, 1, 0));
@@ -164,7 +164,7 @@ fn stubs_keep_what_the_parent_has() {
         ParentAttachments::Of(Vec::new())
     );
 
-    // What a stub was resolved to may be gone when the update comes to its turn.
+    // The attachment that a stub was resolved to may be removed before the update is applied.
     let stale = with("other", None, "{}", vec![NewAttachment::kept(kept[0].clone())]);
     let third = save(&database, edit("doc", Some(&second), false, "{}"));
     compact(&database);
@@ -188,7 +188,7 @@ fn a_deleted_document_comes_back_with_an_attachment() {
     let unknown = RevisionHasher::default().hash_again(&second, document(None, false, "{}").body.value(), 1);
     assert_eq!(third.hash, unknown.into(), "CouchDB hashes no more of it than that it is one");
     let view = database.read().unwrap();
-    // As in CouchDB, which counts from the revision that the client named, and it named none.
+    // As in CouchDB, the revpos follows the revision that the client named, and the client named none.
     assert_eq!(attachments(&view, "doc", &third)[0].revpos, 1);
 }
 
@@ -208,7 +208,7 @@ fn uploads_that_nobody_wants_are_removed() {
     let (chunks, contents, uploads) = counts(&database);
     assert_eq!((contents, uploads), (0, 1), "the one that goes on stays");
     assert!(chunks >= 40);
-    // What the process leaves behind, the next one collects.
+    // The next process collects the uploads that the previous one left.
     let next = open(&engine).database("db").unwrap();
     assert_eq!(counts(&next), (0, 0, 0));
     assert!(upload.write(&[1; 5000]).is_ok());
@@ -233,7 +233,7 @@ fn parts_are_read_alone() {
     }
 }
 
-/// What documents should have: for each its leaf and its attachments.
+/// Expected leaf and attachments of each document.
 #[derive(Clone, Default)]
 struct Model(BTreeMap<String, (Rev, BTreeMap<String, Vec<u8>>)>);
 
@@ -249,7 +249,8 @@ impl Model {
     }
 }
 
-/// A random update: some attachments new, some kept, and what the document should have then.
+/// Creates a random update: some attachments are new and some are kept. Also returns the expected attachments of the
+/// document.
 fn random_update(
     random: &mut Random,
     database: &Arc<Database>,
@@ -272,7 +273,7 @@ fn random_update(
         if wanted.contains_key(&name) {
             continue;
         }
-        // Few different contents, of all sizes around those that matter.
+        // A few different contents, with sizes around the limits.
         let data = vec![random.below(3) as u8; random.pick(&[0, 1, 99, 100, 101, 950, 1000, 1001, 2500])];
         let compression = random.pick(&[Compression::None, Compression::None, GZIP]);
         list.push(uploaded(database, &name, "a/b", compression, &data));
@@ -399,7 +400,7 @@ fn attachments_count_among_sizes_and_garbage() {
     };
     let a = save(&database, with("a", None, "{}", vec![binary(&database, "x", &first)]));
     save(&database, with("b", None, "{}", vec![binary(&database, "x", &first)]));
-    // Stored once, but each document has it.
+    // The content is stored once and counted for each document.
     assert_eq!(sizes(), (2 * 1002, 2 * 2 + 1000, 0));
     save(&database, with("a", Some(&a), "{}", vec![binary(&database, "x", &second)]));
     assert_eq!(sizes(), (1002 + 302, 3 * 2 + 1300, 2 + 1000));
@@ -428,7 +429,7 @@ fn attachments_of_an_edit_are_looked_up_together() {
     let kept: Vec<NewAttachment> =
         attachments(&view, "doc", &first).into_iter().map(NewAttachment::kept).chain(list(50)).collect();
     let second = check(with("doc", Some(&first), "{}", kept));
-    // The bodies of replaced revisions tell what they had, and all that is looked up together.
+    // The bodies of replaced revisions contain their attachments, and all of them are read together.
     let third = save(&database, edit("doc", Some(&second), false, "{}"));
     save(&database, with("doc", Some(&third), "{}", vec![binary(&database, "last", &[9])]));
     let before = engine.calls();
@@ -450,11 +451,11 @@ fn long_attachments_go_in_pieces() {
     compact(&database);
     let (chunks, contents, marks) = counts(&database);
     assert!(chunks > 10 && (contents, marks) == (0, 1), "{chunks} of 100 chunks are left for the next commits");
-    // The same bytes come again meanwhile, under another number.
+    // The same content is uploaded again concurrently, under another number.
     save(&database, with("other", None, "{}", vec![binary(&database, "a", &[7; 10_000])]));
     assert_eq!(counts(&database).1, 1);
     drop(database);
-    // A process that begins finishes what the last one began.
+    // A starting process completes what the previous one started.
     let database = open(&engine).database("db").unwrap();
     assert_eq!(counts(&database), (100, 1, 0));
     audit(&database.read().unwrap());

@@ -1,4 +1,4 @@
-//! [`audit`]: whether everything that is stored of a database fits together, found by counting again.
+//! [`audit`]: checks the consistency of the stored data of a database by counting again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -17,7 +17,7 @@ use crate::{ReadView, keys, pieces};
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Panics unless counters, sequence entries, bodies and ranks are what the documents say.
+/// Panics unless counters, sequence entries, bodies and ranks match the documents.
 pub(crate) fn audit(view: &ReadView) {
     let documents = entries(view, Keyspace::Documents);
     let sequence = entries(view, Keyspace::Sequence);
@@ -86,7 +86,8 @@ pub(crate) fn audit(view: &ReadView) {
     audit_attachments(view, attachments);
 }
 
-/// Checks that the bytes of all `attachments` are there, each once, and counted, and that nothing else is but uploads.
+/// Checks that the contents of all `attachments` are stored, once each, with correct counts, and that nothing else is
+/// stored except uploads.
 fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
     let mut stored = entries(view, Keyspace::Attachments);
     let mut wanted: BTreeMap<Vec<u8>, (Attachment, u64)> = BTreeMap::new();
@@ -111,7 +112,7 @@ fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
     assert!(stored.keys().all(is_upload), "no bytes are left behind");
 }
 
-/// Checks the stored ranks and those that readers of `view` would take.
+/// Checks the stored ranks and those that readers of `view` would use.
 fn audit_ranks(view: &ReadView, documents: &Entries, sequence: &Entries) {
     let live: Vec<&[u8]> =
         documents.iter().filter(|(_, bytes)| !Head::is_deleted(bytes)).map(|(id, _)| id.as_slice()).collect();

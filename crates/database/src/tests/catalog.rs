@@ -1,4 +1,4 @@
-//! Databases come, go and come again; names are CouchDB's.
+//! Creation, deletion and recreation of databases; names follow CouchDB's rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::{Catalog, DatabaseError, DatabaseOptions, OWNED_SHARDS, Submitted, Wo
 
 const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, layout: crate::Layout::Whole, q: 1 };
 
-/// The number of entries that a shard has.
+/// Returns the number of entries of a shard.
 fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
     let snapshot = engine.snapshot(shard).unwrap();
     if matches!(snapshot.state(), Err(StorageError::Dropped)) {
@@ -26,7 +26,7 @@ fn entries_of(engine: &dyn Engine, shard: Shard) -> usize {
     Keyspace::ALL.into_iter().map(count).sum()
 }
 
-/// Attaches a record that makes a new shard with an entry a part of the database, as an index does.
+/// Attaches a record that makes a new shard with an entry part of the database, as an index does.
 fn attach_shard(catalog: &Catalog, database: &Arc<crate::Database>) -> Shard {
     let shard = catalog.allocate_shard().unwrap();
     let mut batch = settee_storage::Batch::new();
@@ -168,7 +168,7 @@ fn a_database_made_again_is_empty_and_elsewhere() {
     let view = database.read().unwrap();
     assert_eq!((view.counts().unwrap(), view.update_seq().unwrap()), ((0, 0), 0));
     assert_eq!(ids(&view), Vec::<String>::new());
-    // Who holds the old one learns that it is gone, but keeps its snapshot.
+    // Users of the old database get an error, but keep their snapshots.
     assert!(matches!(old.read(), Err(DatabaseError::NotFound)));
     assert!(matches!(old.info(), Err(DatabaseError::NotFound)));
     assert!(matches!(old.update(Work::Documents(vec![new("b", "{}")])), Err(DatabaseError::NotFound)));
@@ -195,7 +195,7 @@ fn owned_shards_go_with_their_database() {
 
 #[test]
 fn interrupted_deletions_are_finished() {
-    // The writes of a deletion: its entry, the shards and after each shard its mark. Each of them can be the last.
+    // Writes of a deletion: the entry, and for each shard its removal and its mark. Each of them can be the last.
     for writes in 1..=5 {
         let engine = Arc::new(FaultyEngine::new());
         let catalog = open(&(Arc::clone(&engine) as Arc<dyn Engine>));
@@ -206,7 +206,7 @@ fn interrupted_deletions_are_finished() {
         let error = catalog.delete("db").unwrap_err();
         assert!(matches!(error, DatabaseError::Storage(_)), "{error}");
         if writes == 1 {
-            // Nothing has happened, and the database goes on.
+            // Nothing was deleted, and the database can be used.
             let database = catalog.database("db").unwrap();
             save(&database, new("b", "{}"));
             assert_eq!(ids(&database.read().unwrap()), ["a", "b"]);
@@ -253,7 +253,7 @@ fn deleting_beside_writers_and_readers() {
             scope.spawn(|| {
                 loop {
                     match database.read() {
-                        // It began when nothing was left.
+                        // The snapshot was taken after the removal of all entries.
                         Ok(view) if matches!(view.update_seq(), Err(DatabaseError::NotFound)) => break,
                         Ok(view) => audit(&view),
                         Err(error) => {
@@ -272,8 +272,8 @@ fn deleting_beside_writers_and_readers() {
     }
 }
 
-/// Writes again and again from the completion of the write before, so that the leader never runs out of work.
-/// Tells what ended it.
+/// Writes repeatedly from the completion of the previous write, so that the leader always has work. Sends the result
+/// that ended it.
 fn write_on(database: &Arc<crate::Database>, left: usize, ended: mpsc::Sender<crate::Result<()>>) -> Submitted {
     let again = Arc::clone(database);
     let work = Work::Documents(vec![new(&format!("{left}"), "{}")]);
@@ -313,7 +313,7 @@ fn creating_and_deleting_at_the_same_time() {
                 match catalog.create("db", OPTIONS) {
                     Ok(database) => {
                         created += 1;
-                        // Somebody else may have deleted it already.
+                        // Another thread may have deleted it already.
                         let written = database.update(Work::Documents(vec![new("a", "{}")]));
                         assert!(matches!(written, Ok(_) | Err(DatabaseError::NotFound)));
                     }
@@ -377,7 +377,7 @@ fn databases_that_nobody_holds_are_closed_beyond_the_limit_the_least_recently_us
     let held: Vec<_> = (0..3).map(|number| create(&catalog, &name(number))).collect();
     for number in 3..40 {
         save(&create(&catalog, &name(number)), new("a", "{}"));
-        // One that is asked for all the time is never the least recently used.
+        // A database that is requested continuously is never the least recently used.
         catalog.database(&name(5)).ok();
         let open = catalog.open_databases();
         assert!(open.len() <= 9, "{} are open", open.len());
@@ -391,7 +391,7 @@ fn databases_that_nobody_holds_are_closed_beyond_the_limit_the_least_recently_us
         audit(&database.read().unwrap());
     }
     assert!(held.iter().all(|database| Arc::ptr_eq(database, &catalog.database(database.name()).unwrap())));
-    // A smaller limit holds at once, a deleted one does not come back.
+    // A smaller limit applies immediately, and a deleted database does not reappear.
     catalog.set_max_open(1);
     assert_eq!(catalog.open_databases().len(), held.len());
     catalog.delete(&name(20)).unwrap();
@@ -417,7 +417,7 @@ fn databases_are_opened_closed_written_and_deleted_at_the_same_time() {
                 for round in 0..50 {
                     let database = catalog.database(&name(round % 5)).unwrap();
                     save(&database, new(&format!("{writer}-{round}"), "{}"));
-                    // The last one comes and goes.
+                    // The last database is deleted and created repeatedly.
                     if writer == 0 {
                         catalog.delete("d5").unwrap();
                         drop(create(catalog, "d5"));

@@ -1,4 +1,5 @@
-//! Many writers and readers at once: nothing is lost, nobody wins twice, and a reader's world stands still.
+//! Concurrent writers and readers: no write is lost, each edit has one winner, and a reader's snapshot does not
+//! change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::{Database, DatabaseError, Direction, ReadView, Submitted, UpdateOutco
 
 const WRITERS: usize = 16;
 
-/// Checks that everything that counts rows agrees with listing them.
+/// Checks that all row counts agree with the listed rows.
 fn check_counts(view: &ReadView) {
     let (live, deleted) = view.counts().unwrap();
     let listed = ids(view);
@@ -92,7 +93,7 @@ fn writers_and_readers_at_once() {
         assert_eq!(head.rev, rev);
         assert_eq!(body(&view, head.stored), Some(text));
     }
-    // Every edit got a sequence of its own: all bodies are kept, each under its sequence.
+    // Every edit got its own sequence: all bodies are stored under their sequences.
     let mut body_seqs = BTreeSet::new();
     for id in (0..12).flat_map(|number| (0..WRITERS).map(move |writer| format!("{number}/{writer}"))) {
         let record = view.record(&id).unwrap().unwrap();
@@ -157,7 +158,7 @@ fn writers_that_wait_share_commits() {
     let view = database.read().unwrap();
     let version = view.snapshot().state().unwrap().version.0;
     assert!(version < 5, "{version} commits for 50 small updates");
-    // In the order in which they were submitted.
+    // The sequences follow the order of submission.
     assert!((0..50).all(|number| view.head(&format!("{number:03}")).unwrap().unwrap().seq == number + 1));
     audit(&view);
     assert_eq!(submit("again"), Submitted::Lead);
@@ -172,7 +173,7 @@ fn who_leads_is_not_kept_by_what_comes_later() {
     let submit_more = {
         let (database, came) = (Arc::clone(&database), Arc::clone(&came));
         move || {
-            // There is always something to do, until this number is reached.
+            // Work is always available until this number is reached.
             let number = came.fetch_add(1, Ordering::Relaxed);
             if number < MOST {
                 let work = Work::Documents(vec![new(&format!("later{number}"), "{}")]);
@@ -205,7 +206,7 @@ fn a_panic_of_a_completion_leaves_the_queue_working() {
     submit("a", 0, false);
     submit("b", 0, true);
     submit("c", 0, false);
-    // These do not fit into the same commit.
+    // These works do not fit into the same commit.
     submit("d", 7000, true);
     submit("e", 7000, false);
     let panicked = thread::scope(|scope| scope.spawn(|| database.lead()).join());

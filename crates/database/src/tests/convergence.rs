@@ -1,4 +1,5 @@
-//! Two databases that are edited, replicated and purged at random end alike, and as a model that only collects paths.
+//! Two databases that are edited, replicated and purged at random converge, and match a model that only collects
+//! paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use settee_model::Rev;
 use super::{Random, audit, body, database, edit, replicated, saved, write};
 use crate::{Database, Direction, Purge, Work};
 
-/// A leaf: whether it is a deletion, its revision, its history (newest first) and its body.
+/// A leaf: deletion flag, revision, history (newest first) and body.
 type Leaf = (bool, Rev, Vec<Rev>, String);
 
-/// All paths that were ever written, by document: what every replica has in the end.
+/// All written paths by document, which every replica has in the end.
 type Model = BTreeMap<String, BTreeSet<(bool, Vec<Rev>, String)>>;
 
 #[test]
@@ -43,7 +44,7 @@ fn run(random: &mut Random) {
     replicas.iter().for_each(|replica| audit(&replica.read().unwrap()));
 }
 
-/// Edits a random leaf, makes a document, or makes a deleted one again.
+/// Edits a random leaf, creates a document, or recreates a deleted one.
 fn edit_somehow(random: &mut Random, replica: &Arc<Database>, id: &str, model: &mut Model) {
     let leaves = leaves(replica, id);
     let live: Vec<&Leaf> = leaves.iter().filter(|(deleted, ..)| !deleted).collect();
@@ -56,7 +57,7 @@ fn edit_somehow(random: &mut Random, replica: &Arc<Database>, id: &str, model: &
     }
 }
 
-/// Brings all leaves of `source` to `target`, as a replicator does.
+/// Replicates all leaves of `source` to `target`.
 fn replicate(source: &Arc<Database>, target: &Arc<Database>) {
     let view = source.read().unwrap();
     let mut changes = view.changes(0, Direction::Forward).unwrap();
@@ -71,7 +72,7 @@ fn replicate(source: &Arc<Database>, target: &Arc<Database>) {
     }
 }
 
-/// Purges are not replicated: whoever wants a document gone purges it everywhere.
+/// Purges are not replicated, so a document must be purged on every replica.
 fn purge_everywhere(replicas: &[Arc<Database>], id: &str, model: &mut Model) {
     for replica in replicas {
         let revs = leaves(replica, id).into_iter().map(|leaf| leaf.1).collect();
@@ -81,7 +82,7 @@ fn purge_everywhere(replicas: &[Arc<Database>], id: &str, model: &mut Model) {
     model.remove(id);
 }
 
-/// The leaves of a document, the winner first.
+/// Returns the leaves of a document, the winner first.
 fn leaves(replica: &Arc<Database>, id: &str) -> Vec<Leaf> {
     let view = replica.read().unwrap();
     let Some(record) = view.record(id).unwrap() else { return Vec::new() };
@@ -93,7 +94,8 @@ fn leaves(replica: &Arc<Database>, id: &str) -> Vec<Leaf> {
     record.tree.leaves_by_rank(|stored| stored.deleted).into_iter().map(leaf).collect()
 }
 
-/// The paths of the model that no other path goes through: live ones first, then the longest, then the greatest.
+/// Returns the paths of the model that are not part of a longer path: live ones first, then the longest, then the
+/// greatest.
 fn expected(model: &Model, id: &str) -> Vec<Leaf> {
     let none = BTreeSet::new();
     let paths = model.get(id).unwrap_or(&none);

@@ -1,4 +1,4 @@
-//! Whatever a crash leaves opens again, holds everything that was acknowledged, and nothing that is half done.
+//! Every state after a crash can be opened, contains all acknowledged writes, and no partial ones.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,10 +14,10 @@ use super::{Random, audit, body, create, edit, new, open, replicated, save, save
 use crate::tasks::Tasks;
 use crate::{Catalog, Database, DatabaseOptions, DocUpdate, Purge, Result, UpdateOutcome, Work};
 
-/// What clients were told: for each document of each database its last acknowledged revision.
+/// Acknowledged writes: for each document of each database its last acknowledged revision.
 #[derive(Clone, Debug, Default)]
 struct Acknowledged {
-    /// Absent databases have acknowledged deletions or were never created.
+    /// Absent databases were never created, or their deletion was acknowledged.
     databases: BTreeMap<&'static str, BTreeMap<String, (Rev, String)>>,
 }
 
@@ -37,7 +37,7 @@ impl Acknowledged {
         }
     }
 
-    /// What of it is not in `catalog`.
+    /// Returns the acknowledged revisions that are missing in `catalog`.
     fn missing(&self, catalog: &Catalog) -> Vec<String> {
         let mut missing = Vec::new();
         for (name, documents) in &self.databases {
@@ -58,7 +58,7 @@ impl Acknowledged {
     }
 }
 
-/// Opens an image, checks it, and checks that work goes on there.
+/// Opens an image, checks it, and checks that it accepts further writes.
 fn check_image(image: MemoryEngine, acknowledged: &Acknowledged, gone: &[&str]) {
     let engine: Arc<dyn Engine> = Arc::new(image);
     let catalog = open(&engine);
@@ -75,7 +75,7 @@ fn check_image(image: MemoryEngine, acknowledged: &Acknowledged, gone: &[&str]) 
     assert_eq!(acknowledged.missing(&catalog), Vec::<String>::new());
 }
 
-/// A few random updates of few documents.
+/// Creates a few random updates of few documents.
 fn random_updates(random: &mut Random, database: &Arc<Database>) -> Sent {
     let mut sent = Sent { updates: Vec::new(), bodies: Vec::new() };
     for _ in 0..1 + random.below(12) {
@@ -98,7 +98,7 @@ fn random_updates(random: &mut Random, database: &Arc<Database>) -> Sent {
     sent
 }
 
-/// Works until something fails: creates, writes to and deletes databases.
+/// Creates, writes to and deletes databases until an operation fails.
 fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut Acknowledged) -> Result<()> {
     let catalog = Catalog::open(Arc::clone(engine), random.next())?;
     for step in 0..steps {
@@ -108,7 +108,7 @@ fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut 
             catalog.create(name, options)?;
             told.databases.insert(name, BTreeMap::new());
         } else if random.one_in(20) {
-            // From here on it may be there or not.
+            // From here on the database may exist or not.
             told.databases.remove(name);
             catalog.delete(name)?;
         }
@@ -126,7 +126,7 @@ fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut 
         if random.one_in(4)
             && let Some((id, (rev, _))) = told.databases.get_mut(name).and_then(BTreeMap::pop_first)
         {
-            // From here on it may be there or not.
+            // From here on the document may exist or not.
             database.update(Work::Purge(vec![Purge { id, revs: vec![rev] }]))?;
         }
         let sent = random_updates(random, &database);
@@ -163,7 +163,7 @@ fn a_group_survives_as_a_whole_or_not_at_all() {
     let updates = (0..50).map(|number| new(&format!("{number}"), "{}")).collect();
     database.update(Work::Documents(updates)).unwrap_err();
     database.update(Work::Documents(vec![new("after", "{}")])).unwrap_err();
-    // What is not certain is not shown.
+    // A commit with an unknown outcome is not visible.
     assert_eq!(database.read().unwrap().counts().unwrap(), (1, 0));
     audit(&database.read().unwrap());
     let counts: Vec<u64> = faulty
@@ -203,7 +203,7 @@ fn crashes_at_any_moment_of_many_writers() {
             .collect();
         loop {
             let over = writers.iter().all(thread::ScopedJoinHandle::is_finished);
-            // Noted before the crash, so it must survive.
+            // Recorded before the crash, so it must survive.
             let acknowledged = told.lock().unwrap().clone();
             for image in faulty.crash_images() {
                 check_image(image, &acknowledged, &[]);

@@ -1,4 +1,4 @@
-//! What readers see of documents in cases that have gone wrong before, or easily could.
+//! Reads of documents in cases with earlier defects, or a risk of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn a_snapshot_that_is_far_behind_still_counts_right() {
 
 #[test]
 fn a_skip_of_any_size_ends() {
-    // Backwards, the greatest number of rows once overflowed; and leaving out more than there is read all of it.
+    // Backwards, the greatest number of rows once overflowed. A skip beyond the end reads all rows.
     let database = super::database();
     write(&database, (0..100).map(|number| new(&format!("{number:03}"), "{}")).collect());
     let view = database.read().unwrap();
@@ -47,7 +47,7 @@ fn a_skip_of_any_size_ends() {
 
 #[test]
 fn a_known_revision_learns_its_ancestors() {
-    // As in CouchDB: without this the ancestor that arrives later would be a conflict.
+    // As in CouchDB: without this an ancestor that arrives later would be a conflict.
     let database = super::database();
     let path = [rev("3-c"), rev("2-b"), rev("1-a")];
     save(&database, replicated("doc", &path[..1], false, "{\"n\":3}"));
@@ -61,7 +61,7 @@ fn a_known_revision_learns_its_ancestors() {
     assert_eq!(body(&view, record.tree.node(leaf).value.unwrap()).unwrap(), "{\"n\":3}");
     assert_eq!(view.update_seq().unwrap(), 3);
     audit(&view);
-    // What tells nothing new changes nothing.
+    // A path without new information changes nothing.
     save(&database, replicated("doc", &path, false, "{\"n\":3}"));
     save(&database, replicated("doc", &path[..2], false, "{\"n\":3}"));
     assert_eq!(database.read().unwrap().update_seq().unwrap(), 3);
@@ -89,7 +89,7 @@ fn several_updates_of_a_document_in_one_commit() {
         let parent = updates.last().unwrap().path[0].clone();
         updates.push(edit("doc", Some(&parent), number == 5, &format!("{{\"n\":{number}}}")));
     }
-    // After the deletion only an edit without revision goes on.
+    // After the deletion only an edit without a revision succeeds.
     let again = new("doc", "{\"n\":10}");
     let deletion = updates[4].path[0].clone();
     updates.push(again);
@@ -135,7 +135,7 @@ fn what_one_work_adds_to_a_document_is_one_change() {
     }
     assert_eq!(record.tree.leaf_count(), 10);
     audit(&view);
-    // The next work begins a change of its own, and what is purged takes its bodies along.
+    // The next work uses a sequence of its own, and a purge removes the bodies of purged revisions.
     write(&database, vec![leaf(10), leaf(11)]);
     let purge = Purge { id: "doc".to_owned(), revs: (0..11).map(|number| rev(&format!("2-{number:02}"))).collect() };
     let view = database.read().unwrap();
@@ -154,7 +154,7 @@ fn each_body_of_an_update_sequence_has_a_number_of_its_own() {
     assert_eq!((keys::body_number(7, 0), keys::body_number(1 << 50, 0)), (Some(7), Some(1 << 50)));
     let last = (1 << 20) - 1;
     assert_eq!(keys::writer_of_body(keys::body_number((1 << 43) - 1, last).unwrap()), (1 << 43) - 1);
-    // Where there is none, the next change takes a sequence of its own.
+    // Without a free number the next change uses a sequence of its own.
     assert_eq!((keys::body_number(7, last + 1), keys::body_number(1 << 43, 1)), (None, None));
 }
 
@@ -178,10 +178,10 @@ fn large_bodies_are_divided_and_large_requests_too() {
     assert!(DocUpdate::into_works(Vec::new()).is_empty());
 }
 
-/// Small updates cost more than their bytes: who commits something else waits for all of a commit.
+/// Small updates cost more than their bytes, because concurrent writers wait for the whole commit.
 #[test]
 fn a_commit_takes_so_many_updates_however_small_they_are() {
-    // As many as fit by what each costs at least, see `UPDATE_BYTES`.
+    // Maximum number of updates of one commit at their minimum cost, see `UPDATE_BYTES`.
     let most = (8 << 10) / 64;
     let updates = || (0..10 * most).map(|number| new(&number.to_string(), "{}")).collect::<Vec<_>>();
     let works = DocUpdate::into_works(updates());
@@ -189,7 +189,7 @@ fn a_commit_takes_so_many_updates_however_small_they_are() {
         works.iter().map(|work| if let Work::Documents(part) = work { part.len() } else { 0 }).collect();
     assert_eq!(counts.iter().sum::<usize>(), 10 * most);
     assert!(counts.iter().all(|count| *count <= most) && counts.len() < 50, "{counts:?}");
-    // Also of those that come one by one.
+    // The limit also applies to updates that are submitted one by one.
     let queue = Queue::default();
     for update in updates() {
         let _ = queue.push(vec![(Work::Documents(vec![update]), Box::new(|_| {}))], None);
@@ -214,7 +214,7 @@ fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered()
     let queued = works.into_iter().map(|work| -> (Work, Completion) { (work, Box::new(|_| {})) }).collect();
     assert_eq!(queue.push(queued, None), Submitted::Lead);
     assert_eq!(queue.push(Vec::new(), None), Submitted::Queued);
-    // More could come, but there would be no room for it.
+    // More work could arrive, but the commit would have no capacity for it.
     assert_eq!(queue.collect(count + 1, LIMIT_BYTES, Duration::from_secs(60)), count);
     let mut last = Vec::new();
     while let Some(works) = queue.take(LIMIT_BYTES) {
@@ -223,7 +223,7 @@ fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered()
     assert_eq!(last.iter().filter(|is_last| **is_last).count(), 1);
     assert_eq!((last.len(), last.last()), (count, Some(&true)));
     assert!(begun.elapsed() < Duration::from_secs(30), "it has waited");
-    // What was taken no longer counts as queued.
+    // Taken work no longer counts as queued.
     let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], None);
     assert_eq!(queue.collect(2, LIMIT_BYTES, Duration::ZERO), 1);
     assert_eq!(queue.collect(2, 1, Duration::ZERO), 1);
@@ -322,7 +322,7 @@ fn a_document_with_many_conflicts_is_stored_in_short_values() {
     leaves(600);
     let longest = engine.take_largest().value_bytes;
     assert!(longest < 2_000, "a value of {longest} bytes");
-    // What becomes shorter leaves nothing behind.
+    // A shorter record leaves no pieces behind.
     let revs = (100..590).map(|n| rev(&format!("1-{n:032x}"))).collect();
     database.update(Work::Purge(vec![Purge { id: "doc".to_owned(), revs }])).unwrap();
     leaves(110);

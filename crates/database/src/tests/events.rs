@@ -1,4 +1,4 @@
-//! What happens to databases is collected once somebody asks, and kept in `_global_changes`.
+//! Events of databases are collected once a watcher exists, and stored in `_global_changes`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ fn watch(catalog: &Catalog) -> Arc<AtomicUsize> {
     wakes
 }
 
-/// The events in the order of their documents' last changes.
+/// Returns the events in the order of their documents' last changes.
 fn kept(catalog: &Catalog) -> Vec<String> {
     let view = catalog.database(GLOBAL_CHANGES).unwrap().read().unwrap();
     let mut changes = view.changes(0, Direction::Forward).unwrap();

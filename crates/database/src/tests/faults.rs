@@ -1,4 +1,5 @@
-//! Commits that fail, come second or lose their answer: clients receive the truth or an error, and work goes on.
+//! Commits that fail, conflict or lose their acknowledgement: clients get the correct outcome or an error, and the
+//! database stays usable.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,26 +20,26 @@ const OPTIONS: DatabaseOptions = DatabaseOptions { created_ms: 1, instance: 2, l
 
 type Act = Box<dyn FnOnce(&Interposed) + Send>;
 
-/// What happens at the next commit.
+/// Scripted behaviour of the next commit.
 enum OnCommit {
-    /// Something else first.
+    /// Another action precedes the commit.
     After(Act),
-    /// It is done, then something else happens, and the answer is lost.
+    /// The commit is applied, then another action follows, and the acknowledgement is lost.
     LoseAnswer(Act),
-    /// It is under way; nobody knows when it arrives.
+    /// The commit is in progress and applied later.
     Delay,
 }
 
-/// What happens at the next snapshot.
+/// Scripted behaviour of the next snapshot.
 enum OnSnapshot {
     Pass,
     After(Act),
-    /// It is there, then something else happens before anything but its state is read.
+    /// The snapshot is taken, then another action follows before anything but its state is read.
     Before(Act),
     Fail,
 }
 
-/// An engine as one node sees it, with a script of what the world does to it.
+/// The engine of one node, with a script of injected events.
 struct Interposed {
     inner: Arc<dyn Engine>,
     commits: Mutex<VecDeque<OnCommit>>,
@@ -55,7 +56,7 @@ impl Interposed {
         self.commits.lock().push_back(what);
     }
 
-    /// Lets a snapshot meet `what` after `passing` others.
+    /// Applies `what` to a snapshot after `passing` others.
     fn on_snapshot(&self, passing: usize, what: OnSnapshot) {
         let mut snapshots = self.snapshots.lock();
         snapshots.extend((0..passing).map(|_| OnSnapshot::Pass));
@@ -77,7 +78,7 @@ impl Engine for Interposed {
             Some(OnSnapshot::After(act)) => act(self),
             Some(OnSnapshot::Before(act)) => {
                 let snapshot = self.inner.snapshot(shard)?;
-                // It begins with its first read.
+                // The snapshot is taken with its first read.
                 snapshot.state()?;
                 act(self);
                 return Ok(snapshot);
@@ -150,13 +151,13 @@ impl Engine for Interposed {
     }
 }
 
-/// When a commit that is under way arrives.
+/// Time at which a delayed commit is applied.
 enum Arrives {
     BeforeLooking,
     BeforeTheNextTry,
 }
 
-/// Two nodes on the same storage; the first one's engine follows a script.
+/// Two nodes on the same storage; the engine of the first one follows a script.
 struct Nodes {
     script: Arc<Interposed>,
     first: Catalog,
@@ -171,7 +172,7 @@ impl Nodes {
         Self { script, first, second: open(&engine) }
     }
 
-    /// A database on both nodes.
+    /// Creates a database and returns it as opened on both nodes.
     fn database(&self) -> (Arc<Database>, Arc<Database>) {
         let first = create(&self.first, "db");
         (first, self.second.database("db").unwrap())
@@ -182,7 +183,7 @@ fn update(database: &Arc<Database>, update: crate::DocUpdate) -> Result<Vec<Upda
     database.update(Work::Documents(vec![update]))
 }
 
-/// Saves a document on another node.
+/// Returns an action that saves a document on another node.
 fn save_there(node: &Arc<Database>, id: &'static str) -> Act {
     let node = Arc::clone(node);
     Box::new(move |_| {
@@ -281,7 +282,7 @@ fn a_conflict_is_decided_anew() {
 
 #[test]
 fn a_commit_that_arrives_late_is_not_taken_for_a_conflict() {
-    // It arrives before the shard is read anew, or when the next try is under way.
+    // The commit is applied before the shard is read again, or during the next try.
     for arrives in [Arrives::BeforeLooking, Arrives::BeforeTheNextTry] {
         let nodes = Nodes::new();
         let (here, _) = nodes.database();
@@ -289,7 +290,7 @@ fn a_commit_that_arrives_late_is_not_taken_for_a_conflict() {
         nodes.script.on_commit(OnCommit::Delay);
         let arrive = Box::new(Interposed::let_arrive);
         match arrives {
-            // The first snapshot is the one that the first try was decided on.
+            // The first snapshot is the one on which the first try is based.
             Arrives::BeforeLooking => nodes.script.on_snapshot(1, OnSnapshot::After(arrive)),
             Arrives::BeforeTheNextTry => nodes.script.on_commit(OnCommit::After(arrive)),
         }
@@ -307,7 +308,7 @@ fn a_commit_that_arrives_late_is_not_taken_for_a_conflict() {
 
 #[test]
 fn an_answer_that_is_lost_is_found_behind_commits_of_others() {
-    // The commit happened, and others did after it. "Conflict" would be a lie, and so would an error.
+    // The commit was applied and others followed, so a conflict or an error would be wrong.
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     let parent = save(&here, new("doc", "{}"));
@@ -326,13 +327,13 @@ fn an_answer_that_is_lost_is_found_behind_commits_of_others() {
     audit(&here.read().unwrap());
 }
 
-/// A request that never arrived is made again behind commits of others.
+/// A lost request is sent again after commits of other nodes.
 #[test]
 fn a_request_that_is_lost_is_made_again_behind_commits_of_others() {
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     let act: Act = Box::new(move |script: &Interposed| {
-        // It never arrives.
+        // The request is lost.
         script.delayed.lock().take();
         for number in 0..3 {
             save(&there, new(&format!("else{number}"), "{}"));
@@ -361,7 +362,7 @@ fn a_lost_request_whose_place_was_taken_is_tried_again() {
 
 #[test]
 fn the_ranks_of_a_lost_race_are_not_taken_for_those_of_the_winner() {
-    // Both nodes make the commit of the same number; a reader looks just when the loser learns of it.
+    // Both nodes commit at the same version; a reader reads just when the loser observes the conflict.
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     write(&here, (0..60).map(|number| new(&format!("{number:02}"), "{}")).collect());
@@ -401,7 +402,7 @@ fn a_bucket_is_divided_with_the_next_commit_of_whomever() {
     }
 }
 
-/// Each of them would lose what it has divided, and do it again with its next commit, if that was not stored at once.
+/// If the division were not stored immediately, each process would lose it and repeat it with its next commit.
 #[test]
 fn processes_that_write_in_turn_divide_a_bucket() {
     let nodes = Nodes::new();
@@ -458,7 +459,7 @@ fn catalog_commits_whose_answers_are_lost_happen_once() {
 
 #[test]
 fn no_shard_is_attached_while_its_database_goes() {
-    // A deletion that had read the owned shards already would leave this one behind for ever.
+    // A deletion that had read the owned shards already would never drop this one.
     let nodes = Nodes::new();
     let (here, _) = nodes.database();
     let heard = Arc::new(Mutex::new(None));
@@ -493,13 +494,13 @@ fn a_database_that_another_node_deleted_takes_no_writes() {
     assert!(matches!(update(&here, new("b", "{}")), Err(DatabaseError::NotFound)));
     let state = nodes.script.inner.snapshot(here.shard()).unwrap().state();
     assert!(matches!(state, Err(StorageError::Dropped)), "nothing comes back: {state:?}");
-    // Also one that was never written.
+    // The same applies to a database that was never written.
     let never = create(&nodes.first, "never");
     nodes.second.delete("never").unwrap();
     assert!(matches!(update(&never, new("b", "{}")), Err(DatabaseError::NotFound)));
 }
 
-/// Who looks at what another process has done may be slower than this process with what it does itself.
+/// A read of foreign commits can be slower than a commit of this process.
 #[test]
 fn what_was_read_before_a_commit_does_not_replace_what_is_known_since() {
     let [ours, theirs] = Store::new().two();
@@ -525,7 +526,7 @@ fn what_was_read_before_a_commit_does_not_replace_what_is_known_since() {
     assert!(Arc::ptr_eq(&used, &here) && script.snapshots.lock().is_empty(), "it was looked at");
     assert_eq!((known(), here.design_seq()), (br#"{"name":"ours"}"#.to_vec(), 1));
     assert_eq!(here.attached_elsewhere(), elsewhere, "nobody else has attached anything");
-    // What is newer counts.
+    // A newer state replaces the cached one.
     there.update(set("newer")).unwrap();
     catalog.engine().catch_up().unwrap();
     catalog.database("db").unwrap();

@@ -1,5 +1,5 @@
-//! Documents that are probably new are written without a look, where a look is a trip. Whatever is there, outcomes are those of
-//! who has looked.
+//! With an engine that validates inserts, documents that are probably new are written without a read. The outcomes
+//! equal those with a read.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use settee_storage::memory::MemoryEngine;
 use super::{Random, Store, audit, create, edit, new, open, replicated, rev, save, write};
 use crate::{Database, DocUpdate, UpdateOutcome};
 
-/// A database in memory that counts reads.
+/// Creates a database in memory that counts reads.
 fn counted() -> (Arc<CountingEngine>, Arc<Database>) {
     let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
@@ -30,12 +30,12 @@ fn new_documents_are_one_trip() {
     };
     assert_eq!(trips(new("a", "{}")), (true, 0, 1));
     assert_eq!(trips(replicated("b", &[rev("1-x")], false, "{}")), (true, 0, 1));
-    // Who names an earlier revision, or deletes, has seen the document.
+    // An update that names an earlier revision, or deletes, does not create a document.
     let first = save(&database, new("c", "{}"));
     assert_eq!(trips(edit("c", Some(&first), false, "{}")), (true, 1, 1));
     assert_eq!(trips(edit("d", None, true, "{}")).1, 1);
     assert_eq!(trips(replicated("e", &[rev("2-y"), rev("1-x")], false, "{}")), (true, 1, 1));
-    // A guess that was wrong has cost a commit, and the next ones look.
+    // A wrong assumption wastes a commit, and the next ones read first.
     assert_eq!(trips(new("a", "{}")), (false, 1, 1));
     assert_eq!(trips(new("f", "{}")), (true, 1, 1));
     for number in 0..100 {
@@ -61,7 +61,7 @@ fn a_wrong_guess_of_a_group_changes_nothing() {
     audit(&view);
 }
 
-/// Two processes that guess, and a store that looks always, are given the same.
+/// Two processes that skip reads, and a store that always reads, have equal outcomes.
 #[test]
 fn outcomes_are_those_of_who_has_looked() {
     let random = &mut Random::new();
@@ -82,7 +82,7 @@ fn outcomes_are_those_of_who_has_looked() {
     }
 }
 
-/// Something that a client might do to a document that may be there.
+/// Creates a random update of a document that may exist.
 fn any(database: &Arc<Database>, random: &mut Random) -> DocUpdate {
     let id = format!("{}", random.below(40));
     let body = format!("{{\"n\":{}}}", random.below(3));

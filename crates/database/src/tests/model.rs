@@ -1,4 +1,4 @@
-//! Random operations on a database and on a plain model of one must agree in everything a reader can see.
+//! Random operations on a database and on a simple model agree in all reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{Database, Direction, DocUpdate, EditMode, IdRange, Leaves, ReadView,
 
 mod forgetting;
 
-/// A revision: what it grew from, whether it is a deletion and its body if that is known.
+/// A revision: its parent, its deletion flag and its body if that is known.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelRev {
     parent: Option<Rev>,
@@ -31,10 +31,10 @@ struct Model {
     locals: BTreeMap<String, (u64, String)>,
     revs_limit: usize,
     update_seq: u64,
-    /// The first update sequence of the work that is being made.
+    /// First update sequence of the current work.
     first_seq: u64,
     purges: Vec<crate::Purge>,
-    /// Stored revisions whose bodies must be gone.
+    /// Stored revisions whose bodies must be removed.
     forgotten: BTreeSet<(u64, u32)>,
 }
 
@@ -61,7 +61,7 @@ impl ModelDoc {
         std::iter::successors(self.revs.contains_key(rev).then(|| rev.clone()), parent).collect()
     }
 
-    /// Adds a path; `false` if that changes nothing.
+    /// Adds a path; returns `false` if that changes nothing.
     fn merge(&mut self, path: &[Rev], deleted: bool, body: &str, limit: usize) -> bool {
         let is_stored = self.revs.get(&path[0]).is_some_and(|rev| rev.content.is_some());
         if is_stored && self.history(&path[0]).len() >= path.len() {
@@ -94,7 +94,7 @@ impl Model {
         Self { revs_limit: 1000, ..Self::default() }
     }
 
-    /// What an interactive edit must answer.
+    /// Applies an interactive edit and returns the expected revision.
     fn edit(&mut self, id: &str, parent: Option<&Rev>, deleted: bool, body: &str) -> Option<Rev> {
         let json = Json::parse(body.as_bytes()).unwrap();
         let next = |parent: Option<&Rev>| {
@@ -118,7 +118,7 @@ impl Model {
 
     fn merge(&mut self, id: &str, path: &[Rev], deleted: bool, body: &str) {
         let doc = self.docs.entry(id.to_owned()).or_default();
-        // What one work adds to a document is one change of it.
+        // All additions of one work to a document share one update sequence.
         if doc.merge(path, deleted, body, self.revs_limit) && doc.seq < self.first_seq {
             self.update_seq += 1;
             doc.seq = self.update_seq;
@@ -130,14 +130,14 @@ impl Model {
     }
 }
 
-/// Ids whose order by bytes differs from that by characters or length.
+/// Returns ids whose byte order differs from that by characters or length.
 fn random_id(random: &mut Random) -> String {
     let prefix = random.pick(&["", "a", "doc", "_design/d", "é", "日", "\u{10ffff}", "z"]);
     format!("{prefix}{}", random.below(25))
 }
 
 fn random_rev(random: &mut Random, generation: u64) -> Rev {
-    // Few enough to meet again, of both kinds.
+    // Few enough for repetitions, of both kinds.
     let hash = match random.below(3) {
         0 => RevHash::from([random.below(3) as u8; 16]),
         1 => RevHash::from_bytes(&[b'a' + random.below(3) as u8]),
@@ -146,7 +146,7 @@ fn random_rev(random: &mut Random, generation: u64) -> Rev {
     Rev { generation, hash }
 }
 
-/// Some revision of a document, mostly a leaf.
+/// Returns some revision of a document, mostly a leaf.
 fn known_rev(random: &mut Random, model: &Model, id: &str) -> Option<Rev> {
     let doc = model.docs.get(id)?;
     let rev = match random.below(8) {
@@ -157,7 +157,7 @@ fn known_rev(random: &mut Random, model: &Model, id: &str) -> Option<Rev> {
     Some(rev.clone())
 }
 
-/// Makes a random update and the outcome that the model expects of it.
+/// Creates a random update with its expected outcome.
 fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOutcome) {
     let id = random_id(random);
     let longest = if random.one_in(10) { 500 } else { 40 };
@@ -179,7 +179,7 @@ fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOu
             (update, saved(model.edit(&id, parent.as_ref(), deleted, &text)))
         }
         4 | 5 => {
-            // A new document, or one that was deleted.
+            // A new document, or a deleted one.
             let update = edit(&id, None, deleted, &text);
             (update, saved(model.edit(&id, None, deleted, &text)))
         }
@@ -190,7 +190,7 @@ fn random_update(random: &mut Random, model: &mut Model) -> (DocUpdate, UpdateOu
                 let generation = path.first().map_or_else(|| 1 + random.below(3) as u64, |rev| rev.generation + 1);
                 path.insert(0, random_rev(random, generation));
             }
-            // Older ancestors than are remembered, which some sources still know.
+            // Ancestors beyond the revision limit, which some sources still have.
             while random.one_in(3) && path.last().is_some_and(|oldest| oldest.generation > 1) {
                 let oldest = path.last().unwrap().generation;
                 path.push(random_rev(random, oldest - 1));
@@ -244,7 +244,7 @@ fn check_documents(view: &ReadView, model: &mut Model) {
     }
 }
 
-/// Remembers which bodies `updates` made superfluous.
+/// Records the bodies that updates have removed.
 fn note_forgotten(model: &mut Model, before: &BTreeMap<String, Vec<Stored>>, view: &ReadView) {
     for (id, stored) in before {
         let record = view.record(id).unwrap().unwrap();
@@ -273,7 +273,7 @@ fn check_counts(database: &Arc<Database>, view: &ReadView, model: &Model) {
     assert!(info.active_bytes < info.file_bytes || info.file_bytes == 0, "there is more in the file than bodies");
 }
 
-/// A row of the changes feed: sequence, id, whether there are conflicts, and the document.
+/// A row of the changes feed: sequence, id, leaves, and the document.
 type Row = (u64, String, Leaves, String);
 
 fn changes(view: &ReadView, since: u64, direction: Direction, mut with_body: impl FnMut() -> bool) -> Vec<Row> {
@@ -321,7 +321,7 @@ fn check_changes(random: &mut Random, view: &ReadView, model: &Model) {
         let since = random.below(model.update_seq as usize + 3) as u64;
         let after = &wanted[wanted.partition_point(|row| row.0 <= since)..];
         assert_eq!(view.changes_after(since).unwrap(), after.len() as u64, "after {since}");
-        // Some rows are read without their bodies, so that the scan of bodies has to follow.
+        // Some rows are read without their bodies, so that the scan of bodies has to skip.
         let share = 1 + random.below(12);
         let read = changes(view, since, Direction::Forward, || random.one_in(share));
         assert_eq!(read.len(), after.len());

@@ -1,5 +1,5 @@
-//! Several processes serve one store: what one of them does counts in the others with their next use, and none destroys what another
-//! is about.
+//! Several processes on one store: each observes the commits of the others with the next use of a database, and none
+//! removes data in use by another one.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
@@ -18,15 +18,15 @@ use crate::{
     Submitted, UpdateOutcome, Upload, Work,
 };
 
-/// How long news may take.
+/// Timeout for notifications.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The catalogs of two processes.
+/// Opens the catalogs of two processes.
 fn processes() -> [Catalog; 2] {
     Store::new().two().each_ref().map(open)
 }
 
-/// A database, as the next request uses it: after the process has heard of everything.
+/// Returns a database as the next request uses it, after the process has handled all notifications.
 fn next(catalog: &Catalog, name: &str) -> Arc<Database> {
     catalog.engine().catch_up().unwrap();
     catalog.database(name).unwrap()
@@ -44,7 +44,8 @@ fn who_meets_another_process_knows_that_for_a_while() {
     assert!(uses_up(CONTENTION), "its commit was for a version that was not the last any more");
     save(&there, new("c", "{}"));
     assert!(!there.yields_write());
-    // Who has met somebody looks, and finds the other one without a conflict. It looks half as often each time.
+    // After a conflict the process reads foreign commits and detects the other writer without a further conflict.
+    // Each time it doubles the interval until the next test.
     let mut writes = CONTENTION;
     for round in 0..9 {
         save(&here, new(&format!("{round} here"), "{}"));
@@ -55,7 +56,7 @@ fn who_meets_another_process_knows_that_for_a_while() {
     assert_eq!(writes, CONTENTION_MAX);
 }
 
-/// One that comes by costs a few turns, one that goes on writing many.
+/// An occasional foreign commit causes a few commits under the shard lock, a continuing writer many.
 #[test]
 fn who_lines_up_does_so_for_as_long_as_others_write() {
     let [ours, theirs] = processes();
@@ -66,11 +67,11 @@ fn who_lines_up_does_so_for_as_long_as_others_write() {
         database.writer.lock().crowd
     };
     assert_eq!([write(&here, 0), write(&here, 1)], [0, 0]);
-    // It comes by, and waits for nobody again after a few commits.
+    // After an occasional foreign commit, the lock is not used any more after a few commits.
     assert_eq!((write(&there, 2), write(&here, 3)), (7, 7));
     let left: Vec<u32> = (4..12).map(|number| write(&here, number)).collect();
     assert_eq!(left, [6, 5, 4, 3, 2, 1, 0, 0]);
-    // It goes on writing.
+    // The other process continues to write.
     write(&there, 12);
     assert_eq!(write(&here, 13), 7);
     write(&there, 14);
@@ -95,14 +96,15 @@ fn a_database_that_was_made_again_elsewhere_is_another_one() {
         assert_eq!(ids(&next(&ours, "db").read().unwrap()), [id]);
         assert!(before.is_closed() && before.read().is_err());
     }
-    // The name of one that has not changed is looked up once for all that happened to others.
+    // An unchanged name is read once for all foreign commits to the catalog.
     let database = next(&ours, "db");
     create(&theirs, "other");
     assert!(Arc::ptr_eq(&next(&ours, "db"), &database));
     assert_eq!(ours.names().unwrap(), ["db", "other"]);
 }
 
-/// The name decides, and not whether the entries are gone: who deletes a database may die before it has dropped the shard.
+/// The name is authoritative even if the entries still exist: a process that deletes a database may fail before it
+/// has dropped the shard.
 #[test]
 fn a_database_that_was_deleted_elsewhere_is_gone_before_its_shard_is() {
     let store = Store::new();
@@ -142,7 +144,7 @@ fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
         written.update(Work::SetSecurity(security.clone())).unwrap();
         ours.engine().catch_up().unwrap();
         assert!(kept.version_heard() > heard);
-        // Nobody has to wait for what this process commits.
+        // The refresh does not wait for commits of this process.
         let writing = kept.writer.lock();
         let used = next(&ours, "db");
         assert_eq!(used.security().unwrap().unwrap().as_bytes(), security.as_bytes());
@@ -216,7 +218,7 @@ fn ranks_are_known_of_what_another_process_committed() {
     audit(&written.read().unwrap());
 }
 
-/// A writer is what it would be, had it read everything.
+/// Checks that a writer that followed commits equals one that was loaded.
 fn check_writer(writer: &Writer, snapshot: &dyn Snapshot) {
     let loaded = load_writer(snapshot).unwrap();
     let seen = |writer: &Writer| {
@@ -259,7 +261,7 @@ fn a_writer_does_not_go_on_from_what_was_lost() {
     let engine = Arc::new(MemoryEngine::new());
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
     save(&database, new("both", "{}"));
-    // As a server that has lost its last commits, and on which somebody else has gone on.
+    // Simulates a server that has lost its last commits, after which another process has continued.
     let other: Arc<dyn Engine> = Arc::new(engine.fork());
     let elsewhere = open(&other).database("db").unwrap();
     save(&database, new("lost", "{}"));
@@ -294,10 +296,10 @@ fn events_of_databases_that_others_write_reach_who_waits_here() {
     assert_eq!(ours.activity().take(), [], "what others do they keep themselves");
 }
 
-/// Bytes that are too many to be kept in memory.
+/// Content that exceeds the memory limit of an upload.
 const LONG: &[u8] = &[7; 5_000];
 
-/// The chunks and marks of uploads that are stored.
+/// Returns the number of stored chunks and marks of uploads.
 fn stored_uploads(database: &Database) -> usize {
     let snapshot = database.engine().snapshot(database.shard()).unwrap();
     let mut cursor =
@@ -321,13 +323,13 @@ fn uploads_of_a_live_process_go_on_when_another_one_starts() {
     assert_eq!(stored_uploads(&database), stored);
     upload.write(LONG).unwrap();
     assert!(stored_uploads(&database) > stored);
-    // This one does not know of it any more.
+    // The upload's process is no longer a member.
     uploads.engine().members().leave().unwrap();
     starts().database("db").unwrap();
     assert_eq!(stored_uploads(&database), 0);
     upload.write(LONG).unwrap();
     assert_eq!(stored_uploads(&database), 0, "who was taken for dead stores nothing that nobody would remove");
-    // A process that has been there all the time removes what the dead have left with its next compaction.
+    // A running process removes the uploads of failed processes with its next compaction.
     let (living, dead) = (starts(), starts());
     dead.engine().members().announce("dead", "").unwrap();
     let living = next(&living, "db");
@@ -357,7 +359,7 @@ fn one_process_compacts_and_one_drops_a_shard() {
     assert_eq!(here.compact(&tasks, &mut pause).unwrap(), Compaction::Done);
     assert_eq!(meanwhile, [Compaction::Running]);
     assert_eq!(there.compact(&tasks, &mut || ControlFlow::Continue(())).unwrap(), Compaction::Done);
-    // What one process has begun to drop, the others leave to it for as long as it lives.
+    // A shard that one process has started to drop is left to it while it lives.
     let shard = ours.allocate_shard().unwrap();
     let claim = ours.engine().members().claim(&format!("drop/{}", shard.0)).unwrap().unwrap();
     theirs.drop_shard(shard).unwrap();
@@ -368,7 +370,7 @@ fn one_process_compacts_and_one_drops_a_shard() {
     assert!(state().is_err());
 }
 
-/// Submits documents together, each with a premise or none, and tells what became of them.
+/// Submits documents together, each with or without a read set, and returns the results.
 fn together(database: &Arc<Database>, works: Vec<(&str, Option<&Premise>)>) -> Vec<Result<Vec<UpdateOutcome>, String>> {
     let (sender, answers) = mpsc::channel();
     let mut leads = Vec::new();
@@ -401,14 +403,14 @@ fn premises_are_of_the_works_that_came_with_them() {
         ours.engine().catch_up().unwrap();
         ours.database("db").unwrap();
         ours.database("besides").unwrap();
-        // Nothing is presumed for a while after others have written.
+        // Optimistic validation is disabled for a while after foreign commits.
         let found = (0..=UNPRESUMED).find_map(|_| Premise::of(&here, vec![Arc::clone(&besides)]));
         found.expect("everything was looked at")
     };
     let outdated = || Err(DatabaseError::Storage(StorageError::Outdated).to_string());
     let is_saved =
         |answer: &Result<Vec<UpdateOutcome>, String>| matches!(answer.as_deref(), Ok([UpdateOutcome::Saved(_)]));
-    // Over a connection that is new nobody can know.
+    // A new connection cannot validate a read set.
     let saved = |id: &str| {
         (0..3).any(|_| {
             let premise = premise();
@@ -436,16 +438,16 @@ fn premises_are_of_the_works_that_came_with_them() {
             ours.engine().catch_up().unwrap();
             assert!(!premise.is_all_that_is_heard(), "{round}");
         }
-        // Who was answered so may go on, and has nothing behind him.
+        // A request that failed validation can be retried, and its work is not queued any more.
         assert!(saved(&ids[0]) && saved(&ids[2]), "{round}");
-        // What is not written finds out nothing.
+        // A work without changes validates nothing.
         let last = premise();
         assert_eq!(together(&here, vec![(&ids[0], Some(&last))]), [Ok(vec![UpdateOutcome::Conflict])], "{round}");
         assert!(!last.is_held());
     }
 }
 
-/// News that nobody has looked at is nothing to presume.
+/// No read set can be captured before all notifications are handled.
 #[test]
 fn who_has_heard_of_something_looks_before_anything_is_presumed() {
     let [ours, theirs] = processes();
@@ -458,7 +460,7 @@ fn who_has_heard_of_something_looks_before_anything_is_presumed() {
     assert!(Premise::of(&here, Vec::new()).is_none());
     ours.database("db").unwrap();
     let before = Premise::of(&here, Vec::new()).unwrap();
-    // A commit finds out that others write, and then nothing is presumed for a while.
+    // A failed validation disables optimistic validation for a while.
     save(&there, new("b", "{}"));
     assert!(together(&here, vec![("c", Some(&before))])[0].is_err());
     assert!((0..UNPRESUMED).all(|_| Premise::of(&here, Vec::new()).is_none()));

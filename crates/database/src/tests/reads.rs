@@ -1,4 +1,4 @@
-//! Reading revisions together returns what reading them one by one returns.
+//! Revisions read together equal those read one by one.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn revisions_read_together_are_those_read_one_by_one() {
         } else {
             save(&database, edit(&id, None, false, &body))
         };
-        // What was replaced is gone after the compaction.
+        // The replaced revision is removed by the compaction.
         if random.one_in(4) {
             all.push((id.clone(), save(&database, edit(&id, Some(&rev), random.one_in(2), &random.body(350)))));
         }
@@ -174,7 +174,7 @@ fn what_is_made_of_design_documents_is_kept_until_one_changes() {
     assert_eq!((made("b", 1), made("a", 1)), (read("_design/d x"), kept("_design/d x")));
     save(&database, edit("_design/d", Some(&first), true, "{}"));
     assert_eq!((made("a", 1), made("b", 1)), (read("x"), read("x")));
-    // Another type is another thing, and what is too large is not kept.
+    // Values are distinguished by type, and a value that is too large is not cached.
     let length = |view: &ReadView| Ok::<_, crate::DatabaseError>((super::ids(view).len(), 1));
     assert_eq!(*database.of_designs("a", length).unwrap(), 1);
     assert_eq!((made("large", 3 << 20), made("large", 3 << 20)), (read("x"), read("x")));
@@ -212,7 +212,7 @@ fn a_long_document_is_read_once_however_often_it_is_named() {
     }
 }
 
-/// Reads for a client end with it, and what they read ahead is charged to it.
+/// Reads on behalf of a client are cancelled with it, and their read-ahead is charged to it.
 #[test]
 fn reads_for_a_client_are_cancelled_and_charged() {
     struct Budget(std::sync::Mutex<(usize, usize)>);
@@ -260,7 +260,8 @@ fn reads_for_a_client_are_cancelled_and_charged() {
     is_cancelled(view.read_ahead(&["d1"], Bodies::Winners).err());
 }
 
-/// A bucket of deleted documents begins with a document, and a seek backward to its edge stands on that document.
+/// A bucket of deleted documents starts with a document, and a backward seek to its edge is positioned on that
+/// document.
 #[test]
 fn a_scan_backward_steps_over_the_edge_of_deleted_documents() {
     let database = database();

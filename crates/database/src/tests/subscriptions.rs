@@ -1,4 +1,4 @@
-//! Subscribers are notified of every commit that they can read, and nothing more once they have gone.
+//! Subscribers are notified of every commit after it can be read, and not after the end of the subscription.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use settee_model::json::Json;
 use super::{Store, create, edit, engine, ids, new, open, save, write};
 use crate::{Database, DatabaseError, Event, Subscription, Work};
 
-/// How long news may take.
+/// Timeout for notifications.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Heard = Arc<Mutex<Vec<Event>>>;
@@ -60,7 +60,7 @@ fn what_changes_no_document_is_not_told() {
 #[test]
 fn what_is_told_can_be_read() {
     let database = super::database();
-    // The listener must not call the database, but it may look at the engine as readers do.
+    // The listener must not call the database, but it may read from the engine.
     let (engine, shard) = (Arc::clone(database.engine()), database.shard());
     let read = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&read);
@@ -100,14 +100,14 @@ fn what_another_process_commits_is_told() {
     save(&written, new("a", "{}"));
     assert_eq!(next(), Event::Committed(1));
     assert_eq!(ids(&read.read().unwrap()), ["a"]);
-    // What changes no document is known when the next change is told.
+    // Commits that change no document are observed with the next notification.
     let security = Json::parse(br#"{"admins":{}}"#).unwrap();
     written.update(Work::SetSecurity(security.clone())).unwrap();
     save(&written, new("_design/d", "{}"));
     assert_eq!(next(), Event::Committed(2));
     assert_eq!(read.security().unwrap().unwrap().as_bytes(), security.as_bytes());
     assert_eq!(read.design_seq(), 2);
-    // Both can go on.
+    // Both processes can write.
     save(&read, new("b", "{}"));
     assert_eq!(next(), Event::Committed(3), "its own commits are told by itself");
     save(&written, new("c", "{}"));

@@ -1,4 +1,4 @@
-//! Validated updates: what was seen must still hold when they are committed, whoever writes meanwhile.
+//! Validated updates: the validated state must still hold at the commit, regardless of concurrent writers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ fn seen(view: &ReadView, update: &DocUpdate) -> Validated {
     Validated { design_seq: view.design_seq().unwrap(), basis }
 }
 
-/// The update as it looks after it was validated in `view`.
+/// Returns the update after its validation in `view`.
 fn validated(view: &ReadView, mut update: DocUpdate) -> DocUpdate {
     let validated = seen(view, &update);
     update.set_validated(validated);
@@ -68,7 +68,7 @@ fn a_change_of_design_documents_makes_validations_stale() {
     let early = [new("a", "{}"), replicated("b", &[rev("1-b")], false, "{}")].map(|update| validated(&view, update));
     let mut nobody = new("c", "{}");
     nobody.set_validated(Validated { design_seq: 0, basis: ValidationBasis::Nobody });
-    // In the same commit, too: those before the design document hold, those after it do not.
+    // Within one commit, updates before the design document are valid, those after it are stale.
     let works = vec![validated(&view, new("d", "{}")), new("_design/v", "{}"), nobody];
     let outcomes = write(&database, works);
     assert!(matches!(outcomes[..], [UpdateOutcome::Saved(_), UpdateOutcome::Saved(_), UpdateOutcome::Stale(_)]));
@@ -89,7 +89,7 @@ fn a_change_of_the_old_document_makes_validations_stale() {
     let update = validated(&database.read().unwrap(), replicated("a", &path, false, "{}"));
     assert_eq!(one(&database, update.clone()), UpdateOutcome::Saved(path[0].clone()));
     assert_eq!(one(&database, update), UpdateOutcome::Saved(path[0].clone()), "there is nothing left to validate");
-    // What was seen as a conflict must not slip in when it is none any more.
+    // An update that was validated as a conflict must not be applied when the conflict has disappeared.
     let winner = database.read().unwrap().head("a").unwrap().unwrap().rev;
     let update = validated(&database.read().unwrap(), new("a", "{\"unseen\":1}"));
     save(&database, edit("a", Some(&winner), true, "{}"));
@@ -110,12 +110,12 @@ fn stored_body(view: &ReadView, id: &str, rev: &Rev) -> Json {
     Json::trusted(body)
 }
 
-/// The rule of the tests: `n` is at least what the design document says, and larger than in the old document.
+/// The rule of the tests: `n` must be at least the value in the design document, and larger than in the old document.
 fn is_allowed(least: u64, old: Option<u64>, new: u64) -> bool {
     new >= least && old.is_none_or(|old| new > old)
 }
 
-/// Validates `update` as `view` shows the world; `None` if it is refused.
+/// Validates `update` against `view`; returns `None` if it is refused.
 fn ask(view: &ReadView, update: DocUpdate) -> Option<DocUpdate> {
     let least = match view.head(DESIGN).unwrap() {
         Some(head) if !head.stored.deleted => number(stored_body(view, DESIGN, &head.rev).as_bytes(), "least"),
@@ -135,7 +135,7 @@ fn ask(view: &ReadView, update: DocUpdate) -> Option<DocUpdate> {
 
 fn random_update(view: &ReadView, random: &mut Random) -> DocUpdate {
     let id = format!("doc{}", random.below(6));
-    // Numbers grow with time, so that most updates are allowed for ever.
+    // Numbers grow with time, so that most updates stay valid.
     let body = format!("{{\"n\":{}}}", view.update_seq().unwrap() + random.below(150) as u64);
     let head = view.head(&id).unwrap();
     let newest = head.map(|head| head.rev);
@@ -149,7 +149,7 @@ fn random_update(view: &ReadView, random: &mut Random) -> DocUpdate {
     edit(&id, newest.as_ref(), random.one_in(8), &body)
 }
 
-/// How often the rules have changed.
+/// Number of changes of the rules.
 #[derive(Default)]
 struct Changes {
     count: Mutex<usize>,
@@ -169,7 +169,7 @@ impl Changes {
     }
 }
 
-/// Changes the rules until it is `done`.
+/// Changes the rules until `done`.
 fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool, changes: &Changes) {
     while !done.load(Ordering::Acquire) {
         let head = database.read().unwrap().head(DESIGN).unwrap();
@@ -186,7 +186,7 @@ fn change_rules(database: &Arc<Database>, random: &mut Random, done: &AtomicBool
     }
 }
 
-/// The rules by the update sequence from which they held.
+/// Returns the rules by the update sequence from which they are in force.
 fn history_of_rules(view: &ReadView) -> BTreeMap<u64, u64> {
     let record = view.record(DESIGN).unwrap().unwrap();
     let stored = record.tree.nodes().iter().map(|node| (node.rev.clone(), node.value.unwrap()));
@@ -208,7 +208,7 @@ fn no_update_slips_past_the_rules_of_its_moment() {
             for _ in 0..tries {
                 let view = database.read().unwrap();
                 let update = ask(&view, random_update(&view, &mut random));
-                // Threads take turns as the system pleases; now and then the rules shall change at this moment.
+                // The scheduling of threads is arbitrary; sometimes the rules must change at this point.
                 if random.one_in(20) {
                     changes.wait_for_one();
                 }
@@ -233,7 +233,7 @@ fn no_update_slips_past_the_rules_of_its_moment() {
             let least = rules.range(..stored.body_seq).next_back().map_or(0, |(_, least)| *least);
             let n = |rev: &Rev| number(stored_body(&view, &id, rev).as_bytes(), "n");
             let parent = node.parent.map(|parent| record.tree.node(parent));
-            // Making a deleted document again has no old document.
+            // A recreated document has no old document.
             let resurrected = parent.is_some_and(|parent| parent.value.unwrap().deleted);
             let old = parent.filter(|_| !resurrected).map(|parent| n(&parent.rev));
             assert!(is_allowed(least, old, n(&node.rev)), "{id} {} under {least}, old {old:?}", node.rev);

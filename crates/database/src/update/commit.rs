@@ -1,4 +1,4 @@
-//! From the works that waited to their results: a [`Group`] is tried until it is committed, or cannot be.
+//! Commits of the update queue: a [`Group`] is retried until it is committed or fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::attempt::Attempt;
 use crate::database::Database;
 use crate::{DatabaseError, Event, Premise, Result};
 
-/// Commits `works` in `turn` and answers each of them. A panic of one completion does not keep the others from their
-/// answers; the last one is returned.
+/// Commits `works` under the shard lock `turn` and completes each of them. If a completion panics, the others are
+/// still called; the last panic is returned.
 pub(super) fn commit(
     database: &Arc<Database>,
     writer: &mut Writer,
@@ -27,7 +27,7 @@ pub(super) fn commit(
 ) -> thread::Result<()> {
     let mut refused = Vec::new();
     if let Err(error) = database.engine().check() {
-        // Where there is no room to grow, what makes room must not wait in one commit with what does not.
+        // On a full disk, work that frees space is committed apart from work that needs space.
         let grows = |item: &mut Pending| item.work.purpose() == Purpose::Growth;
         refused = works.extract_if(.., grows).map(|item| (item.done, Err(error.clone().into()))).collect();
     }
@@ -35,7 +35,7 @@ pub(super) fn commit(
     let works = works.into_iter().map(|item| (item.work, (item.done, item.premise.is_some()))).collect();
     let (results, mut panicked) = match results(database, writer, turn, premises, works) {
         Ok(results) => (results, Ok(())),
-        // Dropping the completions tells their owners.
+        // A dropped completion informs its owner of the failure.
         Err(panic) => (Vec::new(), Err(panic)),
     };
     for (done, result) in results.into_iter().chain(refused) {
@@ -44,7 +44,7 @@ pub(super) fn commit(
     panicked
 }
 
-/// Commits works, of which some may have been judged by `premises`, and tells what to answer whom.
+/// Commits works, some of which may depend on `premises`, and returns the result for each completion.
 fn results(
     database: &Arc<Database>,
     writer: &mut Writer,
@@ -63,7 +63,7 @@ fn results(
         Err(error @ DatabaseError::Storage(StorageError::Outdated)) if presumes => {
             let all = works.into_iter().zip(waiting);
             let (presuming, free): (Vec<_>, Vec<_>) = all.partition(|(_, (_, presumes))| *presumes);
-            // Others are made as if those had not been there.
+            // Works without a read set are committed again without the outdated ones.
             let free = if free.is_empty() {
                 Vec::new()
             } else {
@@ -75,11 +75,11 @@ fn results(
     }
 }
 
-/// An engine that is opened again is waited for, for half a minute at most.
+/// Limits of the wait for an engine that is being opened again: 1500 times 20 ms, half a minute.
 const INTERRUPTIONS_MAX: u32 = 1500;
 const INTERRUPTION: Duration = Duration::from_millis(20);
 
-/// `turn` ends with the first commit.
+/// Commits `works` and retries after conflicts. The shard lock `turn` ends with the first commit.
 fn commit_until_done(
     database: &Arc<Database>,
     writer: &mut Writer,
@@ -97,7 +97,7 @@ fn commit_until_done(
         match tried {
             Ok(true) => return Ok(outcomes),
             Ok(false) => {
-                // Somebody else was faster, and may be again: wait for those who write.
+                // After a conflict with another process, the next try waits for the shard lock.
                 writer.give_way(database);
                 drop(std::mem::take(&mut turn));
                 turn = writer.line_up(database);
@@ -106,7 +106,7 @@ fn commit_until_done(
                 left -= 1;
                 thread::park_timeout(INTERRUPTION);
             }
-            // Not expected, once: who has looked knows better than that.
+            // A document exists that was expected to be new. The next try reads first, so this can happen only once.
             Err(DatabaseError::Storage(StorageError::Present(_))) if writer.looks == 0 => writer.looks = LOOKS,
             Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => return Err(error),
             Err(_) => {}
@@ -114,7 +114,8 @@ fn commit_until_done(
     }
 }
 
-/// `false` if it is to be tried again. `is_current` if the writer knows the last commit, of whomever.
+/// Tries one commit. Returns `false` if the caller must retry. `is_current` must be true only if the writer has seen
+/// the last commit of any process.
 fn try_commit(
     database: &Arc<Database>,
     writer: &mut Writer,
@@ -128,7 +129,7 @@ fn try_commit(
         return Err(DatabaseError::NotFound);
     }
     let snapshot = engine.snapshot(shard)?;
-    // Where several processes write, what others have committed comes along.
+    // If several processes write, the read includes the changes of their commits.
     let news = News::after(writer.state);
     let requests = news.requests();
     let is_known = is_current || writer.crowd == 0;
@@ -138,7 +139,8 @@ fn try_commit(
         let mut group =
             Group::new(database, writer, snapshot.as_ref(), (documents, Contents::default()), purpose(works));
         *outcomes = group.apply_all(works)?;
-        // The commit finds out whether it was guessed right. What would be refused may be refused for another reason.
+        // The commit validates the assumption that the documents are new. A refusal may be due to that assumption, so
+        // it is checked with the stored documents.
         if outcomes.iter().flatten().all(|outcome| matches!(outcome, UpdateOutcome::Saved(_))) {
             return group.finish(attempt, durability(works));
         }
@@ -146,7 +148,7 @@ fn try_commit(
     let named = Named::by(database, works);
     let (state, documents, contents, besides) = Documents::read(snapshot.as_ref(), works, named, besides)?;
     if state != writer.state {
-        // Another node has committed to the shard, or an earlier try has arrived.
+        // Another process has committed to the shard, or an earlier try was applied.
         writer.learn(database, snapshot.as_ref(), state, besides)?;
     }
     if attempt.happened(state, snapshot.as_ref())? {
@@ -159,12 +161,13 @@ fn try_commit(
     group.finish(attempt, durability(works))
 }
 
-/// Room, if everything makes some.
+/// Returns [`Purpose::Room`] if all works free space.
 fn purpose(works: &[Work]) -> Purpose {
     if works.iter().all(|work| work.purpose() == Purpose::Room) { Purpose::Room } else { Purpose::Growth }
 }
 
-/// Bytes of attachments need not be on disk before the commit of their revision, which takes all before it along.
+/// Chunks of attachments need no sync of their own, because the sync of their revision's commit includes all earlier
+/// commits.
 fn durability(works: &[Work]) -> Durability {
     let only_staged = !works.is_empty() && works.iter().all(|work| matches!(work, Work::Stage(_)));
     if only_staged { Durability::Buffered } else { Durability::Synced }

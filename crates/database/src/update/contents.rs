@@ -1,8 +1,8 @@
-//! Counting who refers to the bytes of attachments: [`Contents`] holds what one commit changes of that.
+//! Reference counts of attachment contents: [`Contents`] holds the changes of one commit.
 //!
-//! A revision takes the bytes of its attachments when it is stored and gives them up when its body is removed. Bytes
-//! that nobody refers to any more go in the same commit. So do uploads that were abandoned meanwhile, a bounded number
-//! at a time.
+//! A revision adds references to the contents of its attachments when it is stored, and removes them when its body is
+//! removed. Contents without references are deleted in the same commit. Abandoned uploads are deleted as well, a
+//! bounded number per commit.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,14 +17,14 @@ use crate::attachment::{Attachment, ContentId, ContentRecord, decode_all};
 use crate::record::Stored;
 use crate::{Database, DatabaseError, Result, keys};
 
-/// The number of chunks of abandoned uploads that one commit removes.
+/// Maximum number of chunks of abandoned uploads that one commit removes.
 const DISCARDED_CHUNKS: usize = if cfg!(test) { 40 } else { 16 << 10 };
 
-/// Some chunks of an upload.
+/// Consecutive chunks of an upload.
 #[derive(Clone, Debug)]
 pub struct Stage {
     pub(crate) blob: u64,
-    /// The number of the first one.
+    /// Number of the first chunk.
     pub(crate) first: u32,
     pub(crate) chunks: Vec<Bytes>,
 }
@@ -34,8 +34,8 @@ impl Stage {
         self.chunks.iter().map(|chunk| chunk.len() + 32).sum()
     }
 
-    /// Puts the chunks, and the mark of an upload with the first of them. If the mark was removed since, another node
-    /// has collected the upload: then nothing is put, and no revision will find it.
+    /// Puts the chunks, with the mark of the upload if they include its first chunk. If the mark was removed since,
+    /// another node has collected the upload: then nothing is stored, and the commit of the revision conflicts.
     pub(super) fn put(&self, context: ReadContext<'_>, contents: &Contents, batch: &mut Batch) -> Result<()> {
         if self.first == 0 {
             let owner = context.database.engine().members().this();
@@ -48,12 +48,12 @@ impl Stage {
     }
 }
 
-/// The entries of attachments that works name, which are read together.
+/// Keys of the attachment entries that works refer to, which are read together.
 #[derive(Default)]
 pub(super) struct Named {
-    /// Ascending, each once.
+    /// Ascending, without duplicates.
     pub(super) keys: Vec<Vec<u8>>,
-    /// Numbers that nothing is stored under, unless one of `keys` says otherwise.
+    /// Candidates for unused content numbers; `keys` contains the entries that would use them.
     blobs: Vec<u64>,
 }
 
@@ -89,23 +89,23 @@ impl Named {
     }
 }
 
-/// The changes of a commit.
+/// Changes of attachment contents by a commit.
 #[derive(Default)]
 pub(super) struct Contents {
-    /// Entries as they are stored, as far as they were read together.
+    /// Stored entries that were read together.
     known: HashMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Numbers that nothing is stored under.
+    /// Unused content numbers.
     blobs: Vec<u64>,
     states: HashMap<ContentId, State>,
-    /// Attachments of revisions that this commit stores, by body sequence.
+    /// Attachments of revisions that this commit stores, by body number.
     fresh: HashMap<u64, Vec<Attachment>>,
     /// Revisions with attachments whose bodies this commit removes.
     pub(super) freed: Vec<Stored>,
-    /// Bytes that nobody refers to any more and that are too many for this commit.
+    /// Contents without references that are too large to delete in this commit.
     pub(super) given_up: Vec<u64>,
 }
 
-/// Changes of the stored bytes of attachments.
+/// Change of the stored size of contents.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ContentBytes {
     pub(super) added: u64,
@@ -117,7 +117,7 @@ struct State {
     now: Option<ContentRecord>,
 }
 
-/// Where a [`Contents`] looks.
+/// Source of the reads of a [`Contents`].
 #[derive(Clone, Copy)]
 pub(super) struct ReadContext<'a> {
     pub(super) database: &'a Database,
@@ -125,7 +125,7 @@ pub(super) struct ReadContext<'a> {
 }
 
 impl Contents {
-    /// `values` are those of the keys.
+    /// Creates the changes from the keys and their stored `values`.
     pub(super) fn new(named: Named, values: Vec<Option<Vec<u8>>>) -> Self {
         let Named { keys, blobs } = named;
         let known: HashMap<_, _> = keys.into_iter().zip(values).collect();
@@ -142,7 +142,7 @@ impl Contents {
         }
     }
 
-    /// Reads entries together that will be asked for one by one.
+    /// Reads entries together that are needed one by one later.
     fn read_ahead(&mut self, context: ReadContext<'_>, mut keys: Vec<Vec<u8>>) -> Result<()> {
         keys.retain(|key| !self.known.contains_key(key));
         keys.sort_unstable();
@@ -153,8 +153,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Whether the bytes of all attachments are there. Bytes that were there may have gone with the last revision
-    /// that had them.
+    /// Returns true if the contents of all attachments are available. A content that existed earlier may have been
+    /// removed with the last revision that referred to it.
     pub(super) fn has_all(&mut self, context: ReadContext<'_>, attachments: &NewAttachments) -> Result<bool> {
         for NewAttachment { attachment, source, .. } in &attachments.list {
             let available = self.state(context, attachment)?.now.is_some()
@@ -170,7 +170,7 @@ impl Contents {
         Ok(true)
     }
 
-    /// Takes the bytes of the attachments of the revision whose body will lie under `body_seq`.
+    /// Adds references to the contents of the attachments of the revision with the body number `body_seq`.
     pub(super) fn take(
         &mut self,
         context: ReadContext<'_>,
@@ -203,7 +203,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Completes the batch.
+    /// Adds the changes to the batch.
     pub(super) fn finish(&mut self, context: ReadContext<'_>, batch: &mut Batch) -> Result<ContentBytes> {
         let (mut gone, mut stored) = (Vec::new(), Vec::new());
         for freed in std::mem::take(&mut self.freed) {
@@ -235,7 +235,7 @@ impl Contents {
             }
             batch.delete(Keyspace::Attachments, &key);
             let Some(left) = chunks_left.checked_sub(record.chunks() as usize) else {
-                // They go like an upload that was given up, some with each of the next commits.
+                // The chunks are removed like those of an abandoned upload, some with each of the next commits.
                 batch.put(Keyspace::Attachments, &keys::upload(record.blob), b"");
                 self.given_up.push(record.blob);
                 continue;
@@ -262,7 +262,7 @@ impl Contents {
     }
 }
 
-/// The attachments of revisions that were stored by earlier commits.
+/// Reads the attachments of revisions that earlier commits stored.
 fn read_attachments(context: ReadContext<'_>, revisions: &[Stored]) -> Result<Vec<Attachment>> {
     let chunks = |stored: &Stored| (stored.attachments_size as usize).div_ceil(keys::BODY_CHUNK_BYTES);
     let chunk_keys = |stored: &Stored| {
@@ -284,14 +284,14 @@ fn read_attachments(context: ReadContext<'_>, revisions: &[Stored]) -> Result<Ve
     Ok(attachments)
 }
 
-/// Removes the chunks of some abandoned uploads, and says which ones are done with.
+/// Removes chunks of abandoned uploads, and returns the uploads that are completely removed.
 pub(super) fn discard(context: ReadContext<'_>, batch: &mut Batch, given_up: &[u64]) -> Result<Vec<u64>> {
     let mut done = Vec::new();
     let mut left = DISCARDED_CHUNKS;
     let marks: Vec<_> = given_up.iter().map(|&blob| keys::upload(blob)).collect();
     let marks: Vec<&[u8]> = marks.iter().map(<[u8; 9]>::as_slice).collect();
     for (&blob, mark) in given_up.iter().zip(context.snapshot.multi_get(Keyspace::Attachments, &marks)?) {
-        // Without its mark it is no upload any more: a revision has taken the bytes.
+        // Without a mark the chunks belong to a revision.
         if mark.is_some() {
             let (start, end) = (keys::attachment_chunk(blob, 0), keys::attachment_chunk(blob + 1, 0));
             let range = KeyRange { start: Some(&start), end: Some(&end) };

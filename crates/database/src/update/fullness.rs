@@ -1,7 +1,7 @@
-//! The sizes of partitions ([`Fullness`]): `max_partition_size` keeps the documents of a full one from growing.
+//! Sizes of partitions ([`Fullness`]): documents of a partition that has reached `max_partition_size` must not grow.
 //!
-//! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). The size of a partition is found once by
-//! reading all of it, and only in databases that are as large as the limit; then each commit changes what is known.
+//! Sizes are those of [`PartitionInfo::external_bytes`](crate::PartitionInfo). The size of a partition is determined
+//! once by a scan, and only in databases that are as large as the limit; each commit then updates the cached size.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,10 +13,10 @@ use crate::Result;
 use crate::meta::{LeafBytes, Meta};
 use crate::partitions::read_partition;
 
-/// Of more partitions the sizes are not remembered: a megabyte of names.
+/// Maximum number of cached sizes, about a megabyte of names.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The sizes of partitions, as far as they are known, and what a group changes.
+/// Cached sizes of partitions, and their changes by a group.
 #[derive(Debug, Default)]
 pub(crate) struct Fullness {
     committed: HashMap<Box<str>, u64>,
@@ -24,7 +24,7 @@ pub(crate) struct Fullness {
     changes: HashMap<Box<str>, Change>,
 }
 
-/// Bytes that come and bytes that go.
+/// Bytes added and removed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Change {
     added: u64,
@@ -32,12 +32,12 @@ struct Change {
 }
 
 impl Fullness {
-    /// The state when a new group begins on what the last one committed.
+    /// Discards the changes of a group that was not committed.
     pub(super) fn begin(&mut self) {
         self.changes.clear();
     }
 
-    /// The group is committed.
+    /// Applies the changes of a committed group.
     pub(super) fn commit(&mut self) {
         for (partition, Change { added, removed }) in self.changes.drain() {
             if let Some(size) = self.committed.get_mut(&partition) {
@@ -46,7 +46,7 @@ impl Fullness {
         }
     }
 
-    /// The leaves of a document of this id are others than before.
+    /// Counts a change of the leaves of a document.
     pub(super) fn count(&mut self, id: &str, before: LeafBytes, now: LeafBytes) {
         let Some((partition, _)) = partition::split(id) else { return };
         if !self.changes.contains_key(partition) {
@@ -58,7 +58,7 @@ impl Fullness {
         }
     }
 
-    /// The partitions of `updates` whose documents must not grow.
+    /// Returns the partitions of `updates` whose documents must not grow.
     pub(super) fn full<'u>(
         &mut self,
         snapshot: &dyn Snapshot,
@@ -67,7 +67,7 @@ impl Fullness {
     ) -> Result<HashSet<&'u str>> {
         let mut full = HashSet::new();
         for update in updates.iter().filter(|update| update.mode == EditMode::Interactive) {
-            // No partition is larger than its database.
+            // A partition is not larger than its database.
             let limit = update.partition_bytes_max.filter(|limit| meta.leaves().total() >= *limit);
             if let (Some(limit), Some((partition, _))) = (limit, partition::split(&update.id))
                 && !full.contains(partition)

@@ -1,7 +1,7 @@
-//! One commit: a [`Group`] applies the work that waited to the revision trees and builds the batch.
+//! One commit: a [`Group`] applies queued work to the revision trees and builds the batch.
 //!
-//! All changes are made on copies of the counters and ranks, which replace the writer's only when the
-//! engine has committed: a failed commit leaves nothing behind.
+//! All changes are made on copies of the counters and ranks, which replace the writer's only after the engine has
+//! committed, so a failed commit has no effect.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ use crate::rank::{BUCKET_ENTRIES, Overfull, Ranks};
 use crate::record::{Head, SequenceEntry, Stored};
 use crate::{Event, Result, keys, pieces, rank};
 
-/// After so many log records of ranks the whole tables are stored.
+/// Number of rank log records after which the complete tables are stored.
 const RANK_LOG_RECORDS: usize = if cfg!(test) { 20 } else { 1000 };
 
 pub(super) struct Group<'a> {
@@ -42,10 +42,10 @@ pub(super) struct Group<'a> {
     pub(super) meta: Meta,
     ranks: Ranks,
     revs_limit: u64,
-    /// The first update sequence of the work that is being applied.
+    /// First update sequence of the current work.
     first_seq: u64,
     security: Option<Json>,
-    /// The attached records that works replace, as this commit leaves them.
+    /// Attached records that works replace, with the changes of this commit.
     attached: Attached,
     hasher: RevisionHasher,
     scratch: Vec<u8>,
@@ -54,7 +54,7 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// `snapshot` shows the database as `writer` knows it, and has what was `read`.
+    /// Creates a group. `snapshot` must have the state of `writer`, and `read` must come from it.
     pub(super) fn new(
         database: &'a Arc<Database>,
         writer: &'a mut Writer,
@@ -85,7 +85,7 @@ impl<'a> Group<'a> {
     }
 
     pub(super) fn apply_all(&mut self, works: &[Work]) -> Result<Vec<Vec<UpdateOutcome>>> {
-        // Of no importance if it fails: a bucket that stays large costs longer scans until the next commit.
+        // An error is ignored: a bucket that stays large only makes scans longer until the next commit.
         self.divide_buckets().ok();
         works.iter().map(|work| self.apply(work)).collect()
     }
@@ -168,8 +168,8 @@ impl<'a> Group<'a> {
         self.merge(update, &path)
     }
 
-    /// Adds the revision `path[0]` with the body of `update` to its document. As in CouchDB, what one work adds to a document
-    /// is one change of it.
+    /// Adds the revision `path[0]` with the body of `update` to its document. As in CouchDB, all additions of one
+    /// work to a document share one update sequence.
     fn merge(&mut self, update: &DocUpdate, path: &[Rev]) -> Result<UpdateOutcome> {
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
         let touched = self.documents.get(&update.id);
@@ -181,7 +181,8 @@ impl<'a> Group<'a> {
         let (seq, bodies, body_seq) = place(touched, self.first_seq, self.meta.update_seq + 1);
         let body = update.body.as_bytes();
         let mut stored = Stored { deleted: update.deleted, body_seq, size: body.len() as u32, ..Stored::default() };
-        // In an edit that makes a deleted document again, CouchDB counts from the revision that was not named.
+        // For an edit that recreates a deleted document, CouchDB uses the generation of the revision before it is
+        // extended.
         let generation = update.path.first().map_or(0, |rev| rev.generation);
         let (attachments, mut bytes) = (update.attachments.stored(generation), Vec::new());
         if !is_stored {
@@ -197,7 +198,7 @@ impl<'a> Group<'a> {
         }
         let Grown { changed, forgotten } = touched.tree.merge(path, stored, self.revs_limit as usize);
         if !changed {
-            // What the path told was forgotten at once.
+            // The revision limit removed the added ancestors immediately.
             return Ok(UpdateOutcome::Saved(path[0].clone()));
         }
         if !is_stored {
@@ -221,7 +222,7 @@ impl<'a> Group<'a> {
         Ok(UpdateOutcome::Saved(path[0].clone()))
     }
 
-    /// The last writer wins, and the revision counts on from the one that the writer named.
+    /// Stores a local document. The last writer wins, and the revision follows the one that the writer named.
     fn apply_local(&mut self, update: &DocUpdate) -> UpdateOutcome {
         let number = if update.deleted {
             self.batch.delete(Keyspace::Local, update.id.as_bytes());
@@ -231,13 +232,13 @@ impl<'a> Group<'a> {
             self.scratch.clear();
             LocalDocument { rev, body: update.body.clone() }.encode(&mut self.scratch);
             self.batch.put(Keyspace::Local, update.id.as_bytes(), &self.scratch);
-            // CouchDB stores the next revision all the same.
+            // CouchDB stores the next revision nevertheless.
             if update.mode == EditMode::Replicated { update.local_rev } else { rev }
         };
         UpdateOutcome::Saved(Rev { generation: 0, hash: RevHash::from_bytes(number.to_string().as_bytes()) })
     }
 
-    /// Completes the batch and commits it. `false` if another node was first.
+    /// Completes the batch and commits it. Returns `false` if the commit conflicted or its outcome is unknown.
     pub(super) fn finish(&mut self, attempt: &mut Attempt, durability: Durability) -> Result<bool> {
         self.put_documents();
         let context = ReadContext { database: self.database, snapshot: self.snapshot };
@@ -257,7 +258,8 @@ impl<'a> Group<'a> {
         let batch = std::mem::take(&mut self.batch);
         self.ranks.stored();
         let ranks = Arc::new(self.ranks.clone());
-        // Readers may see the commit before this thread is notified of it, and must find its ranks then.
+        // The ranks are published before the commit, because readers can see the commit before this thread is
+        // notified of it.
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&ranks)];
         if !attempt.commit_as(self.database.engine().as_ref(), self.shard, expected, batch, durability)? {
             return Ok(false);
@@ -298,8 +300,8 @@ impl<'a> Group<'a> {
 
     fn put_documents(&mut self) {
         let settled = self.documents.settle();
-        // Both keyspaces in the order of their keys: engines insert neighbours faster, and what is appended
-        // reaches the ranks in ascending order.
+        // Both keyspaces are written in key order, because engines insert neighbours faster and the ranks must
+        // receive appends in ascending order.
         for Settled { id, before, bytes_before, pieces, bytes, record, head } in &settled {
             self.meta.count_leaves(*bytes_before, *bytes);
             if self.database.layout() == Layout::Partitioned {
@@ -339,8 +341,8 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Adds counters and ranks to the batch; returns the record that the log has then besides, or `None` if whole tables have taken the place of
-    /// all of them, and how many pieces the tables have.
+    /// Adds counters and ranks to the batch. Returns the number of the new log record, or `None` if complete tables
+    /// replace the log, and the number of pieces of the tables.
     fn put_counters(&mut self, version: Version) -> (Option<u64>, usize) {
         self.scratch.clear();
         self.meta.encode(&mut self.scratch);
@@ -359,8 +361,9 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Divides buckets that have grown too large for a short scan, before the group changes anything. That they are divided is stored with
-    /// the group: where several processes write, each of them would do it again otherwise. If another one has written since, the group conflicts.
+    /// Divides buckets that are too large for a short scan, before the group changes anything. The division is stored
+    /// with the group, because each process would repeat it otherwise. If another process has written since, the
+    /// group conflicts.
     fn divide_buckets(&mut self) -> Result<()> {
         while let Some(Overfull { bucket, start, end }) = self.ranks.ids.overfull() {
             let range = KeyRange { start: Some(&start), end: end.as_deref() };
@@ -386,15 +389,15 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The update sequence of a further change of a document, how many bodies have been written under it, and the number of the
-/// next one: a work goes on with the sequence that it gave the document, another begins the sequence `next`.
+/// Returns the update sequence for a further change of a document, the number of bodies already written under it, and
+/// the number of the next body. A work reuses the sequence that it gave the document; another work uses `next`.
 fn place(touched: &Touched, first_seq: u64, next: u64) -> (u64, u64, u64) {
     let goes_on = touched.seq >= first_seq;
     let further = goes_on.then(|| keys::body_number(touched.seq, touched.bodies)).flatten();
     further.map_or((next, 0, next), |number| (touched.seq, touched.bodies, number))
 }
 
-/// The path of an interactive edit, or `None` for a conflict.
+/// Returns the path of an interactive edit, or `None` for a conflict.
 fn interactive_path<'u>(
     tree: &impl Revisions<Stored>,
     update: &'u DocUpdate,
@@ -411,7 +414,7 @@ fn interactive_path<'u>(
     }
 }
 
-/// Whether the leaves of a document are larger when an interactive edit has replaced the one that `path` names.
+/// Returns true if the revision is larger than the one that an interactive edit replaces.
 fn grows(tree: &impl Revisions<Stored>, update: &DocUpdate, path: &[Rev]) -> bool {
     let replaced = path.get(1).and_then(|parent| tree.node(tree.find(parent)?).value);
     let before = replaced.map_or(0, |stored| u64::from(stored.size) + stored.attachments_length);
@@ -420,7 +423,7 @@ fn grows(tree: &impl Revisions<Stored>, update: &DocUpdate, path: &[Rev]) -> boo
     update.body.as_bytes().len() as u64 + attached > before
 }
 
-/// Counts a document, which is absent, live or deleted, before and after.
+/// Updates the document counts for a document that was and is absent, live or deleted.
 fn count_document(meta: &mut Meta, ranks: &mut Ranks, id: &str, was_deleted: Option<bool>, is_deleted: Option<bool>) {
     if was_deleted == is_deleted {
         return;
@@ -445,7 +448,7 @@ fn put_body(batch: &mut Batch, body_seq: u64, body: &[u8]) {
     }
 }
 
-/// Removes what is stored of revisions that are no longer remembered.
+/// Removes the bodies and attachment references of revisions that are no longer stored.
 pub(super) fn forget(meta: &mut Meta, batch: &mut Batch, contents: &mut Contents, forgotten: Vec<Stored>) {
     for stored in forgotten {
         if stored.attachments_size > 0 {

@@ -1,13 +1,15 @@
 //! Writing documents, in stages.
 //!
-//! 1. The caller's thread turns a [`Document`] into a [`DocUpdate`]: the revision hash is computed there.
-//! 2. [`Database::submit`] puts the [`Work`] into the queue. Who finds the queue without a leader leads.
-//! 3. The leader takes everything that waits, reads the revision trees once, applies the updates in order,
-//!    and makes one commit with one sync ([`commit`], of a [`group`]). What is probably new it does not read where that is a trip.
-//! 4. Everybody gets an answer, subscribers are notified of the new update sequence.
+//! 1. The caller's thread turns a [`Document`] into a [`DocUpdate`] and computes the revision hash.
+//! 2. [`Database::submit`] puts the [`Work`] into the queue. The first caller to enqueue work while no leader is
+//!    active becomes the leader.
+//! 3. The leader takes the queued work, reads the revision trees once, applies the updates in order, and makes one
+//!    commit with one sync ([`commit`], of a [`group`]). With an engine that validates inserts it skips the read for
+//!    documents that are probably new.
+//! 4. All callers receive their results, and subscribers are notified of the new update sequence.
 //!
-//! A conflict is an outcome, not an error. Nothing here waits for a client: bytes of attachments come in before their
-//! revision, through an [`Upload`].
+//! A conflict is an outcome, not an error. No step waits for a client: contents of attachments are uploaded before
+//! their revision, through an [`Upload`].
 
 mod commit;
 mod contents;
@@ -46,135 +48,138 @@ pub(crate) use writer::{Writer, load, load_writer};
 use crate::attachment::{self, EncodingInfo};
 use crate::{Database, Premise, Result, StorageError, keys};
 
-/// About how many bytes of updates one commit takes; engines are free to refuse commits of 10 MB.
+/// Approximate maximum size of the updates of one commit. An engine may refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 
-/// The cost of an update beside its bytes, as if it were bytes: entries of the store, each put in its place. Whoever else commits
-/// meanwhile waits for all of a commit, so this keeps one of many small documents as short as one of few large ones.
+/// Cost of an update in addition to its bytes, for the entries that it inserts. All concurrent writers wait for the
+/// whole commit, so this makes a commit of many small documents as short as one of few large ones.
 const UPDATE_BYTES: usize = if cfg!(test) { 64 } else { 2 << 10 };
 
-/// About how many bytes the stripping of one document adds to a commit.
+/// Approximate size that the compaction of one document adds to a commit.
 const COMPACTED_BYTES: usize = 4 << 10;
 
-/// A deletion that adds more than this is taken for growth.
+/// Maximum size of a deletion that counts as freeing space; a larger one counts as growth.
 const DELETION_BYTES: usize = 4 << 10;
 
-/// The batching window of a group commit: the leader waits for other writes as long as the last commit took, but never
-/// longer than this.
+/// Maximum batching window of a group commit. The leader waits for other writes for as long as the last commit took,
+/// up to this limit.
 const WINDOW_MAX: Duration = Duration::from_millis(1);
 
 /// The effect of an update on the revision tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditMode {
-    /// A client edits: the update must name a leaf, or none of a document that is not there, and gets a new revision
-    /// (`new_edits=true`).
+    /// Edit by a client (`new_edits=true`). The update must name a leaf, or no revision if the document does not
+    /// exist, and creates a new revision.
     Interactive,
-    /// A replicator brings revisions as they are (`new_edits=false`).
+    /// Insertion of existing revisions by a replicator (`new_edits=false`).
     Replicated,
 }
 
-/// One document on its way into the database.
+/// An update of one document.
 #[derive(Clone, Debug)]
 pub struct DocUpdate {
     pub(crate) id: String,
     pub(crate) deleted: bool,
     pub(crate) body: Json,
     pub(crate) mode: EditMode,
-    /// The new revision and its known ancestors, newest first; for an interactive edit the new revision
-    /// and the one it replaces, if the client named one. Empty for local documents.
+    /// The new revision and its known ancestors, newest first; for an interactive edit the new revision and the
+    /// replaced one, if the client named it. Empty for local documents.
     pub(crate) path: Vec<Rev>,
-    /// Of an interactive edit: the ancestors of the replaced revision that the client named, newest first. Validation
-    /// functions receive them; the revision tree does not.
+    /// For an interactive edit, the ancestors of the replaced revision that the client named, newest first. They are
+    /// visible to validation functions and not stored in the revision tree.
     named_ancestors: Vec<Rev>,
-    /// N of the revision `0-N` that the client of a local document named.
+    /// Number N of the revision `0-N` that the client of a local document named.
     local_rev: u64,
     validated: Option<Validated>,
     pub(crate) attachments: NewAttachments,
-    /// An interactive edit must not let the document grow if its partition is as large as this.
+    /// Size of a partition from which on an interactive edit must not make the document larger.
     partition_bytes_max: Option<u64>,
 }
 
-/// The outcome of one update.
+/// Outcome of one update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome {
-    /// The document has this revision now. For replicated revisions: it has it, perhaps since before.
+    /// The document has this revision. A replicated revision may have existed before.
     Saved(Rev),
-    /// The update did not name a leaf.
+    /// The update does not name a leaf.
     Conflict,
-    /// The document of this id would grow, and its partition is full.
+    /// The update would make this document larger, and its partition is full.
     PartitionOverflow(String),
-    /// Of a [`Purge`]: these revisions were leaves and are gone.
+    /// Leaves that a [`Purge`] removed.
     Purged(Vec<Rev>),
-    /// Nothing was written: the update was validated against a state that is no more. Here it is, to be validated again.
+    /// Nothing was written, because the validation of the update is outdated. The caller must validate the returned
+    /// update again.
     Stale(Box<DocUpdate>),
 }
 
-/// Something to be committed.
+/// A unit of work of the update queue.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Updates of documents and local documents, applied in order, each on its own.
+    /// Updates of documents and local documents, applied in order and independently.
     Documents(Vec<DocUpdate>),
-    /// Leaves to be forgotten as if they had never been; one outcome for each document.
+    /// Purges of leaves; one outcome for each document.
     Purge(Vec<Purge>),
-    /// Documents to be stripped of the bodies of all revisions that are no leaves.
+    /// Compaction of documents: removal of the bodies of revisions that are not leaves.
     Compact(Vec<String>),
-    /// Purges up to this number need not be remembered.
+    /// Removal of purge records up to a number.
     ForgetPurges {
-        /// The number of the last of them.
+        /// Number of the last record to remove.
         up_to: u64,
     },
-    /// A new number of purges to be remembered.
+    /// New limit of stored purge records.
     SetPurgedInfosLimit(u64),
-    /// Bytes of an attachment whose revision comes later. Not on disk before that is.
+    /// Chunks of an attachment whose revision follows. They are durable only after the commit of the revision.
     Stage(Stage),
-    /// A new limit of remembered revisions.
+    /// New revision limit.
     SetRevsLimit(u64),
-    /// A new security object.
+    /// New security object.
     SetSecurity(Json),
-    /// A record that another layer keeps beside the database, or its removal.
+    /// A record that another layer attaches to the database, or its removal.
     Attach {
-        /// Its name.
+        /// Key of the record.
         key: Vec<u8>,
-        /// Its value.
+        /// Value, or `None` to remove the record.
         value: Option<Vec<u8>>,
     },
-    /// The same, if the record is as its author knows it. Otherwise the outcome is [`UpdateOutcome::Conflict`].
+    /// Replacement of an attached record if it has the expected value. The outcome is [`UpdateOutcome::Conflict`]
+    /// otherwise.
     Replace {
-        /// Its name.
+        /// Key of the record.
         key: Vec<u8>,
-        /// Its value until then.
+        /// Expected value.
         before: Option<Vec<u8>>,
-        /// Its value.
+        /// New value, or `None` to remove the record.
         value: Option<Vec<u8>>,
     },
 }
 
-/// The outcomes of the documents of a [`Work`], in order; empty for other work.
+/// Outcomes of the documents of a [`Work`], in order; empty for other work, except that a failed [`Work::Replace`]
+/// has the outcome `Conflict`.
 pub type WorkResult = Result<Vec<UpdateOutcome>>;
 
-/// Called once with the result of a [`Work`], from the leader's thread: it must be quick.
+/// Called once with the result of a [`Work`], on the leader's thread; it must return quickly.
 pub type Completion = Box<dyn FnOnce(WorkResult) + Send>;
 
-/// The thread that commits what was submitted.
+/// The thread that commits submitted work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Submitted {
-    /// Somebody leads already.
+    /// Another thread leads.
     Queued,
     /// The caller must call [`Database::lead`], on a thread that may block.
     Lead,
 }
 
 impl DocUpdate {
-    /// Prepares the update of document `id`. Computes the revision hash, so call it outside of any lock.
-    /// `None` if a replicated document comes without a revision. The document's own attachments count for nothing: see
+    /// Prepares the update of document `id`. Computes the revision hash, so it should be called without holding
+    /// locks. Returns `None` if a replicated document has no revision. The attachments of `document` are ignored, see
     /// [`Self::prepare_with`].
     #[must_use]
     pub fn prepare(id: String, document: Document, mode: EditMode, hasher: &mut RevisionHasher) -> Option<Self> {
         Self::prepare_with(id, document, NewAttachments::none(), mode, hasher)
     }
 
-    /// As [`Self::prepare`], with attachments. Local documents have none.
+    /// Prepares as [`Self::prepare`] does, with attachments. Those of local documents are ignored.
     #[must_use]
     pub fn prepare_with(
         id: String,
@@ -210,14 +215,14 @@ impl DocUpdate {
         }
     }
 
-    /// The same update, which must not let the document grow if its partition is as large as this. Replicated revisions are
-    /// taken all the same.
+    /// Sets the size of a partition from which on the update must not make the document larger. Replicated revisions
+    /// are not limited.
     #[must_use]
     pub fn within(self, partition_bytes_max: u64) -> Self {
         Self { partition_bytes_max: Some(partition_bytes_max), ..self }
     }
 
-    /// A revision as it was stored before, with its ancestors in `path`.
+    /// Creates an update of an existing revision, with its ancestors in `path`.
     pub(crate) fn replicated(
         id: String,
         deleted: bool,
@@ -230,7 +235,7 @@ impl DocUpdate {
         Self { id, deleted, body, mode, path, named_ancestors, local_rev, validated, attachments, partition_bytes_max }
     }
 
-    /// The same update with another body: the revision of an edit is computed anew, that of a replicated document stays.
+    /// Replaces the body. The revision of an edit is computed again, that of a replicated document is kept.
     #[must_use]
     pub fn with_body(mut self, body: Json, hasher: &mut RevisionHasher) -> Self {
         self.body = body;
@@ -246,26 +251,26 @@ impl DocUpdate {
         &self.id
     }
 
-    /// Whether this brings a document that has probably never been there, with nothing that lies elsewhere.
+    /// Returns true if the update probably creates a document and refers to no other stored data.
     pub(crate) fn is_likely_new(&self) -> bool {
         self.path.len() == 1 && !self.deleted && self.attachments.list.is_empty() && self.attachments.is_complete
     }
 
-    /// Whether the new revision is a deletion.
+    /// Returns true if the new revision is a deletion.
     #[must_use]
     pub fn is_deletion(&self) -> bool {
         self.deleted
     }
 
-    /// The new revision and those of its ancestors that its author named, newest first; empty for local documents.
-    /// An interactive edit that makes a deleted document again gets another revision when it is committed.
+    /// Returns the new revision and those of its ancestors that the client named, newest first; empty for local
+    /// documents. The revision of an interactive edit that recreates a deleted document changes at the commit.
     #[must_use]
     pub fn path(&self) -> &[Rev] {
         &self.path
     }
 
-    /// The revisions that validation functions see as those of the new document, newest first. As in CouchDB, an interactive
-    /// edit has those that the client named: the replaced revision and its ancestors, or none.
+    /// Returns the revisions that validation functions see as those of the new document, newest first. As in CouchDB,
+    /// for an interactive edit these are the replaced revision and its ancestors, as far as the client named them.
     pub fn seen_revisions(&self) -> impl Iterator<Item = &Rev> {
         let own = match self.mode {
             EditMode::Replicated => 0,
@@ -274,8 +279,8 @@ impl DocUpdate {
         self.path.iter().skip(own).chain(&self.named_ancestors)
     }
 
-    /// Makes `_attachments` the last member of the document at the end of `out`, as validation functions see it. As in
-    /// CouchDB, data that comes with an interactive edit has neither a generation nor a digest before the edit is written.
+    /// Adds `_attachments` as the last member of the document at the end of `out`, as validation functions see it. As
+    /// in CouchDB, data of an interactive edit has neither a generation nor a digest before the edit is written.
     pub fn write_seen_attachments(&self, out: &mut Vec<u8>) {
         attachment::write_members(out, &self.attachments.list, |new, out| {
             if self.mode == EditMode::Interactive && new.came == Came::Now {
@@ -294,17 +299,17 @@ impl DocUpdate {
         &self.body
     }
 
-    /// About how many bytes the update adds to a commit.
+    /// Approximate size that the update adds to a commit.
     fn size_bytes(&self) -> usize {
         self.attachments.size_bytes() + self.body.as_bytes().len() + 2 * self.id.len() + 32 * self.path.len() + 64
     }
 
-    /// The bytes of a commit that the update takes.
+    /// Share of [`COMMIT_BYTES`] that the update uses.
     fn cost_bytes(&self) -> usize {
         UPDATE_BYTES + self.size_bytes()
     }
 
-    /// Divides updates into works that fit into one commit each.
+    /// Divides updates into works that each fit into one commit.
     #[must_use]
     pub fn into_works(updates: Vec<Self>) -> Vec<Work> {
         let mut works = Vec::new();
@@ -326,7 +331,7 @@ impl DocUpdate {
 }
 
 impl Work {
-    /// A deletion adds a little to the revision tree and frees the body, once the database is compacted.
+    /// Returns the purpose of the work. A small deletion frees space, because the next compaction removes the body.
     fn purpose(&self) -> Purpose {
         let is_small = |update: &DocUpdate| update.deleted && update.size_bytes() <= DELETION_BYTES;
         let makes_room = match self {
@@ -338,7 +343,7 @@ impl Work {
         if makes_room { Purpose::Room } else { Purpose::Growth }
     }
 
-    /// The key of the attached record that must be what the author thinks.
+    /// Key of the attached record whose value must be as expected.
     fn replaced(&self) -> Option<Vec<u8>> {
         if let Self::Replace { key, .. } = self { Some(keys::prefixed(keys::ATTACHED, key)) } else { None }
     }
@@ -362,32 +367,32 @@ impl Database {
         self.submit_all(vec![(work, done)])
     }
 
-    /// Queues the works of one client, in order; each completion receives the result of its work.
+    /// Queues several works of one client, in order; each completion receives the result of its work.
     pub fn submit_all(self: &Arc<Self>, works: Vec<(Work, Completion)>) -> Submitted {
         self.queue.push(works, None)
     }
 
-    /// Queues `work`, which was judged by `premise`: if that does not hold any more, nothing is written, and the result is
-    /// [`StorageError::Outdated`]. Where there is nothing to write, nothing finds out: see [`Premise::is_held`].
+    /// Queues `work`, which depends on the read set `premise`. If that is outdated, nothing is written and the result
+    /// is [`StorageError::Outdated`]. A work without changes is not validated, see [`Premise::is_held`].
     pub fn submit_presuming(self: &Arc<Self>, work: Work, premise: &Premise, done: Completion) -> Submitted {
         self.queue.push(vec![(work, done)], Some(premise))
     }
 
-    /// Commits what is queued until nothing is left. Call it when [`Self::submit`] says so.
+    /// Commits queued work until the queue is empty. Must be called if [`Self::submit`] returns [`Submitted::Lead`].
     ///
     /// # Panics
-    /// When a commit, a completion or a listener panicked, but only after everything else that waited was done.
+    /// Resumes a panic of a commit, a completion or a listener after all other queued work is done.
     pub fn lead(self: &Arc<Self>) {
         self.lead_until(|| false).end();
     }
 
-    /// Commits what is queued until nothing is left or, after a commit, `is_over`.
+    /// Commits queued work until the queue is empty or, checked after each commit, `is_over` returns true.
     fn lead_until(self: &Arc<Self>, mut is_over: impl FnMut() -> bool) -> Lead {
         let mut lead = Lead { panicked: Ok(()), is_left: false };
         let mut writer = self.writer.lock();
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
-            // Who waits for a turn meets those whom it would wait for here.
+            // A wait for the shard lock replaces the batching window.
             let turn = match writer.crowd {
                 0 => {
                     self.queue.collect(expected, COMMIT_BYTES, window);
@@ -409,19 +414,20 @@ impl Database {
         }
     }
 
-    /// Commits `work` and waits for it.
+    /// Commits `work` and waits for the result.
     ///
     /// # Errors
-    /// When nothing was written.
+    /// Fails if nothing was written.
     pub fn update(self: &Arc<Self>, work: Work) -> WorkResult {
         let (sender, receiver) = mpsc::sync_channel(1);
         let done = Box::new(move |result| {
-            // The receiver waits below for as long as this can be called.
+            // The receiver exists for as long as this can be called.
             let _ = sender.send(result);
         });
         let mut result = None;
         if self.submit(work, done) == Submitted::Lead {
-            // What others submit meanwhile may never end, and is no reason to keep this caller.
+            // The stream of work of other callers may never end, so this caller leads only until its own work is
+            // done.
             let lead = self.lead_until(|| match receiver.try_recv() {
                 Ok(answer) => {
                     result = Some(answer);
@@ -438,7 +444,7 @@ impl Database {
         result.unwrap_or_else(|_| Err(StorageError::Io("the commit was given up".to_owned()).into()))
     }
 
-    /// Goes on leading in a thread of its own, or here if there can be none.
+    /// Continues to lead on a new thread, or on this one if none can be started.
     fn lead_elsewhere(self: &Arc<Self>) {
         let database = Arc::clone(self);
         if thread::Builder::new().name("commit".to_owned()).spawn(move || database.lead()).is_err() {
@@ -447,11 +453,11 @@ impl Database {
     }
 }
 
-/// The end of a lead.
+/// Result of leading.
 struct Lead {
     /// The last panic of a commit, a completion or a listener.
     panicked: thread::Result<()>,
-    /// Whether work is left that somebody must lead.
+    /// True if work remains that another thread must lead.
     is_left: bool,
 }
 
@@ -461,7 +467,7 @@ impl Lead {
     }
 }
 
-/// The revision of an edit of `parent`.
+/// Computes the revision of an edit of `parent`.
 fn next_rev(
     hasher: &mut RevisionHasher,
     deleted: bool,
@@ -473,7 +479,7 @@ fn next_rev(
     Rev { generation: parent.map_or(0, |rev| rev.generation) + 1, hash: RevHash::from_bytes(&hash) }
 }
 
-/// N of a local revision `0-N`; what does not parse counts as 0, as nobody compares it.
+/// Returns N of a local revision `0-N`, or 0 if it does not parse; local revisions are not compared.
 fn local_number(rev: &Rev) -> u64 {
     std::str::from_utf8(rev.hash.as_bytes()).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! The attachments of a revision that is to be written: [`NewAttachments`]. Which types are compressed and how large an
-//! attachment may be is the caller's business.
+//! [`NewAttachments`]: the attachments of a revision to be written. The caller chooses the types to compress and
+//! limits the size.
 
 use settee_model::AttachmentDigest;
 
@@ -7,7 +7,7 @@ use super::upload::{MEMORY_BYTES, Source, Uploaded};
 use crate::Result;
 use crate::attachment::Attachment;
 
-/// An attachment of a revision that is to be written.
+/// An attachment of a revision to be written.
 #[derive(Clone, Debug)]
 pub struct NewAttachment {
     pub(crate) attachment: Attachment,
@@ -15,31 +15,32 @@ pub struct NewAttachment {
     pub(crate) came: Came,
 }
 
-/// When an attachment came to its document.
+/// Revision that adds an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// In the generation that it says.
+    /// The generation in `revpos`.
     Then,
-    /// With the revision that is to be written.
+    /// The revision to be written.
     Now,
 }
 
-/// The attachments of a revision that is to be written, in its order.
+/// The attachments of a revision to be written, in order.
 #[derive(Clone, Debug, Default)]
 pub struct NewAttachments {
     pub(crate) list: Vec<NewAttachment>,
-    /// Whether stubs were left out because it was clear that nothing would be written.
+    /// False if stubs were omitted because the update will not be written.
     pub(crate) is_complete: bool,
 }
 
 impl NewAttachment {
-    /// One that is stored already, with the generation in which it came.
+    /// Keeps a stored attachment with its generation.
     #[must_use]
     pub fn kept(attachment: Attachment) -> Self {
         Self { attachment, source: Source::Stored, came: Came::Then }
     }
 
-    /// Uploaded data. `revpos` is the generation that a replicator tells; without one it is that of the revision.
+    /// Adds uploaded data. `revpos` is the generation that a replicator supplies; the default is the generation of
+    /// the revision.
     #[must_use]
     pub fn uploaded(name: String, content_type: String, revpos: Option<u64>, uploaded: Uploaded) -> Self {
         let Uploaded { encoding, digest, length, stored_length, content, source, .. } = uploaded;
@@ -56,7 +57,7 @@ impl NewAttachment {
         Self { attachment, source, came: if revpos.is_some() { Came::Then } else { Came::Now } }
     }
 
-    /// Its name.
+    /// Name of the attachment.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.attachment.name
@@ -64,10 +65,10 @@ impl NewAttachment {
 }
 
 impl NewAttachments {
-    /// These. What is held in memory and is too much for one commit is stored already.
+    /// Creates the list. Contents in memory that are too large for one commit are stored.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn new(mut list: Vec<NewAttachment>) -> Result<Self> {
         let mut held: usize = list.iter().map(|new| new.source.held_bytes()).sum();
         for new in &mut list {
@@ -80,8 +81,8 @@ impl NewAttachments {
         Ok(Self { list, is_complete: true })
     }
 
-    /// None, because the update will not be written: the revision is known, or it is a conflict. Should that turn
-    /// out otherwise, it is answered as a conflict.
+    /// Creates an empty list for an update that will not be written, because its revision is stored or it conflicts.
+    /// If the update would be written nevertheless, its outcome is a conflict.
     #[must_use]
     pub fn left_out() -> Self {
         Self { list: Vec::new(), is_complete: false }
@@ -93,10 +94,10 @@ impl NewAttachments {
         Self { list: Vec::new(), is_complete: true }
     }
 
-    /// New ones in front, in the place of those that have their names.
+    /// Puts new attachments first and removes old ones of the same names.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn replaced(self, mut new: Vec<NewAttachment>) -> Result<Self> {
         let kept = self.list.into_iter().filter(|old| new.iter().all(|new| new.name() != old.name()));
         let kept: Vec<NewAttachment> = kept.collect();
@@ -108,12 +109,12 @@ impl NewAttachments {
         self.list.iter().map(|new| new.attachment.hashed()).collect()
     }
 
-    /// About how many bytes they add to a commit.
+    /// Approximate size that the attachments add to a commit.
     pub(crate) fn size_bytes(&self) -> usize {
         self.list.iter().map(|new| new.source.held_bytes() + new.attachment.name.len() + 300).sum()
     }
 
-    /// As they are stored with a revision of this generation.
+    /// Returns the attachments as stored with a revision of this generation.
     pub(crate) fn stored(&self, generation: u64) -> Vec<Attachment> {
         let stored = self.list.iter().map(|new| match new.came {
             Came::Then => new.attachment.clone(),

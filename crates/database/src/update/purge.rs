@@ -1,8 +1,9 @@
-//! Forgetting: a purge takes leaves out of revision trees, a compaction the bodies of revisions that are no leaves.
+//! Removal of revisions: a purge removes leaves from revision trees, a compaction the bodies of revisions that are
+//! not leaves.
 //!
-//! A purge gives the document a new place in the order of changes, or none if no leaf is left, and is remembered
-//! under a number of its own, so that view indexes can follow. A compaction changes nothing that a reader of
-//! leaves can see. Neither decides when that is to be done.
+//! A purge gives the document a new update sequence, or none if no leaf remains, and is recorded under a number of
+//! its own, so that view indexes can follow. A compaction changes nothing that a reader of leaves can see. Callers
+//! schedule both.
 
 use settee_model::Rev;
 use settee_storage::Keyspace;
@@ -15,14 +16,14 @@ use crate::{DatabaseError, Result, keys};
 /// The purge of one document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purge {
-    /// The document.
+    /// Id of the document.
     pub id: String,
-    /// The revisions that were asked for. Those that are no leaves stay.
+    /// Revisions to remove. Revisions that are not leaves are kept.
     pub revs: Vec<Rev>,
 }
 
 impl Purge {
-    /// About how many bytes it adds to a commit.
+    /// Approximate size that the purge adds to a commit.
     pub(super) fn size_bytes(&self) -> usize {
         2 * self.id.len() + 64 * self.revs.len() + 256
     }
@@ -37,7 +38,7 @@ impl Purge {
         out
     }
 
-    /// Reads what is remembered of a purge.
+    /// Decodes a purge record.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "purge");
         let id = reader.text()?.to_owned();
@@ -51,7 +52,7 @@ impl Purge {
 }
 
 impl Group<'_> {
-    /// Removes those of the revisions that are leaves. As in CouchDB a purge that finds none is remembered, too.
+    /// Removes those of the revisions that are leaves. As in CouchDB, a purge that finds none is recorded as well.
     pub(super) fn purge(&mut self, purge: &Purge) -> UpdateOutcome {
         self.meta.purge_seq += 1;
         let key = keys::prefixed(keys::PURGE, &keys::sequence(self.meta.purge_seq));
@@ -68,7 +69,8 @@ impl Group<'_> {
         if purged.is_empty() {
             return UpdateOutcome::Purged(purged);
         }
-        // The document moves also if its winner stays, so that whoever follows the changes looks at it again.
+        // The document gets a new sequence even if its winner is unchanged, so that followers of the changes feed
+        // read it again.
         self.meta.update_seq += 1;
         touched.seq = self.meta.update_seq;
         if is_design_id(&purge.id) {
@@ -78,7 +80,7 @@ impl Group<'_> {
         UpdateOutcome::Purged(purged)
     }
 
-    /// Removes the bodies of all revisions of a document that are no leaves.
+    /// Removes the bodies of all revisions of a document that are not leaves.
     pub(super) fn compact(&mut self, id: &str) {
         let touched = self.documents.get(id);
         let removed = touched.tree.settle_mut().take_branch_values();
@@ -86,7 +88,7 @@ impl Group<'_> {
         forget(&mut self.meta, &mut self.batch, &mut self.contents, removed);
     }
 
-    /// Forgets the purges up to this number.
+    /// Removes the purge records up to this number.
     pub(super) fn forget_purges(&mut self, up_to: u64) {
         let up_to = up_to.min(self.meta.purge_seq);
         for number in self.meta.purges_forgotten + 1..=up_to {
@@ -96,7 +98,7 @@ impl Group<'_> {
     }
 }
 
-/// The number of the purge under `key`.
+/// Decodes the number of the purge in `key`.
 pub(crate) fn decode_number(key: &[u8]) -> Result<u64> {
     keys::decode_sequence(key.strip_prefix(keys::PURGE).ok_or(DatabaseError::Corrupt("purge key"))?)
 }

@@ -1,10 +1,11 @@
-//! The queue of a database: what waits for the next commit, and whether somebody leads.
+//! The update queue of a database: the work for the next commits, and whether a leader is active.
 //!
-//! Clients that were answered together send their next updates nearly together. A leader that commits the
-//! first of them at once makes the others wait for a second sync, so two half groups take turns. It therefore
-//! waits for those it expects, for as long as a commit takes. Who has submitted several works is expected back when
-//! the last of them is answered, and a commit that is full waits for nobody. Where those expected are too many, or too slow, to
-//! come in that time, halves that take turns are faster: after some waits in vain there are none for a while.
+//! Clients whose requests were answered together send their next updates at nearly the same time. A leader that
+//! commits the first of them immediately makes the others wait for a second sync, so that two half groups alternate.
+//! The leader therefore waits for the expected updates, at most as long as a commit takes. A client that submitted
+//! several works is expected back after the last one is answered, and a full commit does not wait. If the expected
+//! clients are too many or too slow for the window, alternating halves are faster: after several wasted waits the
+//! leader does not wait for a while.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,24 +15,24 @@ use parking_lot::{Condvar, Mutex};
 use super::{Completion, Submitted, Work};
 use crate::Premise;
 
-/// So many waits in a row for somebody who did not come end them for a while.
+/// Number of consecutive wasted waits after which waiting is suspended.
 const WAITS_IN_VAIN: u32 = 3;
 
-/// The commits that wait for nobody then. One wait tells whether it has become worth it.
+/// Number of commits without a wait then. The next wait tests whether waiting has become useful.
 const HURRIED_COMMITS: u32 = 32;
 
-/// Work and whom to tell of its end.
+/// Queued work with its completion.
 pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) done: Completion,
-    /// What it was judged by, unless everything had been heard of before.
+    /// Read set of the work, unless it was based on the latest state.
     pub(crate) premise: Option<Premise>,
-    /// Whether its client has submitted nothing behind it, and may come back when it is answered.
+    /// True for the last work that the client submitted together, after whose answer it may submit again.
     pub(crate) is_last: bool,
     cost_bytes: usize,
 }
 
-/// Work that waits.
+/// The update queue.
 #[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -43,19 +44,19 @@ struct State {
     waiting: VecDeque<Pending>,
     cost_bytes: usize,
     led: bool,
-    /// What the leader waits for.
+    /// Condition on which the leader waits.
     awaited: Option<Awaited>,
     patience: Patience,
 }
 
-/// What is enough for a commit: so many works, or about so many bytes of them.
+/// Sufficient amount of work for a commit: a number of works, or an approximate number of bytes.
 #[derive(Clone, Copy)]
 struct Awaited {
     works: usize,
     bytes: usize,
 }
 
-/// Whether it is worth waiting for those who are expected.
+/// Statistics of the usefulness of waiting.
 #[derive(Default)]
 struct Patience {
     waits_in_vain: u32,
@@ -63,7 +64,7 @@ struct Patience {
 }
 
 impl Queue {
-    /// Adds the works of one client, which presume the same; the caller leads if nobody does.
+    /// Adds the works of one client, which share a read set. Returns [`Submitted::Lead`] if no leader is active.
     pub(crate) fn push(&self, works: Vec<(Work, Completion)>, premise: Option<&Premise>) -> Submitted {
         let last = works.len().saturating_sub(1);
         let mut pending: Vec<Pending> = Vec::with_capacity(works.len());
@@ -77,7 +78,7 @@ impl Queue {
         let mut state = self.state.lock();
         state.cost_bytes += pending.iter().map(|work| work.cost_bytes).sum::<usize>();
         state.waiting.extend(pending);
-        // Not for each work: it would wake to find that there are too few, and wait again.
+        // The leader is notified only when its condition holds, because it would wait again otherwise.
         if state.awaited.is_some_and(|awaited| state.has(awaited)) {
             state.awaited = None;
             self.pushed.notify_one();
@@ -85,8 +86,8 @@ impl Queue {
         if std::mem::replace(&mut state.led, true) { Submitted::Queued } else { Submitted::Lead }
     }
 
-    /// Waits until `writes` writes are queued or a commit of about `limit_bytes` is full, but no longer than the
-    /// batching window, and not at all if that was in vain of late. Returns how many are.
+    /// Waits until `writes` works are queued or a commit of about `limit_bytes` is full, but no longer than the
+    /// batching window. Does not wait while waiting is suspended. Returns the number of queued works.
     pub(crate) fn collect(&self, writes: usize, limit_bytes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
         let awaited = Awaited { works: writes, bytes: limit_bytes };
@@ -99,7 +100,7 @@ impl Queue {
         state.waiting.len()
     }
 
-    /// Takes the oldest work and what fits beside it into a commit of about `limit_bytes`. `None` ends the
+    /// Takes the oldest work and all following work that fits into a commit of about `limit_bytes`. `None` ends the
     /// caller's lead.
     pub(crate) fn take(&self, limit_bytes: usize) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
@@ -120,14 +121,15 @@ impl Queue {
         Some(works)
     }
 
-    /// Ends the caller's lead if no work waits; otherwise somebody must go on.
+    /// Ends the caller's lead if the queue is empty. Otherwise returns `false`, and the caller must continue or
+    /// transfer the lead.
     pub(crate) fn end_lead(&self) -> bool {
         let mut state = self.state.lock();
         state.led = !state.waiting.is_empty();
         !state.led
     }
 
-    /// The number of works that wait.
+    /// Returns the number of queued works.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
@@ -140,7 +142,7 @@ impl State {
 }
 
 impl Patience {
-    /// Whether the next commit waits for nobody. Each call counts as one.
+    /// Returns true if the next commit must not wait. Each call counts as one commit.
     fn hurries(&mut self) -> bool {
         let hurries = self.hurried_commits > 0;
         self.hurried_commits = self.hurried_commits.saturating_sub(1);
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A leader is woken once, when what it waits for is there.
+    /// A leader is woken once, when its condition holds.
     #[test]
     fn who_waits_is_woken_by_the_last_work_alone() {
         let queue = Queue::default();
@@ -183,7 +185,7 @@ mod tests {
         });
     }
 
-    /// What fills a commit is enough, however few they are.
+    /// Work that fills a commit is sufficient, regardless of the number of works.
     #[test]
     fn a_full_commit_waits_for_nobody() {
         let queue = Queue::default();
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(queue.state.lock().patience.waits_in_vain, 0);
     }
 
-    /// The commits until the next one that waits.
+    /// Counts the commits until the next one that waits.
     fn hurried(patience: &mut Patience) -> usize {
         std::iter::from_fn(|| patience.hurries().then_some(())).count()
     }
@@ -201,14 +203,14 @@ mod tests {
     #[test]
     fn who_waits_in_vain_hurries_for_a_while() {
         let patience = &mut Patience::default();
-        // Now and then somebody does not come.
+        // Occasional wasted waits do not suspend waiting.
         for in_vain in [true, true, false, true, true, false] {
             patience.waited(in_vain);
             assert_eq!(hurried(patience), 0);
         }
         (0..WAITS_IN_VAIN).for_each(|_| patience.waited(true));
         assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
-        // One wait tells whether that has changed.
+        // One wasted wait suspends waiting again; one useful wait resets the count.
         patience.waited(true);
         assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
         patience.waited(false);

@@ -1,4 +1,4 @@
-//! [`Documents`]: the documents that a group touches, in the order of their ids.
+//! [`Documents`]: the documents that a group reads and changes, in id order.
 
 use std::collections::HashMap;
 
@@ -15,16 +15,16 @@ const CORRUPT: DatabaseError = DatabaseError::Corrupt("update group");
 
 /// A document that the group has read.
 pub(super) struct Touched {
-    /// The update sequence of the last change.
+    /// Update sequence of the last change.
     pub(super) seq: u64,
-    /// Many updates may be of one document: it is put in order and measured once.
+    /// The tree is settled and measured once, because a group can contain many updates of one document.
     pub(super) tree: Growth<Stored>,
-    /// As the document was before the group.
+    /// The head before the group.
     before: Option<Head>,
     bytes_before: LeafBytes,
-    /// The number of further pieces that its record has.
+    /// Number of further pieces of its stored record.
     pieces: usize,
-    /// How many bodies its last change has written.
+    /// Number of bodies written under the sequence of its last change.
     pub(super) bodies: u64,
     pub(super) changed: bool,
 }
@@ -37,36 +37,36 @@ impl Touched {
     }
 }
 
-/// The outcome for a document.
+/// Result of the group for a document.
 pub(super) struct Settled<'a> {
     pub(super) id: &'a str,
     pub(super) before: Option<Head>,
     pub(super) bytes_before: LeafBytes,
-    /// The number of further pieces that its record had.
+    /// Number of further pieces of its previous record.
     pub(super) pieces: usize,
     pub(super) bytes: LeafBytes,
     pub(super) record: DocRecord,
-    /// `None` if a purge has taken the last leaf.
+    /// `None` if a purge has removed the last leaf.
     pub(super) head: Option<Head>,
 }
 
-/// The documents that the group has read, by id.
+/// Documents that the group has read, by id.
 pub(super) struct Documents<'a> {
-    /// Ascending, each once.
+    /// Ascending, without duplicates.
     ids: Vec<&'a str>,
     touched: Vec<Touched>,
-    /// Where the document after the last one asked for stands: works often come in the order of their ids.
+    /// Index after the last requested document, because works often come in id order.
     next: usize,
-    /// The attached records that works are to replace.
+    /// Stored values of the attached records to be replaced.
     pub(super) attached: Attached,
 }
 
-/// Attached records by their names.
+/// Attached records by key.
 pub(super) type Attached = HashMap<Vec<u8>, Option<Vec<u8>>>;
 
 impl<'a> Documents<'a> {
-    /// Reads every document that `works` touch, the entries of attachments that they name, the state of the shard, and what is asked
-    /// for besides, in one trip.
+    /// Reads the documents that `works` touch, the attachment entries that they refer to, the state of the shard, and
+    /// the requests `besides`, in one round trip.
     pub(super) fn read(
         snapshot: &dyn Snapshot,
         works: &'a [Work],
@@ -125,8 +125,8 @@ impl<'a> Documents<'a> {
         Ok((state.into_state()?, Self { ids, touched, next: 0, attached }, contents, besides))
     }
 
-    /// The documents of `works` as if none of them were there, if that is likely: all works bring documents of which no
-    /// earlier revision is named, and nothing else. Nothing was read.
+    /// Returns empty records for the documents of `works` if all works only create documents, that is if no update
+    /// names an earlier revision. Reads nothing; the commit validates that the documents do not exist.
     pub(super) fn likely_new(works: &'a [Work]) -> Option<Self> {
         let mut ids: Vec<&str> = Vec::new();
         for work in works {
@@ -142,10 +142,10 @@ impl<'a> Documents<'a> {
         Some(Self { ids, touched, next: 0, attached: Attached::new() })
     }
 
-    /// A document of the works that were read.
+    /// Returns a document of the works.
     ///
     /// # Panics
-    /// For a document of other works.
+    /// Panics if the document does not belong to the works.
     pub(super) fn get(&mut self, id: &str) -> &mut Touched {
         let found = match self.ids.get(self.next) {
             Some(next) if *next == id => self.next,
@@ -155,7 +155,7 @@ impl<'a> Documents<'a> {
         &mut self.touched[found]
     }
 
-    /// The documents that have changed, in the order of the ids. Nothing can be asked for afterwards.
+    /// Returns the changed documents in id order. [`Self::get`] must not be called afterwards.
     pub(super) fn settle(&mut self) -> Vec<Settled<'a>> {
         let changed = self.ids.iter().zip(std::mem::take(&mut self.touched)).filter(|(_, touched)| touched.changed);
         let settle = |(id, touched): (&&'a str, Touched)| {

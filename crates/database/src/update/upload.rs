@@ -1,7 +1,7 @@
-//! Taking bytes in: an [`Upload`] hashes, compresses and stores them as they come.
+//! [`Upload`]: hashes, compresses and stores the content of an attachment while it is received.
 //!
-//! Few bytes stay in memory and are written together with their revision. More are written in chunks meanwhile, each
-//! some of them with a commit that does not wait for the disk: the commit of the revision does that for all.
+//! A small content stays in memory and is written together with its revision. A larger one is written in chunks by
+//! commits without a sync; the commit of the revision syncs all of them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,47 +21,47 @@ use super::{Stage, Work};
 use crate::attachment::{ContentEncoding, ContentId, from_io};
 use crate::{Database, Result, keys};
 
-/// The number of bytes that an upload, and how many the attachments of a revision, keep in memory before they are
-/// stored.
+/// Maximum size that an upload, and all attachments of a revision, keep in memory before they are stored.
 pub(crate) const MEMORY_BYTES: usize = if cfg!(test) { 1000 } else { 256 << 10 };
 
-/// The operating system in the head of what zlib makes on Unix, which the digests of CouchDB's files tell.
+/// Operating system in the gzip header that zlib writes on Unix. It is needed to produce the digests that CouchDB
+/// produces.
 const GZIP_OS_UNIX: u8 = 3;
 
-/// The treatment of bytes that come.
+/// Compression of received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Store them as they are.
+    /// Stores the data unchanged.
     None,
-    /// Compress them with zlib's level.
+    /// Compresses the data with zlib.
     Gzip {
-        /// From 1 to 9.
+        /// Level from 1 to 9.
         level: u32,
     },
-    /// They are compressed already. Clients see `length` bytes.
+    /// The data is compressed already.
     Gzipped {
-        /// If it is known.
+        /// Size after decompression, if the client sent it.
         length: Option<u64>,
     },
 }
 
-/// Bytes that are on their way in. Dropping it gives them up.
+/// An upload in progress. Dropping it abandons the upload.
 pub struct Upload {
     database: Arc<Database>,
     compression: Compression,
     encoder: Option<GzEncoder<Vec<u8>>>,
     received_md5: Md5,
     received: u64,
-    /// As [`Self::received_md5`], if the bytes are compressed here.
+    /// MD5 of the stored bytes, if they are compressed here.
     stored_md5: Option<Md5>,
     stored_sha: Sha256,
     stored: u64,
-    /// The bytes that are to be stored and are not yet.
+    /// Bytes to be stored that are still in memory.
     buffer: Vec<u8>,
     staged: Option<Arc<Staged>>,
 }
 
-/// Bytes that came in whole.
+/// A completely received content.
 #[derive(Clone, Debug)]
 pub struct Uploaded {
     pub(crate) encoding: ContentEncoding,
@@ -73,10 +73,10 @@ pub struct Uploaded {
     received_md5: [u8; 16],
 }
 
-/// The place of the bytes of a new attachment.
+/// Location of the content of a new attachment.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// Stored under their hash.
+    /// Stored under its hash.
     Stored,
     /// In memory.
     Memory(Arc<Database>, Bytes),
@@ -84,7 +84,8 @@ pub(crate) enum Source {
     Staged(Arc<Staged>),
 }
 
-/// Chunks that no revision refers to. Dropping it has them removed, unless one does by then.
+/// Chunks without a revision. When this is dropped, the next commit removes them, unless a revision refers to them by
+/// then.
 #[derive(Debug)]
 pub(crate) struct Staged {
     database: Arc<Database>,
@@ -103,7 +104,7 @@ impl Staged {
         Ok(Self { database: Arc::clone(database), blob: database.next_blob()?, chunks: 0 })
     }
 
-    /// Stores some bytes; all but the last are whole chunks.
+    /// Stores some bytes; all but the last call must pass whole chunks.
     fn store(&mut self, bytes: &Bytes) -> Result<()> {
         let chunks: Vec<Bytes> = (0..bytes.len())
             .step_by(keys::ATTACHMENT_CHUNK_BYTES)
@@ -117,7 +118,7 @@ impl Staged {
 }
 
 impl Source {
-    /// The number of bytes that are in memory.
+    /// Size of the data in memory.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Memory(_, bytes) => bytes.len(),
@@ -125,7 +126,7 @@ impl Source {
         }
     }
 
-    /// Stores bytes that are in memory.
+    /// Stores the data in memory as an upload.
     pub(crate) fn store(&mut self) -> Result<()> {
         if let Self::Memory(database, bytes) = self {
             let mut staged = Staged::begin(database)?;
@@ -138,20 +139,20 @@ impl Source {
     }
 }
 
-/// Parts that are not too much for one commit.
+/// Divides bytes into parts that each fit into one commit.
 fn parts(bytes: &Bytes) -> impl Iterator<Item = Bytes> {
     const PART: usize = MEMORY_BYTES / keys::ATTACHMENT_CHUNK_BYTES * keys::ATTACHMENT_CHUNK_BYTES;
     (0..bytes.len()).step_by(PART).map(|at| bytes.slice(at..bytes.len().min(at + PART)))
 }
 
 impl Uploaded {
-    /// MD5 of the bytes as they came.
+    /// MD5 of the received bytes.
     #[must_use]
     pub fn received_md5(&self) -> [u8; 16] {
         self.received_md5
     }
 
-    /// MD5 of the bytes as they are stored.
+    /// MD5 of the stored bytes.
     #[must_use]
     pub fn stored_md5(&self) -> [u8; 16] {
         self.digest
@@ -159,7 +160,7 @@ impl Uploaded {
 }
 
 impl Upload {
-    /// Begins an upload into `database`.
+    /// Starts an upload into `database`.
     #[must_use]
     pub fn new(database: &Arc<Database>, compression: Compression) -> Self {
         let encoder = match compression {
@@ -182,16 +183,16 @@ impl Upload {
         }
     }
 
-    /// The number of bytes that have come.
+    /// Number of received bytes.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Takes the next bytes. May wait for a commit.
+    /// Adds received bytes. May wait for a commit.
     ///
     /// # Errors
-    /// When they could not be stored.
+    /// Fails if the bytes cannot be stored.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.received_md5.update(bytes);
         self.received += bytes.len() as u64;
@@ -205,10 +206,10 @@ impl Upload {
         }
     }
 
-    /// Ends the upload.
+    /// Finishes the upload.
     ///
     /// # Errors
-    /// When the last bytes could not be stored.
+    /// Fails if the last bytes cannot be stored.
     pub fn finish(mut self) -> Result<Uploaded> {
         if let Some(encoder) = self.encoder.take() {
             let rest = encoder.finish().map_err(from_io)?;
@@ -241,7 +242,7 @@ impl Upload {
         })
     }
 
-    /// Takes bytes as they are to be stored.
+    /// Adds bytes in their stored form.
     fn keep(&mut self, bytes: &[u8]) -> Result<()> {
         if let Some(md5) = &mut self.stored_md5 {
             md5.update(bytes);
@@ -264,7 +265,7 @@ impl Upload {
 }
 
 impl Database {
-    /// A number under which no chunks lie.
+    /// Returns a content number without stored chunks.
     pub(crate) fn next_blob(&self) -> Result<u64> {
         let snapshot = self.engine().snapshot(self.shard())?;
         loop {
@@ -277,26 +278,26 @@ impl Database {
         }
     }
 
-    /// A number that chunks are unlikely to be stored under: numbers begin somewhere at random in each process.
+    /// Returns a content number that is probably unused, because each process starts at a random number.
     pub(crate) fn random_blob(&self) -> u64 {
         self.next_token().0 as u64 & (u64::MAX >> 1)
     }
 
-    /// Has the next commit remove an upload, unless a revision has taken its bytes.
+    /// Schedules the removal of an upload by the next commit, unless a revision refers to its content.
     fn discard(&self, blob: u64) {
         self.given_up.lock().push(blob);
     }
 
-    /// Removes what uploads have left behind whose processes have died since the database was opened.
+    /// Removes the uploads of processes that have failed since the database was opened.
     pub(crate) fn collect_uploads_of_the_dead(self: &Arc<Self>) -> Result<()> {
         self.collect_uploads(&upload_marks(self.engine().snapshot(self.shard())?.as_ref())?, Own::GoOn)
     }
 
-    /// Removes what uploads that `marks` names have left behind, unless a live process goes on with them. `Own::Over`: in this process
-    /// nobody does, because who uploads holds the database, and that was just opened.
+    /// Removes the uploads in `marks`, except those of live processes. With `Own::Over` the uploads of this process
+    /// are removed as well: an upload holds its database, which was just opened.
     pub(crate) fn collect_uploads(self: &Arc<Self>, marks: &Page, own: Own) -> Result<()> {
         let members = self.engine().members();
-        // What has no owner was given up.
+        // A mark without an owner belongs to an abandoned upload.
         let owner = |mark: &[u8]| mark.try_into().map(u128::from_be_bytes).map(NodeId).ok();
         let mut over = HashMap::from([(members.this(), own == Own::Over)]);
         let mut left = Vec::new();
@@ -313,17 +314,17 @@ impl Database {
             }
         }
         self.given_up.lock().extend(left);
-        // A database that cannot be written can still be read.
+        // An error is ignored, because a database that cannot be written can still be read.
         while !self.given_up.lock().is_empty() && self.update(Work::Documents(Vec::new())).is_ok() {}
         Ok(())
     }
 }
 
-/// Uploads of this process.
+/// State of the uploads of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// They may not have ended.
+    /// They may be in progress.
     GoOn,
-    /// They have.
+    /// They have ended.
     Over,
 }

@@ -1,10 +1,9 @@
-//! Validated updates: what functions of design documents looked at before an update came to the queue
-//! ([`Validated`]), and whether the leader still finds it so.
+//! Validated updates: the data that validation functions were applied to ([`Validated`]), and the check of the leader
+//! that it is current.
 //!
-//! The functions themselves run elsewhere, before the queue, so that no user code holds up other writers. The
-//! leader compares: the newest change of a design document, and the revision that the functions saw as the old
-//! one. If either has changed, the outcome is [`UpdateOutcome::Stale`](super::UpdateOutcome::Stale), and the
-//! caller validates again.
+//! The functions run before the update is queued, so that user code never blocks other writers. The leader compares
+//! the latest change of a design document and the revision that the functions received as the old one. If either has
+//! changed, the outcome is [`UpdateOutcome::Stale`](super::UpdateOutcome::Stale), and the caller must validate again.
 
 use settee_model::Rev;
 use settee_model::rev_tree::{RevTree, Revisions};
@@ -12,39 +11,40 @@ use settee_model::rev_tree::{RevTree, Revisions};
 use super::{DocUpdate, EditMode};
 use crate::record::{DocRecord, Stored};
 
-/// The basis of a validation: what an update was validated against.
+/// The state against which an update was validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validated {
-    /// The newest change of a design document that was seen, see [`ReadView::design_seq`](crate::ReadView::design_seq).
+    /// Latest change of a design document at the validation, see
+    /// [`ReadView::design_seq`](crate::ReadView::design_seq).
     pub design_seq: u64,
-    /// The document as it was.
+    /// State of the document.
     pub basis: ValidationBasis,
 }
 
-/// The document that a validation was based on.
+/// State of a document at its validation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValidationBasis {
-    /// None was read: there is no function that validates.
+    /// Not read, because no validation function exists.
     Nobody,
-    /// The one that functions saw or would have seen.
+    /// State that functions received or would have received.
     Seen(Precheck),
 }
 
-/// The check of an update before it is queued: what it will do to a document as it is.
+/// Expected effect of an update on a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precheck {
-    /// Nothing: it does not name a leaf.
+    /// None: the update does not name a leaf.
     Conflict,
-    /// Nothing: the revision is there.
+    /// None: the revision is stored.
     Known,
-    /// Add a revision.
+    /// A new revision.
     New {
-        /// The newest ancestor that is stored, which functions get as the old document.
+        /// The newest stored ancestor, which functions receive as the old document.
         old: Option<Rev>,
     },
 }
 
-/// Updates are the same if they bring the same revision to the same document.
+/// Updates are equal if they bring the same revision to the same document.
 impl PartialEq for DocUpdate {
     fn eq(&self, other: &Self) -> bool {
         (&self.id, &self.path, self.deleted, self.mode) == (&other.id, &other.path, other.deleted, other.mode)
@@ -54,25 +54,26 @@ impl PartialEq for DocUpdate {
 impl Eq for DocUpdate {}
 
 impl DocUpdate {
-    /// Whether design documents may have a say in it. They have none in other design documents and in local ones.
+    /// Returns true if validation functions apply to the update. They do not apply to design documents and local
+    /// documents.
     #[must_use]
     pub fn is_subject_to_validation(&self) -> bool {
         !self.path.is_empty() && !is_design_id(&self.id)
     }
 
-    /// Records that the update was validated. One that never was is committed without a question: its author
-    /// answers for it.
+    /// Records the validation of the update. An update without a validation is committed without a check; the caller
+    /// is responsible for it.
     pub fn set_validated(&mut self, validated: Validated) {
         self.validated = Some(validated);
     }
 
-    /// Whether it was validated.
+    /// Returns true if the update was validated.
     #[must_use]
     pub fn is_validated(&self) -> bool {
         self.validated.is_some()
     }
 
-    /// The effect that the update will have on the document `record`; `None` if there is no document.
+    /// Returns the expected effect on the document `record`, which is `None` for a document that does not exist.
     #[must_use]
     pub fn precheck(&self, record: Option<&DocRecord>) -> Precheck {
         match record {
@@ -95,8 +96,8 @@ impl DocUpdate {
         if is_accepted { Precheck::New { old: stored_ancestor(tree, &self.path) } } else { Precheck::Conflict }
     }
 
-    /// Whether the validation holds for a document with these revisions when the newest change of a design document is
-    /// `design_seq`.
+    /// Returns true if the validation is outdated for a document with these revisions when the latest change of a
+    /// design document is `design_seq`.
     pub(super) fn is_stale(&self, tree: &impl Revisions<Stored>, design_seq: u64) -> bool {
         let Some(validated) = &self.validated else {
             return false;
@@ -107,7 +108,7 @@ impl DocUpdate {
         match &validated.basis {
             ValidationBasis::Nobody => false,
             ValidationBasis::Seen(seen) => match self.precheck_in(tree) {
-                // Nothing is added, so there was nothing to validate.
+                // The update adds nothing, so no validation is needed.
                 Precheck::Conflict | Precheck::Known => false,
                 new @ Precheck::New { .. } => new != *seen,
             },
@@ -115,22 +116,23 @@ impl DocUpdate {
     }
 }
 
-/// The leaf rule: an interactive edit must name a leaf, or be the first, or follow a deletion.
+/// Result of the leaf rule: an interactive edit must name a leaf, be the first one, or follow a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Acceptance {
-    /// It names no leaf, or a document that is not there.
+    /// The edit names no leaf, or a document that does not exist.
     Conflict,
-    /// It is the first one, or extends the leaf that it names.
+    /// The edit is the first one or extends the leaf that it names.
     Edit,
-    /// It makes a document again that was deleted by this revision, and extends that.
+    /// The edit recreates a document that this revision deleted, and extends this revision.
     Again(Rev),
 }
 
-/// Whether an interactive edit is taken that replaces `parent`, or names no revision. `deleted`: it is a deletion.
+/// Applies the leaf rule to an interactive edit that replaces `parent`, or names no revision. `deleted` must be true
+/// for a deletion.
 pub(crate) fn acceptance(tree: &impl Revisions<Stored>, parent: Option<&Rev>, deleted: bool) -> Acceptance {
     let is_live = |stored: &Stored| !stored.deleted;
     let Some(parent) = parent else {
-        // Only an edit that names no revision makes a deleted document again.
+        // Only an edit that names no revision can recreate a deleted document.
         if tree.has_leaf(is_live) {
             return Acceptance::Conflict;
         }
@@ -141,17 +143,17 @@ pub(crate) fn acceptance(tree: &impl Revisions<Stored>, parent: Option<&Rev>, de
         };
     };
     let Some(leaf) = named_leaf(tree, parent) else { return Acceptance::Conflict };
-    // Who names a revision has seen a document, which is not there any more if all leaves are deletions.
+    // An edit that names a revision requires the document to exist, that is to have a leaf that is not a deletion.
     let is_there = tree.node(leaf).value.as_ref().is_some_and(is_live) || tree.has_leaf(is_live);
     if is_there { Acceptance::Edit } else { Acceptance::Conflict }
 }
 
-/// The leaf that an interactive edit replaces, which it has to name.
+/// Returns the leaf that an interactive edit replaces, if `parent` is a leaf.
 pub(crate) fn named_leaf(tree: &impl Revisions<Stored>, parent: &Rev) -> Option<u32> {
     tree.find(parent).filter(|node| tree.is_leaf(*node))
 }
 
-/// Whether this is the id of a design document.
+/// Returns true if `id` belongs to a design document.
 pub(crate) fn is_design_id(id: &str) -> bool {
     id.starts_with("_design/")
 }

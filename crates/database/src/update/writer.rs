@@ -1,4 +1,4 @@
-//! [`Writer`]: the state that only the leader of the update queue touches, and how it is read from what is committed.
+//! [`Writer`]: the state of the leader of the update queue, and its recovery from committed data.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::meta::{Meta, decode_revs_limit};
 use crate::rank::Ranks;
 use crate::{DatabaseError, Result, keys, rank};
 
-/// The state that only the leader of the update queue touches.
+/// State that only the leader of the update queue uses.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) state: ShardState,
@@ -21,33 +21,34 @@ pub(crate) struct Writer {
     pub(crate) ranks: Arc<Ranks>,
     pub(crate) revs_limit: u64,
     pub(crate) security: Option<Json>,
-    /// The log records of ranks since the whole tables were stored.
+    /// Numbers of the rank log records since the complete tables were stored.
     pub(crate) rank_log: Vec<u64>,
-    /// The number of pieces of these tables.
+    /// Number of pieces of the complete tables.
     pub(crate) rank_pieces: usize,
     pub(crate) fullness: Fullness,
-    /// The commits for which this process still lines up: others have been faster than one of its own not long ago.
+    /// Number of further commits under the shard lock, because another process committed recently.
     pub(crate) crowd: u32,
-    /// The commits which still look for documents before they insert them: one was there not long ago.
+    /// Number of further commits that read documents before they insert them, because one was unexpectedly present
+    /// recently.
     pub(crate) looks: u32,
 }
 
-/// The commits for which a process lines up after another one was faster once: that may have come by, as it does now and then where it hands its
-/// writes over to this one. A commit in line is a transaction of its own with two waits in place of one.
+/// Number of commits under the shard lock after a conflict with another process. It is small because another process
+/// that forwards its writes to this one commits only occasionally, and a commit under the lock is a separate
+/// transaction with two waits instead of one.
 const PASSER_BY: u32 = 8;
 
-/// The commits for which it lines up when another one has written again in that time. What comes of it when the other one has gone is a
-/// wait for nobody.
+/// Number of commits under the shard lock after another process has written during [`PASSER_BY`] commits. If the
+/// other process has stopped writing, these waits are wasted.
 const CROWD: u32 = 64;
 
-/// The commits that look first after a document was there of which that was not expected. One that finds out by itself costs a batch
-/// in vain.
+/// Number of commits that read first after a document was unexpectedly present. A failed insert wastes a batch.
 pub(super) const LOOKS: u32 = 64;
 
-/// What the commits after one have changed of a writer.
+/// Requests for the changes that later commits made to the state of a writer.
 pub(super) struct News {
     version: Version,
-    /// The log records of ranks, from one to the end of all.
+    /// First key of the new rank log records, and the end of the log.
     log: [Vec<u8>; 2],
 }
 
@@ -57,7 +58,7 @@ impl News {
         Self { version: state.version, log: [first, keys::after_prefix(keys::RANK_LOG)] }
     }
 
-    /// The state, and what is behind it.
+    /// Requests for the shard state and the changes since.
     pub(super) fn requests(&self) -> [Request<'_>; 5] {
         let [first, end] = &self.log;
         [
@@ -71,18 +72,18 @@ impl News {
 }
 
 impl Writer {
-    /// Another process was faster.
+    /// Records a conflict with another process.
     pub(super) fn give_way(&mut self, database: &Database) {
         self.crowd = self.crowd.max(PASSER_BY);
         database.meet_others();
     }
 
-    /// Waits for a turn that brings what others have committed.
+    /// Waits for the shard lock, which also returns the changes of other processes.
     pub(super) fn line_up(&self, database: &Database) -> Turn {
         database.engine().line_up(database.shard(), &News::after(self.state).requests())
     }
 
-    /// Brings this to what was there when a turn had come. `false` if that is not known.
+    /// Updates this to the state that was read with the lock. Returns `false` if the lock returned no state.
     pub(super) fn take_turn(&mut self, database: &Database, turn: &mut Turn) -> Result<bool> {
         let Some(mut seen) = turn.take_seen().filter(|seen| !seen.is_empty()) else { return Ok(false) };
         let state = seen.remove(0).into_state()?;
@@ -93,7 +94,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// [Follows](Self::follow) on behalf of all who use the database.
+    /// [Follows](Self::follow) other commits and updates the cache of the database.
     pub(super) fn learn(
         &mut self,
         database: &Database,
@@ -104,7 +105,7 @@ impl Writer {
         if self.crowd > 0 {
             database.meet_others();
         }
-        // Not the commit that this one has given way to: that is followed before the next one is counted.
+        // The first commit after a conflict is excluded, because it is the one that caused the conflict.
         if (1..PASSER_BY).contains(&self.crowd) {
             self.crowd = CROWD;
         }
@@ -113,8 +114,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Brings this to what is committed, after others have committed, or a commit whose outcome was not known has happened. `read` are the
-    /// replies to what [`News`] asks for, if they were asked for.
+    /// Updates this to the committed state, after commits of other processes or a commit with an unknown outcome.
+    /// `read` are the replies to the requests of [`News`], or empty.
     pub(crate) fn follow(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<()> {
         if !self.replay(snapshot, state, read)? {
             *self = Self { crowd: self.crowd, looks: self.looks, ..load_writer(snapshot)? };
@@ -122,7 +123,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Applies what the commits since have changed. `false` if that does not tell enough.
+    /// Applies the changes of later commits. Returns `false` if they are not sufficient.
     fn replay(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<bool> {
         let known = self.state.version.0;
         if state.version.0 <= known {
@@ -134,7 +135,8 @@ impl Writer {
         let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
         let [revs_limit, security] = records;
         let (token, head, log) = (token.into_value()?, head.into_value()?, log.into_page()?);
-        // What is known here may have been lost with a server's memory, and others have gone on from before it.
+        // The cached state may have been lost in a crash of a server, after which other processes continued from an
+        // earlier state.
         let is_linear = token.is_some_and(|token| token == self.state.token.0.to_be_bytes());
         let (Some(head), true, true) = (head, is_linear, log.is_last) else { return Ok(false) };
         let mut ranks = Ranks::clone(&self.ranks);
@@ -148,15 +150,15 @@ impl Writer {
     }
 }
 
-/// More unfinished uploads than there are.
+/// Number of marks that are read, which exceeds the usual number of unfinished uploads.
 const LOADED_MARKS: usize = 2_000;
 
-/// Reads what the leader of the update queue needs, from what is committed.
+/// Loads the state of the leader.
 pub(crate) fn load_writer(snapshot: &dyn Snapshot) -> Result<Writer> {
     Ok(load(snapshot)?.0)
 }
 
-/// The same, and the marks of unfinished uploads, in one trip.
+/// Loads the state of the leader and the marks of unfinished uploads in one round trip.
 pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let (log_end, uploads_end) = (keys::after_prefix(keys::RANK_LOG), keys::after_prefix(keys::UPLOAD));
     let records = [keys::RANK_TABLE, keys::REVS_LIMIT, keys::SECURITY, keys::META];
@@ -182,7 +184,7 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     Ok((writer, uploads.into_page()?))
 }
 
-/// The marks of unfinished uploads.
+/// Reads the marks of unfinished uploads.
 pub(super) fn upload_marks(snapshot: &dyn Snapshot) -> Result<Page> {
     Ok(Page::scan(snapshot, marks(&keys::after_prefix(keys::UPLOAD)))?)
 }

@@ -1,4 +1,4 @@
-//! Who may do what in a database, by its security object.
+//! Permissions of users in a database according to its security object.
 
 use super::*;
 use crate::security::security;
@@ -8,7 +8,7 @@ fn user(name: Option<&str>, roles: &[&str]) -> UserContext {
     UserContext { name: name.map(str::to_owned), roles: roles.iter().map(|role| (*role).to_owned()).collect() }
 }
 
-/// What [`check`] says: `admin`, `member`, or the error for a member's request.
+/// Returns the result of [`check`]: `admin`, `member`, or the error for a member's request.
 fn verdict(security: &str, user: &UserContext) -> String {
     let security = Security::parse(json(security)).unwrap_or_else(|error| panic!("{security}: {error}"));
     let check = |permission| super::check(permission, user, &security).map_err(|error| show(&error));
@@ -65,7 +65,7 @@ fn security_objects_by_users() {
         r#"{"admins":{"roles":["staff"]},"members":{"names":["ann"]}}"#,
         [ANONYMOUS, "member", "admin", STRANGER, "admin"],
     );
-    // A name is no role.
+    // A name is not a role.
     check(
         r#"{"admins":{"names":["staff"]},"members":{"names":["1","null","x"]}}"#,
         [ANONYMOUS, STRANGER, STRANGER, STRANGER, ANONYMOUS],

@@ -1,8 +1,9 @@
-//! [`SlowLane`]: where requests are served that have much to do, such as those with large bodies.
+//! [`SlowLane`]: separate threads for expensive requests, such as those with large bodies.
 //!
-//! To take a body of megabytes apart, to pack and to hash it keeps a processor for some ten milliseconds. On the threads that serve
-//! everybody a few such bodies would let each short request wait as long. So the whole answer is made elsewhere, by threads that
-//! give way to all others. What others wait for is not: commits have their leader among the usual threads.
+//! Parsing, compressing and hashing a body of several megabytes occupies a CPU for tens of milliseconds. On the
+//! shared asynchronous threads a few such bodies would delay each short request as much. The whole response is
+//! therefore produced by threads of low priority. Commits, for which other requests may wait, still have their leader
+//! on the default threads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,11 +13,11 @@ use tokio::task::JoinSet;
 use super::{GiveWay, TALLY, THREADS, Threads, counted, panicked};
 use crate::Error;
 
-/// Work of the lane that may block, on this many threads: beyond a few they share what the processors leave, and some wait for
+/// Maximum number of threads for blocking work of the lane. They share the remaining CPU time, and some wait for
 /// other processes.
 const THREADS_MAX: usize = 64;
 
-/// The lane. It has no threads before its first request.
+/// The lane. It starts its threads with the first request.
 pub struct SlowLane {
     runtime: OnceLock<Runtime>,
     threads: OnceLock<Arc<Threads>>,
@@ -25,22 +26,24 @@ pub struct SlowLane {
 }
 
 impl SlowLane {
-    /// A lane with so many threads beside those that may block. All give way in this manner.
+    /// Creates a lane with `runtime_threads` asynchronous threads in addition to those for blocking work. All lower
+    /// their priority by `give_way`.
     #[must_use]
     pub fn new(runtime_threads: usize, give_way: &GiveWay) -> Self {
         let give_way = Arc::clone(give_way);
         Self { runtime: OnceLock::new(), threads: OnceLock::new(), runtime_threads, give_way }
     }
 
-    /// Answers a request here. What it reads counts for the request of the caller, and it ends when the caller gives up.
+    /// Runs a request on the lane. Its reads are counted for the request of the caller, and it is cancelled when the
+    /// caller is.
     ///
     /// # Errors
-    /// It panicked, or there are no threads.
+    /// Fails if the request panicked or no threads are available.
     pub async fn serve<F>(&self, answer: F) -> Result<F::Output, Error>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        // The clock of a test knows of its own runtime only. And whoever is here already need not come in again.
+        // The paused clock of a test belongs to its own runtime. A request that is on the lane already stays there.
         let is_test = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
         if is_test || THREADS.try_with(|_| ()).is_ok() {
             return Ok(answer.await);
@@ -70,7 +73,7 @@ impl SlowLane {
         let made = builder.on_thread_start(move || give_way(0)).build();
         let made = made.map_err(|_| Error::Internal("the system has no more threads"))?;
         if let Err(second) = self.runtime.set(made) {
-            // Somebody was faster.
+            // Another request has created the runtime concurrently.
             second.shutdown_background();
         }
         self.runtime()
@@ -78,7 +81,7 @@ impl SlowLane {
 }
 
 impl Drop for SlowLane {
-    /// Whoever drops it may be a task, which must not wait for threads.
+    /// Shuts down in the background, because a task that drops the lane must not block.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -98,12 +101,12 @@ mod tests {
     use super::*;
     use crate::threads::run;
 
-    /// The name of the thread that this is called on.
+    /// Returns the name of the current thread.
     fn place() -> String {
         thread::current().name().unwrap_or_default().to_owned()
     }
 
-    /// A lane whose threads stay as they are.
+    /// Creates a lane whose threads keep their priority.
     fn lane() -> SlowLane {
         let nothing: GiveWay = Arc::new(|_| {});
         SlowLane::new(1, &nothing)
@@ -152,7 +155,7 @@ mod tests {
         assert_eq!(lane.serve(async { 7 }).await.unwrap(), 7);
     }
 
-    /// Says when it is dropped.
+    /// Reports when it is dropped.
     struct Falling(mpsc::Sender<()>);
 
     impl Drop for Falling {

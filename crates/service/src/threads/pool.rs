@@ -1,14 +1,14 @@
 //! [`Threads`]: threads for work that may block, wait for clients, or take long.
 //!
-//! The one that was idle last is taken first, so that those which a burst has left behind end soon: taken in turns, a request
-//! now and then would keep hundreds of them, each with a stack and a share of the allocator's memory.
+//! The most recently idle thread is used first, so that surplus threads of a burst end soon. With round-robin,
+//! occasional requests would keep hundreds of them alive, each with a stack and a share of the allocator's memory.
 //!
-//! Work that turns out to be long gives way to short work ([`give_way`]). The system lets nobody take that back, so the thread
-//! ends with it. Threads that are there for long work give way from the beginning, and stay.
+//! Work that turns out to be long lowers its priority ([`give_way`]). The operating system does not allow to revert
+//! this, so the thread ends with the work. Threads for long work have low priority from the start, and are reused.
 //!
-//! Threads are begun by another one, which does nothing else: whoever begins a thread waits for the lock of the address space,
-//! and may stand behind a thread that gives way and holds it. A few are begun at a time: most short work of a burst is done
-//! before its thread would be there.
+//! A dedicated thread starts all others: starting a thread waits for the lock of the address space, which a thread of
+//! low priority may hold. Few threads are started together, because most short work of a burst finishes before its
+//! own thread would be ready.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -26,25 +26,26 @@ use tokio::sync::oneshot;
 use super::panicked;
 use crate::Error;
 
-/// How long a thread waits for more to do.
+/// Time that an idle thread waits for more work.
 const IDLE_TIME: Duration = Duration::from_secs(1);
 
-/// So many threads are begun at a time, and then none for a moment: a thousand are there within a quarter of a second.
+/// Number of threads that are started together, followed by a pause: a thousand threads take a quarter of a second.
 const BEGUN_TOGETHER: usize = 4;
 const BETWEEN: Duration = Duration::from_millis(1);
 
-/// What makes the calling thread give way to others. It is told how many more have done so and are at work.
+/// Lowers the priority of the calling thread. The argument is the number of other threads with low priority that are
+/// at work.
 pub type GiveWay = Arc<dyn Fn(usize) + Send + Sync>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// There until it is used. Threads of others have none.
+    /// The pool of this thread until [`give_way`] is called; `None` on threads of no pool.
     static GIVE_WAY: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
-/// Lets short work go first from now on, if the calling thread is one of [`Threads`] that do so. Call it when work turns out to be
-/// long. Threads and processes that it starts from then on give way as well.
+/// Lowers the priority of the calling thread if its [`Threads`] support that. Must be called when work turns out to
+/// be long. Threads and processes that it starts later inherit the priority.
 pub fn give_way() {
     if let Some(threads) = GIVE_WAY.take()
         && let Manner::WhenLong(give_way) = &threads.manner
@@ -53,45 +54,45 @@ pub fn give_way() {
     }
 }
 
-/// When threads give way.
+/// Policy for low priority.
 enum Manner {
     Never,
-    /// When work says that it is long.
+    /// When work calls [`give_way`].
     WhenLong(GiveWay),
     Always(GiveWay),
 }
 
-/// The threads.
+/// A pool of threads.
 pub struct Threads(Arc<Shared>);
 
-/// Work on a thread.
+/// Handle of work on a thread.
 pub struct Running<T>(oneshot::Receiver<thread::Result<T>>);
 
 struct Shared {
-    /// What the system calls each thread.
+    /// Name of the threads in the operating system.
     name: &'static str,
     manner: Manner,
-    /// How many threads have given way, and are not over.
+    /// Number of live threads with low priority.
     giving_way: AtomicUsize,
     most: usize,
     state: Mutex<State>,
-    /// Wakes the thread that begins others.
+    /// Channel to the thread that starts others.
     orders: mpsc::Sender<()>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Those without work; the one that has had some last is the last.
+    /// Idle threads, most recently used last.
     idle: Vec<Arc<Seat>>,
-    /// All threads.
+    /// Number of all threads.
     threads: usize,
-    /// Work for which there was no idle thread.
+    /// Work without an idle thread.
     waiting: VecDeque<Job>,
-    /// Whether threads are being begun.
+    /// True while threads are being started.
     is_growing: bool,
 }
 
-/// Where a thread waits.
+/// Slot in which a thread waits for work.
 #[derive(Default)]
 struct Seat {
     job: Mutex<Option<Job>>,
@@ -99,18 +100,18 @@ struct Seat {
 }
 
 impl Threads {
-    /// Threads of this name that give way in this manner. How many there are is up to callers.
+    /// Creates a pool whose threads lower their priority by `give_way`. Callers limit the number of threads.
     #[must_use]
     pub fn that_give_way(name: &'static str, give_way: GiveWay) -> Self {
         Self::new(name, usize::MAX, Manner::WhenLong(give_way))
     }
 
-    /// So many threads at most, all of which give way in this manner whatever they do.
+    /// Creates a pool of at most `most` threads, all of which have low priority.
     pub(super) fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay) -> Self {
         Self::new(name, most, Manner::Always(give_way))
     }
 
-    /// So many threads at most, none of which gives way. What is beyond them waits.
+    /// Creates a pool of at most `most` threads with normal priority. Further work waits.
     pub(super) fn at_most(name: &'static str, most: usize) -> Self {
         Self::new(name, most, Manner::Never)
     }
@@ -125,17 +126,17 @@ impl Threads {
         Self(shared)
     }
 
-    /// Runs `work`. What it spawns belongs to the runtime of the caller.
+    /// Runs `work`. Tasks that it spawns belong to the runtime of the caller.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         let caller = Handle::current();
         let (sender, receiver) = oneshot::channel();
         let inside = caller.clone();
         let job: Job = Box::new(move || {
             let _caller = inside.enter();
-            // Nobody listens when the client has gone; the work is done all the same.
+            // Sending fails if the client has disconnected; the work is done nevertheless.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
         });
-        // The clock of a test jumps ahead when its runtime has nothing to do, so it must know of the thread.
+        // The paused clock of a test advances while its runtime is idle, so the runtime must track the thread.
         if caller.runtime_flavor() == RuntimeFlavor::CurrentThread {
             drop(caller.spawn_blocking(job));
         } else {
@@ -144,7 +145,7 @@ impl Threads {
         Running(receiver)
     }
 
-    /// How many threads have something to do.
+    /// Number of busy threads.
     pub(super) fn busy(&self) -> usize {
         let state = self.0.state.lock();
         state.threads - state.idle.len()
@@ -155,7 +156,7 @@ impl<T> Running<T> {
     /// Waits for the end of the work.
     ///
     /// # Errors
-    /// It panicked, or there was no thread for it.
+    /// Fails if the work panicked or no thread could be started for it.
     pub async fn end(self) -> Result<T, Error> {
         match self.0.await {
             Ok(Ok(done)) => Ok(done),
@@ -178,17 +179,17 @@ impl Shared {
         self.grow(state);
     }
 
-    /// Has threads begun for what waits, if there may be more.
+    /// Requests threads for waiting work, up to the limit.
     fn grow(&self, mut state: MutexGuard<'_, State>) {
         if !state.is_growing && state.threads < self.most {
             state.is_growing = true;
             drop(state);
-            // Whoever begins threads is there for as long as the pool is.
+            // The starting thread lives as long as the pool.
             let _ = self.orders.send(());
         }
     }
 
-    /// Begins a few threads. Whether it makes sense to look again.
+    /// Starts a few threads. Returns true if the caller should check again.
     fn begin_some(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         let count = state.waiting.len().min(self.most - state.threads).min(BEGUN_TOGETHER);
@@ -201,21 +202,21 @@ impl Shared {
         count > 0
     }
 
-    /// Begins a thread that is counted already.
+    /// Starts a thread that is counted already.
     fn begin(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name(self.name.to_owned());
         if thread.spawn(move || shared.work()).is_err() {
             let mut state = self.state.lock();
             state.threads -= 1;
-            // Those that are there come to it. If there are none, whoever waits for the result hears it when the work is dropped.
+            // Existing threads take the work. Without any, it is dropped, which fails the callers.
             let lost = if state.threads == 0 { std::mem::take(&mut state.waiting) } else { VecDeque::new() };
             drop(state);
             drop(lost);
         }
     }
 
-    /// The life of a thread.
+    /// Main function of a thread.
     fn work(self: &Arc<Self>) {
         if let Manner::Always(give_way) = &self.manner {
             give_way(self.giving_way.fetch_add(1, Ordering::Relaxed));
@@ -235,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// More to do, or nothing for a while: then this thread does not count any more.
+    /// Waits for the next work. Returns `None` after the idle time, when this thread is no longer counted.
     fn next(&self, seat: &Arc<Seat>) -> Option<Job> {
         let mut state = self.state.lock();
         if let Some(job) = state.waiting.pop_front() {
@@ -254,14 +255,14 @@ impl Shared {
                 return None;
             }
             drop(state);
-            // Somebody has taken it in this moment, and is about to bring work.
+            // Another thread has taken this slot concurrently and is about to assign work.
             job = seat.job.lock();
             seat.came.wait_while(&mut job, |job| job.is_none());
         }
         job.take()
     }
 
-    /// Ends a thread. There is another one for work that waits.
+    /// Removes a thread and requests another one if work waits.
     fn end(&self) {
         let mut state = self.state.lock();
         state.threads -= 1;
@@ -271,7 +272,7 @@ impl Shared {
     }
 }
 
-/// Begins the threads of a pool, until it has gone.
+/// Starts the threads of a pool until it is dropped.
 fn grow_on_order(ordered: &mpsc::Receiver<()>, pool: &Weak<Shared>) {
     while ordered.recv().is_ok() {
         while pool.upgrade().is_some_and(|pool| pool.begin_some()) {
@@ -280,7 +281,7 @@ fn grow_on_order(ordered: &mpsc::Receiver<()>, pool: &Weak<Shared>) {
     }
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
@@ -312,7 +313,7 @@ mod tests {
         threads.spawn(|| thread::current().id()).end().await.unwrap()
     }
 
-    /// Waits until so many threads have nothing to do.
+    /// Waits until `idle` threads are idle.
     fn settle(threads: &Threads, idle: usize) {
         while threads.0.state.lock().idle.len() != idle {
             thread::yield_now();
@@ -343,7 +344,7 @@ mod tests {
             settle(&threads, 5);
         }
         assert_eq!(seen.len(), 1, "the other four can end");
-        // They do, while requests come all the time.
+        // Idle threads end although requests arrive continuously.
         while threads.0.state.lock().idle.len() > 1 {
             id(&threads).await;
         }
@@ -410,7 +411,8 @@ mod tests {
         assert_eq!(told.load(Ordering::Relaxed), 303, "none, one and two others");
     }
 
-    /// A burst of short work has few threads: most of it is done before there could be more. What hangs gets all that it needs.
+    /// A burst of short work uses few threads, because most of it finishes before more could start. Blocked work gets
+    /// all threads that it needs.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn threads_come_a_few_at_a_time() {
         let (threads, _) = threads();
@@ -424,7 +426,7 @@ mod tests {
         while threads.0.state.lock().threads > 0 {
             thread::yield_now();
         }
-        // The thread that begins others finds a few to begin, whatever waits.
+        // The starting thread starts a few threads per step, regardless of the amount of waiting work.
         let mut state = threads.0.state.lock();
         state.is_growing = true;
         state.waiting.extend((0..50).map(|_| Box::new(|| ()) as Job));
@@ -467,7 +469,7 @@ mod tests {
         for running in hanging {
             assert!(running.end().await.unwrap());
         }
-        // Both end some time, and others come after them.
+        // Idle threads end, and later work starts new ones.
         while threads.0.state.lock().threads > 0 {
             thread::yield_now();
         }

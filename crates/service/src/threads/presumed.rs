@@ -1,4 +1,5 @@
-//! Requests that are judged by what this process knows, and find out with their [`commit`](super::commit) whether that was all there is to know.
+//! Requests with optimistic validation: they are evaluated against cached state, which their
+//! [`commit`](super::commit) validates.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,22 +10,22 @@ use super::{lead, require_validated};
 use crate::Error;
 
 tokio::task_local! {
-    /// What the request of this task presumes.
+    /// Read set of the request of this task.
     static PRESUMED: Arc<Presumed>;
 }
 
-/// What became of a request that presumes something.
+/// Outcome of a request with optimistic validation.
 #[derive(Debug)]
 pub enum Judged<T> {
-    /// It has its answer, whatever that is.
+    /// The response is final.
     Settled(T),
-    /// This is its answer, unless there is news: it had nothing to write.
+    /// The response is valid unless the read set is outdated, because the request wrote nothing.
     Open(T),
-    /// There is news, and nothing was written.
+    /// The read set is outdated, and nothing was written.
     Outdated,
 }
 
-/// What a request presumes, and what its first commit has found out.
+/// Read set of a request, and the result of its first commit.
 pub(super) struct Presumed {
     premise: Premise,
     fate: OnceLock<Fate>,
@@ -32,12 +33,12 @@ pub(super) struct Presumed {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It was committed, or nobody knows.
+    /// Validated by a commit, or a commit failed for another reason.
     Settled,
     Outdated,
 }
 
-/// Answers a request that is judged by `premise`. Only its own task may write for it, by [`commit`](super::commit).
+/// Runs a request that depends on `premise`. It may write only in its own task, by [`commit`](super::commit).
 pub async fn presuming<F: Future>(premise: Premise, answer: F) -> Judged<F::Output> {
     let presumed = Arc::new(Presumed { premise, fate: OnceLock::new() });
     let answer = PRESUMED.scope(Arc::clone(&presumed), answer).await;
@@ -48,15 +49,15 @@ pub async fn presuming<F: Future>(premise: Premise, answer: F) -> Judged<F::Outp
     }
 }
 
-/// What the next commit of the task has to find out.
+/// Returns the read set that the next commit of the task must validate.
 pub(super) fn current() -> Option<Arc<Presumed>> {
     let presumed = PRESUMED.try_with(Arc::clone).ok()?;
-    // What follows a commit was judged by what that has found out.
+    // The first commit has validated the state on which later ones depend.
     (presumed.fate.get() != Some(&Fate::Settled)).then_some(presumed)
 }
 
 impl Presumed {
-    /// Gives up what cannot find out: several works are several commits.
+    /// Rejects a request that cannot be validated by one commit.
     pub(super) fn refuse(&self) -> Error {
         let _ = self.fate.set(Fate::Outdated);
         DatabaseError::Storage(StorageError::Outdated).into()
@@ -68,7 +69,7 @@ impl Presumed {
         }
         require_validated(&work);
         let (sender, receiver) = oneshot::channel();
-        // Nobody listens when the client has gone; the work is done all the same.
+        // Sending fails if the client has disconnected; the work is done nevertheless.
         let done = Box::new(move |result| drop(sender.send(result)));
         if database.submit_presuming(work, &self.premise, done) == Submitted::Lead {
             lead(database);

@@ -1,4 +1,5 @@
-//! Writes past functions that validate: what these see, what refusals become, and that none is ever passed by.
+//! Writes with validation functions: the arguments of the functions, the results of refusals, and the guarantee that
+//! no update evades validation.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ fn number(document: &[u8]) -> Option<u64> {
     Value::trusted(document).get("n")?.as_u64()
 }
 
-/// Validation functions that are words: `least 7`, `grow`, `show`, `forbid`, `login`, `fail`.
+/// Evaluates a scripted validation function: `least 7`, `grow`, `show`, `forbid`, `login`, `fail`.
 fn judge(rule: &str, arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
     let [new, old, user, security] = arguments else { panic!("four arguments") };
     let accept = Ok(b"1".to_vec());
@@ -36,7 +37,7 @@ fn judge(rule: &str, arguments: &[&[u8]]) -> Result<Vec<u8>, CallError> {
     }
 }
 
-/// A server with one database, and how often functions were called.
+/// A server with one database, and the number of function calls.
 struct World {
     writer: Arc<Writer>,
     database: Arc<Database>,
@@ -111,7 +112,8 @@ async fn refusals_are_errors_of_their_documents() {
     let shown: Vec<String> =
         results.iter().map(|result| result.as_ref().map_or_else(show, |_| "ok".to_owned())).collect();
     let refused = "forbidden: less than 5";
-    // The last row was written in the same request, and so the others were asked about again, if they were not written.
+    // The design document was written in the same request, so the other updates were validated again if they were not
+    // written.
     assert_eq!(shown, ["ok", refused, "ok", refused, "ok", "ok"]);
     world.save(design("a", None, "login")).await;
     assert_eq!(world.refusal(edit(r#"{"_id":"f"}"#)).await, "unauthorized: log in", "the first design document first");
@@ -141,7 +143,8 @@ async fn functions_see_both_documents_the_user_and_the_security_object() {
     let refusal = world.refusal(update(r#"{"_id":"b","_rev":"1-b","x":2}"#, EditMode::Replicated)).await;
     let expected = r#"forbidden: {"_id":"b","_rev":"1-b","x":2,"_revisions":{"start":1,"ids":["b"]}} null "#;
     assert_eq!(refusal, format!("{expected}{user} {security}"));
-    // Who names no leaf gets a conflict before anybody is asked; what is there is there.
+    // An update that names no leaf conflicts before any function is called, and a stored revision is accepted without
+    // a call.
     assert_eq!(world.calls(), 2);
     assert_eq!(world.refusal(edit(r#"{"_id":"a"}"#)).await, "Document update conflict.");
     world.save(update(&format!(r#"{{"_id":"a","_rev":"{first}"}}"#), EditMode::Replicated)).await;
@@ -185,7 +188,7 @@ async fn a_selector_validates_beside_functions() {
     let second = world.save(mango(Some(&first), r#"{"$or":[{"oldDoc":null},{"oldDoc.n":2}]}"#)).await;
     assert_eq!(world.refusal(edit(&format!(r#"{{"_id":"a","_rev":"{n1}","n":9}}"#))).await, refused);
     world.save(edit(r#"{"_id":"b","n":0}"#)).await;
-    // One that came by replication may be no selector.
+    // A replicated design document may contain an invalid selector.
     let third = world.save(mango(Some(&second), r#"{"newDoc":{"$nosuch":1}}"#)).await;
     let refusal = world.refusal(edit(r#"{"_id":"c"}"#)).await;
     assert_eq!(refusal, "compilation_error: Invalid operator: $nosuch");
@@ -214,7 +217,7 @@ fn body(view: &ReadView, stored: Stored) -> Json {
     Json::trusted(body)
 }
 
-/// Many write while the rule changes: every revision that was written satisfies the rule of its moment.
+/// Many clients write while the rule changes: every written revision satisfies the rule at its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
     let world = Arc::new(World::new());
@@ -239,7 +242,7 @@ async fn nothing_is_written_that_the_functions_of_its_moment_refuse() {
         rev = world.save(design("rules", Some(&rev), &format!("least {}", round * 37 % 90))).await;
         tokio::task::yield_now().await;
     }
-    // On a busy machine the rounds may be over before every writer had its turn.
+    // On a busy machine the rounds may be over before every writer was scheduled.
     while accepted.load(Ordering::Acquire) < 100 {
         tokio::task::yield_now().await;
     }

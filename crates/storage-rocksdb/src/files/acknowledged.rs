@@ -1,9 +1,9 @@
-//! [`Acknowledged`]: how far a store is known to be durable, in a file beside its own, so that a log that is missing, cut or
-//! replaced is noticed although RocksDB cannot know about it.
+//! [`Acknowledged`]: a lower bound of the durable state of a store, in a separate file. It reveals a missing,
+//! truncated or replaced log, which RocksDB cannot detect.
 //!
-//! Nothing is written for a commit. A line is written when the store is opened, then at most once for each call of
-//! [`Engine::tend`](settee_storage::Engine::tend), and at the end. Each line is a lower bound, and true for ever: what it states was
-//! durable before the line was written. So lines need no sync, and the last one that is whole counts.
+//! Commits do not write to the file. A line is written when the store is opened, then at most once per call of
+//! [`Engine::tend`](settee_storage::Engine::tend), and at the end. Each line is a lower bound and stays valid: the
+//! state in it was durable before the line was written. So lines need no sync, and the last complete line is used.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -15,25 +15,25 @@ use settee_storage::durable::{self, Readers};
 
 use super::{identity, newest_log};
 
-/// The file in the directory of the store.
+/// Name of the file in the directory of the store.
 pub(crate) const FILE: &str = "ACKNOWLEDGED";
 
-/// Bytes before the end of a log whose checksum is kept, which tells it from any other log.
+/// Number of bytes at the end of a log whose checksum is stored to identify the log.
 const TAIL_BYTES: u64 = 4096;
 
-/// The file is written again from this size on.
+/// Size from which on the file is rewritten.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A state that is durable.
+/// A durable state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// Number of the list of files.
+    /// Number of the manifest.
     pub(crate) manifest: u64,
     /// Number of the newest log.
     pub(crate) log: u64,
-    /// Its length.
+    /// Durable length of this log.
     pub(crate) length: u64,
-    /// Checksum of the last [`TAIL_BYTES`] of that.
+    /// Checksum of the last [`TAIL_BYTES`] of this length.
     crc: u32,
     /// Sequence number of the last write.
     pub(crate) sequence: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Returns the last state that was written; `None` if there is none.
+    /// Returns the last recorded state, or `None` if none was recorded.
     pub(crate) fn load(store: &Path) -> Option<Self> {
         let bytes = fs::read(store.join(FILE)).ok()?;
         bytes.split(|byte| *byte == b'\n').filter_map(|line| Self::parse(std::str::from_utf8(line).ok()?)).next_back()
@@ -73,10 +73,10 @@ impl Acknowledged {
         })
     }
 
-    /// Compares a log with what was durable of it.
+    /// Compares a log with its recorded state.
     ///
     /// # Errors
-    /// In words, when it is missing, shorter or another one.
+    /// Returns a description if the log is missing, too short or another one.
     pub(crate) fn check_log(&self, path: &Path) -> Result<(), String> {
         let file = File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "is missing".to_owned(),
@@ -106,7 +106,7 @@ fn tail(file: &File, length: u64) -> io::Result<u32> {
 pub(crate) struct Recorder {
     store: PathBuf,
     identity: String,
-    /// The sequence number of the last line, and the length of the file.
+    /// Sequence number in the last line, and length of the file.
     written: Mutex<(u64, u64)>,
 }
 
@@ -116,11 +116,11 @@ impl Recorder {
         Self { store: store.to_owned(), identity, written: Mutex::new((u64::MAX, u64::MAX)) }
     }
 
-    /// Writes what is durable once `sync` has returned, unless the last line says so already. `sequence` is that of a write that was
-    /// done before this call.
+    /// Records the state that is durable after `sync`, unless the last line contains it already. `sequence` must be
+    /// the sequence number of a write that was completed before this call.
     ///
     /// # Errors
-    /// Those of `sync`. A line that cannot be written is left out: the one before it stays true.
+    /// Returns errors of `sync`. A failure to write the line is ignored, because the previous line stays valid.
     pub(crate) fn note<E>(&self, sequence: u64, sync: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut written = self.written.lock();
         let (last, bytes) = *written;
@@ -138,7 +138,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Returns the length of the file.
+    /// Appends a line and returns the length of the file.
     fn write(&self, bytes: u64, log: &Path, state: Acknowledged) -> io::Result<u64> {
         let crc = tail(&File::open(log)?, state.length)?;
         let line = Acknowledged { crc, identity: self.identity.clone(), ..state }.line();

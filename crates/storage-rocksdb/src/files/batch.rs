@@ -1,4 +1,4 @@
-//! [`Write`]: what a record of the log of writes holds.
+//! [`Write`]: the contents of a record of RocksDB's log.
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Kind};
@@ -10,31 +10,31 @@ pub(super) struct Write {
     pub(super) entry: Entry,
 }
 
-/// A record of the log: the writes of commits that were synced together.
+/// A log record: the writes of commits that were synced together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Writes {
-    /// The sequence number of the first one.
+    /// Sequence number of the first write.
     pub(super) first: u64,
-    /// The sequence number of the first write of the next record.
+    /// Sequence number of the first write of the next record.
     pub(super) end: u64,
     pub(super) writes: Vec<Write>,
 }
 
-/// One thing that a record holds.
+/// One element of a record.
 enum Part<'a> {
     Write(u32, Kind, &'a [u8], &'a [u8]),
-    /// A remark, which is no write.
+    /// Log data, which is not a write.
     Remark(&'a [u8]),
-    /// The end of a batch, and the like.
+    /// A marker, such as the end of a batch.
     Mark,
 }
 
-/// The first sequence number of a record, and the count of its writes.
+/// Reads the first sequence number of a record, and the number of its writes.
 fn head(bytes: &mut Bytes<'_>) -> Option<(u64, u32)> {
     Some((bytes.fixed64()?, bytes.fixed32()?))
 }
 
-/// `None`: something that is not written here.
+/// Reads one element. Returns `None` for elements that this store does not write.
 fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
     let tag = bytes.byte()?;
     let column = match tag {
@@ -57,7 +57,8 @@ fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
     Some(Part::Write(column, kind, key, value))
 }
 
-/// The count of writes in a record, and its remarks. `None`: it holds something that is not written here.
+/// Returns the number of writes of a record, and its log data. Returns `None` if it contains elements that this store
+/// does not write.
 pub(crate) fn remarks(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
     let mut bytes = Bytes(record);
     let (_, count) = head(&mut bytes)?;
@@ -73,7 +74,7 @@ pub(crate) fn remarks(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
 }
 
 impl Writes {
-    /// `None`: the record holds something that is not written here.
+    /// Decodes a record. Returns `None` if it contains elements that this store does not write.
     pub(super) fn decode(record: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(record);
         let (first, count) = head(&mut bytes)?;

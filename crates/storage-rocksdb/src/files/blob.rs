@@ -1,4 +1,4 @@
-//! Blob files: [`check`] compares each value with its checksum, [`BlobFiles`] reads the value that an entry points to.
+//! Blob files: [`check`] verifies the checksum of each value, [`BlobFiles`] reads the value that an entry refers to.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,10 +13,10 @@ const FOOTER: usize = 32;
 const RECORD_HEADER: usize = 32;
 const MAGIC: u32 = 2_395_959;
 
-/// No key is longer: where there seems to be one, no record begins.
+/// Maximum length of a key; a longer one indicates that the bytes are not a record.
 const KEY_MAX: u64 = 64 << 10;
 
-/// The lengths of a record's key and value at `offset`, and the checksum of both.
+/// Reads the lengths of the key and value of the record at `offset`, and the checksum of both.
 fn record(bytes: &[u8], offset: usize) -> Option<(usize, usize, u32)> {
     let mut rest = Bytes(bytes.get(offset..offset.checked_add(RECORD_HEADER)?)?);
     let (lengths, _) = rest.0.split_at(24);
@@ -30,7 +30,7 @@ fn record(bytes: &[u8], offset: usize) -> Option<(usize, usize, u32)> {
 fn is_header(bytes: &[u8]) -> bool {
     let mut rest = Bytes(bytes);
     let begins = rest.fixed32() == Some(MAGIC) && rest.fixed32() == Some(1) && rest.fixed32().is_some();
-    // No values that expire.
+    // Values with an expiration time are not used.
     begins && rest.byte() == Some(0) && rest.byte().is_some_and(is_compression) && rest.0.iter().all(|byte| *byte == 0)
 }
 
@@ -39,7 +39,7 @@ fn is_footer(bytes: &[u8]) -> bool {
     Bytes(checked).fixed32() == Some(MAGIC) && Bytes(crc).fixed32() == Some(masked_crc(&[checked]))
 }
 
-/// All damage of a blob file.
+/// Returns all damage of a blob file.
 pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage> {
     let mut damage = Vec::new();
     if bytes.len() < HEADER + FOOTER {
@@ -66,7 +66,7 @@ pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage
         progress(next - at);
         match key {
             Some(key) => {
-                // Blobs are in the order of their keys.
+                // Blobs are stored in key order, so the keys around the damage bound the lost keys.
                 for damage in &mut damage[open..] {
                     damage.keys = Some((before.clone(), key.clone()));
                 }
@@ -85,13 +85,13 @@ pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage
     damage
 }
 
-/// The blob files of a directory, opened as they are needed.
+/// The blob files of a directory, opened on demand.
 pub(super) struct BlobFiles {
     directory: PathBuf,
     files: HashMap<u64, Option<File>>,
 }
 
-/// As many are kept open.
+/// Maximum number of open files.
 const OPEN_MAX: usize = 64;
 
 impl BlobFiles {
@@ -99,7 +99,7 @@ impl BlobFiles {
         Self { directory, files: HashMap::new() }
     }
 
-    /// The value under `key` that is where `index` says; `None` if it is damaged or not there.
+    /// Returns the value of `key` at the position in `index`, or `None` if it is damaged or missing.
     pub(super) fn read(&mut self, key: &[u8], index: &[u8]) -> Option<Vec<u8>> {
         let mut rest = Bytes(index);
         if rest.byte()? != 1 {

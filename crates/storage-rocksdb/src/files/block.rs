@@ -1,19 +1,19 @@
-//! [`Blocks`]: the blocks of a sorted file, each compared with its checksum; [`Rows`], the keys and values in one; and
-//! [`handles`], what a block of an index points to.
+//! [`Blocks`]: the blocks of a sorted file with verified checksums; [`Rows`], the keys and values of a block; and
+//! [`handles`], the entries of an index block.
 
 use super::bytes::{Bytes, block_checksum, context, is_compression, unpack};
 
-/// The kind of compression and the checksum behind each block.
+/// Size of the trailer of each block: kind of compression and checksum.
 pub(super) const TRAILER: usize = 5;
 
-/// No block that is looked for without an index is larger.
+/// Maximum size of a block in a search without an index.
 const SCANNED_MAX: usize = 1 << 20;
 
-/// The place of a block.
+/// Position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
     pub(super) offset: usize,
-    /// Without the trailer.
+    /// Size without the trailer.
     pub(super) size: usize,
 }
 
@@ -27,7 +27,7 @@ impl Handle {
     }
 }
 
-/// A file as a whole, and what its checksums depend on.
+/// A file in memory with the parameters of its checksums.
 #[derive(Clone, Copy)]
 pub(super) struct Blocks<'a> {
     pub(super) bytes: &'a [u8],
@@ -36,7 +36,7 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The bytes of a block that fit their checksum, and their compression.
+    /// Returns the bytes of a block that match their checksum, and their compression.
     fn checked(&self, handle: Handle) -> Option<(u8, &'a [u8])> {
         let bytes = self.bytes.get(handle.offset..handle.end()?)?;
         let (data, trailer) = bytes.split_at(handle.size);
@@ -51,26 +51,26 @@ impl<'a> Blocks<'a> {
         self.checked(handle).is_some()
     }
 
-    /// The contents of a block; `None` if it is damaged.
+    /// Returns the decompressed contents of a block, or `None` if it is damaged.
     pub(super) fn read(&self, handle: Handle) -> Option<Vec<u8>> {
         let (kind, data) = self.checked(handle)?;
         unpack(kind, data)
     }
 
-    /// The block that begins at `offset` and ends before `end`, found by its checksum.
+    /// Finds the block that starts at `offset` and ends before `end`, by its checksum.
     pub(super) fn find(&self, offset: usize, end: usize) -> Option<Handle> {
         let sizes = self.sizes(offset, end);
         sizes.map(|size| Handle { offset, size }).find(|handle| self.is_whole(*handle))
     }
 
-    /// The sizes that the block at `offset` may have, by what follows.
+    /// Returns the possible sizes of the block at `offset`, according to the following bytes.
     fn sizes(&self, offset: usize, end: usize) -> impl Iterator<Item = usize> + use<'a> {
         let most = end.min(self.bytes.len()).saturating_sub(offset + TRAILER).min(SCANNED_MAX);
         let bytes = self.bytes;
         (1..=most).filter(move |size| is_compression(bytes[offset + size]))
     }
 
-    /// The base of the checksums of a file whose end is damaged: the one with which the first two blocks fit.
+    /// Finds the base of the checksums of a file whose end is damaged: the one that matches the first two blocks.
     pub(super) fn find_base(bytes: &'a [u8], checksum: u8) -> Option<u32> {
         let blocks = Blocks { bytes, checksum, base: 0 };
         blocks.sizes(0, bytes.len()).find_map(|size| {
@@ -91,13 +91,13 @@ pub(super) struct Rows<'a> {
     is_index: bool,
 }
 
-/// Flags beside the number of restarts.
+/// Flags in the word with the number of restarts.
 const SEPARATED: u32 = 1 << 28;
 const UNIFORM: u32 = 1 << 29;
 const HASHED: u32 = 1 << 31;
 
 impl<'a> Rows<'a> {
-    /// `None` if the block does not look like one.
+    /// Returns `None` if the format of the block is invalid or unsupported.
     pub(super) fn new(block: &'a [u8]) -> Option<Self> {
         let (rest, packed) = block.split_last_chunk::<4>()?;
         let packed = u32::from_le_bytes(*packed);
@@ -109,12 +109,12 @@ impl<'a> Rows<'a> {
         (restarts > 0).then(|| Self { rest: Bytes(&rest[..entries]), key: Vec::new(), is_index: false })
     }
 
-    /// Bytes of entries that were not read yet.
+    /// Number of bytes not yet read.
     pub(super) fn left(&self) -> usize {
         self.rest.0.len()
     }
 
-    /// The next key and value; `None` at the end, an error where nothing can be understood.
+    /// Returns the next key and value, `None` at the end, or an error if the entry is invalid.
     #[expect(clippy::type_complexity, reason = "the key is lent by the cursor, the value by the block")]
     pub(super) fn next(&mut self) -> Result<Option<(&[u8], &'a [u8])>, ()> {
         if self.rest.is_empty() {
@@ -136,13 +136,13 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// An entry of a block of an index: the greatest key of each block, as it stands there, and where the block is.
+/// Returns the entries of an index block: the greatest key of each block, as stored, and the position of the block.
 pub(super) fn handles(block: &[u8], has_deltas: bool) -> Option<Vec<(Vec<u8>, Handle)>> {
     let mut rows = Rows::new(block)?;
     rows.is_index = has_deltas;
     let mut found: Vec<(Vec<u8>, Handle)> = Vec::new();
     while !rows.rest.is_empty() {
-        // Whether a handle is whole follows from whether its key is.
+        // A handle is stored completely if its key is.
         let shared = Bytes(rows.rest.0).varint()?;
         let mut value = Bytes(rows.step()?);
         let handle = if !has_deltas {

@@ -1,6 +1,6 @@
-//! [`Bytes`]: takes numbers and strings off the front of what RocksDB has encoded, and the checksums that it writes.
+//! [`Bytes`]: decoding of numbers and strings in RocksDB's formats, and its checksums.
 
-/// The bytes that were not read yet. Every method returns `None` where they end too early.
+/// The bytes not yet read. Every method returns `None` if they are too short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
@@ -39,19 +39,19 @@ impl<'a> Bytes<'a> {
         None
     }
 
-    /// A number that says how many bytes something has.
+    /// Reads a number that is a length in bytes.
     pub(super) fn length(&mut self) -> Option<usize> {
         usize::try_from(self.varint()?).ok()
     }
 
-    /// Bytes behind their length.
+    /// Reads bytes after their length.
     pub(super) fn prefixed(&mut self) -> Option<&'a [u8]> {
         let length = self.length()?;
         self.take(length)
     }
 }
 
-/// Appends a number as [`Bytes::varint`] reads it.
+/// Appends a number in the format of [`Bytes::varint`].
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -60,17 +60,17 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// The CRC-32C of the parts one after the other, in the form in which RocksDB stores it.
+/// Returns the CRC-32C of the concatenated parts, masked as RocksDB stores it.
 pub(super) fn masked_crc(parts: &[&[u8]]) -> u32 {
     let crc = parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part));
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The kinds of checksums of blocks.
+/// Kinds of block checksums.
 const CRC: u8 = 1;
 const XXH3: u8 = 4;
 
-/// The checksum of a block whose last byte is kept apart; `None` for a kind that is not known here.
+/// Returns the checksum of a block whose last byte is passed separately, or `None` for an unknown kind.
 pub(super) fn block_checksum(kind: u8, data: &[u8], last: u8) -> Option<u32> {
     match kind {
         CRC => Some(masked_crc(&[data, &[last]])),
@@ -79,8 +79,8 @@ pub(super) fn block_checksum(kind: u8, data: &[u8], last: u8) -> Option<u32> {
     }
 }
 
-/// The addend to the checksum of the block at `offset` in a file with this base: a block in the wrong place does not
-/// fit.
+/// Returns the value added to the checksum of the block at `offset` in a file with this base, so that a misplaced
+/// block does not match.
 pub(super) fn context(base: u32, offset: u64) -> u32 {
     if base == 0 { 0 } else { base ^ (offset as u32).wrapping_add((offset >> 32) as u32) }
 }
@@ -89,15 +89,15 @@ const NO_COMPRESSION: u8 = 0;
 const LZ4: u8 = 4;
 const ZSTD: u8 = 7;
 
-/// The largest block or value that is taken for one.
+/// Maximum accepted size of a block or value.
 const UNPACKED_MAX: u64 = 1 << 30;
 
-/// Whether `kind` is a compression that can be undone here.
+/// Returns true if `kind` is a supported compression.
 pub(super) fn is_compression(kind: u8) -> bool {
     matches!(kind, NO_COMPRESSION | LZ4 | ZSTD)
 }
 
-/// Undoes the compression of a block or a blob; `None` if that fails.
+/// Decompresses a block or a blob; returns `None` on failure.
 pub(super) fn unpack(kind: u8, packed: &[u8]) -> Option<Vec<u8>> {
     if kind == NO_COMPRESSION {
         return Some(packed.to_vec());

@@ -1,4 +1,4 @@
-//! [`check`]: every file of a store against its checksums.
+//! [`check`]: verifies the checksums of all files of a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::keys::shard as shard_of;
 use crate::options;
 use crate::shards::Stored;
 
-/// The kind of a file.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FileKind {
     /// Sorted entries.
@@ -29,11 +29,11 @@ pub enum FileKind {
     Log,
     /// The list of files in use.
     Manifest,
-    /// The name of the manifest.
+    /// The file that names the manifest.
     Current,
-    /// Options and the identity of the store, for people.
+    /// Options and the identity of the store, for operators.
     Text,
-    /// The list of what is isolated.
+    /// The list of isolated damage.
     Isolated,
 }
 
@@ -51,42 +51,42 @@ impl fmt::Display for FileKind {
     }
 }
 
-/// Something that is not as it was written.
+/// A difference from the written data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Its kind.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// From which byte on.
+    /// Offset of the first affected byte.
     pub offset: u64,
-    /// The number of bytes that cannot be relied on.
+    /// Number of affected bytes.
     pub length: u64,
-    /// The finding.
+    /// Description of the fault.
     pub what: String,
-    /// The shards that may have lost entries.
+    /// Shards that may have lost entries.
     pub shards: Vec<RangeInclusive<u64>>,
-    /// It looks like what a crash leaves: the log ends within a write, which nobody was told of.
+    /// True if the fault looks like the result of a crash: the log ends within an unacknowledged write.
     pub is_cut_end: bool,
 }
 
-/// How much is read.
+/// Extent of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Every byte.
+    /// All bytes.
     Whole,
-    /// Of sorted files and blob files only whether they are there and how large they are.
+    /// Only existence and size of sorted files and blob files.
     Outline,
 }
 
-/// The files that were looked at.
+/// Result of [`check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// The number of files.
+    /// Number of files.
     pub files: u64,
-    /// The number of bytes that they have.
+    /// Size of the files in bytes.
     pub bytes: u64,
-    /// The findings.
+    /// Faults that were found.
     pub faults: Vec<Fault>,
 }
 
@@ -114,23 +114,24 @@ impl Checked {
     }
 }
 
-/// The part of a list of files before its first damage, if nothing that was durable depends on the rest: the files that this part
-/// names are all there. Had a later record been durable, those that it replaced would have been removed because of it. A power loss
-/// may leave any pieces of records that were not synced, not only a cut end. `None` if the list is whole, or must not be cut.
+/// Returns the part of a manifest before its first damage, if no durable state depends on the rest, that is if all
+/// files that this part names exist. If a later record had been durable, the files that it replaced would have been
+/// removed. A power loss can leave any parts of unsynced records, not only a truncated end. Returns `None` if the
+/// manifest is undamaged or must not be cut.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// Fails if the directory cannot be read.
 pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<Option<&'a [u8]>> {
     let damage = Log::new(bytes).find_map(|item| match item {
         Item::Damage { offset, .. } => Some(offset),
         Item::Record(..) => None,
     });
-    // What a list begins with is durable before it is used.
+    // The start of a manifest is durable before the manifest is used.
     let Some(length) = damage.filter(|length| *length > 0) else { return Ok(None) };
     let (found, manifest) = (Directory::read(directory)?, Manifest::read(&bytes[..length]));
     let has_tables = manifest.tables.keys().all(|number| found.tables.contains_key(number));
-    // Opening a store makes its first log, then the list. Until the next flush the least log that is needed is said to be the
-    // successor of the last one that was read, whatever the number of the first log is.
+    // Opening a store creates its first log, then the manifest. Until the next flush, the manifest states the
+    // successor of the last recovered log as the minimum log, regardless of the number of the first log.
     let opened = found.manifests.keys().next_back().copied().unwrap_or(0);
     let is_first = |log: u64| log == manifest.min_log || (manifest.min_log..opened).contains(&log);
     let mut needed = found.logs.keys().filter(|log| **log >= manifest.min_log);
@@ -138,11 +139,11 @@ pub(crate) fn cut_manifest<'a>(directory: &Path, bytes: &'a [u8]) -> io::Result<
     Ok((has_tables && has_logs).then_some(&bytes[..length]))
 }
 
-/// Reads all files of the store in `directory` and compares them with their checksums. The store may be in use: files
-/// that it removes meanwhile are left out. `progress` is told how many bytes were read each time and how many there are.
+/// Reads all files of the store in `directory` and verifies their checksums. The store may be in use: files that it
+/// removes concurrently are skipped. `progress` is called with the number of bytes of each read and the total.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// Fails if the directory cannot be read.
 pub fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> io::Result<Checked> {
     let found = Directory::read(directory)?;
     let mut checked = Checked::default();
@@ -185,7 +186,7 @@ fn check_manifest(found: &Directory, manifest: &Manifest, checked: &mut Checked)
     }
 }
 
-/// Texts have no checksums; what is written there is plain.
+/// Text files have no checksums; they contain only printable characters.
 fn check_text(path: &Path, checked: &mut Checked) {
     let is_plain = |byte: &u8| matches!(byte, b'\n' | b'\t' | b' '..=b'~');
     match fs::read(path) {
@@ -197,7 +198,7 @@ fn check_text(path: &Path, checked: &mut Checked) {
                 checked.damage(path, FileKind::Text, &[damage]);
             }
         }
-        // It was replaced.
+        // The file was replaced.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => checked.fault(path, FileKind::Text, format!("cannot be read: {error}"), None),
     }
@@ -211,7 +212,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// A file, if it is in use still.
+    /// Reads a file, unless it is no longer in use.
     fn read(
         &mut self,
         path: &Path,
@@ -241,7 +242,7 @@ impl Reading<'_> {
     fn tables(&mut self, found: &Directory, manifest: &Manifest) -> io::Result<()> {
         let mut numbers: BTreeSet<u64> = manifest.tables.keys().copied().collect();
         if !manifest.damage.is_empty() {
-            // Nobody knows what the lost part says.
+            // The lost part of the manifest may name further files.
             numbers.extend(found.tables.keys().filter(|number| !manifest.gone.contains(number)));
         }
         for number in numbers {
@@ -257,7 +258,7 @@ impl Reading<'_> {
                 let damage = Table::open(&bytes).check(|length| (self.progress)(length as u64, total));
                 self.checked.damage(&path, FileKind::Table, &damage);
             }
-            // Damage beside the data hides some of it, or all.
+            // Damage outside of the data hides some or all of the data.
             if let Some(known) = known {
                 let all = shard_of(&known.smallest)..=shard_of(&known.largest);
                 for fault in &mut self.checked.faults[before..] {
@@ -272,7 +273,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The files that were damaged before, and are isolated now.
+    /// Reports the isolated parts of files that were damaged earlier.
     fn holes(&mut self) {
         let path = self.directory.join(damage::FILE);
         match Holes::load(self.directory) {
@@ -287,7 +288,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether sorted files are there and have their sizes.
+    /// Checks the existence and size of sorted files.
     fn outlines(&mut self, manifest: &Manifest) -> io::Result<()> {
         for (number, known) in &manifest.tables {
             let path = table_path(self.directory, *number);
@@ -309,12 +310,12 @@ impl Reading<'_> {
     }
 
     fn blobs(&mut self, found: &Directory, manifest: &Manifest) -> io::Result<()> {
-        // Files of a flush that has not ended are not known to the manifest, and not whole.
+        // Files of an unfinished flush are not in the manifest and incomplete.
         for number in
             found.blobs.keys().filter(|number| !manifest.damage.is_empty() || manifest.blobs.contains_key(number))
         {
             let path = blob_path(self.directory, *number);
-            // What is removed was no longer used.
+            // A removed file was no longer in use.
             if let Some(bytes) = self.read(&path, FileKind::Blob, |_| false)? {
                 let total = self.total;
                 let damage = blob::check(&bytes, |length| (self.progress)(length as u64, total));
@@ -363,7 +364,7 @@ impl Reading<'_> {
     }
 }
 
-/// The log as it is when nobody is in the middle of a write to it.
+/// Reads the log again while it ends within a write in progress.
 fn settled(mut bytes: Vec<u8>, path: &Path) -> io::Result<Vec<u8>> {
     for _ in 0..5 {
         let ends_whole = !matches!(Log::new(&bytes).last(), Some(Item::Damage { is_last: true, .. }));
@@ -379,18 +380,18 @@ fn settled(mut bytes: Vec<u8>, path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The unit in which a file system writes.
+/// Unit in which file systems write.
 const PAGE: usize = 4096;
 
-/// Whether a page is missing that was never synced: after a power failure what was written to it is zeros, and later pages may be
-/// there. `bytes` are what is damaged; the first and the last page may belong to others for the most part.
+/// Returns true if a page is missing that was never synced: after a power loss it contains zeros, and later pages may
+/// exist. `bytes` are the damaged bytes at `offset`; their first and last page may mostly belong to other data.
 pub(super) fn has_hole(offset: usize, bytes: &[u8]) -> bool {
     let (first, others) = bytes.split_at(bytes.len().min(PAGE - offset % PAGE));
     let mut pages = std::iter::once(first).chain(others.chunks(PAGE)).filter(|page| !page.is_empty());
     pages.any(|page| page.iter().all(|byte| *byte == 0))
 }
 
-/// Which commits of each shard the logs hold: where one is missing, the shard has lost something.
+/// Commits of each shard in the logs: a missing version means that the shard has lost a commit.
 pub(super) struct Versions {
     state: Option<u32>,
     last: BTreeMap<u64, u64>,
@@ -398,12 +399,12 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// `state` is the number of the column family of versions.
+    /// Creates the tracker; `state` is the number of the column family of versions.
     pub(super) fn new(state: Option<u32>) -> Self {
         Self { state, last: BTreeMap::new(), gaps: BTreeSet::new() }
     }
 
-    /// The shards that have lost something since the last call.
+    /// Returns the shards that have lost a commit since the last call.
     pub(super) fn take_gaps(&mut self) -> BTreeSet<u64> {
         std::mem::take(&mut self.gaps)
     }

@@ -1,4 +1,4 @@
-//! [`Directory`]: which files are in the directory of a store, and which of them are in use.
+//! [`Directory`]: the files in the directory of a store, and the manifest in use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use super::manifest::Manifest;
 
-/// The file that names the manifest.
+/// Name of the file that names the manifest.
 const CURRENT: &str = "CURRENT";
 
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    /// By number.
+    /// Sorted files by number.
     pub(super) tables: BTreeMap<u64, PathBuf>,
     pub(super) blobs: BTreeMap<u64, PathBuf>,
     pub(super) logs: BTreeMap<u64, PathBuf>,
     pub(super) manifests: BTreeMap<u64, PathBuf>,
-    /// Files with text.
+    /// Text files.
     pub(super) texts: Vec<PathBuf>,
-    /// The manifest that is in use; else why that is not known.
+    /// The manifest in use, or the reason why it is unknown.
     pub(super) current: Result<PathBuf, String>,
 }
 
@@ -36,7 +36,7 @@ impl Directory {
         };
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            // A FIFO would make its reader wait for ever.
+            // A read of a FIFO would block.
             let is_regular = fs::metadata(entry.path()).is_ok_and(|found| found.is_file() || found.is_dir());
             if !is_regular && fs::symlink_metadata(entry.path()).is_ok() {
                 return Err(io::Error::other(format!("{} is no regular file", entry.path().display())));
@@ -61,7 +61,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The one that the manifest names as in use, or else the newest one.
+    /// Reads the manifest in use, or the newest one if that is unknown.
     pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
         let path = self.current.as_ref().ok().or(self.manifests.values().next_back());
         path.map(|path| Ok(Manifest::read(&fs::read(path)?))).transpose()

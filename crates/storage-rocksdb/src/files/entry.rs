@@ -1,14 +1,14 @@
-//! [`Entry`]: what files of the store hold under a key.
+//! [`Entry`]: an entry in a file of the store.
 
 /// One version of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The key as it was given to the store.
+    /// The stored key without RocksDB's suffix.
     pub(super) key: Vec<u8>,
-    /// Which write it was; the greatest one of a key counts.
+    /// Sequence number of the write; the greatest one of a key is the current version.
     pub(super) seq: u64,
     pub(super) kind: Kind,
-    /// The value; where it is, for a blob; where a range ends, for the deletion of one.
+    /// The value; for a blob its position; for a range deletion the end of the range.
     pub(super) value: Vec<u8>,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     RangeDeletion,
 }
 
-/// Takes the key of a file apart: the key itself, the number of the write, and its kind.
+/// Splits the internal key of a file into the key, the sequence number and the kind.
 pub(super) fn split_key(internal: &[u8]) -> Option<(&[u8], u64, Kind)> {
     let (key, footer) = internal.split_last_chunk::<8>()?;
     let footer = u64::from_le_bytes(*footer);

@@ -1,17 +1,17 @@
-//! [`Log`]: the records of a log file, of writes or of the manifest, and the places where there should be one.
+//! [`Log`]: the records of a log file or a manifest, and the damaged ranges between them.
 //!
-//! A log consists of blocks of 32 KiB, and a record of fragments that are in one block each. Behind a fragment that is
-//! damaged the next one is looked for where its length points, and then at the next block: nowhere else, because bytes
-//! that a client has written may look like a fragment.
+//! A log consists of blocks of 32 KiB, and a record of fragments that are in one block each. After a damaged fragment
+//! the next one is searched for at the end according to its length, and then at the starts of the next blocks, but
+//! nowhere else, because the data of clients can look like a fragment.
 
 use super::bytes::{Bytes, masked_crc};
 
 const BLOCK: usize = 32 << 10;
 const HEADER: usize = 7;
-/// The header of a fragment in a file that was used before has the number of the log as well.
+/// Size of the header of a fragment in a recycled file, which also contains the number of the log.
 const RECYCLED_HEADER: usize = HEADER + 4;
 
-/// The records of a file that was read as a whole.
+/// The records of a file in memory.
 pub(super) struct Log<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -19,13 +19,13 @@ pub(super) struct Log<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// A record, and where it begins.
+    /// A record with its offset.
     Record(usize, Vec<u8>),
-    /// Bytes that are no record.
+    /// Bytes that are not a record.
     Damage {
         offset: usize,
         length: usize,
-        /// Nothing that can be read follows: what a crash leaves looks like that.
+        /// No readable bytes follow, as after a crash.
         is_last: bool,
     },
 }
@@ -42,11 +42,11 @@ enum Kind {
     First,
     Middle,
     Last,
-    /// The notes that the store keeps for itself.
+    /// Records for RocksDB's own use.
     Note,
 }
 
-/// A record as it follows the first `length` bytes of a log.
+/// Encodes a record that follows the first `length` bytes of a log.
 pub(super) fn append(length: usize, record: &[u8]) -> Vec<u8> {
     let (mut out, mut rest, mut is_first) = (Vec::new(), record, true);
     loop {
@@ -73,8 +73,8 @@ pub(super) fn append(length: usize, record: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns true if the record at `at`, which is not whole, looks like a write that did not reach the disk as a whole: what is missing of
-/// it is zeros, or behind the end of the file. Others may follow it that were written later and reached the disk.
+/// Returns true if the incomplete record at `at` looks like a write that did not completely reach the disk: its
+/// missing part is zeros or beyond the end of the file. Later writes that reached the disk may follow.
 pub(super) fn is_torn(bytes: &[u8], mut at: usize) -> bool {
     let log = Log::new(bytes);
     while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {
@@ -91,8 +91,8 @@ pub(super) fn is_torn(bytes: &[u8], mut at: usize) -> bool {
     is_in_block && bytes.get(end - 1).is_none_or(|last| *last == 0)
 }
 
-/// Whether the record at `at`, which is not whole, ends where the file does, or nothing but zeros follows: that is what a crash
-/// leaves. Fragments of it that are whole may be in blocks before.
+/// Returns true if the incomplete record at `at` ends at the end of the file, or if only zeros follow, as after a
+/// crash. Complete fragments of the record may precede in earlier blocks.
 pub(super) fn is_cut(bytes: &[u8], mut at: usize) -> bool {
     let log = Log::new(bytes);
     while let Some(Fragment { kind: Kind::First | Kind::Middle, end, .. }) = log.fragment(at) {
@@ -101,7 +101,7 @@ pub(super) fn is_cut(bytes: &[u8], mut at: usize) -> bool {
     }
     let Some(length) = bytes.get(at + 4..at + 6) else { return true };
     let end = at + HEADER + usize::from(u16::from_le_bytes([length[0], length[1]]));
-    // A commit ends with its token, whose bytes are random: few end with two zeros by themselves.
+    // A commit ends with its token, whose bytes are random and rarely end with two zeros.
     end > bytes.len() || bytes.ends_with(&[0; 2])
 }
 
@@ -135,7 +135,7 @@ impl<'a> Log<'a> {
         (masked_crc(&[checked]) == crc).then_some(Fragment { kind, payload, end: at + header + length })
     }
 
-    /// Where reading can go on behind damage at `at`.
+    /// Returns the offset at which reading can resume after damage at `at`.
     fn resume(&self, at: usize) -> usize {
         if let Some(length) = self.bytes.get(at + 4..at + 6) {
             let end = at + HEADER + usize::from(u16::from_le_bytes([length[0], length[1]]));
@@ -154,7 +154,7 @@ impl<'a> Log<'a> {
         self.at = end;
         let length = end - offset;
         let is_last = end == self.bytes.len();
-        // Space that was set aside and not used.
+        // Preallocated space that was not used.
         if is_last && self.bytes[offset..].iter().all(|byte| *byte == 0) {
             return None;
         }
@@ -175,7 +175,7 @@ impl Iterator for Log<'_> {
             }
             let left = BLOCK - at % BLOCK;
             if left < HEADER {
-                // Too little for a header: zeros.
+                // The rest of the block is too short for a header and is filled with zeros.
                 let end = (at + left).min(self.bytes.len());
                 if self.bytes[at..end].iter().any(|byte| *byte != 0) {
                     return self.damage(at, end);
@@ -207,9 +207,9 @@ impl Iterator for Log<'_> {
                     record.extend_from_slice(payload);
                     return Some(Item::Record(*start, std::mem::take(record)));
                 }
-                // The end of a record whose beginning is damaged.
+                // The end of a record whose start is damaged.
                 (Kind::Middle | Kind::Last, None) => return self.damage(at, end),
-                // A record that does not end; the next one is whole.
+                // A record without an end; the next one is complete.
                 (Kind::Full | Kind::First, Some((start, _))) => {
                     let start = *start;
                     return self.damage(start, at);

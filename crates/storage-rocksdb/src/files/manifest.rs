@@ -1,4 +1,4 @@
-//! [`Manifest`]: which files are in use, as far as the manifest can be read.
+//! [`Manifest`]: the files in use according to the readable part of the manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ pub(super) struct Manifest {
     pub(super) columns: BTreeMap<u32, String>,
     /// Sorted files in use, by number.
     pub(super) tables: BTreeMap<u64, TableFile>,
-    /// Blob files that were made. The store removes those that no table refers to.
+    /// Blob files that were created. RocksDB removes those without references from tables.
     pub(super) blobs: BTreeMap<u64, BlobFile>,
-    /// Files that were in use.
+    /// Numbers of files that are no longer in use.
     pub(super) gone: BTreeSet<u64>,
-    /// Logs with lesser numbers are not needed.
+    /// Minimum number of the logs that are needed.
     pub(super) min_log: u64,
-    /// Sequence number of the last write when the last edit was made.
+    /// Sequence number of the last write at the last edit.
     pub(super) last_sequence: u64,
-    /// Column families whose first log is stated: a list that ends before that is cut.
+    /// Column families with a recorded first log; without all of them the manifest is truncated.
     pub(super) logged: BTreeSet<u32>,
     /// Identity of the store.
     pub(super) identity: Option<String>,
-    /// Places that cannot be read: offset and length.
+    /// Ranges that cannot be read: offset and length.
     pub(super) damage: Vec<(usize, usize)>,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct TableFile {
     pub(super) column: u32,
     pub(super) level: u64,
     pub(super) size: u64,
-    /// The least and the greatest key.
+    /// Least and greatest key.
     pub(super) smallest: Vec<u8>,
     pub(super) largest: Vec<u8>,
-    /// The oldest blob file that its entries refer to.
+    /// Oldest blob file that its entries refer to.
     pub(super) oldest_blob: Option<u64>,
-    /// First half of the identity that the file itself states as well.
+    /// First half of the identity, which the file contains as well.
     pub(super) session: Option<u64>,
 }
 
@@ -48,15 +48,15 @@ pub(super) struct TableFile {
 pub(super) struct BlobFile {
     pub(super) column: u32,
     pub(super) values: u64,
-    /// Values that no entry refers to any more.
+    /// Number of values without references.
     pub(super) garbage: u64,
-    /// Bytes of all values with their headers.
+    /// Size of all values with their headers.
     pub(super) bytes: u64,
 }
 
 impl Manifest {
-    /// Returns the blob files that the store needs, by RocksDB's rule: from the oldest one on that a table of the same column family
-    /// refers to, those whose values are not all garbage.
+    /// Returns the blob files that the store needs, by RocksDB's rule: those from the oldest one that a table of the
+    /// same column family refers to, except those whose values are all garbage.
     pub(super) fn needed_blobs(&self) -> impl Iterator<Item = (u64, BlobFile)> {
         let mut oldest: BTreeMap<u32, u64> = BTreeMap::new();
         for table in self.tables.values() {
@@ -70,7 +70,7 @@ impl Manifest {
         self.blobs.iter().map(|(number, blob)| (*number, *blob)).filter(move |(number, blob)| is_needed(*number, blob))
     }
 
-    /// Reads a manifest. One that ends within a record was not finished by a crash, or is being written.
+    /// Reads a manifest. One that ends within a record was interrupted by a crash, or is being written.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let mut manifest = Self::default();
         manifest.columns.insert(0, "default".to_owned());
@@ -87,7 +87,7 @@ impl Manifest {
         manifest
     }
 
-    /// Applies one edit; `None` if it cannot be understood.
+    /// Applies one edit; returns `None` if it is invalid.
     fn apply(&mut self, record: &[u8]) -> Option<()> {
         let edit = Edit::decode(record)?;
         for number in edit.deleted {
@@ -120,7 +120,7 @@ impl Manifest {
     }
 }
 
-/// The record of an edit that takes out a sorted file.
+/// Encodes an edit that removes a sorted file.
 pub(super) fn without(column: u32, level: u64, number: u64) -> Vec<u8> {
     let mut record = Vec::new();
     for value in [200, u64::from(column), 6, level, number] {
@@ -143,7 +143,7 @@ struct Edit {
     identity: Option<String>,
 }
 
-/// Tags from here on may be skipped: their length follows.
+/// First of the tags that may be skipped, because their length follows.
 const SKIPPABLE: u64 = 1 << 13;
 const IDENTITY: u64 = SKIPPABLE + 1;
 
@@ -160,7 +160,7 @@ impl Edit {
                     edit.has_log = true;
                 }
                 4 => edit.last_sequence = Some(bytes.varint()?),
-                // Numbers of the next file and of the log before.
+                // Next file number, and number of the previous log.
                 3 | 9 | 203 => drop(bytes.varint()?),
                 5 => {
                     bytes.varint()?;
@@ -203,7 +203,7 @@ impl Edit {
         let (mut oldest_blob, mut session) = (None, None);
         fields(bytes, 1, |tag, field| {
             match tag {
-                // The least log that is needed travels with a file.
+                // The minimum log number is an attribute of the file.
                 3 => self.min_log = Some(u64::from_le_bytes(field.try_into().ok()?)),
                 4 => oldest_blob = Some(Bytes(field).varint()?),
                 12 => {
@@ -225,7 +225,7 @@ fn blob(bytes: &mut Bytes<'_>) -> Option<(u64, BlobFile)> {
     Some((number, BlobFile { column: 0, values, garbage: 0, bytes: total }))
 }
 
-/// Fields with their tags, up to the tag `end`.
+/// Reads fields with their tags, up to the tag `end`.
 fn fields(bytes: &mut Bytes<'_>, end: u64, mut each: impl FnMut(u64, &[u8]) -> Option<()>) -> Option<()> {
     loop {
         let tag = bytes.varint()?;

@@ -1,4 +1,4 @@
-//! [`Merge`]: the entries of many files in one order, and what of them is lost.
+//! [`Merge`]: merges the entries of many files in key order, and collects the lost key ranges.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use super::entry::{Entry, Kind};
 use super::table::{self, GREATEST, Place, Stretch};
 
-/// Keys between which entries cannot be read: above the first, up to the second.
+/// A range of keys whose entries cannot be read: exclusive start, inclusive end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LostKeys {
     pub(super) after: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Source {
     pub(super) base: u32,
     pub(super) stretches: VecDeque<Stretch>,
     pub(super) entries: VecDeque<Entry>,
-    /// Not greater than any key that comes.
+    /// Lower bound of the remaining keys.
     pub(super) last: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl Source {
                 Some(entries) => self.entries = entries.into(),
                 None => {
                     let through = through.unwrap_or(GREATEST.to_vec());
-                    // Behind the last block of a file whose end is damaged stands no data.
+                    // After the last block of a file with a damaged end, the unknown rest contains no data.
                     if matches!(place, Place::Block(_)) || through != GREATEST || self.last.is_empty() {
                         lost.push(LostKeys { after: self.last.clone(), through: through.clone() });
                     }
@@ -49,16 +49,16 @@ impl Source {
     }
 }
 
-/// A file that is read when its first key is due.
+/// A file that is opened when the merge reaches its first key.
 pub(super) struct Waiting {
     pub(super) smallest: Vec<u8>,
     pub(super) open: Box<dyn FnOnce() -> Option<Source>>,
-    /// The loss if it cannot be opened.
+    /// End of the lost range if the file cannot be opened.
     pub(super) largest: Vec<u8>,
 }
 
-/// Deletions of ranges by where they begin: where they end, and which write it was. They do not overlap, because each is
-/// of a whole shard.
+/// Range deletions by start key, with the end key and the sequence number. They do not overlap, because each covers a
+/// whole shard.
 #[derive(Default)]
 pub(super) struct Ranges(BTreeMap<Vec<u8>, (Vec<u8>, u64)>);
 
@@ -74,12 +74,12 @@ impl Ranges {
     }
 }
 
-/// The next entry of a source: key, number of the write, and which of the open sources it came from.
+/// The next entry of a source: key, sequence number, and index of the source.
 type Next = (Vec<u8>, Reverse<u64>, usize, HeapEntry);
 
-/// The newest entry of each key, in the order of keys.
+/// The newest entry of each key, in key order.
 pub(super) struct Merge {
-    /// The nearest comes last.
+    /// Files in descending order of their first keys.
     waiting: Vec<Waiting>,
     open: Vec<Source>,
     heap: BinaryHeap<Reverse<Next>>,
@@ -88,7 +88,7 @@ pub(super) struct Merge {
     pub(super) lost: Vec<LostKeys>,
 }
 
-/// The entry that travels with a key in the heap and does not count for the order.
+/// The entry of a heap element, which is ignored by the order.
 struct HeapEntry(Entry);
 
 impl PartialEq for HeapEntry {
@@ -130,7 +130,7 @@ impl Merge {
             Some(entry) => {
                 self.heap.push(Reverse((entry.key.clone(), Reverse(entry.seq), index, HeapEntry(entry))));
             }
-            // Its memory is given back.
+            // The memory of the source is released.
             None => self.open[index].bytes = Vec::new(),
         }
     }
@@ -153,7 +153,7 @@ impl Merge {
         Some(entry)
     }
 
-    /// The next key with a value, or with a blob.
+    /// Returns the next key with a value or a blob.
     pub(super) fn next(&mut self) -> Option<Entry> {
         loop {
             let entry = self.pop()?;

@@ -1,10 +1,10 @@
-//! The files of a store without the store: [`check()`] compares all of them with their checksums, also beside a running
-//! server, and [`salvage()`] makes a new store of everything in them that can be read.
+//! Access to the files of a store without RocksDB: [`check()`] verifies the checksums of all files, also while a
+//! server uses them, and [`salvage()`] creates a new store from all readable data.
 //!
-//! RocksDB itself stops at the first block that does not fit its checksum, and opens nothing whose manifest is damaged.
-//! So its formats are read here, by safe code that takes every byte for possibly wrong: [`table`] sorted files, [`blob`]
-//! blob files, [`log`] logs of writes ([`batch`]) and the [`manifest`]. Nothing here writes into a store that exists, but for
-//! [`repair`], which makes one without the damaged parts of sorted files.
+//! RocksDB stops at the first block that does not match its checksum, and does not open a store with a damaged
+//! manifest. This module therefore reads RocksDB's formats with safe code that treats every byte as untrusted:
+//! [`table`] sorted files, [`blob`] blob files, [`log`] logs of writes ([`batch`]), and the [`manifest`]. It does not
+//! write to existing stores, except for [`repair`], which removes the damaged parts of sorted files.
 
 pub(crate) mod acknowledged;
 pub(crate) mod batch;
@@ -44,10 +44,10 @@ pub(crate) fn identity(path: &Path) -> Option<String> {
     Directory::read(path).ok()?.manifest().ok()??.identity
 }
 
-/// Returns the number of the list of files, and the number, path and length of the newest log.
+/// Returns the number of the manifest, and the number, path and length of the newest log.
 ///
 /// # Errors
-/// When the directory cannot be read, or the log has gone.
+/// Fails if the directory cannot be read, or if the log was removed concurrently.
 pub(crate) fn newest_log(path: &Path) -> io::Result<Option<(u64, u64, PathBuf, u64)>> {
     let found = Directory::read(path)?;
     let (Some((log, path)), Ok(current)) = (found.logs.last_key_value(), &found.current) else { return Ok(None) };

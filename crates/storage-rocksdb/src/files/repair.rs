@@ -1,5 +1,5 @@
-//! [`find`]: sorted files that RocksDB cannot read, each with what is to be done about it: a copy in which damaged blocks of
-//! data are empty, or, if more than data is damaged, none, and [`take_out`] takes the file out of the manifest.
+//! [`find`]: finds sorted files that RocksDB cannot read. If only data blocks of a file are damaged, it builds a copy
+//! in which these are empty; otherwise [`take_out`] removes the file from the manifest.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -14,24 +14,24 @@ use super::manifest::{self, TableFile};
 use super::table::{GREATEST, Place, Table};
 use crate::{keys, options};
 
-/// A sorted file that is damaged.
+/// A damaged sorted file.
 pub(crate) struct Repair {
-    /// Its name in the directory.
+    /// Name of the file in the directory.
     pub(crate) name: String,
     /// The column family.
     pub(crate) column: String,
-    /// Stored keys that may have lost entries: from, and up to.
+    /// Ranges of stored keys that may have lost entries: start, and exclusive end.
     pub(crate) holes: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The file that is to take its place.
+    /// Contents of the file that replaces it, if it can be repaired.
     pub(crate) mended: Option<Vec<u8>>,
     number: u64,
     place: (u32, u64),
 }
 
-/// The damaged ones among the sorted files in use that are called like this, or among all, and all that are missing.
+/// Finds the damaged files among the sorted files in use with these names, or among all, and all missing ones.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// Fails if the directory cannot be read.
 pub(crate) fn find(directory: &Path, named: Option<&BTreeSet<String>>) -> io::Result<Vec<Repair>> {
     let manifest = Directory::read(directory)?.manifest()?.unwrap_or_default();
     let mut found = Vec::new();
@@ -65,8 +65,8 @@ enum Fate {
     Lost,
 }
 
-/// The end of a hole that goes up to `through`. What has only the number of a shard is no key, but stands between two shards:
-/// the next one loses nothing.
+/// Returns the exclusive end of a hole that includes `through`. A bound that consists only of a shard number is not a
+/// key but the boundary between two shards, so the hole excludes the second one.
 fn end(column: &str, through: &[u8]) -> Vec<u8> {
     if through.len() <= keys::PREFIX && column != options::STATE { through.to_vec() } else { after(through) }
 }
@@ -77,7 +77,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 
 fn examine(bytes: Vec<u8>, known: &TableFile) -> Fate {
     let table = Table::open(&bytes);
-    // Reads do without a filter.
+    // A damaged filter can be ignored, because reads work without it.
     if table.damage.iter().any(|damage| damage.what != "filter") {
         return Fate::Lost;
     }
@@ -88,7 +88,7 @@ fn examine(bytes: Vec<u8>, known: &TableFile) -> Fate {
         if !table.blocks.is_whole(handle) {
             let from = before.as_deref().map_or_else(|| known.smallest.clone(), after);
             let through = stretch.through.clone().unwrap_or(GREATEST.to_vec()).min(known.largest.clone());
-            // Versions of one key on both sides have no key between them.
+            // If versions of one key are on both sides, no key lies between them.
             let fits = table.has_user_keys() || from < through;
             let Some(filler) = filler(&from, handle.size).filter(|_| fits) else { return Fate::Lost };
             fillers.push((handle, filler));
@@ -114,13 +114,13 @@ fn examine(bytes: Vec<u8>, known: &TableFile) -> Fate {
     }
 }
 
-/// A block of this size that holds nothing but the deletion of `key` by the oldest write there can be. Padding are restart
-/// points, all at the one entry.
+/// Builds a block of this size whose only entry is a deletion of `key` with the lowest sequence number. It is padded
+/// with restart points that all refer to this entry.
 fn filler(key: &[u8], size: usize) -> Option<Vec<u8>> {
     let mut block = vec![0];
     put_varint(&mut block, key.len() as u64 + 8);
     let rest = size.checked_sub(block.len() + 1 + key.len() + 8 + 4)?;
-    // A length of no bytes, itself in as many bytes as are left over.
+    // Encodes the length 0 in as many additional bytes as the alignment requires.
     block.extend(std::iter::repeat_n(0x80, rest % 4));
     block.push(0);
     block.extend_from_slice(key);
@@ -132,7 +132,7 @@ fn filler(key: &[u8], size: usize) -> Option<Vec<u8>> {
     Some(block)
 }
 
-/// Writes a block that is not compressed over another one of the same size.
+/// Replaces a block by an uncompressed one of the same size.
 fn put(bytes: &mut [u8], handle: Handle, block: &[u8], checksum: u8, base: u32) {
     let sum = block_checksum(checksum, block, 0).unwrap_or_default();
     let sum = sum.wrapping_add(context(base, handle.offset as u64));
@@ -142,7 +142,7 @@ fn put(bytes: &mut [u8], handle: Handle, block: &[u8], checksum: u8, base: u32) 
     bytes[end + 1..end + TRAILER].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The properties of a file with the number of entries that it has: compactions count what they read.
+/// Updates the number of entries in the properties of a file, because compactions verify it.
 fn count_again(bytes: &[u8], properties: Handle) -> Option<(Handle, Vec<u8>)> {
     let table = Table::open(bytes);
     let mut entries = table.ranges.len() as u64;
@@ -180,10 +180,10 @@ fn count_again(bytes: &[u8], properties: Handle) -> Option<(Handle, Vec<u8>)> {
     Some((properties, block))
 }
 
-/// Takes a file out of the manifest.
+/// Removes a file from the manifest.
 ///
 /// # Errors
-/// When that is not durable, or the manifest does not end as it should.
+/// Fails if the change is not durable, or if the manifest is damaged.
 pub(crate) fn take_out(directory: &Path, repair: &Repair) -> io::Result<()> {
     let path = Directory::read(directory)?.current.map_err(io::Error::other)?;
     let mut file = OpenOptions::new().append(true).open(&path)?;

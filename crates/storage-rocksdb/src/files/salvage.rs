@@ -1,4 +1,4 @@
-//! [`salvage`]: a new store of everything that can be read in the files of another.
+//! [`salvage`]: creates a new store from all readable data of another one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -24,29 +24,29 @@ use crate::keys::shard as shard_of;
 use crate::options::{self, Tuned};
 use crate::{Database, Options};
 
-/// The findings.
+/// Result of [`salvage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Entries in the new store.
+    /// Number of entries in the new store.
     pub entries: u64,
-    /// Their bytes.
+    /// Size of the entries in bytes.
     pub bytes: u64,
-    /// Shards that may lack entries, or have older ones.
+    /// Shards that may lack entries, or have outdated ones.
     pub damaged: Vec<RangeInclusive<u64>>,
-    /// Whether the log has lost writes of which nothing tells the shards.
+    /// True if the log has lost writes of unknown shards.
     pub lost_writes: bool,
-    /// The shards that have entries.
+    /// Shards with entries.
     pub shards: BTreeSet<u64>,
 }
 
-/// Bytes that are written together.
+/// Size of the batches that are written.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Makes a store in `to`, which must not be there, of what can be read of the one in `from`. Nothing is written to `from`.
-/// `progress` is told how many bytes were written each time.
+/// Creates a store in `to`, which must not exist, from the readable data of the store in `from`, which is not
+/// changed. `progress` is called with the size of each written batch.
 ///
 /// # Errors
-/// When the directory cannot be read, or the new store cannot be written.
+/// Fails if the directory cannot be read, or if the new store cannot be written.
 pub fn salvage(from: &Path, to: &Path, options: &Options, progress: &mut dyn FnMut(u64)) -> Result<Salvaged> {
     let found = Found::read(from).map_err(|error| StorageError::Io(format!("{}: {error}", from.display())))?;
     let Tuned { database: opened_with, columns, .. } = Tuned::new(options);
@@ -127,7 +127,7 @@ fn copy(
     Ok(lost)
 }
 
-/// The contents of a directory, by column family.
+/// The readable contents of a directory, by column family.
 struct Found {
     directory: Directory,
     columns: BTreeMap<u32, String>,
@@ -136,7 +136,7 @@ struct Found {
     waiting: BTreeMap<u32, Vec<Waiting>>,
     gaps: BTreeSet<u64>,
     lost_writes: bool,
-    /// Shards that had lost something before.
+    /// Shards that had lost entries before.
     isolated: Vec<(u64, u64)>,
 }
 
@@ -163,7 +163,7 @@ impl Found {
         Ok(found)
     }
 
-    /// Looks at all files in use: which column family they belong to, where they begin, and which ranges they delete.
+    /// Reads all files in use: their column families, first keys and range deletions.
     fn read_tables(&mut self, manifest: &Manifest) {
         let mut numbers: BTreeSet<u64> = manifest.tables.keys().copied().collect();
         if !manifest.damage.is_empty() || manifest.tables.is_empty() {
@@ -184,7 +184,7 @@ impl Found {
             };
             let table = Table::open(&bytes);
             let column = known.map(|known| known.column).or(table.column());
-            // A file that says nothing of itself may be of any.
+            // A file without readable properties may belong to any column family and is skipped.
             let Some(column) = column else { continue };
             let (_, _, stretches, ranges) = table.into_parts();
             for range in &ranges {
@@ -240,21 +240,21 @@ impl Found {
     }
 }
 
-/// The shards in the list of damage; all, if it cannot be read.
+/// Returns the shards in the list of damage, or all shards if it cannot be read.
 fn isolated(from: &Path) -> Vec<(u64, u64)> {
     let Ok(holes) = Holes::load(from) else { return vec![(0, u64::MAX)] };
     holes.iter().map(|hole| hole.shards().into_inner()).collect()
 }
 
-/// A file in memory, with its first key looked for in its first block.
+/// Reads a file into memory.
 fn source(path: &Path) -> Option<Source> {
     let bytes = fs::read(path).ok()?;
     let (checksum, base, stretches, _) = Table::open(&bytes).into_parts();
     Some(Source { bytes, checksum, base, stretches: stretches.into(), entries: VecDeque::new(), last: Vec::new() })
 }
 
-/// The numbers that column families get when a store is made with all of them: the default one, then the others in the
-/// order in which they are opened.
+/// Returns the numbers of column families in a new store: the default one first, then the others in the order in
+/// which they are opened.
 fn usual_columns() -> BTreeMap<u32, String> {
     let names = Keyspace::ALL.iter().map(|space| space.name()).chain([options::STATE]);
     std::iter::once("default").chain(names).map(str::to_owned).zip(0..).map(|(name, number)| (number, name)).collect()

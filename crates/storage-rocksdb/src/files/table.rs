@@ -1,5 +1,5 @@
-//! [`Table`]: a sorted file, read without the store: which of its blocks are whole, and what these hold. Where an index
-//! is damaged the blocks behind it are found by their checksums.
+//! [`Table`]: a sorted file, read without RocksDB. If an index is damaged, the blocks that it refers to are found by
+//! their checksums.
 
 use std::fs::File;
 use std::io;
@@ -10,34 +10,34 @@ use super::block::{Blocks, Handle, Rows, TRAILER, handles};
 use super::bytes::{Bytes, block_checksum, context};
 use super::entry::{Entry, Kind, split_key};
 
-/// The length of what stands at the end of a file.
+/// Size of the footer of a file.
 const FOOTER: usize = 53;
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0, 0x7a, 0];
-/// The kind of checksum that the store uses unless it is told otherwise.
+/// Default kind of checksums.
 const USUAL_CHECKSUM: u8 = 4;
 
-/// A file in memory, and what its index says.
+/// A file in memory with its index.
 pub(super) struct Table<'a> {
     pub(super) blocks: Blocks<'a>,
-    /// Blocks of data, in order, and stretches between them that cannot be read.
+    /// Data blocks in order, and unreadable ranges between them.
     pub(super) stretches: Vec<Stretch>,
-    /// Deletions of ranges.
+    /// Range deletions.
     pub(super) ranges: Vec<Entry>,
-    /// Damage beside the data: places, and what is there.
+    /// Damage outside of data blocks.
     pub(super) damage: Vec<Damage>,
     column: Option<u32>,
     properties: Option<Handle>,
     has_user_keys: bool,
 }
 
-/// Bytes that are not what was written.
+/// Damaged bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Damage {
     pub(super) offset: usize,
     pub(super) length: usize,
     pub(super) what: &'static str,
-    /// The keys between which those lie that may be lost: none, if no entries are.
+    /// Range of keys that may be lost; `None` if no entries are lost.
     pub(super) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -47,21 +47,21 @@ impl Damage {
     }
 }
 
-/// Above all keys.
+/// Greater than all keys.
 pub(super) const GREATEST: [u8; 16] = [0xff; 16];
 
 /// A part of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) place: Place,
-    /// Not less than any key in it; `None` if nothing says so.
+    /// Upper bound of its keys; `None` if unknown.
     pub(super) through: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Block(Handle),
-    /// Blocks whose ends nothing tells: from, to.
+    /// A range with unknown block boundaries: start, end.
     Unknown(usize, usize),
 }
 
@@ -71,7 +71,7 @@ struct Footer {
     metaindex: Handle,
 }
 
-/// The description of the index in the properties.
+/// Format of the index according to the properties.
 #[derive(Clone, Copy)]
 struct IndexForm {
     has_deltas: bool,
@@ -79,7 +79,7 @@ struct IndexForm {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the index of a file. What is damaged is noted.
+    /// Reads the index of a file, and records damage.
     pub(super) fn open(bytes: &'a [u8]) -> Self {
         let mut damage = Vec::new();
         let end = bytes.len().saturating_sub(FOOTER);
@@ -108,7 +108,7 @@ impl<'a> Table<'a> {
         table
     }
 
-    /// A block beside the data; noted if it is damaged.
+    /// Reads a block outside of the data, and records damage.
     fn block(&mut self, handle: Handle, what: &'static str) -> Option<Vec<u8>> {
         let block = self.blocks.read(handle);
         if block.is_none() {
@@ -119,7 +119,7 @@ impl<'a> Table<'a> {
 
     fn read_index(&mut self, metaindex: Handle) {
         let Some(block) = self.block(metaindex, "list of parts") else {
-            // Nothing says where the data ends; what is no data does not look like it.
+            // The end of the data is unknown, but other blocks do not look like data blocks.
             self.stretches.push(Stretch { place: Place::Unknown(0, metaindex.offset), through: None });
             return;
         };
@@ -165,7 +165,7 @@ impl<'a> Table<'a> {
             return;
         };
         let mut next = 0;
-        // Partitions of the index are behind the data.
+        // Partitions of the index follow the data.
         let data_end = top.first().map_or(index.offset, |(_, handle)| handle.offset);
         for (through, partition) in top {
             let found = self.block(partition, "part of the index").and_then(|block| handles(&block, form.has_deltas));
@@ -186,7 +186,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Looks for blocks where no index tells of them.
+    /// Searches for blocks in ranges without an index.
     fn find_blocks(&mut self) {
         let stretches = std::mem::take(&mut self.stretches);
         for stretch in stretches {
@@ -197,7 +197,7 @@ impl<'a> Table<'a> {
             let mut last: Option<Vec<u8>> = None;
             while let Some(handle) = self.blocks.find(at, end) {
                 let found = self.blocks.read(handle).and_then(|block| entries(&block));
-                // What follows the data is no data, or starts over.
+                // Blocks after the data do not contain entries in ascending order.
                 let Some(found) = found.filter(|found| is_ascending(last.as_deref(), found)) else { break };
                 last = found.last().map(|entry| entry.key.clone());
                 self.stretches.push(Stretch { place: Place::Block(handle), through: last.clone() });
@@ -209,7 +209,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// All damage, that of the data as well.
+    /// Returns all damage, including that of the data.
     pub(super) fn check(mut self, mut progress: impl FnMut(usize)) -> Vec<Damage> {
         let is_indexed = self.damage.is_empty();
         let mut before = Vec::new();
@@ -222,7 +222,7 @@ impl<'a> Table<'a> {
             progress(length);
             let is_whole = match *place {
                 Place::Block(handle) => self.blocks.is_whole(handle),
-                // Without an index this is what is behind the data.
+                // Without an index, the last such range contains the blocks after the data.
                 Place::Unknown(..) => !is_indexed && through == GREATEST,
             };
             if !is_whole {
@@ -235,28 +235,28 @@ impl<'a> Table<'a> {
         self.damage
     }
 
-    /// The number of the column family that the file belongs to, as its properties say.
+    /// Number of the column family of the file, according to its properties.
     pub(super) fn column(&self) -> Option<u32> {
         self.column
     }
 
-    /// Where the properties lie.
+    /// Position of the properties.
     pub(super) fn properties(&self) -> Option<Handle> {
         self.properties
     }
 
-    /// Whether no two blocks hold versions of one key.
+    /// Returns true if no two blocks contain versions of one key.
     pub(super) fn has_user_keys(&self) -> bool {
         self.has_user_keys
     }
 
-    /// The places that are needed to read stretches later.
+    /// Returns the parts that are needed to read stretches later.
     pub(super) fn into_parts(self) -> (u8, u32, Vec<Stretch>, Vec<Entry>) {
         (self.blocks.checksum, self.blocks.base, self.stretches, self.ranges)
     }
 }
 
-/// The entries of a stretch of a file; `None` if it cannot be read.
+/// Returns the entries of a stretch of a file, or `None` if it cannot be read.
 pub(super) fn read(bytes: &[u8], checksum: u8, base: u32, place: Place) -> Option<Vec<Entry>> {
     match place {
         Place::Block(handle) => entries(&Blocks { bytes, checksum, base }.read(handle)?),
@@ -265,7 +265,8 @@ pub(super) fn read(bytes: &[u8], checksum: u8, base: u32, place: Place) -> Optio
 }
 
 impl IndexForm {
-    /// Both hold for all files that this store writes, so for one whose properties cannot be read as well.
+    /// Both flags are set in all files of this store, so they are the default for a file whose properties cannot be
+    /// read.
     fn of(properties: Option<&[u8]>) -> Self {
         let Some(mut rows) = properties.and_then(Rows::new) else {
             return Self { has_deltas: true, has_user_keys: true };
@@ -293,17 +294,17 @@ fn column(properties: &[u8]) -> Option<u32> {
     None
 }
 
-/// Bits of a session that its text and the list of files have in common.
+/// Bits of a session that its text and the manifest have in common.
 pub(super) const SESSION: u64 = u64::MAX >> 2;
 
-/// Bytes at the end of a file that have its properties.
+/// Size of the end of a file that contains its properties.
 const END_BYTES: u64 = 64 << 10;
 
-/// Returns the session that a file says it was written in; `None` if that cannot be read.
+/// Returns the session in which a file was written, according to its properties; `None` if these cannot be read.
 pub(super) fn session_at_end(path: &Path) -> io::Result<Option<u64>> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
-    // Pages that are not touched take no memory.
+    // Pages of zeros that are not accessed occupy no memory.
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     let start = length.saturating_sub(END_BYTES);
     file.read_exact_at(&mut bytes[start as usize..], start)?;
@@ -325,7 +326,7 @@ fn session(bytes: &[u8]) -> Option<u64> {
     let properties = find(&blocks.read(footer.metaindex)?, b"rocksdb.properties")?;
     let properties = blocks.read(Handle::decode(&mut Bytes(&properties))?)?;
     let session = find(&properties, b"rocksdb.creating.session.identity")?;
-    // Its last twelve digits of base 36 are the lower 62 bits.
+    // The last twelve digits, in base 36, contain the lower 62 bits.
     let text = std::str::from_utf8(&session).ok()?;
     u64::from_str_radix(text.get(text.len().checked_sub(12)?..)?, 36).ok().map(|lower| lower & SESSION)
 }
@@ -346,13 +347,13 @@ fn footer(bytes: &[u8]) -> Option<Footer> {
     let mut cleared = whole;
     cleared[5..9].fill(0);
     let (data, last) = cleared.split_at(FOOTER - 1);
-    // CRCs take the last byte with the others, which is the same.
+    // A CRC over the separate last byte equals the CRC over the whole.
     let computed = block_checksum(checksum, data, last[0])?.wrapping_add(context(base, offset as u64));
     let metaindex = Handle { offset: offset.checked_sub(TRAILER)?.checked_sub(size)?, size };
     (computed == stored).then_some(Footer { checksum, base, metaindex })
 }
 
-/// The entries of a block; `None` if one cannot be understood.
+/// Returns the entries of a block, or `None` if one is invalid.
 fn entries(block: &[u8]) -> Option<Vec<Entry>> {
     let mut rows = Rows::new(block)?;
     let mut entries = Vec::new();

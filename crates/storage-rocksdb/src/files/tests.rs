@@ -1,4 +1,4 @@
-//! Stores that the engine has written, read without it: whole, and with bytes flipped in every kind of file.
+//! Stores written by the engine, read without it: undamaged, and with flipped bytes in every kind of file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,15 +14,15 @@ use tempfile::TempDir;
 use super::*;
 use crate::{Options, RocksEngine, damage};
 
-/// Bytes that are flipped in one place.
+/// Number of bytes flipped in one place.
 const FLIPPED: usize = 64;
 
-/// The number of places of a kind of file are tried.
+/// Number of places tried per kind of file.
 const PLACES: u64 = 10;
 
 const SHARDS: RangeInclusive<u64> = 1..=6;
 
-/// A generator whose numbers follow from its seed.
+/// A seeded generator.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -53,7 +53,7 @@ fn is_dropped(engine: &RocksEngine, shard: u64) -> bool {
     matches!(engine.snapshot(Shard(shard)).unwrap().state(), Err(StorageError::Dropped))
 }
 
-/// Entries of all keyspaces: new ones, replaced ones, removed ones, large ones, and a shard that was dropped.
+/// Writes entries of all keyspaces: new, replaced, removed and large ones, and drops a shard.
 pub(super) fn fill(engine: &RocksEngine, random: &mut Random, commits: u64) {
     for number in 0..commits {
         let shard = SHARDS.start() + random.below(*SHARDS.end());
@@ -67,7 +67,7 @@ pub(super) fn fill(engine: &RocksEngine, random: &mut Random, commits: u64) {
             };
             match random.below(5) {
                 0 => batch.delete(space, &key),
-                // Half of it can be compressed.
+                // Half of the value is compressible.
                 _ => batch.put(space, &key, &[random.bytes(length / 2), vec![b'x'; length / 2]].concat()),
             }
         }
@@ -96,13 +96,13 @@ pub(super) fn contents(engine: &RocksEngine) -> Contents {
     contents
 }
 
-/// A closed store, and what is in it.
+/// Creates a closed store and returns its contents.
 pub(super) fn store(directory: &Path, seed: u64, commits: u64) -> Contents {
     let engine = open(directory);
     let mut random = Random(seed);
     fill(&engine, &mut random, commits);
     engine.reclaim(Shard(1)).unwrap();
-    // What comes now stays in the log.
+    // The following writes stay in the log.
     fill(&engine, &mut random, 10);
     engine.sync().unwrap();
     contents(&engine)
@@ -124,7 +124,7 @@ fn files(directory: &Path, is_wanted: fn(&str) -> bool) -> Vec<PathBuf> {
     paths
 }
 
-/// Flips bytes in a place of one of `files`, and tells which file.
+/// Flips bytes in one of `files`, and returns the file and the offset.
 fn flip(files: &[PathBuf], random: &mut Random) -> (PathBuf, u64) {
     let path = &files[random.below(files.len() as u64) as usize];
     let mut bytes = fs::read(path).unwrap();
@@ -178,7 +178,7 @@ fn a_store_in_use_has_no_faults() {
         scope.spawn(|| fill(&engine, &mut Random(3), 300));
         for _ in 0..5 {
             let mut faults = check(directory.path(), Depth::Whole, &mut |_, _| {}).unwrap().faults;
-            // Somebody writes to the log while it is read.
+            // The log may be read during a write.
             faults.retain(|fault| !(fault.kind == FileKind::Log && fault.is_cut_end));
             assert_eq!(faults, []);
         }
@@ -242,7 +242,8 @@ fn flipped_bytes_of_the_manifest_cost_nothing() {
     );
 }
 
-/// The beginning of a record that fills the rest of a block is whole; it was taken for damage, and the store not opened.
+/// The complete first part of a record that fills the rest of a block was mistaken for damage, and the store was not
+/// opened.
 #[test]
 fn a_record_that_spans_blocks_is_cut_wherever_it_ends() {
     let mut bytes = log::append(0, &[1; 32_000]);
@@ -260,12 +261,12 @@ fn a_record_that_spans_blocks_is_cut_wherever_it_ends() {
         torn[bytes.len() - lost..].fill(0);
         assert!(log::is_cut(&torn, start), "{lost}");
     }
-    // What follows it whole was written after it.
+    // A complete record after the damage was written later.
     bytes[start + 40] ^= 1;
     assert!(!log::is_cut(&bytes, start));
 }
 
-/// Such a log was read for ever: the end of the file was behind the last header, and before the end of the block.
+/// Such a log caused an endless loop: the end of the file was after the last header, and before the end of the block.
 #[test]
 fn a_log_may_end_within_the_rest_of_a_block() {
     let first = log::append(0, &vec![1; (32 << 10) - 7 - 5]);
@@ -276,7 +277,7 @@ fn a_log_may_end_within_the_rest_of_a_block() {
     assert_eq!(log::Log::new(&whole).count(), 2);
 }
 
-/// RocksDB takes a page of zeros in the last record for damage, and did not open such a store.
+/// RocksDB treats a page of zeros in the last record as damage, and did not open such a store.
 #[test]
 fn a_manifest_that_a_power_loss_cut_opens() {
     let directory = TempDir::new().unwrap();
@@ -284,7 +285,7 @@ fn a_manifest_that_a_power_loss_cut_opens() {
     drop(RocksEngine::open(directory.path(), &Options::default()).unwrap());
     let whole = fs::read(manifest(directory.path())).unwrap();
     let record = log::append(whole.len(), &[7; 12_000]);
-    // How much of the last page there is, and which pages are lost: the first one also has what was synced before.
+    // The length of the remaining part of the record, and the lost pages: the first page also contains synced data.
     for (kept, lost) in
         [(12_007, 0..1), (12_007, 1..2), (12_007, 1..9), (5000, 0..0), (3, 0..0), (8200, 2..3), (8200, 0..1)]
     {
@@ -305,7 +306,7 @@ fn a_manifest_that_a_power_loss_cut_opens() {
     }
 }
 
-/// What was durable is not cut off: files that the records before it need were removed because of it.
+/// A durable record is never cut, because files that the preceding records need were removed because of it.
 #[test]
 fn a_manifest_that_was_durable_is_not_cut() {
     let directory = TempDir::new().unwrap();
@@ -332,7 +333,7 @@ fn a_manifest_that_was_durable_is_not_cut() {
     assert_eq!(cut_off(&torn), None, "a later record was durable when the file was removed");
 }
 
-/// The least log that is needed is not there by this number in a store that was opened and not flushed since.
+/// In a store that was opened and not flushed since, the log with the stated minimum number does not exist.
 #[test]
 fn a_manifest_is_cut_if_the_logs_that_it_needs_are_there() {
     let directory = TempDir::new().unwrap();
@@ -351,7 +352,7 @@ fn a_manifest_is_cut_if_the_logs_that_it_needs_are_there() {
     assert_eq!(cut_off(&torn), Some(opened.len()));
     write(&engine, 2);
     assert_eq!(cut_off(&torn), Some(opened.len()), "the log has it");
-    // That flushes everything.
+    // A checkpoint flushes everything.
     engine.checkpoint(&directory.path().join("checkpoint")).unwrap();
     let flushed = read();
     assert!(flushed.len() > opened.len() && flushed.starts_with(&opened), "a flush was noted");

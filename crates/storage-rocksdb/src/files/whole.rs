@@ -1,12 +1,13 @@
-//! [`inspect`]: whether a store can be opened with everything that was acknowledged. It reads files and changes none, so that a
-//! start that is refused leaves the directory as it is.
+//! [`inspect`]: checks that a store can be opened with all acknowledged writes. It reads files and changes none, so
+//! that a refused start leaves the directory unchanged.
 //!
-//! RocksDB itself creates an empty store where `CURRENT` is missing, recovers without a word from the logs that it finds, and
-//! accepts a list of files that was cut. So each file that the list names must be there with its size and of this store; the
-//! writes in the logs must follow each other without a gap; and what [`Acknowledged`] states must be reached.
+//! RocksDB itself creates an empty store if `CURRENT` is missing, silently recovers from the logs that exist, and
+//! accepts a truncated manifest. So each file that the manifest names must exist with its size and belong to this
+//! store; the sequence numbers in the logs must be contiguous; and the state recorded by [`Acknowledged`] must be
+//! reached.
 //!
-//! A power loss leaves states that look like damage. The rules for these are exact because of the order in which files become
-//! durable: see [`Repairs`] and [`check_logs`].
+//! A power loss leaves states that look like damage. The rules for these are exact because of the order in which
+//! files become durable: see [`Repairs`] and [`check_logs`].
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -25,32 +26,32 @@ use super::table::{SESSION, session_at_end};
 use crate::damage::Holes;
 use crate::options;
 
-/// The directory within that of a store in which it is created.
+/// Name of the subdirectory in which a store is created.
 pub(crate) const UNFINISHED: &str = "unfinished";
 
-/// Bytes of a blob file besides its values: head and end.
+/// Size of the header and footer of a blob file.
 const BLOB_FRAME: u64 = 62;
 
 /// The state of a directory.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// No file of a store.
+    /// No files of a store.
     Nothing,
-    /// A store whose creation was interrupted, so that nothing was ever written to it.
+    /// A store whose creation was interrupted, so that it contains no data.
     Unfinished,
     /// A store that can be opened completely.
     Store(Repairs),
 }
 
-/// Changes that make a store as RocksDB expects it after a power loss. No acknowledged write depends on what they remove.
+/// Repairs that RocksDB needs after a power loss. No acknowledged write depends on the data that they remove.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// RocksDB writes a new list of files, names it in `CURRENT`, and syncs the directory after that. The list before it is
-    /// removed only when both names are durable; so if the named one is missing, the one before it is complete.
+    /// RocksDB writes a new manifest, names it in `CURRENT`, and then syncs the directory. The previous manifest is
+    /// removed only when both names are durable; so if the named one is missing, the previous one is complete.
     current: Option<(PathBuf, String)>,
-    /// The part of the list of files before a record that was not synced.
+    /// The part of the manifest before a record that was not synced.
     manifest: Option<(PathBuf, Vec<u8>)>,
-    /// Unacknowledged writes at the end of a log that are incomplete, in words. RocksDB drops them.
+    /// Description of the incomplete, unacknowledged writes at the end of a log. RocksDB drops them.
     pub(crate) torn: Option<String>,
 }
 
@@ -80,7 +81,8 @@ fn damaged(path: &Path, what: impl std::fmt::Display) -> StorageError {
 /// Inspects the directory of a store.
 ///
 /// # Errors
-/// When a store is there that cannot be opened with everything that was acknowledged: the first file that is in the way.
+/// Fails if a store exists that cannot be opened with all acknowledged writes; the error names the first file that
+/// prevents it.
 pub(crate) fn inspect(path: &Path) -> Result<Found> {
     let names = match names(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -118,7 +120,7 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
     fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Returns the list of files to use and its number.
+/// Returns the manifest to use and its number.
 fn list(found: &Directory, acknowledged: Option<&Acknowledged>, repairs: &mut Repairs) -> Result<(PathBuf, u64)> {
     let current = found.path.join("CURRENT");
     let number_of = |path: &Path| found.manifests.iter().find(|(_, other)| *other == path).map(|(number, _)| *number);
@@ -126,7 +128,7 @@ fn list(found: &Directory, acknowledged: Option<&Acknowledged>, repairs: &mut Re
         Ok(path) => Ok((path.clone(), number_of(path).unwrap_or(0))),
         Err(why) => {
             let newest = found.manifests.iter().next_back();
-            // The list with which the store was opened completely is durable, and so are those after it.
+            // The manifest with which the store was opened completely is durable, and so are later ones.
             let least = acknowledged.map_or(0, |acknowledged| acknowledged.manifest);
             let is_name = fs::read_to_string(&current).is_ok_and(|text| text.starts_with("MANIFEST-"));
             match newest.filter(|(number, _)| is_name && **number >= least) {
@@ -163,10 +165,10 @@ fn check_manifest(list: &Path, manifest: &Manifest, acknowledged: Option<&Acknow
     }
 }
 
-/// Checks that sorted files and blob files are there, of their size and of this store. What they hold is compared with checksums
-/// when it is read.
+/// Checks that sorted files and blob files exist, with their sizes, and belong to this store. Their contents are
+/// verified by checksums on read.
 fn check_data(found: &Directory, manifest: &Manifest) -> Result<()> {
-    // A file that is on the list of damage is missed on purpose, or about to be taken out.
+    // Files in the list of damage are missing intentionally, or are about to be removed.
     let holes = Holes::load(&found.path)?;
     let check = |path: PathBuf, size: u64| -> Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -183,7 +185,7 @@ fn check_data(found: &Directory, manifest: &Manifest) -> Result<()> {
         let path = table_path(&found.path, *number);
         check(path.clone(), table.size)?;
         let own = session_at_end(&path).map_err(|error| unreadable(&path, &error));
-        // A session that cannot be read is damage within the file, which is isolated.
+        // An unreadable session is damage within the file, which is isolated later.
         if let (Some(expected), Ok(Some(own))) = (table.session, own)
             && own != expected & SESSION
         {
@@ -198,15 +200,15 @@ fn check_data(found: &Directory, manifest: &Manifest) -> Result<()> {
 
 #[derive(Clone, Copy)]
 struct Reached<'a> {
-    /// The number of the list of files.
+    /// Number of the manifest.
     manifest: u64,
     acknowledged: Option<&'a Acknowledged>,
 }
 
-/// Checks the logs of a store that is open no more, after an error.
+/// Checks the logs of a store that was closed after an error.
 ///
 /// # Errors
-/// As [`inspect`] has them for logs.
+/// Returns the errors of [`inspect`] for logs.
 pub(crate) fn check_logs_of(path: &Path) -> Result<()> {
     let Ok(found) = Directory::read(path) else { return Ok(()) };
     let Some(manifest) = found.manifest().ok().flatten() else { return Ok(()) };
@@ -215,11 +217,11 @@ pub(crate) fn check_logs_of(path: &Path) -> Result<()> {
     check_logs(&found, &manifest, reached).map(drop)
 }
 
-/// Checks that the logs hold all writes that were acknowledged and are not in sorted files. Returns the incomplete writes behind
-/// them, in words.
+/// Checks that the logs contain all acknowledged writes that are not in sorted files. Returns a description of
+/// incomplete writes at the end.
 ///
-/// A store always has a log that is needed: the new one is durable before the one before it goes. Only the list of files that a
-/// start writes may be durable before the log that it names; nothing was written to that one.
+/// A store always has a log that it needs: a new log is durable before the previous one is removed. Only the manifest
+/// written by a start may be durable before the log that it names, in which case that log has no writes.
 fn check_logs(found: &Directory, manifest: &Manifest, reached: Reached<'_>) -> Result<Option<String>> {
     let Reached { manifest: number, acknowledged } = reached;
     let needed = || found.logs.iter().filter(|(log, _)| **log >= manifest.min_log);
@@ -242,7 +244,7 @@ fn check_logs(found: &Directory, manifest: &Manifest, reached: Reached<'_>) -> R
         let path = found.path.join(format!("{:06}.log", acknowledged.log));
         acknowledged.check_log(&path).map_err(|why| damaged(&path, why))?;
     }
-    // Everything before this was acknowledged.
+    // All writes before this position were acknowledged.
     let bound = acknowledged.map_or((0, 0), |acknowledged| (acknowledged.log, acknowledged.length));
     let mut end = End { sequence: None, log: 0, length: 0 };
     let mut torn = None;
@@ -269,16 +271,16 @@ fn check_logs(found: &Directory, manifest: &Manifest, reached: Reached<'_>) -> R
     Ok(torn)
 }
 
-/// How far logs were read.
+/// Position up to which logs were read.
 struct End {
-    /// Sequence number of the last write; none if there was none yet.
+    /// Sequence number of the last write; `None` before the first one.
     sequence: Option<u64>,
-    /// The log that was read last, and its length.
+    /// Number and length of the last log.
     log: u64,
     length: u64,
 }
 
-/// Where writes are incomplete that may never have been acknowledged. Nothing behind that is recovered.
+/// Position of incomplete, unacknowledged writes. Recovery stops there.
 struct Tear {
     log: u64,
     offset: u64,
@@ -287,7 +289,7 @@ struct Tear {
 /// Reads a log that follows `end`.
 ///
 /// # Errors
-/// When it is damaged otherwise than by a power loss.
+/// Fails if it has damage that a power loss does not cause.
 fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &mut End) -> Result<Result<(), Tear>> {
     for item in Log::new(bytes) {
         match item {
@@ -298,7 +300,7 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
                     return Err(damaged(path, format_args!("holds writes at {offset} that cannot be understood")));
                 };
                 match end.sequence {
-                    // A log is left for another one only when something is in it.
+                    // RocksDB starts another log only if the current one contains writes.
                     None if end.log != 0 => return Ok(Err(Tear { log: end.log, offset: end.length })),
                     None if first > manifest.last_sequence + 1 => {
                         return Err(damaged(
@@ -310,7 +312,7 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
                         ));
                     }
                     Some(last) if first > last + 1 => return Ok(Err(Tear { log: end.log, offset: end.length })),
-                    // Only the first log may repeat writes: those that are in sorted files already.
+                    // Only the first log may repeat writes, which are in sorted files already.
                     Some(last) if first <= last => {
                         return Err(damaged(
                             path,
@@ -330,7 +332,7 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
                 return Err(damaged(path, format_args!("is damaged ({length} bytes at {offset})")));
             }
         }
-        // Within a log the writes before are in it as well.
+        // Within a log, the preceding writes are part of this log.
         (end.log, end.length) = (number, 0);
     }
     (end.log, end.length) = (number, bytes.len() as u64);
@@ -343,7 +345,8 @@ fn missing_log(found: &Directory, manifest: &Manifest, acknowledged: Option<&Ack
     damaged(&found.path.join(format!("{missing:06}.log")), "or a log of writes after it is missing")
 }
 
-/// Returns true if bytes of a log look like writes that were not synced when the power failed. Flipped bytes look otherwise.
+/// Returns true if the damaged bytes of a log look like writes that were not synced before a power loss. Flipped
+/// bytes look different.
 fn is_torn(bytes: &[u8], offset: usize, length: usize) -> bool {
     let end = offset + length;
     end == bytes.len() && log::is_cut(bytes, offset)

@@ -1,4 +1,4 @@
-//! The table of files, damage and results: a store is opened with all its data, or refused without a change to any file.
+//! For each kind of file and damage: a store is opened with all its data, or refused without a change to any file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use super::tests::{Contents, Random, contents, copy, fill, open, store};
 use super::whole::UNFINISHED;
 use crate::{Options, RocksEngine};
 
-/// Something that happens to a file.
+/// Damage to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     Missing,
@@ -22,9 +22,9 @@ enum Harm {
     Half,
     /// Without its last byte.
     Cut,
-    /// The file of this kind of another store.
+    /// Replaced by the file of this kind of another store.
     Foreign,
-    /// A link to itself.
+    /// Replaced by a link to itself.
     Loop,
     Fifo,
 }
@@ -53,7 +53,7 @@ impl Harm {
     }
 }
 
-/// Kinds of files, and whether a store without such a file is refused in any case.
+/// Returns the kind of a file, and true if a store without such a file must be refused.
 fn kind(name: &str) -> (&'static str, bool) {
     match name.rsplit_once('.').map(|(_, extension)| extension) {
         Some("sst") => ("sorted file", true),
@@ -74,13 +74,13 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// All files with what is in them.
+/// Returns all files with their contents.
 fn image(directory: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     let read = |path: PathBuf| fs::metadata(&path).is_ok_and(|found| found.is_file()).then(|| fs::read(path).unwrap());
     names(directory).into_iter().map(|name| (name.clone(), read(directory.join(name)))).collect()
 }
 
-/// Copies a store that is open, once no background work changes its files.
+/// Copies an open store while no background work changes its files.
 fn copy_in_use(from: &Path, to: &Path) {
     loop {
         let before = names(from);
@@ -93,7 +93,7 @@ fn copy_in_use(from: &Path, to: &Path) {
     }
 }
 
-/// Harms a copy of `origin`. Returns true if it is opened then, with all data.
+/// Damages a copy of `origin`. Returns true if it is opened with all data.
 fn is_opened(origin: &Path, expected: &Contents, name: &str, other: &Path, harm: Harm) -> bool {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store");
@@ -114,7 +114,7 @@ fn is_opened(origin: &Path, expected: &Contents, name: &str, other: &Path, harm:
     }
 }
 
-/// Whether each harm to a file of each kind was refused, opened, or both.
+/// Results for each kind of file and damage: refused, opened.
 type Results = BTreeMap<(&'static str, String), (bool, bool)>;
 
 fn harm_all(origin: &Path, expected: &Contents, foreign: &Path, results: &mut Results) {
@@ -134,7 +134,7 @@ fn harm_all(origin: &Path, expected: &Contents, foreign: &Path, results: &mut Re
         let (kind, is_needed) = kind(&name);
         for harm in HARMS {
             let is_opened = is_opened(origin, expected, &name, &other, harm);
-            // Logs that are not needed may be there still.
+            // Obsolete logs may still exist.
             let must_be_refused = is_needed && is_listed(&name) && (kind != "log" || name == newest);
             let is_lost = matches!(harm, Harm::Missing | Harm::Empty);
             assert!(!(is_opened && must_be_refused && is_lost), "{name} {harm:?} was not noticed");
@@ -152,7 +152,7 @@ fn every_file_missing_cut_or_replaced_is_refused_or_harmless() {
     store(&path("foreign"), 4, 150);
     let mut results = Results::new();
     harm_all(&path("closed"), &expected, &path("foreign"), &mut results);
-    // As a process leaves it that is killed.
+    // The state that a killed process leaves.
     copy(&path("closed"), &path("open"));
     let engine = open(&path("open"));
     fill(&engine, &mut Random(5), 3);
@@ -225,7 +225,7 @@ fn a_store_is_created_only_where_no_file_of_one_is() {
     }
 }
 
-/// A power loss leaves writes that were not synced in pieces. They are dropped if nothing that was acknowledged is behind them.
+/// A power loss leaves parts of writes that were not synced. They are dropped unless acknowledged writes follow.
 #[test]
 fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
     let directory = TempDir::new().unwrap();
@@ -253,7 +253,7 @@ fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
         match RocksEngine::inspect(&path) {
             Ok(inspected) => {
                 assert!(is_opened, "{what} is accepted");
-                // Zeros to the end are space that was not used.
+                // Zeros up to the end are unused space.
                 let is_cut = torn != bytes && !what.ends_with("end");
                 assert_eq!(inspected.torn().is_some(), is_cut, "{what}");
                 let found = contents(&inspected.open(&Options::default()).unwrap());

@@ -1,4 +1,4 @@
-//! Runs one of the tests of this program again in a process of its own, which can be killed, limited and weighed.
+//! Runs a test of this program in a separate process, which can be killed, limited and measured.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const DIRECTORY: &str = "SETTEE_TEST_CHILD_DIRECTORY";
 
-/// A process that runs the test `name`, which finds its [`directory`].
+/// Creates a process that runs the test `name`, which gets its [`directory`].
 pub(crate) fn command(name: &str, directory: &Path) -> Command {
     as_child(Command::new(env::current_exe().unwrap()), name, directory)
 }
 
-/// The same, with files limited to `blocks` of 512 bytes, beyond which writes fail until [`raise_file_limit`].
+/// Creates a process as [`command`] does, with files limited to `blocks` of 512 bytes, beyond which writes fail until
+/// [`raise_file_limit`].
 pub(crate) fn limited_command(name: &str, directory: &Path, blocks: u32) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$@\""), "sh"]);
@@ -33,7 +34,7 @@ fn as_child(mut command: Command, name: &str, directory: &Path) -> Command {
     command
 }
 
-/// The directory of a child; None in the process that runs all tests, where there is nothing to do.
+/// Returns the directory of a child, or `None` in the process that runs all tests, where child tests do nothing.
 pub(crate) fn directory() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }

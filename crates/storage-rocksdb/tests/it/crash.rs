@@ -1,4 +1,4 @@
-//! Crashes: processes that are killed, and logs that end anywhere behind the last sync.
+//! Crashes: killed processes, and logs that end anywhere after the last sync.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +13,7 @@ use crate::{child, open, step, steps};
 
 const SHARDS: u64 = 4;
 
-/// The child of the test below: commits for ever, and says so after each.
+/// The child of the test below: commits forever, and reports each commit.
 #[test]
 fn commit_until_killed() {
     let Some(directory) = child::directory() else { return };
@@ -22,7 +22,7 @@ fn commit_until_killed() {
         for shard in 0..SHARDS {
             scope.spawn(move || {
                 for number in steps(engine, Shard(shard)).. {
-                    // A buffered commit is as good as the synced one after it.
+                    // A buffered commit is durable once a later commit is synced.
                     step(
                         engine,
                         Shard(shard),
@@ -30,7 +30,7 @@ fn commit_until_killed() {
                         if number % 3 == 0 { Durability::Buffered } else { Durability::Synced },
                     );
                     if number % 3 != 0 {
-                        // One write, so that a line is there as a whole or not.
+                        // A single write, so that the line is printed completely or not at all.
                         let line = format!("\nacknowledged {shard} {}\n", number + 1);
                         std::io::stdout().write_all(line.as_bytes()).unwrap();
                     }
@@ -51,7 +51,7 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         let mut child = child::command("crash::commit_until_killed", directory.path()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut seen = 0;
-        // Reads on to the end after the kill: what was printed was promised.
+        // The output is read to its end after the kill, because every printed commit was acknowledged.
         while let Some(Ok(line)) = lines.next() {
             let Some(numbers) = line.strip_prefix("acknowledged ") else {
                 continue;
@@ -73,13 +73,13 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
     }
 }
 
-/// What a power failure leaves of a log: everything up to the last sync, and any part of what follows.
+/// A power loss keeps the log up to the last sync, and any part of the rest.
 #[test]
 fn a_log_that_ends_anywhere_keeps_the_commits_before() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
     let engine = open(&store);
-    // The length of the log when a commit was acknowledged as synced.
+    // Length of the log at each acknowledged commit.
     let mut lengths = Vec::new();
     for number in 0..300 {
         let durability = if number % 4 == 0 { Durability::Buffered } else { Durability::Synced };
@@ -97,14 +97,14 @@ fn a_log_that_ends_anywhere_keeps_the_commits_before() {
         let file = File::options().write(true).open(log(&torn)).unwrap();
         file.set_len(end).unwrap();
         if round % 2 == 0 {
-            // The file system may have made the file longer without the bytes.
+            // The file system may have extended the file without its data.
             file.set_len(whole).unwrap();
         }
         let engine = open(&torn);
         let kept = steps(&engine, Shard(1));
         let promised = lengths.iter().rev().find(|(_, _, length)| *length <= end).map_or(0, |(number, ..)| *number);
         assert!(kept >= promised, "{kept} commits are left, {promised} lie within {end} bytes, seed {seed}");
-        // What was lost does not come back.
+        // Lost commits do not reappear.
         step(&engine, Shard(1), kept, Durability::Synced);
         engine.sync().unwrap();
         drop(engine);
@@ -113,7 +113,7 @@ fn a_log_that_ends_anywhere_keeps_the_commits_before() {
     }
 }
 
-/// The log file, of which there is one.
+/// Returns the path of the only log file.
 fn log(store: &Path) -> PathBuf {
     let mut logs: Vec<_> = fs::read_dir(store)
         .unwrap()

@@ -1,5 +1,5 @@
-//! Bytes that are flipped below a running engine: whoever's data it was gets errors, everybody else reads and writes, and
-//! when the hurt shards are gone nothing is left of it. `SETTEE_DAMAGE_PLACES=10` tries ten places of each kind of file.
+//! Flipped bytes below a running engine: reads of affected shards fail, all other shards can be read and written, and
+//! dropping the affected shards removes the damage. `SETTEE_DAMAGE_PLACES=10` tries ten places of each kind of file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -20,7 +20,7 @@ const FLIPPED: usize = 64;
 
 const SHARDS: RangeInclusive<u64> = 1..=8;
 
-/// The shard of the writer that must not notice anything.
+/// Shard of the writer that must not be affected.
 const BYSTANDER: Shard = Shard(20);
 
 struct Random(u64);
@@ -74,8 +74,8 @@ fn fill(engine: &RocksEngine, random: &mut Random, commits: usize) {
 
 type Contents = BTreeMap<(u64, Keyspace, Vec<u8>), Vec<u8>>;
 
-/// What can be read, and what of the shards cannot. A read may meet damage that nobody met before; the store is then opened
-/// again below it, and the next one sees what is left.
+/// Returns the readable contents, and the unreadable parts of shards. A read may find new damage; the store is then
+/// opened again, and the next read sees the rest.
 fn contents(engine: &RocksEngine) -> (Contents, BTreeSet<(u64, Keyspace)>) {
     loop {
         match read_all(engine) {
@@ -99,7 +99,7 @@ fn read_all(engine: &RocksEngine) -> Result<(Contents, BTreeSet<(u64, Keyspace)>
         for space in Keyspace::ALL {
             for direction in [Direction::Forward, Direction::Backward] {
                 let mut cursor = match snapshot.scan(space, KeyRange::default(), direction, Expect::All) {
-                    // Nothing is there, and whether the shard was dropped cannot be told.
+                    // The shard has no entries, and whether it was dropped is unknown.
                     Err(StorageError::Corrupt(_) | StorageError::Io(_)) => {
                         hurt.insert((shard, space));
                         continue;
@@ -133,7 +133,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The files of a kind that have something in them.
+/// Returns the files of a kind.
 fn files(directory: &Path, kind: &str) -> Vec<PathBuf> {
     let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|found| found == kind)).collect();
@@ -141,7 +141,7 @@ fn files(directory: &Path, kind: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// All the keys that can be looked up singly must be what they were, or errors.
+/// Checks that every single lookup returns the original value or an error.
 fn check_gets(engine: &RocksEngine, expected: &Contents, hurt: &BTreeSet<(u64, Keyspace)>, what: &str) -> usize {
     let mut lost = 0;
     for ((shard, space, key), value) in expected {
@@ -184,7 +184,7 @@ fn hurt_in_use(kind: &str, damage: fn(&Path, &mut Random) -> String) {
     );
 }
 
-/// Ends the threads that look at it, also when a test fails.
+/// Ends the threads that poll the flag, also when a test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -193,7 +193,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The number of entries and shards that are lost.
+/// Returns the number of lost entries and shards.
 fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) -> String, seed: u64) -> (usize, usize) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let engine = open(path).unwrap();
@@ -218,7 +218,7 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
             }
         });
         let _ends = Ends(&is_over);
-        // Everything is read by compactions, which meet the damage one after the other.
+        // Compactions read all data and find the damage step by step.
         for _ in 0..2 {
             for shard in SHARDS {
                 let put = |batch: &mut Batch| batch.put(Keyspace::Local, b"new", b"x");
@@ -235,7 +235,7 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
     let shards: BTreeSet<u64> = hurt.iter().map(|(shard, _)| *shard).collect();
     let lost = check_gets(&engine, expected, &hurt, &what);
     assert_eq!(engine.damage().is_some(), !hurt.is_empty(), "{what}: {hurt:?} are hurt, told is {:?}", engine.damage());
-    // It lasts, and it ends with those who were hurt.
+    // The damage persists until the affected shards are dropped.
     let engine = reopened(engine, path, &what);
     assert_eq!(contents(&engine).1, hurt, "{what}");
     shards.iter().for_each(|shard| engine.drop_shard(Shard(*shard)).unwrap());
@@ -251,7 +251,7 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
     engine.check().unwrap();
     drop(engine);
     let checked = check(path, Depth::Whole, &mut |_, _| {}).unwrap();
-    // A value that nobody has any more stays in its file until the others are moved out.
+    // An unreferenced value stays in its file until garbage collection.
     let is_over = |fault: &Fault| fault.is_cut_end || fault.kind == FileKind::Blob;
     assert!(checked.faults.iter().all(is_over), "{what}: {:?}", checked.faults);
     (lost, shards.len())

@@ -1,4 +1,4 @@
-//! The contract of engines, and what this one adds to it.
+//! Conformance of the engine, and its additional guarantees.
 
 use std::fs;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ fn an_idle_store_is_small() {
     assert!(kilobytes < 30_000, "{kilobytes} kB, and a whole server should stay under 40 MB");
 }
 
-/// The child of the test below: commits until writing fails, and then until it does not any more.
+/// The child of the test below: commits until a write fails, then repairs the store and continues.
 #[test]
 fn commit_until_files_are_full() {
     let Some(directory) = child::directory() else { return };
@@ -168,7 +168,7 @@ fn commit_until_files_are_full() {
     };
     println!("\nfailed after {number}: {error}");
     assert_eq!(steps(&engine, Shard(1)), number, "a failed commit is not visible");
-    // The cause is reported until the store was opened again, whatever is tried.
+    // All operations report the cause until the store is opened again.
     let same = |found: settee_storage::StorageError| assert_eq!(found.to_string(), error.to_string());
     same(engine.check().unwrap_err());
     for durability in [Durability::Synced, Durability::Buffered] {
@@ -209,7 +209,7 @@ fn without_room_only_what_makes_room_is_committed() {
     let engine = open(&directory.path().join("store"));
     step(&engine, Shard(1), 0, Durability::Synced);
     drop(engine);
-    // More than any disk has free.
+    // More than the free space of any disk.
     let options = Options { free_min_bytes: u64::MAX / 2, ..Options::default() };
     let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();
     assert!(matches!(engine.check(), Err(StorageError::Full(_))));

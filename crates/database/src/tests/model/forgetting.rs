@@ -1,4 +1,4 @@
-//! Purges and compactions among the random operations, and what only they can get wrong.
+//! Purges and compactions among the random operations, and their special cases.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::tests::{create, engine, new, open, save};
 use crate::{Compaction, Garbage, Purge};
 
 impl ModelDoc {
-    /// Removes a leaf and the ancestors that only it had; `false` if it is no leaf.
+    /// Removes a leaf and the ancestors without other descendants; returns `false` if it is not a leaf.
     fn purge(&mut self, rev: &Rev) -> bool {
         if !self.leaves().contains(&rev) {
             return false;
@@ -56,7 +56,7 @@ fn random_purge(random: &mut Random, model: &Model) -> Purge {
     };
     let mut revs: Vec<Rev> = (0..random.below(4)).map(|_| some(random)).collect();
     if random.one_in(3) {
-        // To the last leaf.
+        // Purges all leaves.
         revs.extend(model.docs.get(&id).iter().flat_map(|doc| doc.leaves()).cloned());
     }
     Purge { id, revs }
@@ -74,7 +74,7 @@ fn note_gone(model: &mut Model, before: BTreeMap<String, Vec<Stored>>, view: &Re
     model.forgotten.extend(gone.map(|stored| (stored.body_seq, stored.size)));
 }
 
-/// Purges some documents in one commit, among other updates.
+/// Purges some documents in one commit.
 pub(super) fn purge(random: &mut Random, database: &Arc<Database>, model: &mut Model) {
     let before = all_bodies(&database.read().unwrap(), model);
     let purges: Vec<Purge> = (0..1 + random.below(8)).map(|_| random_purge(random, model)).collect();
@@ -178,7 +178,7 @@ fn a_compaction_is_one_at_a_time_and_can_be_ended() {
     audit(&database.read().unwrap());
     compact_now(&database);
     assert_eq!(database.garbage().unwrap().bytes, 0);
-    // Without garbage nothing is looked at.
+    // Without garbage the database is not scanned.
     let unasked = database.compact(&tasks, &mut || panic!("there is nothing to do"));
     assert_eq!(unasked.unwrap(), Compaction::Done);
 }
@@ -189,7 +189,7 @@ fn what_is_purged_and_written_in_one_commit() {
     let first = save(&database, new("doc", "{\"n\":1}"));
     let before = database.read().unwrap().update_seq().unwrap();
     let purge = Work::Purge(vec![Purge { id: "doc".to_owned(), revs: vec![first.clone()] }]);
-    // The queue is led only when all three wait, so they share a commit.
+    // The queue has no leader until all three works wait, so they share a commit.
     let (sender, receiver) = std::sync::mpsc::channel();
     for work in [purge, Work::Documents(vec![new("doc", "{\"n\":2}")]), Work::Compact(vec!["doc".to_owned()])] {
         let sender = sender.clone();
