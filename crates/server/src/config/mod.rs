@@ -72,7 +72,7 @@ pub(crate) enum SettingsError {
     /// The change is refused; the text is for the client (`bad_request`).
     #[error("{0}")]
     Invalid(String),
-    /// No server starts with this configuration. One line per mistake, each with its place.
+    /// No server starts with this configuration. The text has one line per mistake, each with its place.
     #[error("the configuration is wrong:\n{0}")]
     Mistakes(String),
     /// The files could not be read or written; nothing was changed.

@@ -179,8 +179,8 @@ fn of_all(sections: &Sections) -> SharedSettings {
     shared.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.text.clone())).collect()
 }
 
-/// Remarks about local settings that are ignored. Uuids and admin passwords are compared less strictly, because each
-/// node generates a uuid before it reads the store, and hashes of the same password differ.
+/// Remarks about local settings that are ignored. A uuid is never reported, because each node generates one before it
+/// reads the store. An admin is reported only if the store lacks it, because hashes of the same password differ.
 fn remarks(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
     let counts = |(name, value): &(&(String, String), &String)| match (name.0.as_str(), name.1.as_str()) {
         ("couchdb", "uuid") => true,

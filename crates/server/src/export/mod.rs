@@ -28,29 +28,29 @@ pub(crate) use read::read;
 pub(crate) use url::segment;
 pub(crate) use write::write;
 
-/// The version of the format.
+/// Version of the format.
 const FORMAT: u64 = 1;
 
-/// A revision whose attachments are larger than this has them in lines of their own.
+/// Attachments of a revision are written in lines of their own if they are larger than this.
 const INLINE_BYTES: u64 = 4 << 20;
 
-/// The longest line that is read.
+/// Maximum length of a line.
 const LINE_BYTES: u64 = 256 << 20;
 
-/// The contents of a file.
+/// Statistics of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) documents: u64,
     pub(crate) revisions: u64,
     pub(crate) attachments: u64,
     pub(crate) local: u64,
-    /// The parts that could not be read on the server and are not in the file.
+    /// Number of entries that the server could not read and that the file lacks.
     pub(crate) left_out: u64,
-    /// Whether the file has a checksum, with which it was compared.
+    /// True if the file has a checksum that was verified.
     pub(crate) is_checked: bool,
 }
 
-/// The name of the database that a URL leads to.
+/// The name of the database in a URL.
 pub(crate) fn name_in(url: &str) -> anyhow::Result<String> {
     url::DatabaseUrl::parse(url).map(|url| url.name)
 }
