@@ -189,7 +189,7 @@ impl Configuration {
         }
     }
 
-    /// The value as the API shows it. A default may be in force where this is `None`: see [`effective`](Self::effective).
+    /// The value as the API shows it. A default may be in force if this is `None`: see [`effective`](Self::effective).
     pub(crate) fn get(&self, section: &str, key: &str) -> Option<String> {
         lookup(&self.sections(), section, key).map(|value| value.text.clone())
     }

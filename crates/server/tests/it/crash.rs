@@ -1,7 +1,7 @@
-//! `kill -9` at random moments, in mid-load and in mid-index. What was acknowledged must be there after each, and
-//! everything that can be counted two ways must agree.
+//! Tests of `kill -9` at random moments during loads and index builds. After each crash every acknowledged write must
+//! exist, and all redundant counts must agree.
 //!
-//! `SETTEE_CRASHES=n` runs more rounds than the twenty of every day; `SETTEE_SEED=…` repeats the moments.
+//! `SETTEE_CRASHES=n` runs more rounds than the default of twenty; `SETTEE_SEED=…` repeats the moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,11 +20,11 @@ const GROUPS: i64 = 7;
 /// A revision and the member `n`; `None` for a deleted document.
 type State = (String, Option<i64>);
 
-/// What is known of the documents of one writer.
+/// Acknowledged state of the documents of one writer.
 #[derive(Clone, Debug, Default)]
 struct Known {
     acknowledged: BTreeMap<String, State>,
-    /// Sent and not answered: may have happened.
+    /// Sent without a response: may have been applied.
     open: BTreeMap<String, Option<i64>>,
 }
 
@@ -162,7 +162,7 @@ impl Known {
     }
 }
 
-/// Checks all that can be counted in two ways, and returns all documents, with the deleted ones.
+/// Checks all redundant counts, and returns all documents, including deleted ones.
 fn verify(client: &mut Client, round: usize) -> BTreeMap<String, State> {
     let all = client.get("/db/_all_docs?include_docs=true").expect(200).json();
     let live = rows(&all);
@@ -187,7 +187,7 @@ fn verify(client: &mut Client, round: usize) -> BTreeMap<String, State> {
     found
 }
 
-/// The feed lists each document once, in order, with the revision that the list has.
+/// The feed lists each document once, in order, with the revision of the list.
 fn check_changes(client: &mut Client, found: &mut BTreeMap<String, State>, round: usize) {
     let changes = client.get("/db/_changes").expect(200).json();
     let (mut seen, mut last) = (BTreeSet::new(), 0);
@@ -212,7 +212,7 @@ fn check_changes(client: &mut Client, found: &mut BTreeMap<String, State>, round
     assert_eq!(last_seq, last, "last_seq after crash {round}");
 }
 
-/// Rows and sums of the view are those that a recount makes.
+/// Rows and sums of the view equal those of a recount.
 fn check_view(client: &mut Client, expected: &BTreeMap<(i64, i64, String), i64>, round: usize) {
     let view = client.get("/db/_design/d/_view/v?reduce=false").expect(200).json();
     assert_eq!(number(view.value(), "total_rows"), expected.len() as i64, "rows of the view after crash {round}");
