@@ -58,7 +58,8 @@ fn nothing_acknowledged_is_lost() {
     assert!(server.terminate().0.success());
 }
 
-/// Writes and queries until the server is killed, which is after so many answered writes. Counts what was answered.
+/// Writes and queries until the server is killed after `after` acknowledged writes. Returns the numbers of acknowledged
+/// requests.
 fn load_until_killed(server: Server, known: &mut [Known], random: &mut Random, after: usize) -> (usize, usize) {
     let (writes, queries, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -87,7 +88,7 @@ fn load_until_killed(server: Server, known: &mut [Known], random: &mut Random, a
 }
 
 impl Known {
-    /// Writes, replaces or deletes one document. `false` when the server has gone.
+    /// Writes, replaces or deletes one document. Returns false when the server has ended.
     fn write_one(&mut self, client: &mut Client, random: &mut Random, writer: usize) -> bool {
         let (id, rev) = self.pick(random, writer);
         let n: i64 = random.below(1000);
@@ -125,7 +126,7 @@ impl Known {
         true
     }
 
-    /// A document to write: mostly a new one. With the revision to replace, if there is one.
+    /// Chooses a document to write, usually a new one, with the revision to replace if it exists.
     fn pick(&self, random: &mut Random, writer: usize) -> (String, Option<String>) {
         let new = || (format!("{writer}-{:06x}", self.acknowledged.len() + self.open.len()), None);
         if random.below(3) > 0 || self.acknowledged.is_empty() {
@@ -137,7 +138,7 @@ impl Known {
         let nth = random.below(self.acknowledged.len().max(1));
         match self.acknowledged.iter().nth(nth) {
             Some((id, (rev, Some(_)))) if !self.open.contains_key(id) => (id.clone(), Some(rev.clone())),
-            // A deleted one, or one of this very request.
+            // A deleted one, or one of this same request.
             _ => (format!("{writer}-{:x}-{:08x}", self.acknowledged.len(), random.below(1_u64 << 32)), None),
         }
     }
@@ -147,7 +148,7 @@ impl Known {
         self.acknowledged.insert(id, (rev, n));
     }
 
-    /// Compares with what was found after a crash, and goes on from there.
+    /// Compares the expected state with the state after a crash, and adopts the latter.
     fn reconcile(&mut self, found: &BTreeMap<String, State>, round: usize) {
         for (id, state) in &self.acknowledged {
             let now = found.get(id).unwrap_or_else(|| panic!("{id} is lost after crash {round}"));

@@ -1,4 +1,5 @@
-//! What every package is made of ([`Contents`]): the static program, what it says about itself, and texts of the checkout.
+//! [`Contents`]: the common contents of all packages: the static program, its generated documentation, and texts of the
+//! checkout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +11,19 @@ use crate::dist::tree::Tree;
 use crate::process::output;
 use crate::workspace::Workspace;
 
-/// The version of the workspace, which this program has as well.
+/// The version of the workspace, which is also that of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What is released.
+/// Metadata of a release.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
-    /// With `-dirty` if the checkout has changes that are in no commit.
+    /// The commit, with `-dirty` if the checkout has uncommitted changes.
     pub(crate) commit: String,
-    /// When the commit was made, in seconds of the epoch: the time of everything in packages.
+    /// Time of the commit in seconds of the epoch, used as the time of all files in packages.
     pub(crate) time: u64,
-    /// The same as text.
+    /// The time as text.
     pub(crate) date: String,
-    /// Where the packages will lie, without a slash at the end.
+    /// Base URL of the packages, without a slash at the end.
     pub(crate) url: String,
 }
 
@@ -46,7 +47,7 @@ impl Release {
     }
 }
 
-/// What packages are made of.
+/// Contents of packages.
 pub(crate) struct Contents {
     pub(crate) release: Release,
     pub(crate) program: Vec<u8>,
@@ -66,7 +67,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Asks the program for what it tells of itself, and reads the rest.
+    /// Runs the program to generate its documentation, and reads the other files.
     pub(crate) fn gather(workspace: &Workspace, mut release: Release, program: &Path) -> Result<Self> {
         let read = |path: &str| {
             fs::read_to_string(workspace.root.join(path)).with_context(|| format!("{path} cannot be read"))
@@ -79,7 +80,7 @@ impl Contents {
             said.starts_with(&format!("settee {VERSION}\n")),
             "this is not the program of version {VERSION}: {said}"
         );
-        // One that was given need not be of this checkout.
+        // A given program may be built from another commit.
         if let Some(commit) = commit_of(&said) {
             release.commit = commit;
         }
