@@ -101,7 +101,7 @@ impl Contents {
         })
     }
 
-    /// The texts that the license asks for, in a folder.
+    /// Adds the texts required by the license to a folder.
     pub(crate) fn legal(&self, tree: &mut Tree, folder: &str) {
         tree.file(&format!("{folder}/LICENSE"), self.license.as_str());
         tree.file(&format!("{folder}/NOTICE"), self.notice.as_str());
@@ -109,7 +109,7 @@ impl Contents {
     }
 }
 
-/// The commit in what `settee --version` prints, if the program knows it.
+/// The commit in the output of `settee --version`, if it is known.
 pub(crate) fn commit_of(version: &str) -> Option<String> {
     let commit = version.lines().find_map(|line| line.strip_prefix("commit: "))?;
     (commit != "unknown").then(|| commit.to_owned())
@@ -126,12 +126,12 @@ fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>
         }
         Ok(pages)
     });
-    // What is left is removed with the machine's other temporary files.
+    // Files that cannot be removed are left among the temporary files.
     let _ = fs::remove_dir_all(&folder);
     read
 }
 
-/// The libraries that are linked in: name, version, license, place of the sources.
+/// The linked libraries: name, version, license, URL of the sources.
 fn libraries(workspace: &Workspace) -> Result<String> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--locked", "--package", "settee-server", "--edges", "normal"]);
     tree.args(["--features", "wasm"]);
@@ -147,16 +147,17 @@ fn libraries(workspace: &Workspace) -> Result<String> {
     ))
 }
 
-/// A line of `cargo tree`, unless it is of this workspace or came before.
+/// The library in a line of `cargo tree`. `None` for crates of this workspace and repetitions.
 fn library(line: &str) -> Option<&str> {
     let line = line.strip_suffix(" (*)").unwrap_or(line);
     (!line.is_empty() && !line.contains("(/")).then_some(line)
 }
 
-/// Refuses programs that would not run on every x86-64 Linux: of another machine, or such that ask for a loader.
+/// Returns an error if the program does not run on every x86-64 Linux: built for another machine, or dynamically
+/// linked.
 fn needs_nothing(program: &[u8]) -> Result<()> {
     const X86_64: u64 = 62;
-    /// The segment that names the loader of shared libraries.
+    /// Type of the segment that names the loader of shared libraries.
     const INTERPRETER: u64 = 3;
     let number = |at: usize, length: usize| {
         let bytes = program.get(at..at + length).context("the program is cut off")?;
