@@ -177,7 +177,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// Runs a step that calls programs of `packages`; returns true if it passed. A step that cannot run counts as one failure.
+    /// Runs a step that calls programs of `packages`. Returns true if it passed. A step that cannot run counts as one
+    /// failure.
     fn step(&mut self, name: &str, packages: &[&str], work: impl FnOnce() -> Result<Tally>) -> bool {
         let missing = setup::missing(packages).join(", ");
         if self.allow_missing && !missing.is_empty() {

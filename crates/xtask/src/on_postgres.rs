@@ -24,7 +24,8 @@ const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 /// Number of threads: tests mostly wait for PostgreSQL, so it exceeds the number of processors.
 const THREADS: &str = "--test-threads=6";
 
-/// Runs the tests of the packages that `arguments` name, or of all [`CRATES`]. Arguments after `--` go to the test programs.
+/// Runs the tests of the packages in `arguments`, or of all [`CRATES`]. Arguments after `--` are passed to the test
+/// programs.
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tally> {
     let split = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let (of_cargo, of_tests) = arguments.split_at(split);
