@@ -117,7 +117,7 @@ fn comparison(results: &Results, row: &Row, record: &Record, place: usize, with_
     line
 }
 
-/// The median, with least and greatest where there were several runs.
+/// The median, with minimum and maximum for several runs.
 fn spread(values: &[f64]) -> String {
     match Spread::of(values) {
         None => "-".into(),
@@ -130,7 +130,7 @@ fn percent(results: &Results, record: &Record, server: usize) -> String {
     share(results, record, server).map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
 }
 
-/// The first column to the left, all others to the right.
+/// Aligns the first column to the left, all others to the right.
 fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|text| text.chars().count()).max();
