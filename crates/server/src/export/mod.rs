@@ -1,5 +1,5 @@
-//! One database as a file of JSON lines, and the way back: [`write()`] and [`read()`]. Both are clients of the HTTP
-//! interface, so the server may be anywhere, and may be CouchDB.
+//! Export of one database to a file of JSON lines, and its restore: [`write()`] and [`read()`]. Both are clients of the
+//! HTTP interface, so the server may be remote, and may be CouchDB.
 //!
 //! The file, line by line:
 //!
@@ -14,10 +14,11 @@
 //! {"end":{"documents":N,"revisions":N,"attachments":N,"local":N,"left_out":N},"sha256":HEX}
 //! ```
 //!
-//! Without the last line a file is not complete. Its checksum is that of all lines before; exports of older versions have none.
+//! A file without the last line is incomplete. The checksum covers all lines before it; exports of older versions have
+//! none.
 //!
-//! The list of revisions is that of one moment; a revision that was replaced and compacted away meanwhile is replaced by
-//! its successors. Local documents get new revisions when they are restored; everything else is as it was.
+//! The list of revisions is a snapshot; a revision that was replaced and compacted away during the export is replaced by
+//! its successors. Local documents get new revisions when they are restored; everything else is restored unchanged.
 
 mod client;
 mod read;
