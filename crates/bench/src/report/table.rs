@@ -1,6 +1,7 @@
 //! Results as aligned text. Main function: [`render`].
 //!
-//! One server: a row per cell, a column per metric. Two servers: a row per cell and metric, with the ratios of all pairs.
+//! One server: a row per cell, a column per metric. Two servers: a row per cell and metric, with the ratios of all
+//! pairs.
 
 use super::{LETTERS, heading, limit_name, number, share};
 use crate::measure::{Better, Metric};

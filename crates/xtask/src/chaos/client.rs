@@ -19,7 +19,7 @@ pub(super) const NEIGHBOURS: [&str; 6] = ["near-1", "near-2", "near-3", "near-4"
 /// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time after which a client without a response from any node gives up.
+/// Time after which a client without a response from any node aborts the request.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const PAUSE: Duration = Duration::from_millis(20);
