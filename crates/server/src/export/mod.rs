@@ -17,8 +17,8 @@
 //! A file without the last line is incomplete. The checksum covers all lines before it; exports of older versions have
 //! none.
 //!
-//! The list of revisions is a snapshot; a revision that was replaced and compacted away during the export is replaced by
-//! its successors. Local documents get new revisions when they are restored; everything else is restored unchanged.
+//! The list of revisions is a snapshot; a revision that was replaced and compacted away during the export is replaced
+//! by its successors. Local documents get new revisions when they are restored; everything else is restored unchanged.
 
 mod client;
 mod read;

@@ -64,7 +64,7 @@ struct Import<R> {
     client: Client,
     lines: Lines<R>,
     name: String,
-    /// Unsent documents, each followed by a comma.
+    /// Unsent documents, each preceded by a comma.
     waiting: Vec<u8>,
     count: usize,
     /// Design documents are written last, so that their validation functions do not reject documents that were accepted

@@ -61,8 +61,8 @@ pub(crate) fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<R
     Ok(removed)
 }
 
-/// The pieces of logs that no backup needs: pieces that end where the oldest backup of their log starts, and old pieces
-/// of logs without a backup. Each piece comes with a flag that is true if it is old.
+/// The pieces of logs that no backup needs: pieces that end where the oldest backup of their log starts, and all pieces
+/// of a log without a backup once all of them are old. Each piece comes with a flag that is true if it is old.
 fn superfluous<'a>(pieces: &'a [(bool, String)], positions: &BTreeMap<String, u64>) -> Vec<&'a str> {
     let parts = |name: &'a str| -> Option<(&'a str, Option<u64>)> {
         let (stream, position) = name.strip_prefix(LOG)?.strip_prefix('/')?.split_once('/')?;
