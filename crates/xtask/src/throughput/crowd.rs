@@ -15,7 +15,7 @@ use crate::attack::client::head;
 /// Timeout of a response.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// Initial capacity for a response; most are shorter.
+/// Size of a read, and initial capacity for a response. Most responses are shorter.
 const ANSWER_BYTES: usize = 2 << 10;
 
 /// Clients, each of which waits for its response before it writes again.
