@@ -1,6 +1,7 @@
-//! Tells the program what it is built from: the commit and the features that `settee --version` names.
+//! Build script: passes the commit and the enabled features to the program for `settee --version`.
 //!
-//! The commit is the one that is checked out. Outside of a checkout, or where git is missing, `SETTEE_COMMIT` says it.
+//! The commit is the one that is checked out. Outside of a checkout, or without git, it is the value of
+//! `SETTEE_COMMIT`.
 
 use std::env;
 use std::path::Path;
@@ -16,7 +17,7 @@ fn main() {
     println!("cargo:rustc-env=SETTEE_TARGET={}", env::var("TARGET").expect("cargo sets it"));
 }
 
-/// The features by their names, of which cargo tells in capitals.
+/// Names of the enabled features. Cargo passes them in capitals.
 fn features() -> String {
     let mut names: Vec<String> = env::vars()
         .filter_map(|(name, _)| Some(name.strip_prefix("CARGO_FEATURE_")?.to_lowercase().replace('_', "-")))
@@ -26,15 +27,16 @@ fn features() -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// The commit of this checkout, and no other: sources may lie unpacked in somebody else's repository.
+/// The commit of this checkout. `None` if the sources are unpacked inside the repository of another project.
 fn checked_out() -> Option<String> {
-    // Asked of the running cargo: another checkout may have compiled this script into the same build directory.
+    // Read from the running cargo, because another checkout may have compiled this script into the same build
+    // directory.
     let folder = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let folder = Path::new(&folder);
     if git(folder, &["rev-parse", "--show-prefix"])? != "crates/server/" {
         return None;
     }
-    // Grows with every commit and every move to another one.
+    // This file grows with every commit and every checkout of another commit.
     let log = folder.join(git(folder, &["rev-parse", "--git-path", "logs/HEAD"])?);
     if log.is_file() {
         println!("cargo:rerun-if-changed={}", log.display());

@@ -1,6 +1,6 @@
 //! The command line of the benchmark program. Main type: [`BenchArgs`].
 //!
-//! Only what a user may say is here; what the words mean for a measurement is in the module of each workload.
+//! This module defines only the arguments; the module of each workload defines their effect.
 
 use crate::generate::{IdOrder, Shape};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Arguments of `settee bench`.
 #[derive(Args, Debug, Clone)]
 pub struct BenchArgs {
-    /// What to measure.
+    /// The measurement.
     #[command(subcommand)]
     pub command: Command,
     /// Options of every measurement.
@@ -17,32 +17,32 @@ pub struct BenchArgs {
     pub common: CommonArgs,
 }
 
-/// Options that every measurement understands.
+/// Options of all measurements.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Options of every benchmark")]
 pub struct CommonArgs {
-    /// The server to measure, with credentials if it wants some: http://admin:pw@127.0.0.1:5984
+    /// The server to measure, with credentials if required: http://admin:pw@127.0.0.1:5984
     #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:5984")]
     pub url: String,
     /// A second server: every cell is measured A B A B and compared pair by pair
     #[arg(long, global = true, value_name = "URL2")]
     pub vs: Option<String>,
-    /// How often every cell is measured [default: 1, with --vs 3]
+    /// Number of measurements of every cell [default: 1, with --vs 3]
     #[arg(long, global = true, value_name = "N")]
     pub runs: Option<u32>,
-    /// Seed of the generated documents and of the choices made while measuring
+    /// Seed of the generated documents and of random choices during the measurement
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Shards of the databases made (`?q=N`); without it each server uses its own default
+    /// Number of shards of created databases (`?q=N`) [default: that of the server]
     #[arg(long, global = true, value_name = "N")]
     pub q: Option<u32>,
     /// Process id of the (first) server on this machine, to report its peak memory
     #[arg(long, global = true, value_name = "PID")]
     pub server_pid: Option<u32>,
-    /// Measure this machine in the same run and print each figure's share of its limit
+    /// Measure this machine in the same run and print each figure as a share of its limit
     #[arg(long = "yardstick", global = true)]
     pub with_yardstick: bool,
-    /// Where the yardstick writes: choose the disk that holds the server's data [default: the current directory]
+    /// Directory of the yardstick; choose the disk that holds the server's data [default: the current directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Write all figures as JSON
@@ -53,7 +53,7 @@ pub struct CommonArgs {
     pub report: Option<PathBuf>,
 }
 
-/// One measurement.
+/// A measurement.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Command {
     /// Bulk loading: batch sizes, sequential and random ids
@@ -68,11 +68,11 @@ pub enum Command {
     Reads(ReadsArgs),
     /// The cost of operations while a database grows
     Grow(GrowArgs),
-    /// Proving who asks: passwords, cookies, tokens; and a flood of wrong passwords
+    /// Authentication: passwords, cookies, tokens; and a flood of wrong passwords
     Auth(AuthArgs),
-    /// What this machine can do: fsync, key-value store, a hand-written map, memory
+    /// Limits of this machine: fsync, key-value store, a hand-written map, memory
     Yardstick(YardstickArgs),
-    /// Everything, with the default options of each
+    /// All measurements with their default options
     All(AllArgs),
 }
 
@@ -82,7 +82,7 @@ pub struct LoadArgs {
     /// Documents in every cell
     #[arg(long, default_value_t = 100_000)]
     pub docs: u64,
-    /// Bytes of a document; smaller than the founding score document means that one (about 100 bytes)
+    /// Bytes of a document; values below the minimum (about 100 bytes) select the minimum
     #[arg(long, default_value_t = 0)]
     pub size: usize,
     /// Batch sizes; 1 writes single documents by PUT, all others use `_bulk_docs`
@@ -91,10 +91,10 @@ pub struct LoadArgs {
     /// Document ids
     #[arg(long, value_delimiter = ',', default_value = "sequential,random")]
     pub ids: Vec<IdOrder>,
-    /// Clients that load at the same time
+    /// Number of concurrently loading clients
     #[arg(long, default_value_t = 1)]
     pub clients: usize,
-    /// At most so many requests in a cell, so that small batches end in good time (0: no limit)
+    /// Maximum number of requests in a cell, which bounds the time of small batches (0: no limit)
     #[arg(long, default_value_t = 5_000)]
     pub most_requests: u64,
 }
@@ -111,7 +111,7 @@ pub struct IndexArgs {
     /// Kinds of documents
     #[arg(long, value_delimiter = ',', default_value = "small,big")]
     pub documents: Vec<DocumentKind>,
-    /// Languages; those that the server does not offer are left out
+    /// Languages; those that the server does not support are skipped
     #[arg(
         long,
         value_delimiter = ',',
@@ -121,7 +121,7 @@ pub struct IndexArgs {
     /// Reduce functions: one in the view's own language, or the built-in `_sum`
     #[arg(long, value_delimiter = ',', default_value = "own,sum")]
     pub reduces: Vec<SumReduce>,
-    /// Time between two looks at `_active_tasks`
+    /// Interval between two samples of `_active_tasks`
     #[arg(long, default_value_t = 100)]
     pub sample_ms: u64,
 }
@@ -133,7 +133,7 @@ pub enum DocumentKind {
     Small,
     /// The same followed by 0 to 100 members of 800 base64 characters
     Big,
-    /// The same after 0 to 100 members of 800 base64 characters, so that nobody can stop reading early
+    /// The same after 0 to 100 members of 800 base64 characters, so that parsers cannot stop early
     BigTail,
 }
 
@@ -152,9 +152,9 @@ impl DocumentKind {
 pub enum Language {
     /// CouchDB's default
     Javascript,
-    /// The same with Settee's native evaluator off, which needs an administrator
+    /// The same without Settee's native evaluator, which requires an administrator
     Quickjs,
-    /// The example in Rust of Settee's WebAssembly
+    /// The Rust example of Settee's WebAssembly
     Wasm,
     /// CouchDB's native query server
     Erlang,
@@ -186,7 +186,7 @@ pub struct ViewsArgs {
     /// Bytes of padding in a document
     #[arg(long, value_delimiter = ',', default_value = "1,1000,2000")]
     pub padding: Vec<usize>,
-    /// Rows that a document emits
+    /// Number of rows that a document emits
     #[arg(long, value_delimiter = ',', default_value = "0,1,2,3,4,5,10")]
     pub rows: Vec<u64>,
     /// Number of views in one design document
@@ -203,10 +203,10 @@ pub struct WritesArgs {
     /// Length of a measurement
     #[arg(long, default_value_t = 10.0)]
     pub seconds: f64,
-    /// Hot documents that each client edits
+    /// Number of hot documents that each client edits
     #[arg(long, default_value_t = 100)]
     pub hot: usize,
-    /// Also let all clients edit the same hot documents, and count conflicts
+    /// Also measure clients that all edit the same hot documents, and count conflicts
     #[arg(long)]
     pub shared: bool,
 }
@@ -217,10 +217,10 @@ pub struct ReadsArgs {
     /// Number of documents
     #[arg(long, default_value_t = 100_000)]
     pub docs: u64,
-    /// Time for each kind of request
+    /// Duration of the measurement of each kind of request
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// Rows of a page, a range, a list of keys
+    /// Number of rows of a page, a range, a list of keys
     #[arg(long, default_value_t = 100)]
     pub page: u64,
     /// Clients in the cell that reads single documents concurrently
@@ -240,7 +240,7 @@ pub struct GrowArgs {
     /// Document ids
     #[arg(long, default_value = "random")]
     pub ids: IdOrder,
-    /// Deleted documents in one range of ids; 0 leaves that measurement out
+    /// Number of deleted documents in one range of ids; 0 skips that measurement
     #[arg(long, default_value_t = 100_000)]
     pub deleted: u64,
     /// Build another index from scratch at each step
@@ -254,16 +254,16 @@ pub struct GrowArgs {
 /// Options of `auth`.
 #[derive(Args, Debug, Clone)]
 pub struct AuthArgs {
-    /// Time for each kind of request
+    /// Duration of the measurement of each kind of request
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
-    /// Clients that read at the same time
+    /// Number of concurrently reading clients
     #[arg(long, default_value_t = 8)]
     pub clients: usize,
-    /// Wrong passwords that arrive in a second
+    /// Number of wrong passwords per second
     #[arg(long, default_value_t = 1_000)]
     pub wrong_passwords: u64,
-    /// Users whose passwords are guessed
+    /// Number of users whose passwords are guessed
     #[arg(long, default_value_t = 2_000)]
     pub users: u64,
 }
@@ -271,10 +271,10 @@ pub struct AuthArgs {
 /// Options of `yardstick`.
 #[derive(Args, Debug, Clone)]
 pub struct YardstickArgs {
-    /// Small documents loaded into the key-value store
+    /// Number of small documents loaded into the key-value store
     #[arg(long, default_value_t = 100_000)]
     pub docs: u64,
-    /// Bytes of a document; smaller than the founding score document means that one
+    /// Bytes of a document; values below the minimum select the minimum
     #[arg(long, default_value_t = 0)]
     pub size: usize,
 }
@@ -287,7 +287,7 @@ pub struct AllArgs {
     pub quick: bool,
 }
 
-/// The arguments a subcommand has when nothing is said.
+/// The default arguments of a subcommand.
 pub(crate) fn defaults<T: Args>() -> T {
     #[derive(Parser)]
     struct Alone<T: Args> {

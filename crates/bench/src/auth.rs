@@ -1,8 +1,8 @@
-//! What it costs to prove who asks: the same small document for nobody, with basic credentials, a session cookie and a token;
-//! and what a flood of wrong passwords costs everybody else. Main type: [`Auth`].
+//! Cost of authentication: the same small document is read without credentials, with basic credentials, a session
+//! cookie and a token; and the effect of a flood of wrong passwords on other clients. Main type: [`Auth`].
 //!
-//! Every cell reads for nobody before and after, so that its share is not a matter of when it was measured. The workload changes settings
-//! of the server, in its memory only, and puts them back.
+//! Every cell also reads without credentials before and after, so that its share does not depend on the time of the
+//! measurement. The workload changes settings of the server in its memory only, and restores them.
 
 use crate::args::AuthArgs;
 use crate::client::{Connection, Credentials, basic};
@@ -20,15 +20,15 @@ const RATE: Metric = Metric::higher("requests", "/s");
 const SHARE: Metric = Metric::higher("of nobody's", "%");
 const REFUSED: Metric = Metric::neither("wrong passwords", "/s");
 
-/// The user whose requests are measured, and the id of the key of the token.
+/// The measured user, which is also the id of the key of the token.
 const USER: &str = "settee-bench";
 const PASSWORD: &str = "settee-bench-password";
 
-/// A token for [`USER`] that holds until the year 2100, and the key that signed it.
+/// A token for [`USER`] that is valid until the year 2100, and the key that signed it.
 const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InNldHRlZS1iZW5jaCJ9.eyJzdWIiOiJzZXR0ZWUtYmVuY2giLCJleHAiOjQxMDI0NDQ4MDB9.IfjG0b34oH0XGaWvC-0wnaLMFnfafro3vU_ukFVfdp4";
 const TOKEN_KEY: &str = "c2V0dGVlLWJlbmNoLXNlY3JldA==";
 
-/// Section, key and value of the settings that are changed.
+/// Section, key and value of the changed settings.
 const SETTINGS: [(&str, &str, &str); 3] = [
     (
         "chttpd",
@@ -40,7 +40,7 @@ const SETTINGS: [(&str, &str, &str); 3] = [
     ("chttpd_auth", "timeout", "3600"),
 ];
 
-/// Connections over which wrong passwords arrive.
+/// Number of connections that send wrong passwords.
 const ATTACKERS: u64 = 20;
 
 /// The workload `auth`.
@@ -48,11 +48,11 @@ pub(crate) struct Auth {
     pub(crate) args: AuthArgs,
 }
 
-/// A database that is open to everybody, with one document.
+/// A public database with one document.
 pub(crate) struct Opened {
     database: Database,
     cookie: HeaderValue,
-    /// What the changed settings were.
+    /// The original values of the changed settings.
     before: Vec<Option<String>>,
 }
 
@@ -85,10 +85,10 @@ impl Auth {
         })
     }
 
-    /// Reads the document with these credentials over and over, and returns how often a second.
+    /// Reads the document repeatedly with these credentials. Returns the number of reads per second.
     async fn read(&self, target: &Target, path: &str, credentials: &Credentials) -> Result<f64> {
         let server = Arc::new(target.server.with(credentials.clone()));
-        // The first request may have a password hashed.
+        // The first request may require a password hash.
         server.connect().await?.get(path).await?;
         let mut connections = Vec::new();
         for _ in 0..self.args.clients.max(1) {
@@ -116,7 +116,7 @@ impl Auth {
         Ok(count as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Sends wrong passwords of many users until it is told to stop; counts the answers.
+    /// Sends wrong passwords of many users until it is stopped. Counts the responses.
     async fn attack(&self, target: &Target, answers: Arc<AtomicU64>) -> Result<JoinSet<Result<()>>> {
         let interval = Duration::from_secs_f64(ATTACKERS as f64 / self.args.wrong_passwords.max(1) as f64);
         let mut attackers = JoinSet::new();
@@ -135,7 +135,7 @@ impl Auth {
                         None => Arc::new(server.with(Credentials::None)).connect().await?,
                     };
                     asking.authorize(Credentials::Authorization(wrong));
-                    // Whoever waits for a password to be hashed holds up nobody who sends the next one.
+                    // A slow response, which waits for a password hash, must not delay the next request.
                     let asked = tokio::time::timeout(interval, asking.get_any("/_session"));
                     if let Ok(answer) = asked.await {
                         let status = answer?.status;
@@ -188,7 +188,7 @@ impl Workload for Auth {
         let user = json!({"_id": format!("org.couchdb.user:{USER}"), "name": USER, "type": "user", "roles": [],
             "password": PASSWORD});
         save_users(connection, vec![user]).await?;
-        // Nobody knows passwords that have these keys.
+        // These keys correspond to no known password.
         let victims = (0..self.args.users).map(|number| {
             let name = victim(number);
             json!({"_id": format!("org.couchdb.user:{name}"), "name": name, "type": "user", "roles": [],
@@ -208,7 +208,7 @@ impl Workload for Auth {
         let credentials = self.credentials(proof, opened)?;
         let path = format!("{}/small", opened.database.path);
         let under_attack = matches!(proof, Proof::BasicUnderAttack | Proof::NobodyUnderAttack);
-        // Under attack the question is what the attack costs, so the same is read without one.
+        // Under attack the reference is the same read without an attack.
         let others = if under_attack { credentials.clone() } else { Credentials::None };
         let before = self.read(target, &path, &others).await?;
         let mut figures = Vec::new();

@@ -1,7 +1,7 @@
-//! HTTP client: one keep-alive connection, one request at a time. Main types: [`Server`], [`Connection`].
+//! HTTP client: one keep-alive connection with one request at a time. Main types: [`Server`], [`Connection`].
 //!
-//! Client and server share the machine's cores, so bodies are handed to the socket without a copy and nothing is parsed
-//! here. It knows no benchmark, speaks plain HTTP only, and never repeats a request.
+//! Client and server share the machine's cores, so bodies are passed to the socket without a copy and nothing is parsed
+//! here. It is independent of the benchmarks, supports plain HTTP only, and never retries a request.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// How to be let in.
+/// Credentials of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Credentials {
     None,
@@ -23,7 +23,7 @@ pub(crate) enum Credentials {
     Cookie(HeaderValue),
 }
 
-/// Where a server is and how to be let in.
+/// Address of a server, and credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Server {
     address: String,
@@ -36,7 +36,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Understands `http://[user:password@]host[:port][/path]`.
+    /// Parses `http://[user:password@]host[:port][/path]`.
     pub(crate) fn parse(url: &str) -> Result<Server> {
         let rest = match url.split_once("://") {
             Some(("http", rest)) => rest,
@@ -78,7 +78,7 @@ impl Server {
         })
     }
 
-    /// The same server for somebody else.
+    /// The same server with other credentials.
     pub(crate) fn with(&self, credentials: Credentials) -> Server {
         Server { credentials, ..self.clone() }
     }
@@ -93,7 +93,7 @@ impl Server {
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
-            // Whoever waits for an answer sees the error; a connection that nobody uses may end in any way.
+            // The sender of a request observes the error; an idle connection may end in any way.
             let _ = connection.await;
         });
         Ok(sender)
@@ -106,7 +106,7 @@ pub(crate) struct Connection {
     server: Arc<Server>,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -115,14 +115,14 @@ pub(crate) struct Answer {
 }
 
 impl Connection {
-    /// Sends a request and reads the whole answer. `path` begins with a slash and is percent-encoded.
-    /// Fails only if there is no answer; any status is an answer.
+    /// Sends a request and reads the whole response. `path` must start with a slash and be percent-encoded. Fails only
+    /// without a response; any status is accepted.
     pub(crate) async fn send(&mut self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Answer> {
         self.request(method, path, body, None).await
     }
 
-    /// Gives a setting a value that ends with the server, and returns the one it had; `None` is no value of its own, which
-    /// takes it back to its default.
+    /// Sets a setting until the end of the server process and returns its old value. `None` stands for the default
+    /// value.
     pub(crate) async fn configure(&mut self, section: &str, key: &str, value: Option<&str>) -> Result<Option<String>> {
         let path = format!("/_node/_local/_config/{section}/{key}");
         let (method, body) = match value {
@@ -131,11 +131,11 @@ impl Connection {
         };
         let persist = (HeaderName::from_static("x-couch-persist"), HeaderValue::from_static("false"));
         let answer = self.request(method, &path, body, Some(persist)).await?.expect_status(&[200, 404], &path)?;
-        // A setting that was at its default has an empty text as its old value.
+        // The old value of a setting with its default value is an empty text.
         Ok(answer.json()?.as_str().filter(|old| !old.is_empty()).map(str::to_owned))
     }
 
-    /// Goes on as somebody else.
+    /// Changes the credentials of later requests.
     pub(crate) fn authorize(&mut self, credentials: Credentials) {
         self.server = Arc::new(self.server.with(credentials));
     }
@@ -176,24 +176,24 @@ impl Connection {
         Ok(Answer { status, headers: parts.headers, body })
     }
 
-    /// GET, whatever the answer.
+    /// GET that accepts any status.
     pub(crate) async fn get_any(&mut self, path: &str) -> Result<Answer> {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    /// GET, which must succeed.
+    /// GET that must succeed.
     pub(crate) async fn get(&mut self, path: &str) -> Result<Answer> {
         self.send(Method::GET, path, Bytes::new()).await?.expect_status(&[200], path)
     }
 
-    /// GET of a JSON document, which must succeed.
+    /// GET of a JSON document that must succeed.
     pub(crate) async fn get_json(&mut self, path: &str) -> Result<Value> {
         self.get(path).await?.json()
     }
 }
 
 impl Answer {
-    /// The answer if its status is one of these, otherwise an error that quotes it.
+    /// Returns the response if its status is one of these, otherwise an error that quotes it.
     pub(crate) fn expect_status(self, expected: &[u16], what: &str) -> Result<Answer> {
         if expected.contains(&self.status) {
             return Ok(self);
@@ -206,7 +206,7 @@ impl Answer {
         serde_json::from_slice(&self.body).with_context(|| format!("the answer is no JSON: {}", self.excerpt()))
     }
 
-    /// The beginning of the body, for messages.
+    /// The start of the body, for messages.
     pub(crate) fn excerpt(&self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let text = text.trim();
@@ -228,7 +228,7 @@ fn basic_header(plain: &[u8]) -> Result<HeaderValue> {
     Ok(value)
 }
 
-/// Encodes a text for a place in a query string or path.
+/// Encodes a text for use in a query string or path.
 pub(crate) fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {

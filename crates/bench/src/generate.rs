@@ -1,7 +1,7 @@
-//! Documents and their expected answers, determined by a seed alone. Main type: [`Documents`].
+//! Generated documents and their expected query results, determined by a seed alone. Main type: [`Documents`].
 //!
-//! Every document has a generator of its own, so any document can be made without those before it, and the sums that a
-//! view must give are computed without building a single document text. Nothing is sent from here.
+//! Every document has a separate generator, so any document can be generated without the earlier ones, and the expected
+//! sums of views are computed without building the text of a document. Nothing is sent from here.
 
 use clap::ValueEnum;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl Random {
         Random(std::array::from_fn(|_| splitmix(&mut state)))
     }
 
-    /// The generator of one member of a family: document `index` of stream `stream`.
+    /// The generator of document `index` of stream `stream`.
     pub(crate) fn of(seed: u64, stream: u64, index: u64) -> Random {
         let mut state = seed ^ stream.rotate_left(32);
         let base = splitmix(&mut state);
@@ -45,7 +45,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Appends `length` random base64 characters: the least compressible text that needs no escapes.
+    /// Appends `length` random base64 characters, which compress badly and need no escapes.
     pub(crate) fn base64(&mut self, length: usize, out: &mut Vec<u8>) {
         let end = out.len() + length;
         while out.len() < end {
@@ -66,7 +66,7 @@ fn splitmix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a document looks like.
+/// Structure of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     /// The small founding document, padded to `size` bytes if it is shorter.
@@ -76,7 +76,7 @@ pub(crate) enum Shape {
     },
     /// The founding document followed by 0 to 100 members of 800 base64 characters.
     Big,
-    /// The same with the members that views touch at the end.
+    /// The same with the members that views read at the end.
     BigTail,
     /// `{"n":…,"value":…,"padding":"…"}`
     Padded {
@@ -86,7 +86,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// How reports call documents of this kind.
+    /// Name of this kind of documents in reports.
     pub(crate) fn name(self) -> String {
         match self {
             Shape::Score { size: 0 } => "small documents".into(),
@@ -98,7 +98,7 @@ impl Shape {
     }
 }
 
-/// How ids follow each other.
+/// Order of document ids.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IdOrder {
     /// Each id is greater than the one before.
@@ -116,7 +116,7 @@ impl IdOrder {
     }
 }
 
-/// A set of documents that exists only as its description.
+/// A set of documents, represented only by its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Documents {
     pub(crate) shape: Shape,
@@ -125,7 +125,7 @@ pub(crate) struct Documents {
     pub(crate) count: u64,
 }
 
-/// The part of a score document that views look at.
+/// The members of a score document that views read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Score {
     pub(crate) year: u32,
@@ -134,7 +134,7 @@ pub(crate) struct Score {
     pub(crate) score: u64,
 }
 
-/// Scores and the `value` of padded documents are below this.
+/// Exclusive upper bound of scores and of the `value` of padded documents.
 pub(crate) const SCORES: u64 = 1_000;
 const FIRST_YEAR: u64 = 2011;
 const YEARS: u64 = 6;
@@ -144,7 +144,8 @@ const ID_STREAM: u64 = 1;
 const BODY_STREAM: u64 = 2;
 
 impl Documents {
-    /// The id of document `index`: 32 hexadecimal digits in either order, so that both orders store the same bytes.
+    /// The id of document `index`: 32 hexadecimal digits in either order, so that both orders store the same number of
+    /// bytes.
     pub(crate) fn id(&self, index: u64) -> String {
         match self.order {
             IdOrder::Sequential => format!("{:016x}{index:016x}", Random::of(self.seed, ID_STREAM, 0).next()),
@@ -155,7 +156,7 @@ impl Documents {
         }
     }
 
-    /// What views see of document `index`, if it is a score document.
+    /// The members of document `index` that views read. It must be a score document.
     pub(crate) fn score(&self, index: u64) -> Score {
         Score::draw(&mut Random::of(self.seed, BODY_STREAM, index))
     }
@@ -226,7 +227,7 @@ impl Documents {
         out
     }
 
-    /// Sum of the scores of each month: what `?group=true` of the founding view must answer, in its order.
+    /// Sum of the scores of each month: the expected result of the founding view with `?group=true`, in its order.
     pub(crate) fn sums_by_month(&self) -> BTreeMap<(u32, u32), u64> {
         let mut sums = BTreeMap::new();
         for index in 0..self.count {
@@ -287,7 +288,7 @@ mod tests {
             let other = Documents { seed: 8, ..one };
             assert_ne!(one.bulk_body(3..9), other.bulk_body(3..9));
         }
-        // Guards against a change of the generator that would make old reports incomparable.
+        // Detects changes of the generator, which would make old reports incomparable.
         let first = documents(Shape::Score { size: 0 }, IdOrder::Sequential).bulk_body(0..1);
         let expected = r#"{"docs":[{"_id":""#;
         assert!(first.starts_with(expected.as_bytes()));

@@ -1,8 +1,8 @@
 //! The cost of operations while a database grows. Main type: [`Grow`].
 //!
-//! Each cell is one size of the same database: documents are loaded up to that size, then every operation is measured
-//! there, so a cost that follows the size of the database shows as a column that grows. Restarting a server is not
-//! measured, because nothing but HTTP is used.
+//! Each cell is one size of the same database: documents are loaded up to that size, then every operation is measured.
+//! A cost that depends on the size of the database shows as a growing column. Server restarts are not measured, because
+//! the benchmark uses only HTTP.
 
 use crate::args::GrowArgs;
 use crate::generate::{Documents, Random, SCORES, Shape};
@@ -17,13 +17,13 @@ use hyper::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Documents of one request.
+/// Number of documents per request.
 const BATCH: u64 = 1_000;
-/// The reads of a kind, and the refreshes after one change, whose median and 99th percentile are reported.
+/// Number of reads of each kind, and of refreshes after one change. The median and 99th percentile are reported.
 const SAMPLES: usize = 100;
-/// Time between two polls of a compaction.
+/// Interval between two polls of a compaction.
 const POLL: Duration = Duration::from_millis(100);
-/// Greater than the ids of all generated documents, which are hexadecimal digits.
+/// Prefix that sorts after all generated ids, which are hexadecimal digits.
 const DELETED_PREFIX: &str = "x";
 
 const LOAD: Metric = Metric::higher("load", "docs/s");
@@ -48,17 +48,17 @@ pub(crate) struct Grow {
     pub(crate) seed: u64,
 }
 
-/// The database, and what has been written to it.
+/// The database, and the number of documents written to it.
 pub(crate) struct Grown {
     database: Database,
     documents: Documents,
-    /// Documents that are deleted, all of them in one range of ids.
+    /// Number of deleted documents, all of them in one range of ids.
     deleted: u64,
     has_search: bool,
 }
 
 impl Grow {
-    /// The sizes at which everything is measured, ascending.
+    /// The measured sizes, ascending.
     fn steps(&self) -> Vec<u64> {
         let step = self.args.step.max(1);
         let mut steps: Vec<u64> = (1..=self.args.docs / step).map(|number| number * step).collect();
@@ -93,7 +93,7 @@ impl Workload for Grow {
     }
 
     async fn measure(&self, target: &Target, grown: &mut Grown, cell: usize, run: u32) -> Result<Measured> {
-        // A database grows once.
+        // The growth of a database is measured only once.
         if run > 0 {
             return Ok(Measured::Figures(Vec::new(), None));
         }
@@ -135,7 +135,7 @@ impl Grow {
 }
 
 impl Grown {
-    /// Writes the next `added` documents. The time is that of the requests; bodies are made between them.
+    /// Writes the next `added` documents. Only the requests are timed; bodies are generated between them.
     async fn load(&mut self, added: u64) -> Result<Duration> {
         let mut elapsed = Duration::ZERO;
         let progress = Progress::new("grow: load", added);
@@ -152,7 +152,7 @@ impl Grown {
         Ok(elapsed)
     }
 
-    /// Queries the view, which must count every document.
+    /// Queries the view and checks that it counts every document.
     async fn refresh(&mut self) -> Result<Duration> {
         self.refresh_of("grow").await
     }
@@ -217,7 +217,7 @@ impl Grown {
         Ok(figures.into_iter().map(|(metric, times)| Figure::new(metric, median(&times))).collect())
     }
 
-    /// Deletes a range of documents once, and reads the first document behind the middle of it, in both directions.
+    /// Deletes a range of documents once, and reads the first document after the middle of it, in both directions.
     async fn measure_deleted(&mut self, wanted: u64) -> Result<Vec<Figure>> {
         while self.deleted < wanted {
             let end = (self.deleted + BATCH).min(wanted);
@@ -261,7 +261,7 @@ impl Grown {
         Ok(Some(Figure::new(SEARCH, median(&times))))
     }
 
-    /// Builds an index that no other cell has built.
+    /// Builds an index with a function that no other cell uses.
     async fn measure_build(&mut self, cell: usize) -> Result<Figure> {
         let name = format!("build-{cell}");
         self.database.save_design(&name, &view(&name)).await?;
@@ -290,7 +290,7 @@ impl Grown {
         }
     }
 
-    /// Milliseconds until the whole answer is there, and the answer.
+    /// Milliseconds until the response is complete, and the response.
     async fn get(&mut self, path: &str) -> Result<(f64, Value)> {
         let started = Instant::now();
         let answer = self.database.connection.get(path).await?;
@@ -299,7 +299,7 @@ impl Grown {
     }
 }
 
-/// A design document whose map function is that of no other `name`, so that no two of them share an index.
+/// A design document with a unique map function for each `name`, so that no two of them share an index.
 fn view(name: &str) -> Value {
     let map = format!("function(doc) {{ if (doc.metadata) emit(doc.score, '{name}'); }}");
     json!({"views": {"by_score": {"map": map, "reduce": "_count"}}})

@@ -1,7 +1,7 @@
 //! Building the founding index, scores by month, over small and big documents. Main type: [`Index`].
 //!
-//! The rate is all documents over the time from the first query until it answers; beside it `_active_tasks` is sampled as
-//! an operator would. Queries of a finished index are measured in `reads`.
+//! The rate is the number of documents divided by the time from the first query until its response. In addition
+//! `_active_tasks` is sampled, as an operator would. Queries of a finished index are measured in `reads`.
 
 use crate::args::{IndexArgs, Language, SumReduce};
 use crate::client::{Server, base64};
@@ -30,14 +30,14 @@ pub(crate) struct Index {
     pub(crate) documents: Documents,
 }
 
-/// A loaded database and what its index must say.
+/// A loaded database and the expected contents of its index.
 pub(crate) struct Loaded {
     database: Database,
     sums: BTreeMap<(u32, u32), u64>,
     bytes: u64,
 }
 
-/// What a cell builds.
+/// The views built by a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Build {
     /// The founding index.
@@ -48,7 +48,7 @@ enum Build {
     FourViews(Language),
 }
 
-/// Rows of each document in [`Build::TenRows`].
+/// Number of rows of each document in [`Build::TenRows`].
 const ROWS: u64 = 10;
 
 impl Build {
@@ -94,13 +94,13 @@ impl Index {
         builds
     }
 
-    /// Changes done, by time, from the samples of `_active_tasks`.
+    /// Rates over time, from the samples of `_active_tasks`.
     fn figures(&self, loaded: &Loaded, seconds: f64, samples: &[(f64, u64)]) -> (Vec<Figure>, Series) {
         let count = self.documents.count as f64;
         let mut rates = Vec::new();
         let mut last = (0.0, 0);
         for &(time, done) in samples {
-            // Servers update a task now and then; a sample without news says nothing about the rate.
+            // Servers update a task only occasionally; a sample without progress says nothing about the rate.
             if done > last.1 {
                 rates.push((time, (done - last.1) as f64 / (time - last.0)));
                 last = (time, done);
@@ -142,7 +142,7 @@ impl Workload for Index {
 
     async fn prepare(&self, target: &Target) -> Result<Loaded> {
         let database = target.create_loaded("index", &self.documents).await?;
-        // Big documents differ in size, so all of them count; a sample would be a few per cent off.
+        // Big documents differ in size, so all of them are generated; a sample would have an error of a few per cent.
         let mut body = Vec::new();
         let mut bytes = 0;
         for index in 0..self.documents.count {
@@ -161,7 +161,7 @@ impl Workload for Index {
         if language != Language::Quickjs {
             return self.build(target, loaded, build, &name, &mark).await;
         }
-        // Any server keeps a setting that it does not know, so this asks for what only a choice of engines can answer.
+        // Any server stores an unknown setting, so this tests the effect of the choice of engines instead.
         if javascript_engine(&mut loaded.database).await?.is_none() {
             return Ok(Measured::Skipped("one JavaScript engine".into()));
         }
@@ -177,10 +177,10 @@ impl Workload for Index {
     }
 }
 
-/// The setting that lets map functions run without a JavaScript engine.
+/// The setting that runs map functions without a JavaScript engine.
 const NATIVE_EVALUATOR: (&str, &str) = ("query_server_config", "native_evaluator");
 
-/// What would run a simple map function now, on servers that say so.
+/// The engine that currently runs a simple map function, on servers that report it.
 async fn javascript_engine(database: &mut Database) -> Result<Option<String>> {
     let path = format!("{}/_view_test", database.path);
     let body = json!({"map": "function (doc) { emit(doc.score, null); }", "documents": [{"score": 1}]});
@@ -242,12 +242,12 @@ impl Index {
     }
 }
 
-/// JavaScript is everywhere; a server without another language says so in its own words.
+/// Every server supports JavaScript; a server without another language returns an error of its own.
 fn skip_or_fail(language: Language, error: anyhow::Error) -> Result<Measured> {
     if language.is_javascript() { Err(error) } else { Ok(Measured::Skipped(format!("not offered: {error:#}"))) }
 }
 
-/// Asks until the index is built: some servers answer `timeout` while they go on building.
+/// Retries until the index is built: some servers answer `timeout` while the build continues.
 pub(crate) async fn first_answer(database: &mut Database, path: &str) -> Result<Value> {
     loop {
         let answer = database.connection.send(hyper::Method::GET, path, bytes::Bytes::new()).await?;
@@ -272,7 +272,7 @@ async fn sample_tasks(
     let mut connection = server.connect().await?;
     loop {
         tokio::time::sleep(period).await;
-        // Only administrators may look; then there are simply no samples.
+        // Only administrators may read the tasks; otherwise there are no samples.
         let tasks = connection.get_json("/_active_tasks").await?;
         if let Some((done, total)) = changes_done(&tasks, &database) {
             progress.set(done, total);
@@ -293,7 +293,7 @@ fn changes_done(tasks: &Value, database: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// The grouped answer must hold exactly the expected months in order.
+/// Checks that the grouped response contains exactly the expected months in order.
 pub(crate) fn check_sums(answer: &Value, sums: &BTreeMap<(u32, u32), u64>) -> Result<()> {
     let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
     check(rows.len() == sums.len(), || format!("{} groups instead of {}", rows.len(), sums.len()))?;
@@ -322,8 +322,8 @@ impl Language {
         }
     }
 
-    /// The founding design document. `mark` makes the map function unlike all others, because servers share indexes
-    /// of equal functions.
+    /// The founding design document. `mark` makes the map function unique, because servers share indexes of equal
+    /// functions.
     pub(crate) fn design(self, reduce: SumReduce, mark: &str) -> Value {
         let (map, own) = match self {
             Language::Javascript | Language::Quickjs => (
@@ -362,10 +362,10 @@ impl Language {
     }
 }
 
-/// The founding functions in WebAssembly: what users get who compile `sdk/wasm/examples/rust`.
+/// The founding functions in WebAssembly, compiled from `sdk/wasm/examples/rust`.
 const SCORES_MODULE: &[u8] = include_bytes!("../../wasm/tests/data/scores-rust.wasm");
 
-/// A module that does the same as `module` and has other bytes: a custom section, which nothing reads, is added.
+/// A module with the same behaviour as `module` and other bytes: a custom section, which is never read, is added.
 fn marked(module: &[u8], mark: &str) -> Vec<u8> {
     const NAME: &str = "mark";
     let byte = |length: usize| u8::try_from(length).ok().filter(|length| *length < 0x80).expect("marks are short");

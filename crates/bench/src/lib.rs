@@ -1,8 +1,8 @@
 //! The benchmark program: founding measurements of Settee, or of any CouchDB, over HTTP alone.
 //!
-//! Main function: [`run`]. A *workload* has *cells*; each cell is measured on one server, or on two in turn, and every
-//! answer is checked: a wrong sum fails the run. Nothing of the server is imported here, so what is measured is what any
-//! client sees; the bare key-value store that the yardstick loads is handed in as a [`RawStore`].
+//! Main function: [`run`]. A *workload* has *cells*; each cell is measured on one server, or on two alternately, and
+//! every response is checked: a wrong sum fails the run. No code of the server is imported, so the measurements reflect
+//! the view of any client; the bare key-value store of the yardstick is passed in as a [`RawStore`].
 
 mod args;
 mod auth;
@@ -50,10 +50,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Runs the benchmark and prints what it found. The exit code is 1 if any answer was wrong or missing.
+/// Runs the benchmark and prints the results. The exit code is 1 if any response was wrong or missing.
 ///
-/// # Errors
-/// A URL that cannot be used, a server that cannot be reached, a report that cannot be written.
+/// # Errors A URL that cannot be used, a server that cannot be reached, a report that cannot be written.
 pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
     let BenchArgs { command, common } = args;
     let plan = Plan::new(&command, common.seed);
@@ -67,7 +66,7 @@ pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
             .collect::<Result<_>>()?,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // A server that is not there is better known before the yardstick has run for a minute.
+    // An unreachable server is reported before the yardstick, which runs for a minute.
     runtime.block_on(greet(&servers, &mut results))?;
     if common.with_yardstick || plan.yardstick {
         let directory = common.dir.clone().unwrap_or_else(|| PathBuf::from("."));
@@ -83,7 +82,7 @@ pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
 #[derive(Default)]
 struct Plan {
     yardstick: bool,
-    /// Limits wanted even if no workload asks for them.
+    /// Limits to measure even if no workload requires them.
     limits: Vec<Limit>,
     loads: Vec<Load>,
     indexes: Vec<Index>,
@@ -153,7 +152,7 @@ impl Plan {
         self.reads(ReadsArgs { docs: reads.docs / fewer, seconds: reads.seconds / shorter, ..reads }, seed);
     }
 
-    /// Everything that the yardstick has to measure for these workloads.
+    /// All limits that the yardstick must measure for these workloads.
     fn limits(&self) -> Vec<Limit> {
         let mut limits = self.limits.clone();
         limits.extend(self.loads.iter().flat_map(Load::limits));
@@ -188,7 +187,7 @@ impl Plan {
     }
 }
 
-/// Asks every server who it is.
+/// Requests the identity of every server.
 async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
     for server in servers {
         let mut connection = Arc::new(server.clone()).connect().await?;
@@ -201,8 +200,8 @@ async fn greet(servers: &[Server], results: &mut Results) -> Result<()> {
     Ok(())
 }
 
-/// What a server is by its greeting. `version` is that of CouchDB or of the interface; who speaks for another vendor has the
-/// own version beside the own name.
+/// The product of a server from its welcome response. `version` is that of CouchDB or of the interface; other vendors
+/// report their name and version in `vendor`.
 fn product(welcome: &serde_json::Value) -> Option<String> {
     welcome["couchdb"].as_str()?;
     let vendor = &welcome["vendor"];
@@ -211,7 +210,7 @@ fn product(welcome: &serde_json::Value) -> Option<String> {
     Some(format!("{name} {version}"))
 }
 
-/// Measures until all is done or somebody presses Ctrl-C (then false); either way no database is left behind.
+/// Measures everything. Returns false after Ctrl-C. Databases are removed in either case.
 async fn measure_all(plan: &Plan, common: &CommonArgs, servers: Vec<Server>, results: &mut Results) -> bool {
     let databases = Registry::default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());

@@ -1,7 +1,7 @@
 //! Bulk loading: batch sizes, sequential and random ids. Main type: [`Load`].
 //!
-//! The clock runs only while requests are under way: bodies are built in rounds between them, so that making documents
-//! costs the server nothing. It does not decide how documents look.
+//! Only requests are timed: bodies are built in rounds between them, so that their generation is not measured. The
+//! structure of documents is defined in `generate`.
 
 use crate::args::LoadArgs;
 use crate::client::{Connection, encode};
@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::task::JoinSet;
 
-/// Memory for request bodies that wait to be sent.
+/// Memory limit of request bodies that wait to be sent.
 const ROUND_BYTES: usize = 64 << 20;
-/// Documents read back and compared.
+/// Number of documents that are read back and compared.
 const SAMPLES: u64 = 20;
 const RATE: Metric = Metric::higher("rate", "docs/s");
 const FIRST: Metric = Metric::neither("first 10 %", "docs/s");
@@ -36,7 +36,7 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
 }
 
-/// When which part of a load was acknowledged.
+/// Times of the acknowledgements of a load.
 #[derive(Debug, Default)]
 struct Clock {
     seconds: f64,
@@ -46,7 +46,7 @@ struct Clock {
 }
 
 impl Load {
-    /// What the key-value store alone can do with the same documents.
+    /// Limits of the key-value store with the same documents.
     pub(crate) fn limits(&self) -> Vec<Limit> {
         let loads = [RawLoad::Pairs, RawLoad::Documents];
         let limits = |order| loads.map(|load| Limit::RawLoad(load, self.documents(order)));
@@ -62,7 +62,7 @@ impl Load {
         Documents { shape: Shape::Score { size: self.args.size }, order, seed: self.seed, count: self.args.docs }
     }
 
-    /// Documents of a cell: fewer than asked where the number of requests is limited.
+    /// Number of documents of a cell, reduced if the number of requests is limited.
     fn count(&self, batch: u64) -> u64 {
         match self.args.most_requests {
             0 => self.args.docs,
@@ -127,7 +127,7 @@ impl Workload for Load {
     }
 }
 
-/// Writes all documents; `batch` 1 writes each by a PUT of its own.
+/// Writes all documents; with `batch` 1 each by a PUT.
 async fn load(
     target: &Target,
     database: &Database,
@@ -180,7 +180,7 @@ fn build_batch(path: &str, documents: &Documents, range: Range<u64>, batch: u64)
     BatchRequest { method: Method::POST, path: format!("{path}/_bulk_docs"), body, documents: count }
 }
 
-/// Lets all clients send until the round is empty; answers are checked when the clock has stopped.
+/// Lets all clients send until the round is empty. Responses are checked after the time is taken.
 async fn send_round(
     round: VecDeque<BatchRequest>,
     connections: Vec<Connection>,
@@ -223,7 +223,7 @@ async fn send_round(
     Ok(connections)
 }
 
-/// Reads some documents back.
+/// Reads a sample of documents back.
 async fn check_samples(database: &mut Database, documents: &Documents) -> Result<()> {
     let samples = SAMPLES.min(documents.count);
     for sample in 0..samples {

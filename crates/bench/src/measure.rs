@@ -1,8 +1,8 @@
-//! How a workload is measured: cells, runs, alternation between two servers. Main types: [`Workload`], [`Figure`].
+//! Measurement of workloads: cells, runs, alternation between two servers. Main types: [`Workload`], [`Figure`].
 //!
-//! A workload prepares its data once per server, then each *cell* (one row of its table) is measured `runs` times, server
-//! after server, so that drift of the machine touches both alike. What a cell does is in the modules of the workloads;
-//! how results look is in `report`.
+//! A workload prepares its data once per server, then each *cell* (one row of its table) is measured `runs` times,
+//! server after server, so that drift of the machine affects both alike. The modules of the workloads define the cells;
+//! `report` formats results.
 
 use crate::client::{Connection, Server};
 use crate::generate::Documents;
@@ -16,16 +16,16 @@ use bytes::Bytes;
 use hyper::Method;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether more is better.
+/// Direction of improvement of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Higher,
     Lower,
-    /// Context of the other figures; not compared.
+    /// Context of the other figures, not compared.
     Neither,
 }
 
-/// What is measured and in which unit.
+/// A measured quantity and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
@@ -47,21 +47,21 @@ impl Metric {
     }
 }
 
-/// What the machine could do at best: the yardstick a figure is held against.
+/// Limit of the machine with which a figure is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
-    /// Loading the same bytes straight into the key-value store, batches of 1,000, each synced; documents/s.
+    /// Loading the same bytes directly into the key-value store, batches of 1,000, each synced; documents/s.
     RawLoad(RawLoad, Documents),
-    /// A map written by hand in Rust over the same documents in memory, on all cores; documents/s.
+    /// A hand-written map in Rust over the same documents in memory, on all cores; documents/s.
     RustMap(Documents),
-    /// Writes/s if all clients that wait share one fsync of median latency.
+    /// Writes/s if all waiting clients share one fsync of median latency.
     SharedSync {
-        /// Concurrent clients.
+        /// Number of concurrent clients.
         clients: usize,
     },
 }
 
-/// One number.
+/// A measured value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figure {
     pub(crate) metric: Metric,
@@ -79,11 +79,11 @@ impl Figure {
     }
 }
 
-/// What came of measuring a cell once.
+/// Result of measuring a cell once.
 pub(crate) enum Measured {
-    /// The answers were right.
+    /// All responses were correct.
     Figures(Vec<Figure>, Option<Series>),
-    /// The server does not offer this.
+    /// The server does not support the cell.
     Skipped(String),
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum Measured {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) label: String,
-    /// Where the cell is in a line chart: name of the line and x.
+    /// Position of the cell in a line chart: name of the line and x.
     pub(crate) point: Option<(String, f64)>,
 }
 
@@ -103,7 +103,7 @@ impl Cell {
 
 /// A benchmark.
 pub(crate) trait Workload {
-    /// What [`Workload::prepare`] leaves for the cells.
+    /// State passed from [`Workload::prepare`] to the cells.
     type Prepared;
 
     /// Heading of the table.
@@ -112,35 +112,35 @@ pub(crate) trait Workload {
     /// The rows, in the order in which they are measured.
     fn cells(&self) -> Vec<Cell>;
 
-    /// Loads whatever the cells need.
+    /// Loads the data of the cells.
     async fn prepare(&self, target: &Target) -> Result<Self::Prepared>;
 
-    /// Measures cell number `cell`. A wrong answer is an error.
+    /// Measures cell number `cell`. A wrong response is an error.
     async fn measure(&self, target: &Target, prepared: &mut Self::Prepared, cell: usize, run: u32) -> Result<Measured>;
 
-    /// Puts back what is not in the databases of this run; these are removed anyway.
+    /// Restores state outside of the databases of this run, which are always removed.
     async fn finish(&self, _target: &Target, _prepared: Self::Prepared) -> Result<()> {
         Ok(())
     }
 }
 
-/// Databases to be removed at the end.
+/// Databases that must be removed at the end.
 pub(crate) type Registry = Arc<Mutex<Vec<(Arc<Server>, String)>>>;
 
 /// A server under measurement.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) server: Arc<Server>,
-    /// Common beginning of the names of this run's databases.
+    /// Common prefix of the names of this run's databases.
     pub(crate) names: String,
     pub(crate) q: Option<u32>,
-    /// Process id if the server's memory is to be watched.
+    /// Process id of the server, if its memory is measured.
     pub(crate) pid: Option<u32>,
     pub(crate) databases: Registry,
 }
 
 impl Target {
-    /// Makes a database that is removed at the latest when the program ends.
+    /// Creates a database that is removed at the latest when the program ends.
     pub(crate) async fn create_database(&self, purpose: &str) -> Result<Database> {
         let mut connection = self.server.connect().await?;
         let name = {
@@ -158,9 +158,10 @@ impl Target {
         Ok(Database { path, connection })
     }
 
-    /// Makes a database and loads documents without measuring it.
+    /// Creates a database and loads documents without measuring it.
     pub(crate) async fn create_loaded(&self, purpose: &str, documents: &Documents) -> Result<Database> {
-        /// Big documents go in small batches, so that no request exceeds servers' limits (CouchDB: 8 MB and more).
+        /// Big documents are sent in small batches, so that no request exceeds the limits of servers (CouchDB: 8 MB and
+        /// more).
         const BATCH_BYTES: u64 = 4 << 20;
         let mut database = self.create_database(purpose).await?;
         let progress = Progress::new(&format!("loading {}", documents.shape.name()), documents.count);
@@ -175,7 +176,7 @@ impl Target {
         Ok(database)
     }
 
-    /// Removes a database now.
+    /// Removes a database immediately.
     pub(crate) async fn remove(&self, mut database: Database) -> Result<()> {
         let path = database.path.clone();
         database.connection.send(Method::DELETE, &path, Bytes::new()).await?.expect_status(&[200, 202, 404], &path)?;
@@ -183,9 +184,9 @@ impl Target {
     }
 }
 
-/// A database made for a benchmark, and a connection to its server.
+/// A database created for a benchmark, and a connection to its server.
 pub(crate) struct Database {
-    /// `/` and its name.
+    /// Path of the database: `/` and its name.
     pub(crate) path: String,
     pub(crate) connection: Connection,
 }
@@ -206,7 +207,7 @@ impl Database {
         })
     }
 
-    /// Saves a design document; `Err` with the server's words if it does not want it.
+    /// Saves a design document. The error contains the server's message if it refuses the document.
     pub(crate) async fn save_design(&mut self, name: &str, design: &serde_json::Value) -> Result<()> {
         let path = format!("{}/_design/{name}", self.path);
         self.connection
@@ -217,7 +218,7 @@ impl Database {
     }
 }
 
-/// Counts what a `_bulk_docs` answer acknowledges without building a tree of it.
+/// Counts acknowledged documents in a `_bulk_docs` response without parsing it.
 pub(crate) fn check_bulk_answer(body: &[u8], documents: u64) -> Result<()> {
     let count = |needle: &[u8]| body.windows(needle.len()).filter(|window| *window == needle).count() as u64;
     let (written, failed) = (count(br#""rev":""#), count(br#""error":""#));
@@ -226,13 +227,13 @@ pub(crate) fn check_bulk_answer(body: &[u8], documents: u64) -> Result<()> {
     })
 }
 
-/// An answer that is not what it must be fails the run.
+/// Returns an error, which fails the run, if a response is wrong.
 pub(crate) fn check(right: bool, what: impl FnOnce() -> String) -> Result<()> {
     ensure!(right, "wrong answer: {}", what());
     Ok(())
 }
 
-/// Measures all cells of a workload on all servers and adds what came out to `results`.
+/// Measures all cells of a workload on all servers and adds the figures to `results`.
 pub(crate) async fn drive<W: Workload>(workload: &W, targets: &[Target], runs: u32, results: &mut Results) {
     let title = workload.title();
     eprintln!("{title}");
@@ -283,12 +284,12 @@ pub(crate) async fn drive<W: Workload>(workload: &W, targets: &[Target], runs: u
     }
 }
 
-/// Removes every database that is still there.
+/// Removes all remaining databases.
 pub(crate) async fn remove_databases(registry: &Registry) {
     let databases = std::mem::take(&mut *registry.lock().unwrap_or_else(PoisonError::into_inner));
     for (server, name) in databases {
         if let Ok(mut connection) = server.connect().await {
-            // Most are gone already, and there is nothing to do about a server that refuses.
+            // Most are removed already, and a refusal of the server is ignored.
             let _ = connection.send(Method::DELETE, &format!("/{name}"), Bytes::new()).await;
         }
     }

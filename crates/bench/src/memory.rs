@@ -1,6 +1,6 @@
-//! Peak memory of a server on this machine, where there is a `/proc`. Main function: [`figures`].
+//! Peak memory of a server on this machine, if `/proc` exists. Main function: [`figures`].
 //!
-//! The peak of each process is the kernel's own; nothing is sampled, so no peak is missed.
+//! The kernel tracks the peak of each process; nothing is sampled, so no peak is missed.
 
 use crate::measure::{Figure, Metric};
 use std::fs;
@@ -8,7 +8,7 @@ use std::fs;
 const SERVER: Metric = Metric::lower("peak memory", "MB");
 const WORKERS: Metric = Metric::lower("peak memory of workers", "MB");
 
-/// Peaks of the server and, in sum, of the processes below it; nothing where they cannot be read.
+/// Peaks of the server and, in sum, of its descendants; empty if they cannot be read.
 pub(crate) fn figures(pid: u32) -> Vec<Figure> {
     let Some(server) = peak(pid) else { return Vec::new() };
     let workers: u64 = descendants(pid).into_iter().filter_map(peak).sum();
@@ -19,14 +19,14 @@ pub(crate) fn figures(pid: u32) -> Vec<Figure> {
     figures
 }
 
-/// Lets the peaks start over; where that is not allowed they are those of the processes' whole lives.
+/// Resets the peaks. Without the permission they are those of the processes' whole lives.
 pub(crate) fn forget(pid: u32) {
     for pid in descendants(pid).into_iter().chain([pid]) {
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
     }
 }
 
-/// Bytes.
+/// Peak memory in bytes.
 fn peak(pid: u32) -> Option<u64> {
     parse_peak(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -52,7 +52,7 @@ fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// `pid (name) state ppid …`, where the name may hold anything.
+/// Parses `pid (name) state ppid …`, where the name may contain any character.
 fn parse_parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -1,10 +1,10 @@
-//! One progress line on a terminal's stderr. Main type: [`Progress`]. Elsewhere it prints nothing at all.
+//! A progress line on a terminal's stderr. Main type: [`Progress`]. Without a terminal nothing is printed.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A line that shows how far a task is; it vanishes when dropped.
+/// A line with the progress of a task. It is cleared when dropped.
 pub(crate) struct Progress(Option<Mutex<Line>>);
 
 struct Line {
@@ -27,12 +27,12 @@ impl Progress {
         )
     }
 
-    /// Adds to what is done.
+    /// Increases the number of completed steps.
     pub(crate) fn advance(&self, steps: u64) {
         self.change(|line| line.done += steps);
     }
 
-    /// Says how much is done.
+    /// Sets the number of completed steps.
     pub(crate) fn set(&self, done: u64, total: u64) {
         self.change(|line| (line.done, line.total) = (done, total));
     }
@@ -43,7 +43,7 @@ impl Progress {
         change(&mut line);
         if line.drawn.is_none_or(|drawn| drawn.elapsed() > REDRAW) {
             line.drawn = Some(Instant::now());
-            // A terminal that went away is no reason to stop measuring.
+            // A closed terminal must not stop the measurement.
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", line.text());
         }
     }

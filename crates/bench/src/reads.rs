@@ -1,7 +1,7 @@
 //! Reading: documents, `_all_docs`, view ranges, grouped queries. Main type: [`Reads`].
 //!
-//! One client asks again and again for a while; only the time until the whole answer is there counts, then the answer is
-//! checked. The time of an index build is measured in `index`.
+//! One client sends requests in sequence for a fixed time. Only the time until the response is complete is measured;
+//! the response is checked afterwards. The time of an index build is measured in `index`.
 
 use crate::args::{Language, ReadsArgs, SumReduce};
 use crate::client::{Answer, encode};
@@ -27,11 +27,11 @@ const LEAST_REQUESTS: usize = 3;
 /// The workload `reads`.
 pub(crate) struct Reads {
     pub(crate) args: ReadsArgs,
-    /// In sequential order, so that the rows of a page are known.
+    /// Documents in sequential order, so that the rows of a page are known.
     pub(crate) documents: Documents,
 }
 
-/// A loaded database, its indexes built, and what they must say.
+/// A loaded database with built indexes, and their expected contents.
 pub(crate) struct Loaded {
     database: Database,
     by_month: BTreeMap<(u32, u32), u64>,
@@ -78,7 +78,7 @@ const READS: [Read; 16] = [
     Read::GroupedByScore,
 ];
 
-/// A request and what its answer must be.
+/// A request and its expected response.
 struct Question {
     method: Method,
     path: String,
@@ -108,7 +108,7 @@ enum Expected {
     Document(u64),
     /// These documents, in this order.
     Ids(Vec<u64>),
-    /// All documents: their number suffices.
+    /// All documents; only their number is checked.
     Count(u64),
     /// At most `limit` of the rows with keys between two scores, in order.
     Scores {
@@ -144,7 +144,7 @@ impl Reads {
                 let ids: Vec<String> = numbers.iter().map(|number| documents.id(*number)).collect();
                 Question::keys(all_docs, &json!(ids), Expected::Ids(numbers))
             }
-            // The two design documents are rows as well.
+            // The two design documents are rows too.
             Read::AllDocs => Question::get(all_docs, Expected::Count(documents.count + 2)),
             Read::ViewRange => {
                 let (from, to) = score_range(random);
@@ -170,7 +170,7 @@ impl Reads {
         }
     }
 
-    /// Rows of a page: there cannot be more than documents.
+    /// Number of rows of a page, at most the number of documents.
     fn page(&self) -> u64 {
         self.args.page.min(self.documents.count)
     }
@@ -183,7 +183,7 @@ impl Reads {
         Question::get(path, Expected::Ids((first..first + page).collect()))
     }
 
-    /// Checks an answer and returns how many rows it had.
+    /// Checks a response and returns the number of its rows.
     fn check(&self, loaded: &Loaded, expected: &Expected, answer: &Answer) -> Result<u64> {
         let body = answer.json()?;
         let rows = body["rows"].as_array().map_or(&[][..], Vec::as_slice);
@@ -257,7 +257,8 @@ impl Reads {
                     let asked = Instant::now();
                     let answer = connection.get(&path).await?;
                     latencies_ms.push(asked.elapsed().as_secs_f64() * 1e3);
-                    // Parsing every answer would take the core that the server needs; it ends in the member `score`.
+                    // Parsing every response would use processor time that the server needs, so only its end, the
+                    // member `score`, is compared.
                     let score = format!("\"score\":{}}}", documents.score(index).score);
                     check(answer.body.trim_ascii_end().ends_with(score.as_bytes()), || {
                         format!("{path}: {}", answer.excerpt())

@@ -1,26 +1,25 @@
-//! Waiting until this machine rests, where there is a `/proc`. Main type: [`Rest`].
+//! Waiting until this machine is idle, if `/proc` exists. Main type: [`Rest`].
 //!
-//! Servers answer before everything is done: logs are written to tables and tables merged afterwards, for seconds after a
-//! large cell. Without a pause that work would be measured with the next cell, and figures would depend on the order of the
-//! cells.
+//! Servers respond before all work is done: logs are written to tables and tables are merged for seconds after a large
+//! cell. Without a pause that work would affect the next cell, and figures would depend on the order of the cells.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Processor time that went by on this machine, in ticks of all its processors together.
+/// Processor time of this machine, in ticks of all its processors together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
     total: u64,
 }
 
-/// Waits between cells, and not for long on a machine that never rests.
+/// Waits between cells, with a time limit for a machine that is never idle.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     gave_up: bool,
 }
 
-/// The machine rests when it was idle to so many percent, for so many periods in a row.
+/// Minimum idle percentage of a period. The machine counts as idle after several such periods in sequence.
 const IDLE_PERCENT: u64 = 90;
 const PERIODS: u32 = 3;
 const PERIOD: Duration = Duration::from_millis(100);
@@ -53,8 +52,8 @@ fn ticks() -> Option<Ticks> {
     parse_ticks(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// `cpu user nice system idle iowait irq softirq steal …`; the last two repeat parts of the first ones. Waiting for a disk
-/// is no rest.
+/// Parses `cpu user nice system idle iowait irq softirq steal …`; the last two repeat parts of the first ones. Waiting
+/// for a disk does not count as idle.
 fn parse_ticks(stat: &str) -> Option<Ticks> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = line.split_whitespace().take(8).map_while(|field| field.parse().ok()).collect();

@@ -1,9 +1,9 @@
-//! Everything a run found. Main type: [`Results`]. How it looks on paper is in `report`.
+//! Results of a run. Main type: [`Results`]. `report` formats them.
 
 use crate::measure::{Better, Cell, Figure, Limit, Metric};
 use std::collections::HashMap;
 
-/// Tables, failures, and what the machine can do.
+/// Tables, failures, and limits of the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     /// Names of the servers, in the order measured.
@@ -13,20 +13,20 @@ pub(crate) struct Results {
     pub(crate) failures: Vec<Failure>,
     /// Figures of this machine; empty without a yardstick.
     pub(crate) machine: Vec<(String, Figure)>,
-    /// What the limits of figures are on this machine.
+    /// Values of the limits on this machine.
     pub(crate) limits: HashMap<Limit, f64>,
 }
 
-/// How a server is called in reports.
+/// Name of a server in reports.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerName {
     /// URL without credentials.
     pub(crate) url: String,
-    /// What `GET /` says about product and version.
+    /// Product and version from `GET /`.
     pub(crate) product: String,
 }
 
-/// A wrong answer, or none.
+/// A wrong or missing response.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) workload: String,
@@ -36,14 +36,14 @@ pub(crate) struct Failure {
     pub(crate) text: String,
 }
 
-/// One workload's results.
+/// Results of a workload.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) rows: Vec<Row>,
 }
 
-/// One cell's results.
+/// Results of a cell.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) cell: Cell,
@@ -62,7 +62,7 @@ pub(crate) struct Record {
     pub(crate) values: Vec<Vec<f64>>,
 }
 
-/// Something that changes while a cell is measured.
+/// A quantity that changes during the measurement of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) x: &'static str,
@@ -71,7 +71,7 @@ pub(crate) struct Series {
 }
 
 impl Results {
-    /// Begins a table and returns its number.
+    /// Adds a table and returns its number.
     pub(crate) fn table(&mut self, title: &str, cells: &[Cell]) -> usize {
         let rows = cells.iter().map(|cell| Row {
             cell: cell.clone(),
@@ -95,14 +95,14 @@ impl Results {
             });
             row.records[position].values[server].push(figure.value);
         }
-        // One line per cell and server suffices to see the shape; the last run is the one that met warm caches.
+        // One line per cell and server shows the shape; the last run is kept because its caches are warm.
         if let Some(series) = series {
             row.series.retain(|(other, _)| *other != server);
             row.series.push((server, series));
         }
     }
 
-    /// Notes that a server does not offer a cell.
+    /// Records that a server does not support a cell.
     pub(crate) fn skip(&mut self, table: usize, row: usize, server: usize, reason: String) {
         let skipped = &mut self.tables[table].rows[row].skipped;
         if !skipped.iter().any(|(other, _)| *other == server) {
@@ -131,8 +131,8 @@ impl Row {
 }
 
 impl Record {
-    /// How much better the first server was than the second, run by run; above 1 it was better. Empty without a second
-    /// server or where there is no better.
+    /// The ratio of the first server to the second for each run; above 1 the first was better. Empty without a second
+    /// server or without a direction of improvement.
     pub(crate) fn ratios(&self) -> Vec<f64> {
         let [first, second] = &self.values[..] else {
             return Vec::new();

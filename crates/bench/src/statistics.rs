@@ -1,6 +1,6 @@
 //! Summaries of measured numbers. Main type: [`Spread`]. Pure functions, no units.
 
-/// Least, middle and greatest of some numbers.
+/// Minimum, median and maximum of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) least: f64,
@@ -16,12 +16,12 @@ impl Spread {
     }
 }
 
-/// The middle number, or the mean of the two in the middle; NaN of nothing.
+/// The median, or the mean of the two middle numbers; NaN without numbers.
 pub(crate) fn median(values: &[f64]) -> f64 {
     middle(&sorted(values))
 }
 
-/// The smallest number that at least `share` (0 to 1) of all numbers do not exceed; NaN of nothing.
+/// The smallest number that is at least as large as the share `share` (0 to 1) of all numbers; NaN without numbers.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let sorted = sorted(values);
     let rank = (share * sorted.len() as f64).ceil() as usize;

@@ -1,7 +1,7 @@
 //! Building many kinds of views: padding, rows per document, keys, number of views, reduces. Main type: [`Views`].
 //!
-//! One workload per padding. Each build is timed by the first query for one row, and what the index then says is checked.
-//! Rates over many documents are measured in `index`.
+//! One workload per padding. Each build is timed by the first query for one row, and the contents of the index are
+//! checked afterwards. Rates over many documents are measured in `index`.
 
 use crate::args::ViewsArgs;
 use crate::generate::{Documents, SCORES};
@@ -15,9 +15,9 @@ use std::time::Instant;
 const WRITE: Metric = Metric::lower("insert", "ms");
 const BUILD: Metric = Metric::lower("build", "ms");
 const READ: Metric = Metric::lower("read", "ms");
-/// Documents in a request of the insert cell.
+/// Number of documents per request of the insert cell.
 const BATCH: u64 = 1_000;
-/// Bands of values that the banded reduce counts.
+/// Width of the value bands that the banded reduce counts.
 const BAND: u64 = 100;
 
 /// The workload `views` over documents of one padding.
@@ -26,7 +26,7 @@ pub(crate) struct Views {
     cells: Vec<Task>,
 }
 
-/// What a cell does.
+/// Work of a cell.
 #[derive(Clone, Debug, PartialEq)]
 enum Task {
     Insert,
@@ -59,13 +59,13 @@ enum Emitted {
     Padding,
 }
 
-/// How the views of one design document relate.
+/// Relation between the views of one design document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Siblings {
     Different,
-    /// The same text: they must share one index.
+    /// The same text, so they must share one index.
     Identical,
-    /// The first emits, all others emit nothing: they must cost almost nothing.
+    /// The first emits, all others emit nothing, so their cost must be close to zero.
     Empty,
 }
 
@@ -92,7 +92,7 @@ impl Views {
     pub(crate) fn new(args: &ViewsArgs, documents: Documents) -> Views {
         let mut cells = vec![Task::Insert, Task::ReadAll];
         for key in [Key::Integer, Key::Compound] {
-            // Without rows there are no keys to tell apart.
+            // Without rows the kind of key makes no difference.
             let rows = args.rows.iter().filter(|rows| key == Key::Integer || **rows > 0);
             cells.extend(rows.map(|rows| Task::Rows { rows: *rows, key, value: Emitted::Number }));
         }
@@ -115,7 +115,8 @@ impl Views {
 
         let started = Instant::now();
         for (view, path) in views.iter().zip(&paths) {
-            // A view of a design document that was just built must answer at once; asking all shows that it does.
+            // The other views of a design document that was just built must answer immediately, so all of them are
+            // queried.
             let off = if view.reduce.is_some() { "&reduce=false" } else { "" };
             first_answer(database, &format!("{path}?limit=1{off}")).await?;
         }
@@ -193,7 +194,7 @@ impl Views {
         let seconds = started.elapsed().as_secs_f64();
         match answer.status {
             200 => {}
-            // CouchDB since 2.0 answers 410; others may not know the path or forbid it.
+            // CouchDB since 2.0 answers 410; other servers may lack or forbid the path.
             403 | 404 | 405 | 410 | 501 => return Ok(Measured::Skipped(format!("not offered: {}", answer.excerpt()))),
             status => bail!("_temp_view: status {status}: {}", answer.excerpt()),
         }
@@ -278,7 +279,7 @@ impl Task {
 struct View {
     map: String,
     reduce: Option<Reduce>,
-    /// Rows per document.
+    /// Number of rows per document.
     rows: u64,
 }
 
@@ -291,7 +292,7 @@ impl View {
     }
 }
 
-/// A map function. `mark` and `variant` make it unlike others, because servers share indexes of equal functions.
+/// A map function. `mark` and `variant` make it unique, because servers share indexes of equal functions.
 fn map_rows(rows: u64, key: Key, value: Emitted, variant: u64, mark: &str) -> String {
     let value = if value == Emitted::Number { "doc.value" } else { "doc.padding" };
     let key = |i: u64| {
@@ -336,7 +337,7 @@ impl Reduce {
         }
     }
 
-    /// What it must say over one row per document with its `value`.
+    /// The expected result over one row per document with its `value`.
     fn expected(self, documents: &Documents) -> Value {
         let values: Vec<u64> = (0..documents.count).map(|index| documents.value(index)).collect();
         let (count, sum) = (values.len(), values.iter().sum::<u64>());
@@ -361,7 +362,7 @@ impl Reduce {
     }
 }
 
-/// Equal, where 3 is 3.0: engines print numbers as they like.
+/// Compares values numerically, because engines print 3 or 3.0.
 fn same_numbers(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),

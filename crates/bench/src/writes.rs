@@ -1,6 +1,7 @@
 //! Clients that write single documents: new ones, edits of hot ones. Main type: [`Writes`].
 //!
-//! Every client waits for its answer before it writes again, so latency and rate belong together. Bulk writes are in `load`.
+//! Every client waits for its response before it writes again, so latency and rate are coupled. Bulk writes are in
+//! `load`.
 
 use crate::args::WritesArgs;
 use crate::client::Connection;
@@ -21,7 +22,7 @@ const TAIL: Metric = Metric::neither("p99/median", "x");
 const COMMITS: Metric = Metric::higher("commits", "/s");
 const GROUP: Metric = Metric::neither("writes/commit", "");
 const CONFLICTS: Metric = Metric::neither("conflicts", "/s");
-/// Texts that each client has ready before the clock starts.
+/// Number of texts that each client prepares before the measurement.
 const POOL: u64 = 256;
 
 /// The workload `writes`.
@@ -39,14 +40,14 @@ enum Mode {
 
 const MODES: [Mode; 3] = [Mode::New, Mode::EditOwn, Mode::EditShared];
 
-/// What one client found.
+/// Results of one client.
 #[derive(Default)]
 struct Findings {
     latencies_ms: Vec<f64>,
     conflicts: u64,
 }
 
-/// A hot document: its path and the newest revision known.
+/// A hot document: its path and the newest observed revision.
 struct Hot {
     path: String,
     rev: String,
@@ -103,7 +104,7 @@ impl Workload for Writes {
         if let (Some(before), Some(after)) = (before, after)
             && after > before
         {
-            // Commits of a database follow each other, each with a sync: their rate tells how busy the disk is kept.
+            // Commits of a database are sequential, each with a sync: their rate shows the utilization of the disk.
             figures.push(Figure::with_limit(COMMITS, (after - before) / seconds, Limit::SharedSync { clients: 1 }));
             figures.push(Figure::new(GROUP, latencies.len() as f64 / (after - before)));
         }
@@ -115,7 +116,7 @@ impl Workload for Writes {
 }
 
 impl Writes {
-    /// Lets all clients write until the time is over; returns how long it took and what they found.
+    /// Lets all clients write until the time is over. Returns the duration and the results.
     async fn write(
         &self,
         target: &Target,
@@ -161,7 +162,7 @@ impl Writes {
     }
 }
 
-/// One of the concurrent clients.
+/// A concurrent client.
 struct Client {
     connection: Connection,
     path: String,
@@ -209,7 +210,7 @@ impl Client {
         let answer = self.connection.send(Method::PUT, &path, body).await?;
         let latency = started.elapsed().as_secs_f64() * 1e3;
         if answer.status == 409 && mode == Mode::EditShared {
-            // Somebody else was faster; whoever wrote has noted the new revision, or will when its answer arrives.
+            // Another client has updated the document first; it records the new revision when it receives its response.
             findings.conflicts += 1;
             let newest = self.connection.get(&path).await?;
             let newest = member_text(&newest.body, "_rev").context("a document without _rev")?;
@@ -223,7 +224,8 @@ impl Client {
         Ok(())
     }
 
-    /// Answers of several clients may arrive in any order: only a later generation replaces what is known.
+    /// Records a revision. Responses of several clients may arrive in any order, so only a later generation replaces
+    /// the recorded one.
     fn note(&self, number: usize, rev: &str) {
         let mut hot = self.hot.lock().unwrap_or_else(PoisonError::into_inner);
         if generation(rev) > generation(&hot[number].rev) {
@@ -232,7 +234,7 @@ impl Client {
     }
 }
 
-/// The number of commits that the server has synced, if it tells.
+/// The number of commits that the server has synced, if it reports it.
 async fn synced_commits(connection: &mut Connection) -> Result<Option<f64>> {
     let answer = connection.get_any("/_node/_local/_prometheus").await?;
     let text = String::from_utf8_lossy(&answer.body);
@@ -256,7 +258,7 @@ async fn prepare_hot(database: &mut Database, documents: &Documents) -> Result<V
     .collect()
 }
 
-/// Every acknowledged write must be there: as a document, or as a generation of one.
+/// Checks that every acknowledged write exists: as a document, or as a generation of one.
 async fn check_written(
     database: &mut Database,
     mode: Mode,
@@ -282,7 +284,7 @@ fn members(documents: &Documents, index: u64) -> Vec<u8> {
     out
 }
 
-/// Deals documents to clients like cards.
+/// Distributes documents to clients round-robin.
 fn deal(hot: Vec<Hot>, clients: usize) -> Vec<Arc<Mutex<Vec<Hot>>>> {
     let mut hands: Vec<Vec<Hot>> = (0..clients).map(|_| Vec::new()).collect();
     for (number, document) in hot.into_iter().enumerate() {
@@ -295,7 +297,8 @@ fn generation(rev: &str) -> u64 {
     rev.split_once('-').and_then(|(generation, _)| generation.parse().ok()).unwrap_or_default()
 }
 
-/// The text of a member without escapes, found without parsing: this runs once per write beside the server.
+/// The text of a member without escapes, found without parsing, because this runs once per write concurrently with the
+/// server.
 fn member_text<'a>(body: &'a [u8], name: &str) -> Option<&'a str> {
     let body = std::str::from_utf8(body).ok()?;
     let after = body.split_once(&format!("\"{name}\":\""))?.1;

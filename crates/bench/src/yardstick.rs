@@ -1,7 +1,7 @@
-//! What this machine can do: fsync, key-value store, a map written by hand, memory. Main type: [`RawStore`].
+//! Limits of this machine: fsync, key-value store, a hand-written map, memory. Main type: [`RawStore`].
 //!
-//! These are the limits that other figures are held against; no server takes part. The key-value library is given by the
-//! caller, so that this crate names none.
+//! Other figures are compared with these limits; no server is involved. The caller provides the key-value library, so
+//! that this crate does not depend on one.
 
 use crate::args::YardstickArgs;
 use crate::generate::{Documents, IdOrder, Shape};
@@ -16,20 +16,20 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What a bare store writes of a document.
+/// Entries that a bare store writes per document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RawLoad {
     /// Its id and body as one pair: the same bytes in the fewest entries. Nothing is read.
     Pairs,
-    /// What a database of documents cannot do without: the id is looked up; a record under the id, an entry in the order
-    /// of updates and the body are written.
+    /// The minimum of a document database: the id is looked up; a record under the id, an entry in the order of updates
+    /// and the body are written.
     Documents,
 }
 
 /// The bare key-value store below the server.
 pub trait RawStore {
-    /// Opens an empty store in `directory` and writes the batches of ids and bodies, syncing after each one if
-    /// `sync_each_batch`. Returns the seconds spent in the store: making the batches does not count.
+    /// Opens an empty store in `directory` and writes the batches of ids and bodies, with a sync after each one if
+    /// `sync_each_batch`. Returns the seconds spent in the store, without the generation of the batches.
     fn load(
         &self,
         directory: &Path,
@@ -56,14 +56,14 @@ const WRITES: Metric = Metric::higher("rate", "writes/s");
 const BATCH: u64 = 1_000;
 const APPEND_BYTES: usize = 4 << 10;
 const APPENDS: usize = 500;
-/// A disk that needs seconds for an fsync is measured with fewer appends.
+/// Time limit, so that a disk with an fsync of seconds is measured with fewer appends.
 const APPEND_SECONDS: f64 = 5.0;
-/// Documents kept in memory for the hand-written map.
+/// Maximum size of documents kept in memory for the hand-written map.
 const MAP_BYTES: usize = 256 << 20;
 const MAP_SECONDS: f64 = 0.3;
 const COPY_BYTES: usize = 256 << 20;
 
-/// The limits that `yardstick` measures when no workload asks for others.
+/// The limits that `yardstick` measures if no workload requires others.
 pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
     let documents = |shape, order, count| Documents { shape, order, seed, count };
     let small = Shape::Score { size: args.size };
@@ -80,7 +80,7 @@ pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
     ]
 }
 
-/// Measures the machine and whatever limits are asked for.
+/// Measures the machine and the given limits.
 pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], results: &mut Results) -> Result<()> {
     eprintln!("yardstick: this machine");
     let scratch = Scratch::new(directory)?;
@@ -126,7 +126,7 @@ pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], re
     Ok(())
 }
 
-/// A directory that goes when the measurement ends.
+/// A directory that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -139,12 +139,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing sensible can be done about a directory that stays.
+        // A directory that cannot be removed is left.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Appends and syncs as a write-ahead log does: data, not timestamps.
+/// Measures appends with a sync as in a write-ahead log: data, not timestamps.
 fn sync_latencies_ms(path: &Path) -> Result<Vec<f64>> {
     let mut file = File::create(path)?;
     let block = [b'x'; APPEND_BYTES];
@@ -159,11 +159,11 @@ fn sync_latencies_ms(path: &Path) -> Result<Vec<f64>> {
     Ok(latencies)
 }
 
-/// Bytes per second.
+/// Rate of copies in memory, in bytes per second.
 fn copy_rate() -> f64 {
     let from = vec![1_u8; COPY_BYTES];
     let mut to = vec![0_u8; COPY_BYTES];
-    // The first copy also fetches the pages.
+    // The first copy also faults the pages in.
     to.copy_from_slice(&from);
     let rounds = 4;
     let started = Instant::now();
@@ -173,7 +173,7 @@ fn copy_rate() -> f64 {
     (rounds * COPY_BYTES) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// Bytes per second of a file that the system has in memory: no scan of stored documents can be faster.
+/// Bytes per second of a file in the page cache: an upper bound of the rate of scans of stored documents.
 fn read_rate(path: &Path) -> Result<f64> {
     let block = vec![b'x'; 1 << 20];
     let mut file = File::create(path)?;
@@ -232,7 +232,7 @@ fn rust_map(documents: &Documents) -> Result<MapRates> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let expected = Documents { count: ends.len() as u64, ..*documents }.sums_by_month();
     let rate = |threads| -> Result<f64> {
-        // The best of several passes: the first also fetches the pages, and a pass over few documents is over at once.
+        // The best of several passes: the first also faults the pages in, and a pass over few documents is very short.
         let (mut seconds, measuring) = (f64::INFINITY, Instant::now());
         while seconds.is_infinite() || measuring.elapsed().as_secs_f64() < MAP_SECONDS {
             let started = Instant::now();
@@ -278,7 +278,7 @@ fn sum_on(threads: usize, text: &[u8], ends: &[usize]) -> Sums {
     total
 }
 
-/// The founding map function: walks the members and stops when it has both that it wants.
+/// The founding map function: walks the members and stops when it has both values.
 fn map_score(document: &[u8]) -> Option<((u32, u32), u64)> {
     let (mut key, mut score) = (None, None);
     let mut at = 1;
@@ -307,7 +307,7 @@ fn month(metadata: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Name of the member that begins at `at`, and where its value begins.
+/// Name of the member at `at`, and the position of its value.
 fn member(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     if text.get(at) != Some(&b'"') {
         return None;
@@ -316,14 +316,14 @@ fn member(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     Some((&text[at + 1..end - 1], end + 1))
 }
 
-/// Where the value that begins at `at` ends, in compact text.
+/// The end of the value that starts at `at`, in compact text.
 fn skip_value(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => {
             let mut at = at + 1;
             loop {
                 let rest = text.get(at..)?;
-                // One comparison per eight bytes as long as no quote and no backslash comes.
+                // One comparison per eight bytes until a quote or a backslash.
                 at += rest.chunks_exact(8).take_while(|chunk| !holds_quote_or_escape(chunk)).count() * 8;
                 at += text[at..].iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
                 if text[at] == b'"' {

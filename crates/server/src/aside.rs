@@ -1,6 +1,6 @@
-//! [`Aside`]: a data directory served to this process alone, for as long as a command works on it: on a free port of the loopback
-//! address, to an administrator whose password nobody else knows. Nothing runs in the background: no replications, no
-//! compactions.
+//! [`Aside`]: serves a data directory to this process alone while a command works on it. The server listens on a free
+//! port of the loopback address, with an administrator whose random password never leaves this process. No background
+//! work runs: no replications, no compactions.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -23,13 +23,13 @@ use crate::{backends, cluster, environment, node, version};
 
 const USER: &str = "settee";
 
-/// How long the end waits for what is under way.
+/// Time limit for running requests when the server ends.
 const END: Duration = Duration::from_secs(10);
 
-/// So many connections are enough for a command.
+/// Maximum number of connections; a command needs few.
 const CONNECTIONS: u64 = 64;
 
-/// The server. It ends when this is dropped.
+/// A server that ends when this is dropped.
 pub(crate) struct Aside {
     authority: String,
     password: String,
@@ -38,7 +38,7 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Serves `data`, whose own settings do not count.
+    /// Serves `data` and ignores the settings stored there.
     pub(crate) fn start(data: &Path) -> anyhow::Result<Self> {
         let mut password = [0; 16];
         environment::random(&mut password);
@@ -59,7 +59,7 @@ impl Aside {
         Ok(Self { authority: address.to_string(), password, shutdown, thread: Some(thread) })
     }
 
-    /// The URL of a database, with what it takes to read it.
+    /// The URL of a database, with credentials.
     pub(crate) fn url(&self, database: &str) -> String {
         let name = segment(database);
         format!("http://{USER}:{}@{}/{name}", self.password, self.authority)
@@ -100,7 +100,7 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
     let listener = runtime.block_on(TcpListener::bind(plain)).context("no free port")?;
     ready(listener.local_addr().context("the port is not known")?);
     runtime.block_on(settee_http::serve(node, vec![Listener::Tcp(listener)], CONNECTIONS, shutdown.clone()));
-    // Whoever started this may want to remove the data then, which nobody may have open any more.
+    // The caller may remove the data next, so no file in it may be open any more.
     runtime.shutdown_timeout(END);
     log.flush();
     Ok(())

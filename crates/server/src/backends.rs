@@ -1,4 +1,4 @@
-//! The storage engines that can be chosen.
+//! Selection and opening of storage engines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,27 +13,27 @@ use settee_storage_rocksdb::{Inspected, Log, Options, RocksEngine, files};
 
 use crate::{environment, names, storage, verify, version};
 
-/// The file in the data directory that is kept for its room.
+/// Name of the file in the data directory that reserves disk space.
 pub(crate) const RESERVE: &str = "reserve";
 
-/// How long commits are kept for those who send them elsewhere: who cannot send for longer begins anew, with a backup.
+/// Time for which commits are kept for log shipping. If shipping is interrupted for longer, it restarts with a backup.
 const LOG_KEPT_S: u64 = 600;
 
-/// Opens the engine of the data directory `data`, which may keep so many files open.
+/// Opens the engine of the data directory `data`. The engine keeps at most `files_max` files open.
 pub(crate) fn open(data: &Path, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
     prepare(data)?.open(files_max)
 }
 
-/// A data directory whose engine can be opened with everything that was acknowledged, or in which one may be created.
+/// An inspected data directory: either its engine can be opened with every acknowledged commit, or a new one may be
+/// created in it.
 pub(crate) struct Prepared {
     data: PathBuf,
     inspected: Inspected,
 }
 
-/// Inspects the engine of the data directory `data` without a change to any file.
+/// Inspects the engine of the data directory `data` without modifying any file.
 ///
-/// # Errors
-/// When a store was here that cannot be opened completely, or when the directory belongs to something else.
+/// # Errors If the directory has held a store that cannot be opened completely, or if it belongs to another program.
 pub(crate) fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     storage::refuse_elsewhere(data)?;
     let directory = data.join(verify::ENGINE);
@@ -44,7 +44,7 @@ pub(crate) fn prepare(data: &Path) -> anyhow::Result<Prepared> {
     Ok(Prepared { data: data.to_owned(), inspected })
 }
 
-/// The same beside a server that may be running, which removes files between two reads.
+/// Same as [`prepare`], with retries, because a running server may remove files between two reads.
 pub(crate) fn prepare_beside(data: &Path) -> anyhow::Result<()> {
     const ATTEMPTS: u32 = 3;
     let mut prepared = prepare(data);
@@ -69,7 +69,7 @@ fn refused(data: &Path, error: StorageError) -> anyhow::Error {
     anyhow::Error::new(error).context(hint)
 }
 
-/// Refuses to create a store where there was one, or among the files of something else.
+/// Refuses to create a store where one existed before, or among files of another program.
 fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
     let shown = data.display();
     if let Some(mark) = [version::FILE, names::FILE].into_iter().find(|name| data.join(name).exists()) {
@@ -83,7 +83,7 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
     }
     let Ok(entries) = fs::read_dir(data) else { return Ok(()) };
     let names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    // A configuration says that the directory is meant for a server, whatever else is beside it.
+    // A configuration marks the directory as one for a server, whatever other files it contains.
     if names.iter().any(|name| matches!(name.as_str(), "local.ini" | "local.d")) {
         return Ok(());
     }
@@ -102,12 +102,12 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
 }
 
 impl Prepared {
-    /// Opens the engine, which may keep so many files open.
+    /// Opens the engine, which keeps at most `files_max` files open.
     pub(crate) fn open(self, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
         self.open_with(files_max, Log::Discarded)
     }
 
-    /// The same, and keeps the log of commits.
+    /// Opens the engine and keeps the commit log.
     pub(crate) fn open_with_log(self, files_max: u16) -> anyhow::Result<Arc<dyn Engine>> {
         self.open_with(files_max, Log::Kept { clock_us: environment::now_us, seconds: LOG_KEPT_S })
     }
@@ -123,8 +123,8 @@ impl Prepared {
             tracing::warn!(torn, "a power loss left incomplete writes, which no client was told of; they are dropped");
         }
         durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
-        // An engine syncs what is in its directory, and nothing above: the directory may be there since a start that was
-        // killed before it was synced.
+        // An engine syncs its own directory but not the parents: a previous start may have been killed before it synced
+        // them.
         durable::sync_directory(&data).with_context(|| format!("{} cannot be synced", data.display()))?;
         let disk_bytes =
             rustix::fs::statvfs(&data).map_or(u64::MAX, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
@@ -147,7 +147,7 @@ impl Prepared {
     }
 }
 
-/// Opens the engine on a PostgreSQL, for the server that `id` names.
+/// Opens the PostgreSQL engine for the server with this `id`.
 pub(crate) fn open_postgres(
     options: &settee_storage_postgres::Options,
     id: [u8; 16],
@@ -155,12 +155,12 @@ pub(crate) fn open_postgres(
     Ok(Arc::new(PostgresEngine::open(options, id)?))
 }
 
-/// The settings that nodes on a PostgreSQL share, if there are any; read without a trace.
+/// The settings shared by the nodes on a PostgreSQL, if any. Reading them writes nothing.
 pub(crate) fn shared_settings(options: &settee_storage_postgres::Options) -> anyhow::Result<Option<SharedSettings>> {
     read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::look_up(options, shard, space, key)?))
 }
 
-/// Opens it to read it, without a trace.
+/// Opens the engine read-only, without modifying any file.
 pub(crate) fn open_read_only(directory: &Path) -> anyhow::Result<Arc<dyn Engine>> {
     let engine = RocksEngine::open_read_only(directory, &Options::default())
         .with_context(|| format!("the data in {} cannot be opened", directory.display()))?;
@@ -172,7 +172,7 @@ pub(crate) fn check(directory: &Path, depth: Depth, progress: &mut dyn FnMut(u64
     files::check(directory, depth, progress).with_context(|| format!("{} cannot be read", directory.display()))
 }
 
-/// Makes engine files in `to` of what can be read of those in `from`.
+/// Writes new engine files to `to` from the readable part of those in `from`.
 pub(crate) fn salvage(from: &Path, to: &Path, progress: &mut dyn FnMut(u64)) -> anyhow::Result<Salvaged> {
     files::salvage(from, to, &Options::default(), progress).context("the new data cannot be written")
 }

@@ -1,8 +1,8 @@
-//! [`body`]: what a command sends to `_bulk_get`.
+//! [`body`]: request body for `_bulk_get`.
 
 use settee_model::json::write_string;
 
-/// Asks for these revisions: ids with revs.
+/// Requests these revisions: pairs of id and revision.
 pub(crate) fn body<'a>(wanted: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut body = b"{\"docs\":[".to_vec();
     for (index, (id, rev)) in wanted.enumerate() {

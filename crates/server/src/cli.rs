@@ -34,77 +34,79 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// A subcommand.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve a data directory over HTTP until SIGINT or SIGTERM
     ///
-    /// Without an administrator everybody may do everything, so the server then listens on loopback addresses
-    /// only. Make one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with
-    /// `name = password` in the section `admins` of the configuration file: it is stored hashed.
+    /// Without an administrator every client has all permissions, so the server then listens on loopback addresses
+    /// only. Create one with COUCHDB_USER and COUCHDB_PASSWORD in the environment of the first start, or with `name =
+    /// password` in the section `admins` of the configuration file: it is stored hashed.
     ///
-    /// Settings are read from DIR/local.ini, DIR/local.d/*.ini, the environment (SETTEE_SECTION__KEY=value) and --set,
-    /// the later ones winning. `settee config --defaults` prints all of them.
+    /// Settings are read from DIR/local.ini, DIR/local.d/*.ini, the environment (SETTEE_SECTION__KEY=value) and --set.
+    /// Later sources take precedence. `settee config --defaults` prints all settings.
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
     /// Measure this server, any CouchDB, or two of them side by side
     #[cfg(feature = "bench")]
     Bench(Box<settee_bench::BenchArgs>),
-    /// Show what a server begins with, what is in force, and what makes no sense
+    /// Print the default settings, print the settings in force, or check a configuration file
     Config(ConfigArgs),
-    /// Look at a data directory and the server on it, and say what to do
+    /// Check a data directory and the server on it, and suggest repairs
     ///
-    /// It looks at disk space and sync time, limits, the layout of the data, the configuration, administrators, files
-    /// of certificates and slow views. Ends with 0 unless something is an error.
+    /// Checks disk space and sync time, limits, the layout of the data, the configuration, administrators, certificate
+    /// files and slow views. The exit code is 0 unless an error is found.
     #[command(verbatim_doc_comment)]
     Doctor(DoctorArgs),
-    /// Compare everything that is stored with its checksums, while the server runs or not
+    /// Verify the checksums of all stored data; the server may be running
     ///
-    /// First the files: those of the storage engine block by block, and those of the server. Then the databases: each
-    /// document, revision, attachment and index is read, and counters are counted again. A running server does the second
-    /// part itself. Ends with 0 if everything is as it was written.
+    /// Verifies the files first: those of the storage engine block by block, and those of the server. Then it reads
+    /// each document, revision, attachment and index of the databases, and recounts the counters. A running server does
+    /// the second part itself. The exit code is 0 if no damage is found.
     #[command(verbatim_doc_comment)]
     Verify(VerifyArgs),
-    /// Make a new data directory of everything that can be read of a damaged one
+    /// Create a new data directory from the readable part of a damaged one
     ///
-    /// What cannot be read is listed by database and document, here and in NEW/salvage.txt. The old directory stays as it
-    /// is. No server may run on it.
+    /// Unreadable data is listed by database and document, on the output and in NEW/salvage.txt. The old directory is
+    /// not modified. No server may run on it.
     #[command(verbatim_doc_comment)]
     Salvage(SalvageArgs),
-    /// Back up a whole server, while it runs or not, or one database
+    /// Back up a whole server, which may be running, or one database
     ///
-    /// Of a server: each backup is a directory of its own in the one given with --to. It is complete and has
-    /// checksums; what the previous backup has as well is linked, not copied. In a bucket (s3://bucket/prefix) backups
-    /// share their files; what is there is not sent again.
-    /// Of a database: a file of JSON lines with all leaf revisions, attachments, local documents and settings.
+    /// Of a server: each backup is a directory of its own in the one given with --to. It is complete and has checksums;
+    /// files that the previous backup also has are linked, not copied. In a bucket (s3://bucket/prefix) backups share
+    /// their files; files that are already stored are not sent again. Of a database: a file of JSON lines with all leaf
+    /// revisions, attachments, local documents and settings.
     #[command(verbatim_doc_comment)]
     Backup(BackupArgs),
-    /// Make a data directory of a backup, or a database of its file or of the backup of a server
+    /// Create a data directory from a backup, or a database from its file or from the backup of a server
     Restore(RestoreArgs),
-    /// Move a whole CouchDB in, version 1 to 3, or another Settee, while it is used
+    /// Migrate a whole CouchDB, version 1 to 3, or another Settee, while it is in use
     ///
-    /// Databases come with their leaf revisions (conflicts and tombstones too), attachments, security objects and limits; so do
-    /// local documents, users, administrators and the settings that applications notice. Documents of _replicator go
-    /// to replicator_paused, where nothing runs. Run it as often as you like: it copies what is new, and goes on where it was
-    /// killed. Then compare both sides:
+    /// Copies databases with their leaf revisions (including conflicts and tombstones), attachments, security objects
+    /// and limits, and also local documents, users, administrators and the settings that applications depend on.
+    /// Documents of _replicator are copied to replicator_paused, where no replication runs. The command can be
+    /// repeated: it copies new changes and resumes after an interruption. Then compare both sides:
     ///
     ///   settee migrate http://admin:password@old:5984 --to http://admin:password@127.0.0.1:5984
     ///   settee migrate http://admin:password@old:5984 --to http://admin:password@127.0.0.1:5984 --verify
     ///
-    /// docs/from-couchdb.md tells of the whole way, and of the way back.
+    /// docs/from-couchdb.md describes the whole procedure, and the way back.
     #[command(verbatim_doc_comment)]
     Migrate(MigrateArgs),
-    /// Write the documents of a file into a database: NDJSON, JSON, CSV, couchbackup, couchdb-dump, answers of _all_docs
+    /// Write the documents of a file into a database: NDJSON, JSON, CSV, couchbackup, couchdb-dump, answers of
+    /// _all_docs
     ///
-    /// The beginning of the file tells what it is; it may be compressed by gzip or zstd. Documents that have a _rev keep it, others
-    /// are new. Rows that are refused are told with their lines. A run that was cut off goes on where it was:
+    /// The format is detected from the start of the file, which may be compressed by gzip or zstd. Documents that have
+    /// a _rev keep it, others are new. Refused rows are reported with their line numbers. An interrupted run can be
+    /// resumed:
     ///
     ///   settee import articles.ndjson.gz --to http://admin:password@127.0.0.1:5984/articles --refused refused.ndjson
     ///   settee import prices.csv --to http://admin:password@127.0.0.1:5984/prices --id sku --types price:number
     ///   couchbackup --url http://old:5984 --db shop | settee import - --to http://127.0.0.1:5984/shop
     #[command(verbatim_doc_comment)]
     Import(ImportArgs),
-    /// Write the documents of a database to a file that other programs read: NDJSON, JSON, CSV or couchbackup
+    /// Write the documents of a database to a file for other programs: NDJSON, JSON, CSV or couchbackup
     ///
     ///   settee export http://admin:password@127.0.0.1:5984/articles --to articles.ndjson --attachments
     ///   settee export http://admin:password@127.0.0.1:5984/prices --format csv --columns _id,price
@@ -112,9 +114,9 @@ pub(crate) enum Command {
     /// Conflicts, tombstones and settings of a database are in `settee backup --database`.
     #[command(verbatim_doc_comment)]
     Export(ExportArgs),
-    /// Print what a shell needs to complete the commands and options of this program
+    /// Print the completion script of a shell for the commands and options of this program
     ///
-    /// Packages install it. By hand, for bash, for zsh and for fish:
+    /// Packages install it. Manual installation for bash, zsh and fish:
     ///
     ///   settee completions bash > ~/.local/share/bash-completion/completions/settee
     ///   settee completions zsh > /usr/local/share/zsh/site-functions/_settee
@@ -123,21 +125,21 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write the manual pages of all commands into a directory, such as ~/.local/share/man/man1
     Man(ManArgs),
-    /// Make what a server needs in a PostgreSQL that is to hold its data, and move data there and back
+    /// Create the tables of a server in a PostgreSQL, and move data to it and back
     Storage(StorageArgs),
-    /// Run user code for a server; not to be called by hand
+    /// Run user functions for a server; not for manual use
     #[command(hide = true)]
     Worker,
-    /// Compile a WebAssembly module for a server; not to be called by hand
+    /// Compile a WebAssembly module for a server; not for manual use
     #[cfg(feature = "wasm")]
     #[command(hide = true)]
     WasmCompiler,
 }
 
-/// `settee serve`
+/// Arguments of `settee serve`
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The directory that holds everything; it is created if it is missing
+    /// The data directory; it is created if it is missing
     #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
     pub(crate) data: PathBuf,
     /// The address to listen on.
@@ -146,35 +148,37 @@ pub(crate) struct ServeArgs {
     /// The port to listen on.
     #[arg(long, value_name = "N", help = "The port to listen on, 0 for any free one [default: [chttpd] port, 5984]")]
     pub(crate) port: Option<u16>,
-    /// Listen on a socket in the file system as well
+    /// Listen on a Unix socket as well
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// Where the data lie, if not in the data directory: postgres://user@host/database, unless it is said by
-    /// SETTEE_STORAGE or by `url` in the section `storage`
+    /// Location of the data, if not the data directory: postgres://user@host/database [default: SETTEE_STORAGE, or
+    /// `url` in the section `storage`]
     ///
-    /// `settee storage init` makes the tables where a server may not. Several servers may use one: docs/operation/cluster.md.
+    /// `settee storage init` creates the tables if the server lacks that privilege. Several servers may share one
+    /// PostgreSQL: docs/operation/cluster.md.
     #[arg(long, value_name = "URL")]
     pub(crate) storage: Option<String>,
-    /// What this server is called among those that use the same store; without it cluster/node of the configuration, or settee@HOST
+    /// Name of this server among those that use the same store [default: cluster/node of the configuration, or
+    /// settee@HOST]
     #[arg(long, value_name = "NAME@HOST")]
     pub(crate) node_name: Option<String>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
 
-/// Where settings come from.
+/// Sources of settings.
 #[derive(Debug, Args)]
 pub(crate) struct SettingsArgs {
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A setting that wins over files and environment; can be given several times
+    /// A setting that overrides files and environment; can be given several times
     #[arg(long, value_name = "SECTION/KEY=VALUE", value_parser = parse_setting)]
     pub(crate) set: Vec<(String, String, String)>,
 }
 
 impl SettingsArgs {
-    /// The command line.
+    /// The settings of the command line.
     pub(crate) fn given(&self) -> impl Iterator<Item = Given> {
         self.set.iter().cloned().map(|(section, key, value)| {
             let place = format!("--set {section}/{key}");
@@ -198,12 +202,12 @@ fn parse_setting(text: &str) -> Result<(String, String, String), String> {
     }
 }
 
-/// `settee config`
+/// Arguments of `settee config`
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: Option<ConfigCommand>,
-    /// Print all settings that are known, with their defaults and what they do, as an INI file
+    /// Print all known settings, with their defaults and descriptions, as an INI file
     #[arg(long)]
     defaults: bool,
     /// The data directory that the printed paths assume
@@ -211,21 +215,21 @@ pub(crate) struct ConfigArgs {
     data: PathBuf,
 }
 
-/// The commands about the configuration.
+/// Subcommands of `settee config`.
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Print what is in force, and where each value comes from; secrets are not shown
+    /// Print the settings in force and the source of each value; secrets are not shown
     Show {
         /// The data directory
         #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
         data: PathBuf,
-        /// Where the data lie, if not in the data directory, as for `settee serve`: what several servers share is read there
+        /// Location of the data, if not the data directory, as for `settee serve`: shared settings are read there
         #[arg(long, value_name = "URL")]
         storage: Option<String>,
         #[command(flatten)]
         settings: SettingsArgs,
     },
-    /// Say what makes no sense in a configuration file. Ends with 0 if a server would start with it
+    /// Report mistakes in a configuration file. The exit code is 0 if a server would start with it
     Check {
         /// The file
         file: PathBuf,
@@ -283,7 +287,8 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
     Ok(verdict(findings.iter().map(|finding| finding.severity)))
 }
 
-/// Has what nodes share count, if there are others and the store can be read. Answers what is to be said about it.
+/// Applies the settings shared between nodes, if the configuration names a shared store and it can be read. Returns
+/// remarks about them.
 fn look_at_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec<String>> {
     let Some(options) = storage::chosen(configuration)? else {
         let unknown = |place| {

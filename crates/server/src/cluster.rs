@@ -1,5 +1,5 @@
-//! This server as one of several nodes on one store: what it is called, where others reach it, and when it comes and goes. A server
-//! on a store of its own is none.
+//! Membership of this server in the nodes on one store: its name, its address, and its join and leave. A server with a
+//! store of its own is no member.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use settee_storage::Engine;
 use crate::config::Configuration;
 use crate::environment;
 
-/// The name of a single node, as CouchDB has it.
+/// The name of a single node, as in CouchDB.
 const SINGLE: &str = "nonode@nohost";
 
-/// How often a name is tried that another node has: a node that was killed lives on for a few seconds.
+/// Maximum number of attempts to join under a name that another node holds. A killed node is removed only after a few
+/// seconds.
 const TRIES: u32 = 4;
 
-/// The time between two tries.
+/// Delay between two attempts.
 const TRY_WAIT: Duration = Duration::from_secs(1);
 
-/// What this node is called.
+/// The name of this node.
 pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
     let is_sole = storage::URL.of(configuration).is_empty();
     let default = || if is_sole { SINGLE.to_owned() } else { format!("settee@{}", environment::hostname()) };
@@ -33,7 +34,7 @@ pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// Where other nodes reach this one, if nobody says: where it listens, or this machine by its name if that is everywhere.
+/// Default address at which other nodes reach this one: the listening address, or the host name if that is unspecified.
 fn address(listens: SocketAddr, hostname: &str) -> String {
     if listens.ip().is_unspecified() {
         format!("http://{hostname}:{}/", listens.port())
@@ -42,14 +43,15 @@ fn address(listens: SocketAddr, hostname: &str) -> String {
     }
 }
 
-/// This node among the others.
+/// Membership of this node.
 pub(crate) struct Membership {
     engine: Arc<dyn Engine>,
     name: String,
 }
 
 impl Membership {
-    /// Tells the others that this node serves requests at `listens`. Nobody is told of a server on a store of its own.
+    /// Announces to the other nodes that this node serves requests at `listens`. Does nothing for a server with a store
+    /// of its own.
     pub(crate) async fn begin(
         engine: &Arc<dyn Engine>,
         name: &str,
@@ -83,7 +85,7 @@ impl Membership {
         }
     }
 
-    /// With whom this node serves the store: a line for people, if there is anything to tell.
+    /// A message about the other nodes on the store, or `None` without any.
     pub(crate) fn remark(&self) -> Option<String> {
         if self.engine.members().is_sole() {
             return None;
@@ -96,7 +98,7 @@ impl Membership {
         })
     }
 
-    /// Tells the others that this node is about to end.
+    /// Announces to the other nodes that this node is about to end.
     pub(crate) async fn end(&self) {
         let engine = Arc::clone(&self.engine);
         let left = tokio::task::spawn_blocking(move || engine.members().leave()).await;

@@ -1,5 +1,4 @@
-//! The commands that look after data: `doctor`, `verify`, `salvage`. Here are their arguments and what they print; those of backups
-//! are in `backup`.
+//! The maintenance commands `doctor`, `verify` and `salvage`: arguments and output. Those of backups are in `backup`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +8,7 @@ use clap::Args;
 use crate::environment::data_directory;
 use crate::{doctor, salvage, verify};
 
-/// `settee doctor`
+/// Arguments of `settee doctor`
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// The data directory
@@ -18,32 +17,33 @@ pub(crate) struct DoctorArgs {
     /// The configuration file [default: local.ini in the data directory]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only request /_up from the server that runs on the data, for health checks; ends with 0 if it answers 200
+    /// Only request /_up from the server that runs on the data, for health checks; the exit code is 0 if the status is
+    /// 200
     #[arg(long)]
     up: bool,
 }
 
-/// `settee verify`
+/// Arguments of `settee verify`
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     /// The data directory
     #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
     data: PathBuf,
-    /// Read no more than so many megabytes of files a second
+    /// Maximum rate of reading files, in megabytes per second
     #[arg(long, value_name = "MB")]
     rate: Option<u64>,
-    /// Look at the files only, not at what the databases in them hold
+    /// Verify the files only, not the databases in them
     #[arg(long)]
     files: bool,
 }
 
-/// `settee salvage`
+/// Arguments of `settee salvage`
 #[derive(Debug, Args)]
 pub(crate) struct SalvageArgs {
     /// The damaged data directory
     #[arg(long, value_name = "DIR", default_value_os_t = data_directory())]
     data: PathBuf,
-    /// The data directory to make, which must be empty or not be there
+    /// The data directory to create, which must be empty or missing
     #[arg(long, value_name = "NEW")]
     to: PathBuf,
 }

@@ -1,12 +1,15 @@
-//! A running server and the commands that work on its data directory: a socket in that directory, `control.sock`, which
-//! only the owner of the data can reach, takes a line with the name of what is wanted and answers a line of JSON.
+//! Interface between a running server and the commands that work on its data directory. Only the owner of the data can
+//! open the socket `control.sock` in that directory. A client sends a line with the name of a request and receives a
+//! line of JSON.
 //!
-//! - `status`: who serves, since when, why writes are refused if they are, and which requests were slow of late.
-//! - `checkpoint`: a consistent copy of all data, made of hard links, in the data directory. It is removed when the
+//! - `status`: the address of the server, its start time, the reason if writes are refused, and recent slow requests.
+//! - `checkpoint`: a consistent copy of all data in the data directory, made of hard links. It is removed when the
 //!   connection ends.
-//! - `verify`: what the databases hold is read and counted again; a line for each database, and some meanwhile.
+//! - `verify`: reads the contents of all databases and recounts the counters. Sends a line for each database, and
+//!   progress lines in between.
 //!
-//! The socket gives nobody more than he has: who can open it can read the files. Over HTTP none of this is offered.
+//! The socket grants no additional permissions: its users can already read the files. None of this is available over
+//! HTTP.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -25,16 +28,16 @@ use settee_storage::{Engine, durable};
 /// The socket in the data directory.
 pub(crate) const SOCKET: &str = "control.sock";
 
-/// Where checkpoints are in the data directory.
+/// Directory of checkpoints within the data directory.
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
 
-/// The longest line of either side.
+/// Maximum length of a line of either side.
 const LINE_BYTES: u64 = 1 << 20;
 
-/// The time that a server may take to make a checkpoint, and a command to say what it wants.
+/// Time limit for the server to make a checkpoint, and for a command to send its request.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The serving side. The socket is removed when it is dropped.
+/// The server side. The socket is removed when this is dropped.
 pub(crate) struct Control {
     path: PathBuf,
 }
@@ -44,15 +47,15 @@ struct Served {
     node: Arc<Node>,
     engine: Arc<dyn Engine>,
     url: String,
-    /// One checkpoint at a time.
+    /// Serializes checkpoints; holds the last number.
     making: Mutex<u64>,
 }
 
 impl Control {
-    /// Begins to listen.
+    /// Starts to listen.
     pub(crate) fn start(data: &Path, url: String, node: Arc<Node>, engine: Arc<dyn Engine>) -> anyhow::Result<Self> {
         let path = data.join(SOCKET);
-        // The lock of the directory is held, so nobody listens there any more.
+        // The lock of the directory is held, so no process listens on an existing socket any more.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).with_context(|| {
             format!("{} cannot be made; the path of the data directory may be too long", path.display())
@@ -67,7 +70,7 @@ impl Control {
                         tracing::warn!(error = format!("{error:#}"), "a command on the data directory failed");
                     }
                 };
-                // Without a thread the caller sees the connection end.
+                // If no thread can be started, the client observes the end of the connection.
                 let _ = std::thread::Builder::new().name("control".to_owned()).spawn(answer);
             }
         };
@@ -125,7 +128,7 @@ impl Served {
         out
     }
 
-    /// Reads all databases as they are now. Ends with the connection.
+    /// Reads the current contents of all databases. Ends when the connection ends.
     fn verify(&self, writer: &mut UnixStream) -> anyhow::Result<()> {
         let mut written = Ok(());
         crate::verify::databases(self.engine.as_ref(), &mut |line| {
@@ -135,7 +138,7 @@ impl Served {
         written
     }
 
-    /// Makes a checkpoint and keeps it until the other side goes.
+    /// Makes a checkpoint and keeps it until the client disconnects.
     fn lend_checkpoint(&self, mut reader: impl std::io::Read, writer: &mut UnixStream) -> anyhow::Result<()> {
         let lent = match self.checkpoint() {
             Ok(lent) => lent,
@@ -148,7 +151,7 @@ impl Served {
         write_string(&mut out, &lent.0.display().to_string());
         out.push(b'}');
         write_line(writer, out)?;
-        // Copying may take hours; whatever ends the connection ends the loan.
+        // Copying may take hours. The checkpoint is kept until the connection ends for any reason.
         writer.set_read_timeout(None)?;
         let _ = reader.read(&mut [0]);
         Ok(())
@@ -161,11 +164,11 @@ impl Served {
     }
 }
 
-/// A consistent copy of the engine in the data directory, removed when it is dropped.
+/// A consistent copy of the engine in the data directory, removed when this is dropped.
 pub(crate) struct Checkpoint(pub(crate) PathBuf);
 
 impl Checkpoint {
-    /// Makes one. Numbers must not repeat while the data directory is locked.
+    /// Makes a checkpoint. Numbers must not repeat while the data directory is locked.
     pub(crate) fn make(data: &Path, engine: &dyn Engine, number: u64) -> anyhow::Result<Self> {
         let directory = data.join(CHECKPOINTS);
         durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
@@ -183,7 +186,7 @@ impl Drop for Checkpoint {
     }
 }
 
-/// Removes what an earlier process has left.
+/// Removes checkpoints of an earlier process.
 pub(crate) fn remove_checkpoints(data: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(data.join(CHECKPOINTS)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("old checkpoints stay"),
@@ -203,8 +206,8 @@ fn refusal(reason: &str) -> Vec<u8> {
     out
 }
 
-/// Asks the server that has the data directory. `None`: there is none. The loan of a checkpoint ends with the
-/// connection.
+/// Sends a request to the server of the data directory. `None` if no server listens. A checkpoint is kept as long as
+/// the connection.
 pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, UnixStream)>> {
     let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(None) };
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -219,7 +222,8 @@ pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, Un
     Ok(Some((answer, stream)))
 }
 
-/// Asks the server that has the data directory, and calls `each` with every line of its answer. `false`: there is none.
+/// Sends a request to the server of the data directory and calls `each` with every line of the response. Returns false
+/// if no server listens.
 pub(crate) fn listen(data: &Path, command: &str, each: &mut dyn FnMut(Json)) -> anyhow::Result<bool> {
     let Ok(mut stream) = UnixStream::connect(data.join(SOCKET)) else { return Ok(false) };
     stream.set_read_timeout(Some(TIMEOUT))?;

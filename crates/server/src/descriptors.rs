@@ -1,5 +1,5 @@
-//! Files and connections that the process may have open, and how they are shared out: [`Descriptors`]. The limit of a
-//! process is one for both, so connections get what the engine and everything else leave.
+//! [`Descriptors`]: the limit of open files of the process, and its distribution. Files and connections share one
+//! limit, so connections get the remainder after the engine and all other users.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use anyhow::ensure;
 
 use crate::process;
 
-/// Files that the engine keeps open, when there are enough: more make it read faster.
+/// Maximum number of files that the engine keeps open. More open files make reads faster.
 const ENGINE_MAX: u64 = 512;
 
-/// Pipes of worker processes and query servers, connections of replications, logs and whatever is open for a moment.
+/// Reserve for pipes of worker processes and query servers, connections of replications, logs and short-lived files.
 const OTHERS_MAX: u64 = 512;
 
-/// With fewer nothing would be left for connections.
+/// Minimum limit; below it no descriptors would be left for connections.
 const LIMIT_MIN: u64 = 128;
 
-/// The number of what that may be open.
+/// Shares of the limit of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) limit: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the limit as far as it may be raised, and shares out what it is then.
+    /// Raises the limit to its maximum and distributes it.
     pub(crate) fn claim() -> anyhow::Result<Self> {
         Self::share(process::raise_open_files_limit())
     }
@@ -42,7 +42,7 @@ impl Descriptors {
         Ok(Self { limit, engine: engine_files, connections: limit - engine - others })
     }
 
-    /// The connections at a time, if so many are wanted.
+    /// The number of concurrent connections, at most `wanted`.
     pub(crate) fn connections(&self, wanted: u64) -> u64 {
         wanted.min(self.connections)
     }

@@ -1,4 +1,5 @@
-//! The outside world that the other crates do not see: clock, random numbers, environment variables.
+//! Access to the environment of the process, which other crates receive as arguments: clock, random numbers,
+//! environment variables.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,10 +29,9 @@ pub(crate) fn monotonic_us() -> u64 {
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Fills `bytes` with random ones fit for secrets.
+/// Fills `bytes` with cryptographically secure random bytes.
 ///
-/// # Panics
-/// When the system has no random numbers: nothing safe can be done then.
+/// # Panics If the system provides no random numbers, because nothing can be secured then.
 pub(crate) fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system gives random numbers");
 }
@@ -43,31 +43,31 @@ pub(crate) fn random_u64() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// How much a thread gives way: with it, a busy server leaves about a tenth of a processor to each of a few, and to all others
-/// together as much once more.
+/// Nice value of background threads. A busy server leaves about a tenth of a processor to each of the first few, and
+/// about the same again to all others together.
 const NICENESS: i32 = 10;
 const NICENESS_OF_MANY: i32 = 19;
 const FEW: usize = 4;
 
-/// Lets other threads go before the calling one, and before the `others` that do so already. Where that is not possible it is no
-/// harm.
+/// Lowers the priority of the calling thread, given that `others` threads already run at low priority. Errors are
+/// ignored.
 pub(crate) fn give_way(others: usize) {
     let niceness = if others < FEW { NICENESS } else { NICENESS_OF_MANY };
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness);
-    // Who does not pause has the rest of some milliseconds all the same.
+    // A thread that never sleeps keeps the rest of its time slice of some milliseconds.
     std::thread::sleep(Duration::from_micros(1));
 }
 
-/// Settings of the environment: `SETTEE_SECTION__KEY=value`. In names everything but letters and digits becomes `_`, so
-/// known settings are found by that; unknown ones are taken in small letters.
+/// Settings of the environment: `SETTEE_SECTION__KEY=value`. All characters except letters and digits become `_` in
+/// these names; known settings are matched by that form, unknown ones are converted to lower case.
 pub(crate) fn settings() -> Vec<Given> {
     let given = |name: &str, (section, key, value)| Given { section, key, value, place: name.to_owned() };
     let secret = text("COUCHDB_SECRET").map(|value| ("chttpd_auth".to_owned(), "secret".to_owned(), value));
     let secret = secret.map(|setting| given("COUCHDB_SECRET", setting));
     let storage = text("SETTEE_STORAGE").map(|value| ("storage".to_owned(), "url".to_owned(), value));
     let storage = storage.map(|setting| given("SETTEE_STORAGE", setting));
-    // A variable that is no text sets nothing.
+    // A variable that is not valid text is ignored.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     variables
@@ -95,18 +95,18 @@ pub(crate) fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// Where the data is if nobody says: SETTEE_DATA, or `./data`.
+/// The default data directory: SETTEE_DATA, or `./data`.
 pub(crate) fn data_directory() -> PathBuf {
     text("SETTEE_DATA").unwrap_or_else(|| "./data".to_owned()).into()
 }
 
-/// A variable of the environment that is not empty.
+/// An environment variable, unless it is empty.
 pub(crate) fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The admin that `COUCHDB_USER` and `COUCHDB_PASSWORD` ask for. One of them alone is a mistake that would leave the server
-/// open.
+/// The admin from `COUCHDB_USER` and `COUCHDB_PASSWORD`. Setting only one of them is an error, because the server would
+/// be left open.
 pub(crate) fn admin() -> anyhow::Result<Option<AdminSeed>> {
     match (text("COUCHDB_USER"), text("COUCHDB_PASSWORD")) {
         (Some(name), Some(password)) => Ok(Some(AdminSeed { name, password })),
@@ -120,7 +120,7 @@ pub(crate) fn admin() -> anyhow::Result<Option<AdminSeed>> {
     }
 }
 
-/// The commands of query servers as CouchDB 3 has them: `COUCHDB_QUERY_SERVER_PYTHON` is that for the language `python`.
+/// The commands of query servers as in CouchDB 3: `COUCHDB_QUERY_SERVER_PYTHON` is the one for the language `python`.
 pub(crate) fn query_servers() -> BTreeMap<String, String> {
     let server = |(name, command): (OsString, OsString)| {
         let language = name.to_str()?.strip_prefix("COUCHDB_QUERY_SERVER_")?.to_ascii_lowercase();
@@ -130,19 +130,18 @@ pub(crate) fn query_servers() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(server).collect()
 }
 
-/// Whether `COUCHDB_NATIVE_QUERY_SERVER_ERLANG` names anything.
+/// True if `COUCHDB_NATIVE_QUERY_SERVER_ERLANG` is set and not empty.
 pub(crate) fn is_native_erlang_on() -> bool {
     std::env::var_os("COUCHDB_NATIVE_QUERY_SERVER_ERLANG").is_some_and(|value| !value.is_empty())
 }
 
-/// The environment of query servers: where programs are, and in which language they talk. Never secrets such as
-/// `COUCHDB_PASSWORD`.
+/// The environment of query servers: search paths, user and locale. Never secrets such as `COUCHDB_PASSWORD`.
 pub(crate) fn for_query_servers() -> Vec<(OsString, OsString)> {
     const KEPT: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
     let variable = |name: &str| Some((OsString::from(name), std::env::var_os(name)?));
     let mut kept: Vec<_> = KEPT.into_iter().filter_map(variable).collect();
     if !kept.iter().any(|(name, _)| name == "LANG" || name == "LC_ALL") {
-        // Lines are UTF-8, and many programs go by this.
+        // Lines are UTF-8, and many programs depend on this variable.
         kept.push(("LANG".into(), "C.UTF-8".into()));
     }
     kept

@@ -1,7 +1,8 @@
-//! Indexes in the background: those that lag are brought up to date, as CouchDB's daemon ken does, and those that nobody
-//! needs go after a while.
+//! Background work on indexes: stale indexes are updated, as by CouchDB's daemon ken, and unused ones are removed after
+//! a grace period.
 //!
-//! [`Indexing`] knows when, and how many at a time; how is up to `settee_views`, which also keeps them within their budget.
+//! [`Indexing`] schedules the builds and limits their number; `settee_views` performs them and keeps them within their
+//! budget.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,30 +24,30 @@ use crate::config::Configuration;
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests;
 
-/// The time for which a stop waits for builds to write down what they have done.
+/// Time limit for builds to save their progress when the server stops.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where databases, indexes and settings are found, and what is to be done.
+/// Scheduler of background index work.
 pub(crate) struct Indexing {
     catalog: Arc<Catalog>,
     views: Arc<Views>,
     searches: Arc<Searches>,
     configuration: Arc<Configuration>,
-    /// The names of databases that have changed.
+    /// Names of databases with new changes.
     changed: Mutex<BTreeSet<String>>,
     news: Notify,
-    /// The design documents that somebody works on, and whether they are to be looked at again afterwards.
+    /// The design documents that are being processed. The value is true if they must be checked again afterwards.
     running: Mutex<HashMap<Job, bool>>,
-    /// Room for builds of any length, and for short ones besides.
+    /// Permits for builds of any length; short ones have further permits.
     batch: Semaphore,
     incremental: Semaphore,
     is_over: AtomicBool,
 }
 
-/// A design document of a database, by their names.
+/// Names of a database and of a design document in it.
 type Job = (String, String);
 
-/// Settings that are looked at each time.
+/// Settings that are read for each update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexingSettings {
     is_enabled: bool,
@@ -75,7 +76,7 @@ impl Indexing {
         })
     }
 
-    /// Begins, on the runtime of the caller.
+    /// Starts the tasks on the runtime of the caller.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         self.apply_budget();
         let watched = Arc::downgrade(self);
@@ -87,14 +88,14 @@ impl Indexing {
         vec![tokio::spawn(Arc::clone(self).keep_up()), tokio::spawn(Arc::clone(self).collect_from_time_to_time())]
     }
 
-    /// Takes note of what has happened to databases.
+    /// Records events of databases.
     pub(crate) fn note(&self, events: &[(String, Happened)]) {
         let changed = events.iter().filter(|(_, happened)| *happened != Happened::Deleted);
         self.changed.lock().extend(changed.map(|(name, _)| name.clone()));
         self.news.notify_one();
     }
 
-    /// Ends builds; they write down what they have done.
+    /// Stops builds, which save their progress.
     pub(crate) async fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         let (views, searches) = (Arc::clone(&self.views), Arc::clone(&self.searches));
@@ -126,7 +127,7 @@ impl Indexing {
     }
 
     async fn keep_up(self: Arc<Self>) {
-        // Builds that the end of the last process has interrupted.
+        // Builds that were interrupted by the end of the previous process.
         match self.views.interrupted() {
             Ok(names) => self.changed.lock().extend(names),
             Err(error) => tracing::warn!(%error, "interrupted builds of indexes were not found"),
@@ -146,7 +147,7 @@ impl Indexing {
         }
     }
 
-    /// The design documents of a database that want their indexes to be kept up.
+    /// The design documents of a database whose indexes must be updated automatically.
     fn designs(&self, name: &str) -> Vec<(Arc<Database>, DesignDocument)> {
         let designs = || {
             let database = match self.catalog.database(name) {
@@ -155,7 +156,7 @@ impl Indexing {
             };
             let designs = design_documents(&database)?;
             let mut seen = HashSet::new();
-            // The first of an id is the winner.
+            // The first entry of an id is the winner.
             let winners = designs.into_iter().filter(|design| seen.insert(Arc::clone(&design.id)));
             let has_indexes = |design: &DesignDocument| !design.views.is_empty() || !design.searches.is_empty();
             let kept = winners.filter(|design| design.autoupdate && has_indexes(design));
@@ -170,7 +171,7 @@ impl Indexing {
     fn begin(self: &Arc<Self>, database: Arc<Database>, design: DesignDocument) {
         let job = (database.name().to_owned(), design.id.to_string());
         if let Some(again) = self.running.lock().get_mut(&job) {
-            // The design document itself may be another by now.
+            // The design document itself may have changed.
             *again = true;
             return;
         }
@@ -185,7 +186,7 @@ impl Indexing {
         });
     }
 
-    /// Brings the indexes of a design document up to date, until there is nothing to do.
+    /// Updates the indexes of a design document until they are current.
     async fn follow(self: &Arc<Self>, database: &Arc<Database>, design: &Arc<DesignDocument>) {
         while let Some(lag) = self.lag(database, design).await {
             let settings = self.settings();
@@ -220,14 +221,14 @@ impl Indexing {
         spawn_blocking(lag).await.ok().flatten()
     }
 
-    /// Whether there may be more to do.
+    /// Updates the indexes once. Returns true if more work may remain.
     fn update(&self, database: &Arc<Database>, design: &DesignDocument) -> bool {
         let views = self.update_views(database, design);
-        // Each goes on although the other one has failed.
+        // Searches are updated even if views have failed.
         self.update_searches(database, design) && views
     }
 
-    /// Whether anybody could ask for search indexes.
+    /// True if the configuration enables a search interface.
     fn serves_searches(&self) -> bool {
         let configuration = self.configuration.as_ref();
         nouveau::ENABLE.of(configuration) || dreyfus::ENABLE.of(configuration)
@@ -270,7 +271,7 @@ impl Indexing {
         }
     }
 
-    /// Removes indexes that nobody has needed for a while, one database after the other.
+    /// Removes indexes that were unused for the grace period, one database after the other.
     fn collect(&self) {
         let grace_s = view_cleanup::GRACE.of(self.configuration.as_ref());
         let collect = |name: &str| {

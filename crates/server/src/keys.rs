@@ -1,11 +1,11 @@
-//! Where the keys of identity providers come from: [`reader`] reads files itself and has everything else asked for.
+//! Source of the keys of identity providers: [`reader`] reads files itself and fetches all other addresses.
 
 use std::io::{Error, Read};
 use std::sync::Arc;
 
 use settee_http::{KeyFetcher, KeyReader};
 
-/// The longest file.
+/// Maximum size of a file.
 const LENGTH_MAX_BYTES: usize = 1 << 20;
 
 /// Reads keys from files and addresses.

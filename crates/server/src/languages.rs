@@ -1,4 +1,4 @@
-//! The view languages that this server offers: those that are part of it, and those of configured query servers.
+//! The view languages of this server: built-in ones and those of configured query servers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use settee_views::Languages;
 use crate::config::Configuration;
 use crate::query_servers::QueryServers;
 
-/// Finds languages by their names. What is part of the server wins over what is configured.
+/// Returns the languages by name. Built-in languages take precedence over configured ones.
 pub(crate) fn find(configuration: &Arc<Configuration>, data: &Path) -> anyhow::Result<Languages> {
     let own = own(configuration)?;
     let others = QueryServers::start(configuration, &data.join("query_servers"));
@@ -22,8 +22,8 @@ pub(crate) fn find(configuration: &Arc<Configuration>, data: &Path) -> anyhow::R
     }))
 }
 
-/// The languages that are part of the server. User code of JavaScript runs in processes of this same program, as far as
-/// it is not run natively.
+/// The built-in languages. JavaScript that the native evaluator cannot run is executed in processes of this same
+/// program.
 fn own(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Language>>> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
     #[cfg(feature = "wasm")]

@@ -1,4 +1,4 @@
-//! Where the server listens: plain HTTP, TLS, and a socket in the file system.
+//! Listeners of the server: plain HTTP, TLS, and a Unix socket.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -14,20 +14,20 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::config::Configuration;
 use crate::tls::Certificates;
 
-/// The files that were opened.
+/// The open listeners.
 pub(crate) struct Opened {
     pub(crate) listeners: Vec<Listener>,
-    /// How to reach them, for people.
+    /// URLs for messages.
     pub(crate) addresses: Vec<String>,
-    /// Where plain HTTP is served.
+    /// Address of plain HTTP.
     pub(crate) plain: SocketAddr,
-    /// To be watched while the server runs.
+    /// Certificates that must be watched while the server runs.
     pub(crate) certificates: Option<Certificates>,
-    /// Kept while the server runs.
+    /// Must be kept while the server runs.
     pub(crate) socket: Option<SocketFile>,
 }
 
-/// Opens everything that the configuration asks for. `plain` is where plain HTTP is served; TLS is served on the same address.
+/// Opens all configured listeners. `plain` is the address of plain HTTP; TLS uses the same IP address.
 pub(crate) async fn open(configuration: &Arc<Configuration>, plain: SocketAddr) -> anyhow::Result<Opened> {
     let listener = bind(plain, "--port").await?;
     let plain = local(&listener)?;
@@ -65,12 +65,12 @@ fn local(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
     listener.local_addr().context("the listening address is not known")
 }
 
-/// A socket in the file system; removed when dropped.
+/// A Unix socket, removed when this is dropped.
 pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may have been removed by somebody else.
+        // Another process may have removed it already.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -85,7 +85,7 @@ fn bind_socket(path: &Path, mode: u32) -> anyhow::Result<(UnixListener, SocketFi
     Ok((listener, file))
 }
 
-/// Removes what a server left behind that ended without notice, and nothing else.
+/// Removes the socket of a server that ended without removing it. Refuses to remove anything else.
 fn remove_stale(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     let metadata = match fs::symlink_metadata(path) {

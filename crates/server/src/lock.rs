@@ -1,5 +1,5 @@
-//! [`DataLock`]: one server for one data directory. It does not guard single files; what is in the directory
-//! belongs to the holder as a whole, the configuration included.
+//! [`DataLock`]: guarantees that only one server uses a data directory. The lock covers the whole directory, including
+//! the configuration, not single files.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
@@ -7,19 +7,19 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Held while a server uses a data directory. The system releases it however the process ends.
+/// Held while a server uses a data directory. The system releases it when the process ends for any reason.
 pub(crate) struct DataLock {
     _file: File,
 }
 
-/// The name of the file.
+/// Name of the lock file.
 pub(crate) const FILE: &str = "lock";
 
 impl DataLock {
-    /// Takes the lock of the directory `data`, or says that another process has it.
+    /// Locks the directory `data`. Returns an error if another process holds the lock.
     pub(crate) fn take(data: &Path) -> anyhow::Result<Self> {
         let path = data.join(FILE);
-        // Opening a FIFO would wait for a reader.
+        // Opening a FIFO would block until a reader opens it.
         ensure!(
             fs::metadata(&path).is_ok_and(|found| found.is_file()) || !is_there(&path),
             "{} is no regular file",
@@ -28,7 +28,7 @@ impl DataLock {
         loop {
             let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
             match file.try_lock() {
-                // A start that failed removes the file that it created, and the lock of a removed file protects nothing.
+                // A failed start removes the file that it created, and the lock of a removed file protects nothing.
                 Ok(()) if is_same(&file, &path) => return Ok(Self { _file: file }),
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => bail!(

@@ -1,8 +1,8 @@
-//! The `settee` program: command line, wiring, and the life of the process.
+//! The `settee` program: command line, composition of the crates, and lifecycle of the process.
 //!
-//! `settee serve` puts the crates together and serves until it is told to stop; `settee worker` is the
-//! process in which user code runs; `settee bench` measures a server. Only this crate reads the clock, the
-//! environment and random numbers, and hands them to the others.
+//! `settee serve` serves until it is asked to stop; `settee worker` is the process that runs user functions; `settee
+//! bench` measures a server. Only this crate reads the clock, the environment and random numbers, and passes them to
+//! the others.
 
 mod aside;
 mod backends;

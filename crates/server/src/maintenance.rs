@@ -1,7 +1,7 @@
-//! Housekeeping in the background: databases with much garbage are compacted, one at a time, what happens to databases is
-//! kept for `_db_updates`, indexes are kept up ([`Indexing`]), and the engine looks after itself.
+//! Background maintenance: databases with much garbage are compacted, one after the other; events of databases are
+//! stored for `_db_updates`; indexes are updated ([`Indexing`]); and the engine is maintained.
 //!
-//! [`Maintenance`] knows when; how is up to `settee_database`.
+//! [`Maintenance`] schedules the work; `settee_database` performs it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,45 +24,45 @@ use crate::names;
 #[cfg(test)]
 mod tests;
 
-/// Purges that are remembered needlessly are worth a compaction from this number on.
+/// Number of obsolete purge records from which a database is compacted.
 const PURGES_MAX: u64 = 10_000;
 
-/// How often the engine looks after itself.
+/// Interval of the engine's maintenance.
 const TEND_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where databases, tasks and settings are found.
+/// State of the maintenance tasks.
 pub(crate) struct Maintenance {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) tasks: Tasks,
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) indexing: Arc<Indexing>,
-    /// The names of databases that were written since compactions were last looked for.
+    /// Names of databases that were written since the last check for compactions.
     pub(crate) written: Mutex<BTreeSet<String>>,
     /// The data directory.
     pub(crate) data: PathBuf,
 }
 
-/// So many shards are looked at for damage that is nobody's.
+/// Maximum number of shards that are checked for damage outside of databases.
 const FORGOTTEN_MAX: usize = 100_000;
 
-/// The work that goes on.
+/// The running tasks.
 pub(crate) struct Running {
     maintenance: Arc<Maintenance>,
     is_over: Arc<AtomicBool>,
     loops: Vec<JoinHandle<()>>,
 }
 
-/// When a database is worth a compaction: CouchDB's channel `ratio_dbs`.
+/// Threshold for compactions: CouchDB's channel `ratio_dbs`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Threshold {
-    /// The least ratio of the size of a database to what would be left of it.
+    /// Minimum ratio of the size of a database to its size after a compaction.
     ratio: f64,
-    /// The number of bytes of garbage there are at least.
+    /// Minimum number of bytes of garbage.
     bytes: u64,
 }
 
 impl Maintenance {
-    /// Begins, on the runtime of the caller.
+    /// Starts the tasks on the runtime of the caller.
     pub(crate) fn start(self) -> Running {
         let maintenance = Arc::new(self);
         names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
@@ -92,8 +92,8 @@ impl Maintenance {
         }
     }
 
-    /// Compacts the databases that are due. Those that are not in memory and were not written since the last time have no
-    /// new garbage.
+    /// Compacts the databases above the threshold. Databases that are not in memory and were not written since the last
+    /// check have no new garbage.
     fn compact(&self, is_over: &AtomicBool) {
         let threshold = self.threshold();
         let mut names = std::mem::take(&mut *self.written.lock());
@@ -104,7 +104,7 @@ impl Maintenance {
             }
             let database = self.catalog.database(&name);
             match database.and_then(|database| self.compact_if_due(&database, threshold, is_over)) {
-                // It was deleted meanwhile.
+                // The database was deleted concurrently.
                 Ok(()) | Err(DatabaseError::NotFound) => {}
                 Err(error) => tracing::warn!(%error, database = name, "a compaction failed"),
             }
@@ -128,7 +128,8 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Forgets what is damaged of nobody: the space between two databases, and what was left of others.
+    /// Discards damage that concerns no database: in the space between two databases, and in the remains of deleted
+    /// ones.
     fn forget_damage(&self) {
         let engine = self.catalog.engine();
         let damaged = engine.damaged_shards();
@@ -144,7 +145,7 @@ impl Maintenance {
         }
     }
 
-    /// Writes down what has happened to databases.
+    /// Stores the events of databases.
     fn keep_events(&self) {
         let events = self.catalog.activity().take();
         let written = events.iter().filter(|(_, happened)| *happened == Happened::Updated);
@@ -172,7 +173,7 @@ impl Threshold {
     }
 }
 
-/// Lets the engine look after itself, and tells when it begins and ceases to refuse writes.
+/// Runs the engine's maintenance, and logs when it starts and stops refusing writes.
 async fn tend_the_engine(maintenance: Arc<Maintenance>) {
     let mut told = maintenance.catalog.engine().check().err().map(|error| error.to_string());
     loop {
@@ -204,7 +205,7 @@ async fn compact_from_time_to_time(maintenance: Arc<Maintenance>, is_over: Arc<A
 async fn keep_events(maintenance: Arc<Maintenance>, news: Arc<Notify>) {
     loop {
         news.notified().await;
-        // What happens until then is written in one go.
+        // Events during the delay are written together.
         let delay_ms = global_changes::MAX_WRITE_DELAY.of(maintenance.configuration.as_ref());
         tokio::time::sleep(Duration::from_millis(delay_ms)).await;
         let working = Arc::clone(&maintenance);
@@ -215,12 +216,12 @@ async fn keep_events(maintenance: Arc<Maintenance>, news: Arc<Notify>) {
 }
 
 impl Running {
-    /// Ends everything; a compaction goes on where it was the next time it is due.
+    /// Stops all tasks. An interrupted compaction resumes the next time it is due.
     pub(crate) async fn stop(self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.loops.iter().for_each(JoinHandle::abort);
         self.maintenance.indexing.stop().await;
-        // The last events.
+        // Stores the last events.
         if let Err(panic) = spawn_blocking(move || self.maintenance.keep_events()).await {
             tracing::error!(%panic, "keeping events for _db_updates ended in a panic");
         }

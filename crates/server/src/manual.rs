@@ -1,5 +1,5 @@
-//! What packages bring besides the program: manual pages and completions for shells, made of the command line's
-//! own description ([`pages`], [`completions`]), and what the program is built from ([`VERSION`]).
+//! Contents of packages in addition to the program: manual pages and shell completions, generated from the description
+//! of the command line ([`pages`], [`completions`]), and the build information ([`VERSION`]).
 
 use std::path::{Path, PathBuf};
 
@@ -27,24 +27,24 @@ macro_rules! version {
     };
 }
 
-/// What `settee --version` prints after the name.
+/// Output of `settee --version` after the name.
 #[cfg(not(target_feature = "crt-static"))]
 pub(crate) const VERSION: &str = version!("");
-/// What `settee --version` prints after the name.
+/// Output of `settee --version` after the name.
 #[cfg(target_feature = "crt-static")]
 pub(crate) const VERSION: &str = version!(", without shared libraries");
 
-/// `settee completions`
+/// Arguments of `settee completions`
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
 
-/// `settee man`
+/// Arguments of `settee man`
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The directory; it is made if it is not there
+    /// The directory; it is created if it is missing
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -61,7 +61,7 @@ impl ManArgs {
     }
 }
 
-/// The command line as users see it: without the commands that a server calls itself.
+/// The command line without hidden commands, which only a server runs.
 fn described() -> clap::Command {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
@@ -81,7 +81,7 @@ fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The manual pages: their file names and texts, the page of the whole program last.
+/// File names and texts of the manual pages; the page of the whole program is last.
 fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     fn add(command: &clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
         for below in command.get_subcommands() {
@@ -98,7 +98,7 @@ fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     Ok(pages)
 }
 
-/// Lines that begin with a space are examples: they stay as they are, neither filled nor hyphenated.
+/// Keeps lines that start with a space as they are, neither filled nor hyphenated, because they are examples.
 fn unfilled(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     let mut inside = false;

@@ -1,35 +1,35 @@
-//! How much memory this process may use: what the machine has, or less if it runs in a control group with a limit. Only
-//! Linux tells. And the allocator, which gives back what was freed.
+//! Memory limit of this process: the memory of the machine, or the lower limit of its control group. Only Linux reports
+//! it. Also the allocator, which returns freed memory to the system.
 
 use std::path::Path;
 
 use crate::config::Configuration;
 use settee_settings::chttpd;
 
-/// The allocator of everything, RocksDB included (`docs/adr/10-limits-and-fairness.md`).
+/// The allocator of the whole process, including RocksDB (`docs/adr/10-limits-and-fairness.md`).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How jemalloc is set up, which it reads at its first use: what was freed goes back to the system within a second or two, by
-/// threads of its own, so that an idle process does it as well. One arena for each processor in place of four takes half the memory
-/// when many threads allocate, and is as fast.
+/// Configuration of jemalloc, which reads it at its first use. Background threads return freed memory to the system
+/// within a second or two, even in an idle process. One arena per processor instead of four halves the memory when many
+/// threads allocate, at the same speed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "the name is what jemalloc looks for; nothing else has it")]
 #[unsafe(export_name = "malloc_conf")]
 static SETUP: Option<&'static std::ffi::c_char> = {
     let text = c"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,narenas_ratio:1";
-    // SAFETY: a text is not empty: it has at least its end.
+    // SAFETY: the text is not empty, because it has at least its terminator.
     Some(unsafe { &*text.as_ptr() })
 };
 
-/// Where nothing is known.
+/// Assumed memory if the system does not report it.
 const UNKNOWN_BYTES: u64 = 1 << 30;
 
-/// Less than this would refuse ordinary documents.
+/// Minimum budget; a smaller one would refuse ordinary documents.
 const LEAST_BYTES: u64 = 32 << 20;
 
-/// The memory that bodies and answers in flight may take together: `[chttpd] max_request_memory`, or a quarter of the
+/// The total memory for request bodies and responses in flight: `[chttpd] max_request_memory`, or a quarter of the
 /// memory.
 pub(crate) fn for_requests(configuration: &Configuration) -> usize {
     let quarter = || (all(&|path| std::fs::read_to_string(path).ok()).unwrap_or(UNKNOWN_BYTES) / 4).max(LEAST_BYTES);
@@ -37,7 +37,7 @@ pub(crate) fn for_requests(configuration: &Configuration) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// The memory in bytes, if a file that `read` knows tells it.
+/// The memory in bytes, if a file that `read` returns states it.
 fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -48,7 +48,7 @@ fn all(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     machine.into_iter().chain(limits).min()
 }
 
-/// The limit of one line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`, and of the groups around it.
+/// The limit of one line of `/proc/self/cgroup`, `ID:CONTROLLERS:PATH`, including its parent groups.
 fn group_limit(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -85,7 +85,7 @@ mod tests {
         check(&[machine, unified, ("/sys/fs/cgroup/a/b/memory.max", "1000\n")], Some(1000));
         let inner = ("/sys/fs/cgroup/a/b/memory.max", "1000\n");
         check(&[machine, unified, inner, ("/sys/fs/cgroup/a/memory.max", "500\n")], Some(500));
-        // In a container the group may look like the root.
+        // In a container the group may appear as the root.
         check(&[machine, ("/proc/self/cgroup", "0::/\n"), ("/sys/fs/cgroup/memory.max", "700\n")], Some(700));
         let first = ("/proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/x\n0::/\n");
         check(&[machine, first, ("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "900\n")], Some(900));

@@ -1,5 +1,5 @@
-//! The file `databases` in a data directory: a copy of which shard is which database. The engine has all names in one small
-//! place, so a single damaged block may cost all of them; [`crate::salvage`] finds them here then. Nobody else reads it.
+//! The file `databases` in a data directory: a copy of the mapping of shards to databases. The engine stores all names
+//! close together, so a single damaged block may lose all of them; only [`crate::salvage`] reads this copy then.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,12 +15,12 @@ use sha2::{Digest as _, Sha256};
 /// The name of the file.
 pub(crate) const FILE: &str = "databases";
 
-/// Names and layouts by the numbers of shards.
+/// Names and layouts by shard number.
 pub(crate) type Names = BTreeMap<u64, (String, Layout)>;
 
-/// Writes the copy anew. One that is not written is missed only when the engine is damaged.
+/// Rewrites the copy. Errors are ignored, because the copy is needed only if the engine is damaged.
 pub(crate) fn write(data: &Path, engine: &dyn Engine) {
-    // If they cannot be read, what is there knows more.
+    // If the names cannot be read, the existing copy is more complete.
     let Ok(names) = names(engine) else { return };
     let mut text = String::new();
     for (name, shard, layout) in names {
@@ -37,7 +37,7 @@ pub(crate) fn write(data: &Path, engine: &dyn Engine) {
     }
 }
 
-/// The text of the copy; `None` if it is damaged, nothing if there is none.
+/// Reads the copy. `None` if it is damaged; an empty map if it does not exist.
 pub(crate) fn read(data: &Path) -> Option<Names> {
     let Ok(bytes) = fs::read(data.join(FILE)) else { return Some(Names::new()) };
     let text = String::from_utf8(bytes).ok()?;

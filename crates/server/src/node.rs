@@ -1,5 +1,5 @@
-//! [`make`]: what serves requests, put together of all crates, with what it takes from the configuration. Where it listens and how it
-//! ends is `serve`'s.
+//! [`make`]: composes the node that serves requests from all crates and the configuration. Listening and shutdown are
+//! in `serve`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
 use crate::{cluster, environment, keys, languages, memory, process};
 
-/// The version of CouchDB whose interface is served.
+/// Version of CouchDB whose interface is implemented.
 const COUCHDB_VERSION: &str = "3.5.2";
 
 /// The databases of `engine`.
@@ -30,7 +30,7 @@ pub(crate) fn catalog(engine: Arc<dyn Engine>) -> anyhow::Result<Arc<Catalog>> {
     Ok(Arc::new(Catalog::open(engine, environment::random_u64()).context("the databases cannot be read")?))
 }
 
-/// A node on the databases of `catalog`, and the work that goes on in its background, which is not begun.
+/// A node on the databases of `catalog`, and its background work, which is not started.
 pub(crate) fn make(
     data: &Path,
     catalog: Arc<Catalog>,
@@ -80,7 +80,7 @@ pub(crate) fn make(
     Ok((node, maintenance))
 }
 
-/// Keeps as many databases in memory as `[couchdb] max_dbs_open` says, also when it changes.
+/// Applies `[couchdb] max_dbs_open` to the number of databases in memory, now and after each change.
 fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalog>) {
     let limit = |configuration: &Configuration| {
         let limit = couchdb::MAX_DBS_OPEN.of(configuration);
@@ -96,7 +96,7 @@ fn limit_open_databases(configuration: &Arc<Configuration>, catalog: &Arc<Catalo
     });
 }
 
-/// What the node may use of this machine.
+/// Resources of this machine for the node.
 pub(crate) fn platform(configuration: &Configuration) -> anyhow::Result<Platform> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let give_way = Arc::new(environment::give_way);
@@ -137,7 +137,7 @@ fn searches(views: &Arc<Views>, tasks: &Tasks, configuration: &Configuration) ->
     Searches::new(Arc::clone(views), tasks.clone(), Arc::new(log_line), caches, seed)
 }
 
-/// The limits of view functions, as they are configured.
+/// The configured limits of view functions.
 fn emission_limits(configuration: &Configuration) -> Limits {
     Limits {
         key_bytes: view_updater::MAX_KEY_BYTES.of(configuration),
@@ -149,7 +149,7 @@ fn emission_limits(configuration: &Configuration) -> Limits {
     }
 }
 
-/// Takes `[query_server_config] reduce_limit` from the configuration, now and whenever it changes.
+/// Applies `[query_server_config] reduce_limit`, now and after each change.
 fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
     let growth = |configuration: &Configuration| match query_server_config::REDUCE_LIMIT.of(configuration).as_str() {
         "false" => Growth::Allowed,
@@ -167,7 +167,7 @@ fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
     });
 }
 
-/// Lines that map functions throw or log.
+/// Logs exceptions and log lines of map functions.
 fn log_line(line: &LogLine<'_>) {
     let LogLine { database, design_document, about, message } = *line;
     match about {
@@ -201,7 +201,7 @@ pub(crate) fn entropy() -> Arc<dyn Entropy> {
     Arc::new(environment::random)
 }
 
-/// The administrators of the configuration, now and whenever they change.
+/// Applies the administrators of the configuration, now and after each change.
 pub(crate) fn authenticator(configuration: &Arc<Configuration>, address: SocketAddr) -> Authenticator {
     let mut key = [0; 32];
     environment::random(&mut key);
@@ -213,7 +213,7 @@ pub(crate) fn authenticator(configuration: &Arc<Configuration>, address: SocketA
             let mut admins = configuration.section("admins");
             if admins.is_empty() && !address.ip().is_loopback() {
                 tracing::warn!("the last administrator was removed: everything is refused until there is one again");
-                // Nobody can log in with it, but it keeps the server closed.
+                // No client can authenticate as this administrator, but it keeps the server closed.
                 admins.push((String::new(), String::new()));
             }
             updated.set_admins(admins);

@@ -1,4 +1,4 @@
-//! Puts together what a node is given for its operators, and knows how to start over: [`Restart`].
+//! Operator interfaces of a node, and [`Restart`].
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use crate::log::Log;
 use crate::process;
 use crate::telemetry::Exporter;
 
-/// Whether the server is to start again after it has stopped, and how.
+/// Request to restart the program after the server has stopped.
 #[derive(Clone)]
 pub(crate) struct Restart {
     is_wanted: Arc<AtomicBool>,
     shutdown: Shutdown,
-    /// Found out early: it may be replaced by a newer version while it runs, which is then started.
+    /// Path of the program, determined at the start: a newer version may replace the file, which is then started.
     program: PathBuf,
 }
 
@@ -36,8 +36,8 @@ impl Restart {
         self.shutdown.begin();
     }
 
-    /// Becomes the program anew, in the same process and with the same arguments, if that is wanted. Everything must
-    /// have been closed before.
+    /// Executes the program again in the same process with the same arguments, if a restart was requested. The caller
+    /// must have closed everything.
     pub(crate) fn run_if_wanted(&self) -> anyhow::Result<()> {
         if !self.is_wanted.load(Ordering::Relaxed) {
             return Ok(());
@@ -67,7 +67,7 @@ pub(crate) fn operation(
     }
 }
 
-/// From which time on requests are slow, as the configuration says at any time.
+/// The configured threshold for slow requests, updated after each change.
 fn slow_requests(configuration: &Arc<Configuration>) -> Arc<AtomicU64> {
     let read = |configuration: &Configuration| {
         let wanted_ms = log::SLOW_REQUEST_MS.of(configuration);

@@ -1,20 +1,19 @@
-//! What commands print.
+//! Output of commands.
 
 use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-/// Prints, also to somebody who has heard enough, such as `head`.
+/// Prints to stdout and ignores a closed pipe, as after `head`.
 pub(crate) fn say(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// Refuses to write over a file that is there, unless that is wanted, and over anything else in any case.
+/// Returns an error if the file exists and overwriting is not forced, or if the path is anything but a regular file.
 ///
-/// # Errors
-/// When `path` must not be written.
+/// # Errors If `path` must not be written.
 pub(crate) fn refuse_existing(path: &Path, is_forced: bool) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::symlink_metadata(path) {

@@ -1,14 +1,14 @@
-//! What the system says of this process: [`figures`], read from `/proc`. Where that is not there the numbers are 0.
+//! Resource usage of this process from `/proc`: [`figures`]. Without `/proc` the numbers are 0.
 
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use settee_http::ProcessFigures;
 
-/// Ticks of the processor clock a second, on every Linux of today.
+/// Ticks of the processor clock per second, on every current Linux.
 const TICKS_PER_S: u64 = 100;
 
-/// The figures of now.
+/// The current figures.
 pub(crate) fn figures() -> ProcessFigures {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = |name: &str| {
@@ -24,13 +24,14 @@ pub(crate) fn figures() -> ProcessFigures {
     }
 }
 
-/// The processor time of this process and of its children, those that have ended as well. One that ends just now may be missing.
+/// The processor time of this process and of all its children, running and ended. A child that ends during the call may
+/// be missing.
 pub(crate) fn processor_time_ms() -> u64 {
     let children = children();
     children.iter().map(String::as_str).chain(["self"]).flat_map(times_ms).sum()
 }
 
-/// The number of files that the process may open: the soft limit, and the hard one to which it could be raised.
+/// The limit of open files: the soft limit, and the hard limit.
 pub(crate) fn open_files_limit() -> Option<(u64, u64)> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
@@ -38,11 +39,11 @@ pub(crate) fn open_files_limit() -> Option<(u64, u64)> {
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// Raises the soft limit of open files to the hard one, and returns what it is then. The soft one is low for the sake of
-/// programs that cannot deal with large numbers (`select`), which this one does not use.
+/// Raises the soft limit of open files to the hard one and returns the result. The default soft limit is low for the
+/// sake of programs that use `select`, which this one does not.
 pub(crate) fn raise_open_files_limit() -> u64 {
     let limits = getrlimit(Resource::Nofile);
-    // Where it stays as it was, that is what there is.
+    // If the limit cannot be raised, the current one remains.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, maximum: limits.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -51,7 +52,7 @@ fn entries(directory: &str) -> u64 {
     fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
 }
 
-/// The numbers of the children.
+/// Process ids of the children.
 fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
@@ -62,8 +63,8 @@ fn times_ms(process: &str) -> [u64; 2] {
     told_ms(&fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default())
 }
 
-/// User and system time together: of the process, and of its children that have ended. The name of the program is before them and may contain
-/// anything but a last parenthesis.
+/// Sum of user and system time: of the process, and of its ended children. The preceding name of the program may
+/// contain any character; the last parenthesis ends it.
 fn told_ms(stat: &str) -> [u64; 2] {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
@@ -88,7 +89,7 @@ mod tests {
         let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
         let number = child.id().to_string();
         assert!(children().contains(&number));
-        // As long as it takes the child to get a processor.
+        // Waits until the child was scheduled.
         while times_ms(&number)[0] == 0 {
             std::thread::yield_now();
         }

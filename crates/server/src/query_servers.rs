@@ -1,8 +1,8 @@
-//! Which query servers there are: [`QueryServers`]. They are configured as in CouchDB 1.x (`[query_servers]`, also over HTTP)
-//! and as in 3.x (`COUCHDB_QUERY_SERVER_PYTHON`); Erlang is switched on in `[native_query_servers]`.
+//! [`QueryServers`]: the configured query servers, as in CouchDB 1.x (`[query_servers]`, also over HTTP) and as in 3.x
+//! (`COUCHDB_QUERY_SERVER_PYTHON`). Erlang is enabled in `[native_query_servers]`.
 //!
-//! The configuration is read whenever a language is asked for, so a change applies at once: processes of the old command
-//! finish what they do and end. How query servers are driven is up to `settee_process`.
+//! The configuration is read at each lookup of a language, so a change applies immediately: processes of the old
+//! command finish their work and end. `settee_process` implements the protocol.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -18,7 +18,7 @@ use settee_storage::durable::{self, Readers};
 use crate::config::Configuration;
 use crate::environment;
 
-/// How often idle processes are looked for.
+/// Interval of the check for idle processes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The query servers of a configuration.
@@ -26,14 +26,14 @@ pub(crate) struct QueryServers {
     configuration: Arc<Configuration>,
     /// Commands from the environment, by language.
     commands: BTreeMap<String, String>,
-    /// Where the Erlang query server is written to.
+    /// Directory of the script of the Erlang query server.
     directory: PathBuf,
-    /// The command that runs it, once it was written.
+    /// The command of the Erlang query server, once its script was written.
     erlang: OnceLock<String>,
     running: Mutex<HashMap<String, Running>>,
 }
 
-/// A language that somebody has asked for.
+/// A language that was used.
 struct Running {
     command: String,
     settings: Settings,
@@ -41,7 +41,7 @@ struct Running {
 }
 
 impl QueryServers {
-    /// No process is started before somebody asks for its language. Idle ones are ended in the background.
+    /// Starts the task that ends idle processes. Processes are started when their language is first used.
     pub(crate) fn start(configuration: &Arc<Configuration>, directory: &Path) -> Arc<Self> {
         let servers = Arc::new(Self {
             configuration: Arc::clone(configuration),
@@ -78,7 +78,7 @@ impl QueryServers {
         let found = Arc::new(server.clone());
         let replaced = running.insert(name.to_owned(), Running { command, settings, server });
         drop(running);
-        // Its last user ends its processes: perhaps this one.
+        // Dropping the last reference ends its processes.
         drop(replaced);
         Some(found)
     }
@@ -92,7 +92,7 @@ impl QueryServers {
         })
     }
 
-    /// Either switch of CouchDB: that of 3.x, or the name of its Erlang module as in 1.x.
+    /// True if a setting of CouchDB enables it: that of 3.x, or the name of its Erlang module as in 1.x.
     fn is_erlang_on(&self) -> bool {
         let module = self.configuration.effective("native_query_servers", ERLANG);
         native_query_servers::ENABLE_ERLANG_QUERY_SERVER.of(self.configuration.as_ref())
@@ -105,7 +105,8 @@ impl QueryServers {
             return Some(command.clone());
         }
         let copy = self.directory.join("query_server.escript");
-        // Of another version, or half of one. The same one is not written again, which would fail on a full disk.
+        // The file may be of another version or incomplete. An identical file is not rewritten, because that would fail
+        // on a full disk.
         let is_there = fs::read(&copy).is_ok_and(|found| found == erlang::SCRIPT.as_bytes());
         let written =
             if is_there { Ok(()) } else { durable::write(&copy, Readers::Default, erlang::SCRIPT.as_bytes()) };
@@ -143,7 +144,7 @@ impl QueryServers {
 
 const ERLANG: &str = "erlang";
 
-/// Lines that servers write to standard error, and that reduce functions log.
+/// Logs standard error of query servers, and log lines of reduce functions.
 fn log() -> Log {
     Arc::new(|language, line| tracing::info!(language, "query server says: {line}"))
 }

@@ -1,5 +1,5 @@
-//! Regular files, and nothing else: what is read of a directory that others may have filled. A FIFO would make its reader wait for
-//! ever, a device has no end, and a link may lead anywhere.
+//! Safe reading of regular files in directories that other programs may have filled. Opening a FIFO would block
+//! forever, a device has no end, and a link may lead to any file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -8,24 +8,22 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file for reading; the last part of its path must not be a link.
+/// Opens a regular file for reading. The last component of its path must not be a link.
 ///
-/// # Errors
-/// When it is no regular file, or cannot be opened.
+/// # Errors If it is no regular file, or cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::NOFOLLOW)
 }
 
-/// The same for a file that a person has named, which may be a link to one.
+/// Opens a regular file that was named by a user, which may be a link to one.
 ///
-/// # Errors
-/// As [`open`].
+/// # Errors As [`open`].
 pub(crate) fn open_named(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::empty())
 }
 
 fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
-    // Opening a FIFO for reading would wait for a writer.
+    // Opening a FIFO for reading would block until a writer opens it.
     let flags = (flags | OFlags::NONBLOCK).bits() as i32;
     let file =
         OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| {
@@ -53,8 +51,7 @@ pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
 
 /// Checks that the entries of a data directory that a server reads are regular files.
 ///
-/// # Errors
-/// Names the first one that is not.
+/// # Errors If one is not; the error names the first.
 pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
     for directory in [data.to_owned(), data.join("local.d")] {
         let Ok(entries) = fs::read_dir(&directory) else { continue };

@@ -1,5 +1,5 @@
-//! Replication as configured: the network with the options of `[replicator]`, and its start. What a replication does is up to
-//! `settee_replication`.
+//! Configured replication: the network with the options of `[replicator]`, and the start of the replicator.
+//! `settee_replication` implements replications.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use settee_settings::{Key, key::Text, replicator};
 use crate::config::Configuration;
 use crate::environment;
 
-/// Starts replicating. Changed options of TLS and sockets count for connections from then on.
+/// Starts the replicator. Changed options of TLS and sockets apply to later connections.
 pub(crate) async fn start(
     node: &Arc<Node>,
     configuration: &Arc<Configuration>,

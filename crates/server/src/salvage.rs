@@ -1,10 +1,10 @@
-//! `settee salvage`: a new data directory of everything that can be read of a damaged one, and a list of the rest.
+//! `settee salvage`: creates a new data directory from the readable part of a damaged one, and a list of the rest.
 //!
-//! 1. The entries of the engine's files that fit their checksums go into new files.
-//! 2. Databases that may lack entries are verified, and those that do not fit together are made anew, document by document.
-//! 3. Indexes that may lack entries go; they are built again when somebody asks for them.
+//! 1. Entries of the engine's files with correct checksums are written to new files.
+//! 2. Databases that may lack entries are verified, and inconsistent ones are rebuilt document by document.
+//! 3. Indexes that may lack entries are removed; the next query rebuilds them.
 //!
-//! Databases that no damage concerns are copied as they are, with their update sequences and indexes.
+//! Databases without damage are copied unchanged, with their update sequences and indexes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,13 +26,13 @@ use crate::output::say;
 use crate::verify::{ENGINE, Progress, own_files, size};
 use crate::{environment, regular, storage, version};
 
-/// The list in the new directory.
+/// Name of the list in the new directory.
 const LIST: &str = "salvage.txt";
 
-/// So many lines of it are printed as well.
+/// Maximum number of its lines that are also printed.
 const SHOWN_MAX: usize = 100;
 
-/// Makes the data directory `to` of what can be read of `data`.
+/// Creates the data directory `to` from the readable part of `data`.
 pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     regular::check_data(&data)?;
@@ -71,7 +71,7 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The summary in the end.
+/// List of losses, and the summary.
 struct List {
     lost: Vec<String>,
     kept: Vec<String>,
@@ -99,7 +99,7 @@ impl List {
     }
 }
 
-/// Makes the databases whole that damage may concern.
+/// Repairs the databases that may be damaged.
 fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut List) -> anyhow::Result<()> {
     let shards: Vec<u64> = salvaged.shards.iter().copied().collect();
     for (name, is_known) in catalog.adopt(&shards, known, environment::random_u64())? {
@@ -154,7 +154,7 @@ fn mend_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &m
     Ok(())
 }
 
-/// Copies the configuration; of a file that is damaged the lines that are text.
+/// Copies the configuration; of a damaged file only the lines that are valid text.
 fn copy_configuration(data: &Path, to: &Path) -> anyhow::Result<()> {
     let mut files = vec!["local.ini".to_owned()];
     if let Ok(entries) = fs::read_dir(data.join("local.d")) {

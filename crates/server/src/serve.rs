@@ -1,4 +1,4 @@
-//! `settee serve`: puts the crates together, listens, and ends in order.
+//! `settee serve`: composes the crates, listens, and shuts down in order.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -29,13 +29,13 @@ use crate::telemetry::Exporter;
 use crate::traces::Traces;
 use crate::{listen, node, replication, storage, transfer, version};
 
-/// The time that replications may take to record how far they came: as long as open requests.
+/// Time limit for replications to write their checkpoints, equal to that of open requests.
 const REPLICATION_STOP: std::time::Duration = std::time::Duration::from_secs(4);
 
-/// How long a thread for short reads and commits stays without work: those of a burst hold memory.
+/// Time after which an idle thread for short reads and commits ends, because the threads of a burst hold memory.
 const THREAD_IDLE_TIME: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Serves until SIGINT or SIGTERM, or until it is told to restart.
+/// Serves until SIGINT, SIGTERM or a requested restart.
 pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
     let restart = Restart::new(&shutdown)?;
@@ -46,7 +46,8 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<()> {
 fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Result<()> {
     let mut traces = Traces::begin(&args.data)?;
     let data = args.data.canonicalize().context("the data directory cannot be found")?;
-    // A start that was killed may have made it and not synced it. What may not be read was not made by a start.
+    // An earlier start may have created the directory and been killed before the sync. Without permission to read it,
+    // no start has created it.
     match data.parent().map_or(Ok(()), durable::sync_directory) {
         Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => {
             return Err(error).context("the directory above the data directory cannot be synced");
@@ -56,7 +57,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let lock = DataLock::take(&data)?;
     traces.look()?;
     version::check(&data)?;
-    // Before anything is written.
+    // Checked before anything is written.
     let prepared = match storage::chosen(&Configuration::look(options(args, &data)?)?)? {
         None => Some(backends::prepare(&data)?),
         Some(_) => None,
@@ -64,7 +65,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let configuration = Arc::new(Configuration::open(options(args, &data)?)?);
     let log = Log::start(&configuration, cluster::name(&configuration)?)?;
     let _flushed = FlushedLog(log.clone());
-    // Values may be secret, so the log tells only what was changed.
+    // Values may be secret, so only names are logged.
     configuration.on_change(|change| {
         let what = if change.value.is_some() { "set" } else { "removed" };
         match settee_settings::applies(change.section, change.key) {
@@ -87,7 +88,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
     }
     let (engine, place) = open_storage(&configuration, &data, descriptors, prepared)?;
-    // It may count on being looked after from now on.
+    // The engine requires periodic maintenance from now on.
     let _ = engine.tend();
     let catalog = catalog(&engine, &configuration)?;
     let authenticator = node::authenticator(&configuration, address);
@@ -108,14 +109,14 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     if let Some(backups) = backups {
         backups.stop();
     }
-    // Whatever was committed without a sync, such as view indexes, is not to be built again.
+    // Commits without a sync, such as view indexes, must not be lost.
     engine.sync().context("the last writes were not synced")?;
     runtime.shutdown_background();
     drop(lock);
     Ok(())
 }
 
-/// The engine, and where its data lie in words.
+/// The engine, and the location of its data for messages.
 fn open_storage(
     configuration: &Configuration,
     data: &Path,
@@ -145,7 +146,7 @@ fn open_storage(
     Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.place(), data.display())))
 }
 
-/// The databases of `engine`. The settings that several servers on one store agree on are there as well.
+/// The databases of `engine`. Settings shared by several servers on one store are put into force.
 fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::Result<Arc<Catalog>> {
     let catalog = node::catalog(Arc::clone(engine))?;
     if !engine.members().is_sole() {
@@ -159,7 +160,7 @@ fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::R
 }
 
 fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
-    // Later ones win.
+    // Later settings take precedence.
     let mut overrides = environment::settings();
     overrides.extend(args.settings.given());
     for (option, section, key, value) in [
@@ -189,7 +190,7 @@ fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
     Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
 }
 
-/// Without an administrator everybody may do everything: nobody but this machine may then connect.
+/// Refuses an address other than loopback without an administrator, because then every client has all permissions.
 fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> anyhow::Result<()> {
     if authenticator.has_admins() || address.ip().is_loopback() {
         return Ok(());
@@ -201,7 +202,7 @@ fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> any
     )
 }
 
-/// Says where the server is and who rules it. After a restart nobody may read any more what is printed.
+/// Prints the addresses and the administrators. After a restart the output may be closed.
 fn greet(addresses: &[String], place: &str, administrators: &[String], remarks: &[String]) {
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
@@ -222,7 +223,7 @@ fn greet(addresses: &[String], place: &str, administrators: &[String], remarks: 
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// Writes the end of the log, also if something failed.
+/// Flushes the log when dropped, also after an error.
 struct FlushedLog(Log);
 
 impl Drop for FlushedLog {
@@ -231,11 +232,11 @@ impl Drop for FlushedLog {
     }
 }
 
-/// Where a server listens, and what it has for that.
+/// Open listeners and their resources.
 struct Listening<'a> {
     address: SocketAddr,
     data: &'a Path,
-    /// Where the data lie, in words.
+    /// Location of the data for messages.
     place: &'a str,
     descriptors: Descriptors,
     traces: &'a Traces,
@@ -254,7 +255,7 @@ async fn listen(
     if refusal.is_none()
         && let Err(error) = node.make_users_database().await
     {
-        // Users of a damaged database cannot log in; everything else is served.
+        // Users of a damaged database cannot log in; all other requests are served.
         match node.engine().damage() {
             Some(_) => tracing::error!(reason = %error.reason, "the database of users cannot be read"),
             None => anyhow::bail!("{}", error.reason),
@@ -276,7 +277,7 @@ async fn listen(
     let membership = Membership::begin(node.engine(), node.name(), configuration, opened.plain).await?;
     remarks.extend(membership.remark());
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
-    // From here on they end the server in good order, as it is about to say.
+    // From here on signals stop the server in order, as the output below announces.
     let end_by = |kind| signal(kind).context("signals cannot be received");
     let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
     traces.keep();
@@ -289,11 +290,11 @@ async fn listen(
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            // Somebody asked for a restart.
+            // A restart was requested.
             () = restarted.begun() => {}
         }
         tracing::info!("stopping: feeds end, open requests finish");
-        // First of all, so that no replication takes the end of its feed for a fault.
+        // Replications are notified first, so that they do not take the end of their feeds for an error.
         replication.begin_stop();
         stop.begin();
         if tokio::time::timeout(REPLICATION_STOP, replication.stop()).await.is_err() {
@@ -302,7 +303,7 @@ async fn listen(
         membership.end().await;
     });
     settee_http::serve(node, opened.listeners, connections, shutdown).await;
-    // It has its time from the same moment on.
+    // Its time limit started at the same moment.
     replication.await.context("the end of replications broke")?;
     if let Some(watching) = watching {
         watching.abort();

@@ -1,4 +1,5 @@
-//! [`Site`]: a server that a command speaks to, CouchDB or Settee, as replication does: with its tries, its sessions and TLS.
+//! [`Site`]: a remote server of a command, CouchDB or Settee. Its connections have the retries, sessions and TLS of
+//! replications.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ pub(crate) struct Site {
     root: Peer,
 }
 
-/// Connections to anywhere. `authorities` is a file of certificates to trust instead of those of the web.
+/// A network for any server. `authorities` is a file of certificates to trust instead of the public authorities.
 pub(crate) fn network(authorities: Option<&Path>) -> anyhow::Result<Arc<Network>> {
     let trust = match authorities {
         None => Trust::Web,
@@ -30,7 +31,7 @@ pub(crate) fn network(authorities: Option<&Path>) -> anyhow::Result<Arc<Network>
 }
 
 impl Site {
-    /// The server at `url`: `http://user:password@host:5984`, perhaps with a path in front of the databases.
+    /// The server at `url`: `http://user:password@host:5984`, optionally with a path before the names of databases.
     pub(crate) fn new(url: &str, network: &Arc<Network>, tuning: &Tuning) -> anyhow::Result<Self> {
         let remote = parse(url)?;
         let root = connect(&remote, network, tuning)?;
@@ -46,25 +47,25 @@ impl Site {
         connect(&remote, network, tuning)
     }
 
-    /// What is asked of the server itself.
+    /// Peer for requests to the server itself.
     pub(crate) fn root(&self) -> &Peer {
         &self.root
     }
 
-    /// Its database of this name.
+    /// The database with this name.
     pub(crate) fn database(&self, name: &str) -> anyhow::Result<Peer> {
         connect(&self.remote.database(name), &self.network, &self.tuning)
     }
 }
 
-/// What a URL of a server or of a database on it says.
+/// Parses the URL of a server or of one of its databases.
 pub(crate) fn parse(url: &str) -> anyhow::Result<Remote> {
     let mut text = Vec::new();
     write_string(&mut text, url);
     let json = Json::trusted(text);
     match Endpoint::parse(Some(json.value()), None, &User::default()) {
         Ok(Endpoint::Remote(remote)) if !remote.path.contains('?') => Ok(remote),
-        // It may hold a password, so it is not shown.
+        // The URL may contain a password, so it is not shown.
         _ => bail!(
             "a URL is given as http://user:password@host:5984 or with https; in passwords @ : / stand as %40 %3A %2F"
         ),

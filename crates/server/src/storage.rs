@@ -1,6 +1,7 @@
-//! The choice where the data of a server lie: in its data directory, or in a PostgreSQL. `settee storage` is in `transfer`.
+//! Selection of the store of a server: its data directory, or a PostgreSQL. `settee storage` is in `transfer`.
 //!
-//! A data directory whose data lie elsewhere says so in the file `storage`, so that no command takes it for an empty one.
+//! If the data is in another store, the file `storage` in the data directory names it, so that no command takes the
+//! directory for an empty one.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +14,10 @@ use settee_storage_postgres::Options;
 use crate::config::Configuration;
 use crate::{environment, version};
 
-/// The file in the data directory that says where the data lie, if that is not there.
+/// Name of the file in the data directory that names another store.
 pub(crate) const FILE: &str = "storage";
 
-/// The PostgreSQL that the configuration names, if it does.
+/// The PostgreSQL in the configuration, if any.
 pub(crate) fn chosen(configuration: &Configuration) -> anyhow::Result<Option<Options>> {
     let url = storage::URL.of(configuration);
     if url.is_empty() {
@@ -26,7 +27,7 @@ pub(crate) fn chosen(configuration: &Configuration) -> anyhow::Result<Option<Opt
     Ok(Some(options(&url)?.with_connections(connections)))
 }
 
-/// What a URL says, and the password of the environment.
+/// The options of a URL, with the password of the environment.
 pub(crate) fn options(url: &str) -> anyhow::Result<Options> {
     let layout = u32::try_from(version::LAYOUT).context("a layout has a small number")?;
     let options = Options::parse(url).map_err(anyhow::Error::msg).context("the URL of the storage cannot be used")?;
@@ -37,7 +38,7 @@ pub(crate) fn options(url: &str) -> anyhow::Result<Options> {
     })
 }
 
-/// Notes in the data directory where its data lie.
+/// Records the store in the data directory.
 pub(crate) fn note(data: &Path, place: &str) -> anyhow::Result<()> {
     let path = data.join(FILE);
     let text = format!("{place}\n");
@@ -48,13 +49,13 @@ pub(crate) fn note(data: &Path, place: &str) -> anyhow::Result<()> {
         .with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Where the data of a directory lie, if that is not there.
+/// The other store that holds the data of a directory, if any.
 pub(crate) fn elsewhere(data: &Path) -> Option<String> {
     let noted = fs::read_to_string(data.join(FILE)).ok()?;
     Some(noted.trim().to_owned())
 }
 
-/// Refuses a directory whose data lie elsewhere.
+/// Returns an error if the data of a directory is in another store.
 pub(crate) fn refuse_elsewhere(data: &Path) -> anyhow::Result<()> {
     let Some(place) = elsewhere(data) else { return Ok(()) };
     let data = data.display();

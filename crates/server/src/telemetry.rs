@@ -1,6 +1,6 @@
-//! Traces by OpenTelemetry: [`Exporter`] takes the spans of requests and posts them to a collector in OTLP's JSON over
-//! HTTP. It knows no TLS: a collector runs on the same machine, or a proxy does. A collector that is slow or away costs
-//! spans, never requests.
+//! OpenTelemetry traces: [`Exporter`] collects the spans of requests and posts them to a collector in OTLP's JSON over
+//! HTTP. TLS is not supported: the collector, or a proxy, must run on the same machine. If the collector is slow or
+//! unreachable, spans are dropped; requests are not affected.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -15,22 +15,22 @@ use settee_model::json::write_string;
 use crate::config::Configuration;
 use crate::environment;
 
-/// Spans that wait to be sent; further ones are lost.
+/// Maximum number of unsent spans; further ones are dropped.
 const WAITING_SPANS: usize = 8192;
 
-/// Spans in one request to the collector.
+/// Maximum number of spans per request to the collector.
 const TOGETHER: usize = 512;
 
-/// Spans are sent at least so often.
+/// Maximum delay before spans are sent.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The time that the collector may take to connect, and for each step of an exchange.
+/// Timeout for the connection to the collector and for each read and write.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Takes spans and sends them in the background.
+/// Collects spans and sends them in the background.
 pub(crate) struct Exporter {
     sender: SyncSender<Message>,
-    /// Which part of the requests without a decision of their own is traced.
+    /// Sampling ratio of the requests without a sampling decision of their own.
     ratio: f64,
 }
 
@@ -39,7 +39,7 @@ enum Message {
     Flush(mpsc::Sender<()>),
 }
 
-/// The place of the collector.
+/// Address of the collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Endpoint {
     authority: String,
@@ -47,7 +47,7 @@ struct Endpoint {
 }
 
 impl Exporter {
-    /// Begins, if the configuration names a collector.
+    /// Starts the exporter if the configuration names a collector.
     pub(crate) fn start(configuration: &Configuration) -> anyhow::Result<Option<Self>> {
         let Some(url) = settee_settings::tracing::ENDPOINT.text(configuration) else { return Ok(None) };
         let endpoint = Endpoint::parse(&url).context("[tracing] endpoint cannot be used")?;
@@ -61,11 +61,11 @@ impl Exporter {
         Ok(Some(Self { sender, ratio }))
     }
 
-    /// Sends what waits, if the collector takes it in time.
+    /// Sends the collected spans, if the collector accepts them before the timeout.
     pub(crate) fn flush(&self) {
         let (done, is_done) = mpsc::channel();
         if self.sender.try_send(Message::Flush(done)).is_ok() {
-            // Without an answer in time the spans are lost, which is what happens to spans.
+            // Without a response before the timeout the spans are dropped.
             let _ = is_done.recv_timeout(TIMEOUT);
         }
     }
@@ -82,7 +82,7 @@ impl Tracer for Exporter {
     }
 
     fn end(&self, span: Span) {
-        // A full queue loses the span.
+        // The span is dropped if the queue is full.
         let _ = self.sender.try_send(Message::Ended { span, at_us: environment::now_us() });
     }
 }
@@ -118,7 +118,7 @@ impl Endpoint {
     }
 }
 
-/// Sends for as long as there is somebody to send for.
+/// Sends spans until all senders are dropped.
 fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
     let (mut spans, mut waiting, mut was_told) = (Vec::new(), Vec::new(), false);
     loop {
@@ -145,7 +145,7 @@ fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
         }
         if is_due {
             for done in waiting.drain(..) {
-                // Who waited too long has gone.
+                // The waiter may have timed out.
                 let _ = done.send(());
             }
         }

@@ -1,16 +1,17 @@
-//! Points in time as text. What time it is, `environment` knows.
+//! Formats and parsers of times. The clock is in `environment`.
 
 use settee_model::calendar::Day;
 
 /// The seconds of a day.
 const DAY_S: u64 = 86_400;
 
-/// A time of the Unix epoch as RFC 3339 has it, in UTC and with microseconds: `2026-11-20T15:04:05.000000Z`.
+/// A time of the Unix epoch in RFC 3339 format, in UTC with microseconds: `2026-11-20T15:04:05.000000Z`.
 pub(crate) fn rfc3339(epoch_us: u64) -> String {
     rfc3339_ascii(epoch_us).iter().copied().map(char::from).collect()
 }
 
-/// The same as ASCII. Each line of the log has one, so digits are put in their places, which costs less than formatting.
+/// Same as [`rfc3339`], as ASCII. Every log line has a time, so the digits are written directly, which is faster than
+/// formatting.
 pub(crate) fn rfc3339_ascii(epoch_us: u64) -> [u8; 27] {
     let date = Day::since_1970((epoch_us / 1_000_000 / DAY_S).cast_signed());
     let [year, month, day] = [date.year, date.month, date.day].map(i64::unsigned_abs);
@@ -27,14 +28,14 @@ pub(crate) fn rfc3339_ascii(epoch_us: u64) -> [u8; 27] {
     text
 }
 
-/// The same for names of files, to the second: `2026-11-20T15-04-05Z`.
+/// Same for file names, with a resolution of one second: `2026-11-20T15-04-05Z`.
 pub(crate) fn file_name(epoch_us: u64) -> String {
     let text = rfc3339(epoch_us);
     format!("{}Z", text[..19].replace(':', "-"))
 }
 
-/// What [`rfc3339`] and [`file_name`] write, with fewer digits of the second or more, as a time in microseconds. Other places on earth
-/// write their times in UTC here as well.
+/// Parses the output of [`rfc3339`] and [`file_name`], with fewer or more digits of the second, to microseconds. Time
+/// zones other than UTC are not supported.
 pub(crate) fn parse(text: &str) -> Option<u64> {
     let text = text.trim().strip_suffix('Z')?;
     let (text, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -49,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
         return None;
     }
     let us = fraction_us(fraction)?;
-    // The day is near the one that years and months of even length make.
+    // The day is near an estimate from years and months of equal length.
     let guess = (date[0] - 1970) * 365 + (date[0] - 1969) / 4 + (date[1] - 1) * 30 + date[2] - 1;
     let is_it = |day: &i64| {
         let Day { year, month, day, .. } = Day::since_1970(*day);
@@ -60,7 +61,7 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
     Some((day * DAY_S + second) * 1_000_000 + us)
 }
 
-/// Seconds of the Unix epoch as a time in microseconds.
+/// Parses seconds of the Unix epoch to microseconds.
 pub(crate) fn parse_seconds(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
@@ -68,7 +69,7 @@ pub(crate) fn parse_seconds(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(fraction_us(fraction)?)
 }
 
-/// The digits behind the point of a second, in microseconds.
+/// Converts the fractional digits of a second to microseconds.
 fn fraction_us(digits: &str) -> Option<u64> {
     let is_number = digits.len() <= 9 && digits.bytes().all(|byte| byte.is_ascii_digit());
     Some(format!("{digits:0<9}").parse::<u64>().ok().filter(|_| is_number)? / 1000)

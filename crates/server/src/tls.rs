@@ -1,5 +1,5 @@
-//! `[ssl]`: certificates from files, and new ones when the files change. [`Certificates`] makes what handshakes need of them;
-//! connections are the HTTP crate's part.
+//! `[ssl]`: certificates from files, reloaded when the files change. [`Certificates`] prepares them for handshakes; the
+//! HTTP crate accepts the connections.
 
 use std::fs;
 use std::path::Path;
@@ -16,17 +16,17 @@ use settee_settings::ssl;
 
 use crate::config::Configuration;
 
-/// How often the files are looked at.
+/// Interval of the checks of the files.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The files of `[ssl]`, and what handshakes are made with.
+/// The files of `[ssl]`, and the TLS state made from them.
 pub(crate) struct Certificates {
     configuration: Arc<Configuration>,
     tls: Tls,
     seen: Seen,
 }
 
-/// The marks of a file that show that something may have changed.
+/// Metadata of the files, for change detection.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     version: u64,
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Certificates {
-    /// Reads the files that the configuration names; an error says what is wrong with them.
+    /// Reads the configured files. Returns an error if one is invalid.
     pub(crate) fn open(configuration: Arc<Configuration>) -> anyhow::Result<Self> {
         let seen = Seen::of(&configuration);
         let tls = Tls::new(read(&configuration)?);
@@ -45,7 +45,8 @@ impl Certificates {
         self.tls.clone()
     }
 
-    /// Reads the files again whenever they or the configuration have changed. Until they are right again the old ones hold.
+    /// Reloads the files whenever they or the configuration change. While they are invalid, the previous certificates
+    /// stay in use.
     pub(crate) async fn watch(mut self) {
         loop {
             tokio::time::sleep(CHECK_EVERY).await;
@@ -142,7 +143,7 @@ fn key(file: &str) -> anyhow::Result<PrivateKeyDer<'static>> {
     PrivateKeyDer::from_pem_slice(&text).with_context(|| format!("the key file {file} has no key in PEM"))
 }
 
-/// A key that others can read is no secret, but servers in containers often have no choice.
+/// Logs a warning if the key is readable by other users. It is no error, because containers often require it.
 fn warn_if_readable(file: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     if fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0) {
@@ -150,7 +151,7 @@ fn warn_if_readable(file: &Path) {
     }
 }
 
-/// The versions that an Erlang list such as `['tlsv1.2', 'tlsv1.3']` names.
+/// The versions in an Erlang list such as `['tlsv1.2', 'tlsv1.3']`.
 fn versions(list: Option<&str>) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
     let Some(list) = list else { return Ok(vec![&version::TLS13, &version::TLS12]) };
     let known = [("tlsv1.3", &version::TLS13), ("tlsv1.2", &version::TLS12)];

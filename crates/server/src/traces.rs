@@ -1,4 +1,5 @@
-//! [`Traces`]: what a start creates until it serves. A start that fails removes it, so that the directory is as it was found.
+//! [`Traces`]: the files that a start creates before it serves. A failed start removes them, so that the directory is
+//! unchanged.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use settee_storage::durable;
 use crate::verify::ENGINE;
 use crate::{backends, control, lock, names, storage, version};
 
-/// The names that a server gives to files in its data directory.
+/// Names of the server's files in its data directory.
 const OWN: [&str; 9] = [
     ENGINE,
     backends::RESERVE,
@@ -25,13 +26,14 @@ const OWN: [&str; 9] = [
     "local.ini",
 ];
 
-/// Removes what was created when it is dropped, unless it was kept.
+/// Removes the created files when dropped, unless they were kept.
 pub(crate) struct Traces {
     data: PathBuf,
     /// Directories that were created for the data directory, the outermost first.
     directories: Vec<PathBuf>,
     had_lock: bool,
-    /// Names in the data directory. None until this process has the lock: they may be those of another one.
+    /// Names that existed in the data directory. `None` until this process has the lock, because the files may belong
+    /// to another process.
     present: Option<BTreeSet<OsString>>,
     is_kept: AtomicBool,
 }
@@ -50,7 +52,7 @@ impl Traces {
         Ok(traces)
     }
 
-    /// Lists what is there before this process creates anything. The caller must have the lock.
+    /// Lists the existing files before this process creates any. The caller must hold the lock.
     pub(crate) fn look(&mut self) -> anyhow::Result<()> {
         let names = fs::read_dir(&self.data).and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());
         let mut names: BTreeSet<OsString> = names.with_context(|| format!("{} cannot be read", self.data.display()))?;
@@ -61,7 +63,7 @@ impl Traces {
         Ok(())
     }
 
-    /// Keeps everything: the server serves.
+    /// Keeps all files, because the server serves now.
     pub(crate) fn keep(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
     }
@@ -72,7 +74,7 @@ impl Drop for Traces {
         if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
-        // What cannot be removed stays: the start fails for a reason that matters more.
+        // Errors are ignored, because the start already fails for a more important reason.
         if let Some(present) = &self.present {
             for name in OWN.iter().filter(|name| !present.contains(std::ffi::OsStr::new(name))) {
                 let path = self.data.join(name);

@@ -1,13 +1,13 @@
-//! [`Uuids`]: the ids that `/_uuids` hands out and that documents without one get, in the algorithms of CouchDB's section
-//! `[uuids]`. Clock and entropy are handed in; nothing here reads the configuration.
+//! [`Uuids`]: the ids for `/_uuids` and for documents without one, by the algorithms of CouchDB's section `[uuids]`.
+//! Clock and entropy are arguments; the configuration is not read here.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use data_encoding::HEXLOWER;
 
-/// A source of random bytes fit for secrets.
+/// A source of cryptographically secure random bytes.
 pub(crate) trait Entropy: Send + Sync {
-    /// Fills `bytes` with random ones.
+    /// Fills `bytes` with random bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
@@ -24,26 +24,26 @@ pub(crate) fn random_hex(entropy: &dyn Entropy, bytes: usize) -> String {
     HEXLOWER.encode(&random)
 }
 
-/// How ids are made (`[uuids] algorithm`).
+/// Algorithm of ids (`[uuids] algorithm`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
-    /// 26 random digits and 6 that count up in random steps: ids of one run sort together (CouchDB's default).
+    /// 26 random digits and 6 that increase in random steps: ids of one run sort together (CouchDB's default).
     Sequential,
     /// 32 random digits.
     Random,
     /// 14 digits of microseconds since 1970 and 18 random ones.
     UtcRandom,
-    /// 14 digits of microseconds since 1970 and a suffix that tells nodes apart (`[uuids] utc_id_suffix`).
+    /// 14 digits of microseconds since 1970 and a suffix that distinguishes nodes (`[uuids] utc_id_suffix`).
     UtcId {
-        /// Appended as it is.
+        /// The suffix, appended unchanged.
         suffix: String,
     },
-    /// RFC 9562 version 7 without hyphens; ids of one millisecond count up.
+    /// RFC 9562 version 7 without hyphens; ids of one millisecond increase.
     UuidV7,
 }
 
 impl Algorithm {
-    /// The algorithm of the name CouchDB has for it; `None` for an unknown name.
+    /// The algorithm with this name in CouchDB; `None` for an unknown name.
     pub(crate) fn named(name: &str, utc_id_suffix: &str) -> Option<Algorithm> {
         Some(match name {
             "sequential" => Algorithm::Sequential,
@@ -56,7 +56,7 @@ impl Algorithm {
     }
 }
 
-/// Makes ids, from any number of threads.
+/// Generator of ids, usable from any number of threads.
 pub(crate) struct Uuids {
     state: Mutex<State>,
     entropy: Arc<dyn Entropy>,
@@ -79,7 +79,7 @@ struct State {
 const SEQUENCE_END: u32 = 0x00ff_f000;
 
 impl Uuids {
-    /// A generator; `now_us` gives microseconds since 1970.
+    /// Creates a generator; `now_us` returns microseconds since 1970.
     pub(crate) fn new(
         algorithm: Algorithm,
         entropy: Arc<dyn Entropy>,
@@ -90,13 +90,13 @@ impl Uuids {
         Uuids { state: Mutex::new(state), entropy, now_us: Box::new(now_us) }
     }
 
-    /// `count` ids, in order.
+    /// Returns `count` ids in order.
     pub(crate) fn take(&self, count: usize) -> Vec<String> {
         let mut state = self.state();
         (0..count).map(|_| self.make(&mut state)).collect()
     }
 
-    /// Changes the algorithm from the next id on. A sequence starts anew, as in CouchDB.
+    /// Changes the algorithm for all later ids. A sequence restarts, as in CouchDB.
     pub(crate) fn set_algorithm(&self, algorithm: Algorithm) {
         let mut state = self.state();
         state.algorithm = algorithm;
@@ -129,14 +129,14 @@ impl Uuids {
         format!("{}{:06x}", state.prefix, state.sequence)
     }
 
-    /// CouchDB's step, which keeps ids from being guessed: 1 to 0xffd.
+    /// CouchDB's step, which makes ids hard to guess: 1 to 0xffd.
     fn step(&self) -> u32 {
         let mut random = [0; 4];
         self.entropy.fill(&mut random);
         u32::from_le_bytes(random) % 0xffd + 1
     }
 
-    /// The time, but never the same one twice and never an earlier one: with a suffix it is all that tells ids apart.
+    /// The time, but strictly increasing, because with a suffix only the time distinguishes ids.
     fn tick_us(&self, state: &mut State) -> u64 {
         state.last_us = (self.now_us)().max(state.last_us + 1);
         state.last_us
@@ -151,7 +151,7 @@ impl Uuids {
             state.counter += 1;
         } else {
             state.last_ms = now_ms.max(state.last_ms + 1);
-            // The upper half of the counter stays free, so that a busy millisecond seldom borrows from the next.
+            // The upper half of the counter stays free, so that a busy millisecond seldom advances into the next.
             state.counter = u16::from_be_bytes(seed) & 0x7ff;
         }
         let head = (state.last_ms << 16) | 0x7000 | u64::from(state.counter);

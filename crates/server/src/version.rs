@@ -1,9 +1,9 @@
-//! Which layout the data directory has: the file `version` in it. A server refuses data of a later layout instead of
-//! damaging it, and marks data of an earlier one with its own before it writes anything.
+//! The layout version of a data directory, stored in its file `version`. A server refuses data of a later layout
+//! instead of damaging it, and marks data of an earlier one with its own layout before it writes anything.
 //!
-//! The mark is durable before anything else is written, so data without one was written before marks were durable, when
-//! there was only layout 1: a power loss then left the file empty, or filled with zeros. Such a directory is marked anew.
-//! A mark that says anything else is not guessed at.
+//! The mark is durable before anything else is written. Data without a mark was written before marks were durable, when
+//! only layout 1 existed: a power loss then left the file empty, or filled with zeros. Such a directory is marked
+//! again. Any other unknown mark is an error.
 
 use std::fs;
 use std::path::Path;
@@ -13,16 +13,17 @@ use settee_storage::durable::{self, Readers};
 
 use crate::regular;
 
-/// The layout that this program reads and writes. It changes when an older program could not read what this one writes.
+/// The layout that this program reads and writes. It is incremented when an older program could not read the data of
+/// this one.
 pub(crate) const LAYOUT: u64 = 2;
 
 /// The name of the file.
 pub(crate) const FILE: &str = "version";
 
-/// A directory of this name in the data directory belongs to a restoration that was interrupted.
+/// Name of the directory in the data directory that an interrupted restore leaves.
 pub(crate) const RESTORING: &str = ".restoring";
 
-/// Refuses what this program cannot serve. Nothing is written: see [`mark`].
+/// Returns an error if this program cannot serve the data. Nothing is written: see [`mark`].
 pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
     regular::check_data(data)?;
     ensure!(
@@ -41,7 +42,7 @@ pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Marks data with the layout of this program: data that are there before anything is written to them, new data once they are whole.
+/// Marks data with the layout of this program: existing data before the first write, new data once it is complete.
 pub(crate) fn mark(data: &Path) -> anyhow::Result<()> {
     if read(data)? == Some(LAYOUT) {
         return Ok(());
@@ -51,7 +52,7 @@ pub(crate) fn mark(data: &Path) -> anyhow::Result<()> {
     written.with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// The layout of the data; `None` if there is no mark, as in a new directory, or nothing is left of it.
+/// The layout of the data; `None` if there is no mark, as in a new directory, or if the mark was lost.
 pub(crate) fn read(data: &Path) -> anyhow::Result<Option<u64>> {
     let path = data.join(FILE);
     match fs::read_to_string(&path) {

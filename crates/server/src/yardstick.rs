@@ -1,11 +1,11 @@
-//! [`RawRocks`]: the store that benchmarks are held against.
+//! [`RawRocks`]: the bare store to which benchmarks are compared.
 
 use std::path::Path;
 
 use settee_bench::{RawLoad, RawStore};
 use settee_storage_rocksdb::raw;
 
-/// RocksDB without anything of ours above it.
+/// RocksDB without any layer above it.
 pub(crate) struct RawRocks;
 
 impl RawStore for RawRocks {

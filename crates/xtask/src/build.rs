@@ -1,4 +1,4 @@
-//! Calls of cargo whose output goes to a log: [`build`] makes the `settee` program, [`finish`] runs any of them.
+//! Calls of cargo whose output is written to a log: [`build`] builds the `settee` program, [`finish`] runs any call.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The gate ([`run`]) and its steps one by one. All calls of cargo use the release profile, so
-//! that RocksDB's C++ is compiled once for programs, tests, lints and documentation.
+//! The gate ([`run`]) and its individual steps. All calls of cargo use the release profile, so that RocksDB's C++ is
+//! compiled once for programs, tests, lints and documentation.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ use crate::workspace::Workspace;
 const FEATURES: &str = "--features=settee-server/wasm";
 const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"];
 const TEST: &[&str] = &["test", "--release", "--no-fail-fast"];
-/// Debug assertions and overflow checks for tests, and little optimisation, in the crates of this workspace only: `"*"` names all
-/// others, which are those of every other build.
+/// Debug assertions and overflow checks for tests, with little optimisation, in the crates of this workspace only:
+/// `"*"` selects all others, which then equal those of every other build.
 const CHECKED: &[&str] = &[
     "--config=profile.release.opt-level=1",
     "--config=profile.release.package.\"*\".opt-level=3",
@@ -74,7 +74,7 @@ fn quick(workspace: &Workspace, gate: &mut Gate) {
     gate.step("fmt", &[], || logged(workspace, "fmt", &["fmt", "--all", "--check"]));
     gate.step("tidy", &[], || Ok(Tally::one(tidy::command(&workspace.root)?)));
     gate.step("lint", &[], || logged(workspace, "lint", CLIPPY));
-    // It builds the program as well, with assertions, for the tests that start servers.
+    // This also builds the program, with assertions, for the tests that start servers.
     if gate.step("compile tests", &[], || build_tests(workspace)) {
         gate.step("test", &[], || run_tests(workspace));
         gate.step("conformance", &["python3"], || conformance::run(workspace, &conformance::Options::default()));
@@ -140,12 +140,12 @@ fn document(workspace: &Workspace) -> Result<Tally> {
 
 fn doc_command(workspace: &Workspace) -> std::process::Command {
     let mut command = workspace.cargo(DOC);
-    // Private items are documented too, so a link to one leads somewhere.
+    // Private items are documented too, so links to them resolve.
     command.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links");
     command
 }
 
-/// Tests, with [`CHECKED`]: all, unless the arguments name packages.
+/// Command for tests with [`CHECKED`]: all, unless the arguments name packages.
 pub(crate) fn checked_tests(workspace: &Workspace, arguments: &[String]) -> std::process::Command {
     let mut command = workspace.cargo(TEST);
     let names_package = |argument: &String| argument.starts_with("-p") || argument.starts_with("--package");
@@ -177,7 +177,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// Runs a step that calls programs of `packages`; returns true if it passed. A step that cannot run counts as one failure.
+    /// Runs a step that calls programs of `packages`. Returns true if it passed. A step that cannot run counts as one
+    /// failure.
     fn step(&mut self, name: &str, packages: &[&str], work: impl FnOnce() -> Result<Tally>) -> bool {
         let missing = setup::missing(packages).join(", ");
         if self.allow_missing && !missing.is_empty() {

@@ -1,8 +1,8 @@
-//! Plays the suites of `clients/`, in which clients of CouchDB are the tests, against a server ([`run`]).
+//! Runs the suites of `clients/`, which test the server with clients of CouchDB ([`run`]).
 //!
-//! What the suites need is installed from their lockfiles into the build directory, where it stays for
-//! the next run; the checkout stays clean. What a suite tests is its own affair: only its output is
-//! read here, for the counts and for what went wrong.
+//! The packages of the suites are installed from their lockfiles into the build directory, where they are kept for the
+//! next run; the checkout stays clean. The tests themselves are defined by the suites: only their output is parsed
+//! here, for the counts and for failures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,22 +16,22 @@ use crate::server::{Access, Server, stopped_tally};
 use crate::tally::Tally;
 use crate::workspace::{ALLOW_MISSING, Workspace};
 
-/// Clients of one language.
+/// The clients of one language.
 struct Suite {
     /// Its folder in `clients/`.
     name: &'static str,
-    /// What decides which packages are installed.
+    /// Files that determine the installed packages.
     lockfiles: &'static [&'static str],
-    /// Prints which version of the language there is.
+    /// Command that prints the version of the language.
     version: &'static [&'static str],
     install: fn(&Place) -> Result<Vec<Command>>,
     play: fn(&Place) -> Result<Command>,
     count: fn(&str) -> Tally,
-    /// The first line of what its output says about failed tests begins so.
+    /// Start of the first line about failed tests in its output.
     failures: &'static str,
 }
 
-/// The place of a suite.
+/// Directories of a suite.
 struct Place {
     /// In the checkout.
     sources: PathBuf,
@@ -66,12 +66,12 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 
-/// Plays all suites against one server. Every test counts.
+/// Runs all suites against one server and counts every test.
 pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
     for suite in &SUITES {
         suite.install(workspace)?;
     }
-    // They name query servers over HTTP, as scripts for version 1 do.
+    // The suites configure query servers over HTTP, as scripts for version 1 do.
     let settings = ["query_server_config/configure_over_http=true"];
     let mut server = Server::start_with(workspace, "clients", Access::Admin, &settings)?;
     let mut tally = Tally::default();
@@ -139,7 +139,7 @@ impl Suite {
         let output = process::read_lossy(&log);
         let mut tally = (self.count)(&output);
         if !succeeded && tally.holds() {
-            // It ended before it counted.
+            // The suite ended before its summary.
             tally += Tally::one(false);
         }
         println!("    {}: {} passed, {} failed", self.name, tally.passed, tally.failed);
@@ -162,7 +162,7 @@ fn npm_ci(place: &Place) -> Result<Vec<Command>> {
             .with_context(|| format!("cannot copy {file} into {}", place.installed.display()))?;
     }
     let mut npm = Command::new("npm");
-    // leveldb comes compiled; nothing of the packages needs to run now.
+    // leveldb is precompiled, so no install script of the packages needs to run.
     npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(&place.installed);
     Ok(vec![npm])
 }

@@ -1,7 +1,7 @@
 //! The web console's own checks ([`run`]): types, lints, unit tests, and each flow in Chromium against a server.
 //!
-//! Its packages are installed from the lockfile into the build directory, beside a copy of the sources; the checkout stays
-//! clean. How the console gets into the program is the affair of `crates/console`.
+//! Its packages are installed from the lockfile into the build directory, together with a copy of the sources; the
+//! checkout stays clean. `crates/console` embeds the console in the program.
 
 use std::fs;
 use std::path::Path;
@@ -16,9 +16,9 @@ use crate::server::{Access, Server, stopped_tally};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// What no check needs, or makes anew.
+/// Directories that are not copied, because checks do not need them or create them again.
 const NOT_COPIED: [&str; 2] = ["node_modules", "dist"];
-/// The first line of what Node's test runner says about failed tests.
+/// The first line about failed tests in the output of Node's test runner.
 const FAILURES: &str = "✖ failing tests:";
 
 /// Builds the server, then [`run`]s.
@@ -27,7 +27,7 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Tally> {
     if built.holds() { run(workspace) } else { Ok(built) }
 }
 
-/// Checks the sources, then plays the tests in a browser. Every test counts.
+/// Checks the sources, then runs the tests in a browser. Every test counts.
 pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
     let place = workspace.packages("console");
     install(workspace, &place)?;
@@ -36,13 +36,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Copies the sources, and installs the packages unless the same ones are there.
+/// Copies the sources, and installs the packages unless the same ones are installed.
 fn install(workspace: &Workspace, place: &Path) -> Result<()> {
     let sources = workspace.root.join("console");
     if place.exists() {
         for entry in fs::read_dir(place).with_context(|| format!("cannot list {}", place.display()))?.flatten() {
             let name = entry.file_name();
-            // What was deleted in the checkout must not be tested on.
+            // Files that were deleted in the checkout must be removed from the copy.
             if !["node_modules", "installed.txt"].iter().any(|kept| name == *kept) {
                 remove(&entry.path())?;
             }
@@ -72,7 +72,7 @@ fn check(workspace: &Workspace, place: &Path) -> Result<Tally> {
     if !succeeded {
         process::show_tail(&log);
         if tally.holds() {
-            // Types or lints: nothing was counted.
+            // Types or lints failed, so no test was counted.
             tally += Tally::one(false);
         }
     }

@@ -1,4 +1,4 @@
-//! Members of JSON in which no text has escapes, as servers answer what tests have written.
+//! Members of JSON without escapes, as in responses about data that tests have written.
 
 /// The text of a member.
 pub(crate) fn member<'a>(json: &'a str, name: &str) -> Option<&'a str> {

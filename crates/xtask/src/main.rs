@@ -1,7 +1,7 @@
-//! The habits of the repository as commands: `cargo xtask COMMAND`.
+//! Development commands of the repository: `cargo xtask COMMAND`.
 //!
-//! [`main`] reads the command line and calls one module a command. Nothing here is part of the
-//! product, and nothing of the product is linked in, so that it compiles in seconds.
+//! [`main`] parses the command line and calls one module per command. No crate of the product is linked, so that it
+//! compiles in seconds.
 
 mod attack;
 mod build;
@@ -93,7 +93,7 @@ attack, chaos, clients, cluster, cluster-bench, conformance, console, dist, read
 from --program P, if that is given, and build none: what `dist` has made is a `static/settee` in the build directory.
 ";
 
-/// Commands that start the server's program, or pack it, and can be told which one.
+/// Commands that start or package the server's program, and accept `--program`.
 const WITH_PROGRAM: &[&str] =
     &["attack", "chaos", "clients", "cluster", "cluster-bench", "conformance", "console", "dist", "readme", "s3"];
 
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one command; false means that it ran and found something wrong.
+/// Runs one command. Returns false if it ran and found a problem.
 fn run(command: &str, arguments: &[String]) -> Result<bool> {
     let (program, mut arguments) = take_program(command, arguments)?;
     let all = arguments.len();
@@ -177,9 +177,9 @@ fn take_program(command: &str, arguments: &[String]) -> Result<(Option<PathBuf>,
     let program = PathBuf::from(rest.remove(place + 1));
     rest.remove(place);
     ensure!(program.is_file(), "there is no program {}", program.display());
-    // Sessions of the documentation call it so, and another one could be found by that name.
+    // Sessions of the documentation call the program by this name, and could find another one.
     ensure!(program.ends_with("settee"), "{} must be called `settee`", program.display());
-    // Servers may be started in another directory.
+    // Servers may be started in another directory, so the path must be absolute.
     Ok((Some(program.canonicalize()?), rest))
 }
 

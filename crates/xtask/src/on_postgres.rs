@@ -1,6 +1,6 @@
-//! The tests of the layers above `storage`, on a PostgreSQL that is started for them.
+//! Runs the tests of the layers above `storage` on a PostgreSQL that is started for them.
 //!
-//! They are the test programs that run in memory otherwise. Each store of a test is a schema there (the crate `storage-testing`).
+//! These test programs run in memory otherwise. Each store of a test is a schema there (the crate `storage-testing`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,16 +15,17 @@ use crate::suite;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// The crates whose tests ask `storage-testing` for a store.
+/// The crates whose tests use stores of `storage-testing`.
 const CRATES: [&str; 5] = ["storage-testing", "database", "views", "search", "mango"];
 
-/// Where that looks for a PostgreSQL.
+/// The variable that names the PostgreSQL for `storage-testing`.
 const VARIABLE: &str = "SETTEE_TEST_STORAGE";
 
-/// Tests wait for PostgreSQL most of the time, so more of them run than there are processors.
+/// Number of threads: tests mostly wait for PostgreSQL, so it exceeds the number of processors.
 const THREADS: &str = "--test-threads=6";
 
-/// Runs the tests of the packages that `arguments` name, or of all [`CRATES`]. Arguments after `--` go to the test programs.
+/// Runs the tests of the packages in `arguments`, or of all [`CRATES`]. Arguments after `--` are passed to the test
+/// programs.
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tally> {
     let split = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let (of_cargo, of_tests) = arguments.split_at(split);
@@ -54,7 +55,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tal
     Ok(tally)
 }
 
-/// The test programs of [`CRATES`] that cargo tells of, in the order of the crates.
+/// The test programs of [`CRATES`] in cargo's output, in the order of the crates.
 fn programs(output: &str) -> Vec<(&'static str, PathBuf)> {
     let told = output.lines().filter_map(|line| {
         let path = line.trim().strip_prefix("Executable unittests src/lib.rs (")?.strip_suffix(')')?;

@@ -1,5 +1,5 @@
-//! Running other programs with their output in a file ([`run_logged`]), so that what a person reads
-//! stays short. Prints a sign of life once a minute, and what went wrong when something did.
+//! Runs other programs with their output in a file ([`run_logged`]), so that the visible output stays short. Prints
+//! progress once a minute, and the end of the log after a failure.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(crate) fn run_shown(command: &mut Command) -> Result<bool> {
     Ok(status.success())
 }
 
-/// What a program prints, which must succeed.
+/// Output of a program, which must succeed.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start `{program}`"))?;
@@ -52,7 +52,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-/// Whether `program` can be found on the path.
+/// True if `program` is found on the path.
 pub(crate) fn exists(program: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else {
         return false;
@@ -60,7 +60,7 @@ pub(crate) fn exists(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Prints the end of a log and where the whole of it is.
+/// Prints the end of a log and the path of the whole file.
 pub(crate) fn show_tail(log: &Path) {
     let text = read_lossy(log);
     let lines: Vec<&str> = text.lines().collect();
@@ -70,7 +70,7 @@ pub(crate) fn show_tail(log: &Path) {
     println!("    the whole output: {}", log.display());
 }
 
-/// The text of a file, as far as it can be read.
+/// The text of a file; empty if it cannot be read.
 pub(crate) fn read_lossy(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

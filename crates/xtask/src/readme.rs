@@ -1,9 +1,10 @@
-//! Runs the shell sessions of README.md and of the pages in docs and docs/operation, each against a server of its own, and
-//! compares what they print ([`run`]).
+//! Runs the shell sessions of README.md and of the pages in docs and docs/operation, each against a server of its own,
+//! and compares the output ([`run`]).
 //!
-//! A session is all blocks of a page fenced as `sh session`. Lines that begin with `#=>` hold what the
-//! commands above them print; `...` in them stands for anything. The address of the default port and `./data` are
-//! replaced by the server's, `settee` is the program, and the commands run in a folder of their own. Other blocks are not run.
+//! A session consists of all blocks of a page fenced as `sh session`. Lines that start with `#=>` contain the expected
+//! output of the commands above them; `...` in them matches any text. The address of the default port and `./data` are
+//! replaced by the server's, `settee` is the program, and the commands run in a temporary folder. Other blocks are not
+//! run.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -22,7 +23,7 @@ const EXPECTATION: &str = "#=>";
 /// Separates the outputs of chunks; no command of the session prints it.
 const SEPARATOR: char = '\u{1e}';
 
-/// Commands, and what they must print.
+/// Commands and their expected output.
 #[derive(Debug, PartialEq, Eq)]
 struct Chunk {
     commands: String,
@@ -77,7 +78,7 @@ fn run_page(workspace: &Workspace, page: &str) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Runs the session of a page against a server that runs.
+/// Runs the session of a page against a running server.
 pub(crate) fn against(workspace: &Workspace, page: &str, server: &Server) -> Result<Tally> {
     let text = std::fs::read_to_string(workspace.root.join(page)).with_context(|| format!("cannot read {page}"))?;
     let chunks = chunks(page, &text)?;
@@ -87,7 +88,7 @@ pub(crate) fn against(workspace: &Workspace, page: &str, server: &Server) -> Res
     let data = server.data().display().to_string();
     let script = script(&chunks).replace(ADDRESS, &server.url()).replace("./data", &data);
     let output = in_folder(workspace, &script)?;
-    // Rows end as HTTP lines do; on a terminal nobody sees that.
+    // Rows end with CR LF, which is invisible on a terminal.
     let printed = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
     let mut tally = compare(page, &chunks, &printed);
     if !output.status.success() {
@@ -109,12 +110,12 @@ fn in_folder(workspace: &Workspace, script: &str) -> Result<Output> {
     let mut command = Command::new("bash");
     command.args(["-c", script]).current_dir(&folder).env("PATH", format!("{}:{path}", programs.display()));
     let output = command.output().context("cannot start bash");
-    // What is left is removed with the machine's other temporary files.
+    // Files that cannot be removed are left among the temporary files.
     let _ = std::fs::remove_dir_all(&folder);
     output
 }
 
-/// The chunks of a page: commands up to and including what they are expected to print.
+/// The chunks of a page: commands up to and including their expected output.
 fn chunks(name: &str, page: &str) -> Result<Vec<Chunk>> {
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut inside = false;
@@ -144,7 +145,7 @@ fn chunks(name: &str, page: &str) -> Result<Vec<Chunk>> {
     Ok(chunks)
 }
 
-/// One script of all chunks, so that variables live on from one to the next.
+/// One script of all chunks, so that variables persist from one to the next.
 fn script(chunks: &[Chunk]) -> String {
     let mut script = String::from("set -euo pipefail\n");
     for chunk in chunks {
@@ -172,7 +173,7 @@ fn compare(page: &str, chunks: &[Chunk], output: &str) -> Tally {
     tally
 }
 
-/// Whether `text` is `pattern`, in which `...` stands for any text.
+/// True if `text` matches `pattern`, in which `...` matches any text.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once("...") else {
         return pattern == text;

@@ -1,4 +1,4 @@
-//! A server for tests ([`Server`]): started on a free port with data of its own, and gone afterwards.
+//! [`Server`]: a server for tests on a free port, with temporary data.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,21 +16,21 @@ use crate::tally::Tally;
 use crate::workspace::Workspace;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// What the server promises: after SIGTERM it has ended before this.
+/// Maximum duration of a shutdown after SIGTERM, guaranteed by the server.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 
 /// The permissions of a user on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// There is an admin, `admin` with the password `pw`.
+    /// An administrator `admin` with the password `pw` exists.
     Admin,
-    /// There is no admin: everybody on this machine may do everything.
+    /// No administrator exists: all local clients have all permissions.
     Party,
 }
 
 impl Access {
-    /// Tells a server in its environment.
+    /// Sets the environment of a server.
     fn give(self, command: &mut Command) {
         match self {
             Self::Admin => command.env("COUCHDB_USER", "admin").env("COUCHDB_PASSWORD", "pw"),
@@ -39,15 +39,15 @@ impl Access {
     }
 }
 
-/// A running server. It is killed and its data are removed when this is dropped.
+/// A running server. It is killed and its data is removed when this is dropped.
 pub(crate) struct Server {
     child: Child,
-    /// As the server prints it, without the slash at the end.
+    /// The address that the server prints, without the slash at the end.
     address: String,
     access: Access,
     data: PathBuf,
     log: PathBuf,
-    /// The program and its arguments, to start it again.
+    /// The program and its arguments, for a restart.
     again: Vec<OsString>,
 }
 
@@ -57,12 +57,12 @@ impl Server {
         Self::start_with(workspace, purpose, access, &[])
     }
 
-    /// The same with settings of the form `section/key=value`.
+    /// Same with settings of the form `section/key=value`.
     pub(crate) fn start_with(workspace: &Workspace, purpose: &str, access: Access, settings: &[&str]) -> Result<Self> {
         Self::start_within(workspace, purpose, access, settings, &|_| {})
     }
 
-    /// The same as a process that `confine` is told of before it is the server.
+    /// Same, with a call of `confine` with the process id before the process becomes the server.
     pub(crate) fn start_within(
         workspace: &Workspace,
         purpose: &str,
@@ -99,7 +99,7 @@ impl Server {
         let settings = settings.iter().flat_map(|setting| ["--set", *setting]).map(OsString::from);
         let again: Vec<OsString> =
             [binary.into()].into_iter().chain(arguments).chain([data.clone().into()]).chain(settings).collect();
-        // The shell waits for a line, and then becomes the server.
+        // The shell waits for a line, and is then replaced by the server.
         let mut command = Command::new("sh");
         command.args(["-c", "read -r begin && exec \"$0\" \"$@\" </dev/null"]).args(&again);
         let mut server = Self::spawn(workspace, purpose, access, command.stdin(Stdio::piped()), data)?;
@@ -112,7 +112,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server that somebody has prepared, as a process that becomes it, and waits until it listens.
+    /// Starts a server from a prepared command, which is replaced by the server, and waits until it listens.
     pub(crate) fn start_prepared(
         workspace: &Workspace,
         purpose: &str,
@@ -141,14 +141,14 @@ impl Server {
         Ok(Self { child, address: String::new(), access, data, log, again: Vec::new() })
     }
 
-    /// Ends it as a crash does.
+    /// Kills the server without a shutdown, as in a crash.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill().context("the server cannot be killed")?;
         self.child.wait().context("the server does not end")?;
         Ok(())
     }
 
-    /// Starts it again where it was, after it has ended, and waits until it takes connections.
+    /// Restarts an ended server at the same address, and waits until it accepts connections.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         let (program, arguments) = self.again.split_first().context("it was started by others")?;
         let output = File::options().append(true).open(&self.log).context("cannot write the log")?;
@@ -168,7 +168,7 @@ impl Server {
         Ok(())
     }
 
-    /// Where it listens, with the admin's name and password if there is one, without a slash at the end.
+    /// The URL, with the administrator's name and password if there is one, without a slash at the end.
     pub(crate) fn url(&self) -> String {
         match self.access {
             Access::Admin => self.address.replacen("http://", "http://admin:pw@", 1),
@@ -180,17 +180,17 @@ impl Server {
         self.child.id()
     }
 
-    /// Whether it has ended, although nobody asked it to.
+    /// True if it has ended without a request.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait().context("cannot look at the server")?.is_some())
     }
 
-    /// The place of its data.
+    /// The data directory.
     pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
-    /// What the server printed.
+    /// The file with its output.
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
@@ -213,10 +213,9 @@ impl Server {
         }
     }
 
-    /// Asks the server to end and waits until it has.
+    /// Stops the server and waits for its end.
     ///
-    /// # Errors
-    /// When it does not end in time, or with an error.
+    /// # Errors If it does not end in time, or ends with an error.
     pub(crate) fn stop(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait().context("cannot look at the server")? {
             bail!("the server had ended before it was asked to ({status})");
@@ -241,25 +240,25 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail when there is nothing left to do.
+        // Both fail if there is nothing left to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.data);
     }
 }
 
-/// What a stop counts for: nothing unless it went wrong.
+/// Tally of a shutdown: empty unless it failed.
 pub(crate) fn stopped_tally(stopped: &Result<()>) -> Tally {
     Tally::of(0, u64::from(stopped.is_err()))
 }
 
-/// A port that nobody listens on at this moment.
+/// A port that is free at this moment.
 pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
     Ok(listener.local_addr().context("no port is free")?.port())
 }
 
-/// The address in what the server printed so far, without the slash at its end.
+/// The address in the server's output so far, without the slash at its end.
 fn listening_address(log: &str) -> Option<String> {
     let at = log.find("http://127.0.0.1:").or_else(|| log.find("http://0.0.0.0:"))?;
     let end = at + log[at..].find(|c: char| !c.is_ascii_alphanumeric() && !":/.".contains(c))?;

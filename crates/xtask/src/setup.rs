@@ -142,7 +142,7 @@ fn daemon(name: &str) -> bool {
     process::exists(name) || Path::new("/usr/sbin").join(name).is_file()
 }
 
-/// The programs of a server, which tests start themselves.
+/// Returns true if the programs of a PostgreSQL server are installed. Tests start them directly.
 fn postgresql() -> bool {
     let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") else { return false };
     versions.flatten().any(|version| version.path().join("bin/initdb").exists())

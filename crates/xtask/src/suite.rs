@@ -1,9 +1,9 @@
-//! Runs test programs ([`run`]): counts their tests, shows those that failed, and tries each of these a second time.
+//! Runs test programs ([`run`]): counts their tests, prints failed tests, and retries each of them once.
 //!
-//! Many tests use real processes, disks and clocks, and now and then one of two thousand meets a moment of a busy machine that
-//! nobody thought of. The second try is the test alone, with the seed that its first try printed: what a seed has found fails
-//! again. A test that passes then is counted as passed, and its name and message stand in the closing lines as *unsteady*: a
-//! finding to mend, but none that keeps everything else from being built.
+//! Many tests use real processes, disks and clocks, and occasionally one of two thousand fails because of the load of
+//! the machine. The retry runs the test alone, with the seed that the first attempt printed, so failures found by a
+//! seed are reproduced. A test that passes then counts as passed, and its name and message are listed in the closing
+//! lines as *unsteady*: a finding to fix that does not block the build.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,16 +13,17 @@ use anyhow::Result;
 use crate::process;
 use crate::tally::Tally;
 
-/// Of more failed tests than these none is tried again: what is broken is not an unlucky moment.
+/// Maximum number of failed tests that are retried: more failures are no coincidence.
 const MOST_TRIED_AGAIN: usize = 5;
 
-/// The line by which tests tell of their seed, and the variable that repeats it.
+/// The variable in which tests print their seed, and that repeats it.
 const SEED: &str = "SETTEE_SEED";
 
-/// Lines of a failed test's output that stand in the closing lines.
+/// Number of lines of a failed test's output in the closing lines.
 const LINES_OF_REMARK: usize = 3;
 
-/// Runs the test programs of the command that `command` makes from arguments for them, with everything they print in `log`.
+/// Runs the test programs of a command with all output in `log`. `command` builds the command from arguments of the
+/// test programs.
 pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Tally> {
     let succeeded = process::run_logged(&mut command(&[]), log)?;
     let output = process::read_lossy(log);
@@ -40,7 +41,7 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Ta
         println!("    the whole output: {}", log.display());
     }
     if tally.holds() || ended_early(&output) {
-        // A test program that was killed reports no failed test of its own.
+        // A killed test program does not report a failed test itself.
         tally += Tally::one(false);
         tally.remarks.push(format!("a test program ended before its tests did: {}", log.display()));
     }
@@ -56,7 +57,7 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Ta
     Ok(tally)
 }
 
-/// A failed test, by its name in the output of its program.
+/// A failed test, named as in the output of its program.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Failure {
     name: String,
@@ -68,7 +69,7 @@ impl Failure {
         self.output.lines().find_map(|line| line.strip_prefix(SEED)?.strip_prefix('='))
     }
 
-    /// What became of it, its name, and what its panic said.
+    /// The verdict, the name of the test, and the message of its panic.
     fn remark(&self, verdict: &str) -> String {
         let said = self.output.lines().skip_while(|line| !line.contains("panicked at"));
         let said = said.filter(|line| !line.is_empty()).take(LINES_OF_REMARK);
@@ -84,13 +85,13 @@ fn passes_alone(command: impl Fn(&[&str]) -> Command, failure: &Failure, log: &P
     }
     let log = log.with_extension("again.log");
     let succeeded = process::run_logged(&mut again, &log)?;
-    // A name that no program knows is no test that passed.
+    // A name that no test program contains does not count as passed.
     let passed = succeeded && count_tests(&process::read_lossy(&log)).passed > 0;
     println!("    {} tried again: {}", failure.name, if passed { "passed" } else { "failed" });
     Ok(passed)
 }
 
-/// Adds up the `test result:` lines of test programs.
+/// Sums the `test result:` lines of test programs.
 fn count_tests(output: &str) -> Tally {
     let mut tally = Tally::default();
     for line in output.lines() {
@@ -111,7 +112,7 @@ fn count_tests(output: &str) -> Tally {
     tally
 }
 
-/// Whether a program began its tests and did not come to a result.
+/// True if a program started its tests and printed no result.
 fn ended_early(output: &str) -> bool {
     let is_begin = |line: &&str| {
         let number = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test"));
@@ -121,7 +122,7 @@ fn ended_early(output: &str) -> bool {
     begun > output.lines().filter(|line| line.starts_with("test result: ")).count()
 }
 
-/// What test programs printed about their failed tests.
+/// Failed tests in the output of test programs.
 fn failures(output: &str) -> Vec<Failure> {
     let mut inside = false;
     let mut found: Vec<Failure> = Vec::new();
@@ -187,7 +188,7 @@ test result: ok. 40 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fin
         assert!(ended_early(&format!("{OUTPUT}running 1 test\ntest c ... running late\n")));
     }
 
-    /// Runs `script` as a test program, which gets the arguments of the second try.
+    /// Runs `script` as a test program, which receives the arguments of the retry.
     fn run_script(script: &str) -> Result<Tally> {
         let folder = tempfile::tempdir()?;
         let (program, log) = (folder.path().join("program"), folder.path().join("log"));

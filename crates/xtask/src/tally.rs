@@ -1,13 +1,14 @@
-//! What a step counted ([`Tally`]) and the line that closes a command.
+//! [`Tally`]: the counts of a step, and the closing line of a command.
 
 use std::ops::AddAssign;
 
-/// The number of checks that passed and failed, and what a reader of the closing lines should know of them.
+/// The number of passed and failed checks, with remarks for the closing lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    /// Names of failed checks with their reasons, for the end of the gate's output: often nothing else of it is kept.
+    /// Names of failed checks with their reasons, for the end of the gate's output, which is often the only part that
+    /// is kept.
     pub(crate) remarks: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Where things lie ([`Workspace`]): the checkout, the build directory, the recorded scenarios.
+//! [`Workspace`]: paths of the checkout, the build directory, and the recorded scenarios.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,13 +8,13 @@ use anyhow::{Context as _, Result};
 /// The variable that permits tests to be skipped because a package is missing.
 pub(crate) const ALLOW_MISSING: &str = "SETTEE_ALLOW_MISSING";
 
-/// The places that commands need.
+/// The paths that commands need.
 pub(crate) struct Workspace {
     /// The root of the checkout.
     pub(crate) root: PathBuf,
-    /// Where cargo puts programs of the release profile; this program runs from there.
+    /// Cargo's directory for programs of the release profile, which contains this program.
     profile: PathBuf,
-    /// A program to be taken in place of the one that is built here.
+    /// A program that replaces the one that is built here.
     pub(crate) program: Option<PathBuf>,
     /// Tests and steps whose packages are missing are skipped. Otherwise they fail.
     pub(crate) allow_missing: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn find(program: Option<PathBuf>, allow_missing: bool) -> Result<Self> {
-        // Of the running `cargo`, not of the build: checkouts in two places may share a build directory.
+        // From the running `cargo`, not from the build, because two checkouts may share a build directory.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&manifest).ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
         let own = std::env::current_exe().context("cannot tell where this program lies")?;
@@ -30,34 +30,34 @@ impl Workspace {
         Ok(Self { root, profile, program, allow_missing })
     }
 
-    /// The `settee` program: the one that was given, or the one that is built here, once it has been.
+    /// The `settee` program: the given one, or the path of the one that is built here.
     pub(crate) fn binary(&self) -> PathBuf {
         self.program.clone().unwrap_or_else(|| self.profile.join("settee"))
     }
 
-    /// Where programs of the release profile are.
+    /// Directory of programs of the release profile.
     pub(crate) fn profile(&self) -> &Path {
         &self.profile
     }
 
-    /// The build directory: that of this program.
+    /// The build directory of this program.
     pub(crate) fn target(&self) -> Result<PathBuf> {
         Ok(self.profile.parent().context("the build directory has no parent")?.to_owned())
     }
 
-    /// Where the output of a step goes.
+    /// Path of the log of a step.
     pub(crate) fn log(&self, step: &str) -> Result<PathBuf> {
         let folder = self.profile.join("xtask-logs");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder.join(format!("{step}.log")))
     }
 
-    /// Where packages of another language are installed for tests.
+    /// Directory for packages of another language that tests need.
     pub(crate) fn packages(&self, language: &str) -> PathBuf {
         self.profile.join("xtask-packages").join(language)
     }
 
-    /// A folder for the data of one run of a server. It does not exist yet.
+    /// A directory for the data of one run of a server. It does not exist yet.
     pub(crate) fn scratch(&self, purpose: &str) -> PathBuf {
         std::env::temp_dir().join(format!("settee-{purpose}-{}", std::process::id()))
     }

@@ -1,23 +1,23 @@
 //! Bar and line charts as inline SVG. Main functions: [`bars`], [`lines`].
 //!
-//! Colours are classes of the page's style sheet. What is drawn is decided in `html`.
+//! Colours are classes of the page's style sheet. `html` selects the contents.
 
 use super::number;
 use crate::statistics::Spread;
 use std::fmt::Write;
 
-/// Colours of the style sheet, used in turn.
+/// Number of colours of the style sheet, used cyclically.
 pub(crate) const COLOURS: usize = 4;
 const WIDTH: f64 = 900.0;
 
-/// Bars that belong together.
+/// A group of bars.
 pub(crate) struct Group {
     pub(crate) label: String,
-    /// One place per server; empty where it has no value.
+    /// One slot per server; `None` if it has no value.
     pub(crate) bars: Vec<Option<Bar>>,
 }
 
-/// A bar with a whisker from the least to the greatest value.
+/// A bar with a whisker from the minimum to the maximum.
 pub(crate) struct Bar {
     pub(crate) spread: Spread,
     pub(crate) note: String,
@@ -29,21 +29,21 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What the axes of a chart show.
+/// Labels of the axes of a chart.
 #[derive(Clone, Copy)]
 pub(crate) struct Axes<'a> {
     pub(crate) x: &'a str,
     pub(crate) y: &'a str,
 }
 
-/// How the x axis spaces its numbers.
+/// Scale of the x axis.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Scale {
     Linear,
     Logarithmic,
 }
 
-/// Horizontal bars, over an axis that shows `unit`.
+/// Draws horizontal bars, over an axis that shows `unit`.
 pub(crate) fn bars(out: &mut String, groups: &[Group], unit: &str) {
     const BAR: f64 = 16.0;
     const GAP: f64 = 8.0;
@@ -92,7 +92,7 @@ fn draw_bar(out: &mut String, bar: &Bar, place: usize, y: f64, greatest: f64) {
     push(out, format_args!("<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(&bar.note)));
 }
 
-/// Lines over a common x axis, and their names below.
+/// Draws lines over a common x axis, and their names below.
 pub(crate) fn lines(out: &mut String, lines: &[Line], scale: Scale, axes: Axes<'_>) {
     let Some(frame) = Frame::around(lines, scale) else {
         return;
@@ -124,10 +124,10 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 20.0;
 const HEIGHT: f64 = 260.0;
 const FOOT: f64 = 30.0;
-/// Room for the name of an axis.
+/// Space for the name of an axis.
 const AXIS: f64 = 18.0;
 
-/// Where numbers lie on the paper.
+/// Mapping of values to coordinates.
 struct Frame {
     scale: Scale,
     first: f64,
@@ -175,7 +175,7 @@ fn position(x: f64, scale: Scale) -> f64 {
     }
 }
 
-/// The numbers written below a chart: all places of a sweep, five of a continuous axis.
+/// The labels below a chart: all positions of a sweep, five of a continuous axis.
 fn ticks(lines: &[Line], scale: Scale) -> Vec<f64> {
     let mut xs: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
     xs.sort_by(f64::total_cmp);

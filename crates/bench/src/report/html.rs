@@ -1,6 +1,7 @@
 //! Results as one HTML file with charts drawn as inline SVG. Main function: [`render`].
 //!
-//! Drawing is in `chart`. No script, no foreign resource; colours follow the reader's light or dark setting.
+//! `chart` draws. The file contains no script and no external resource; colours follow the reader's light or dark
+//! setting.
 
 use super::chart::{self, Axes, Bar, COLOURS, Group, Line, Scale, escape, push};
 use super::{LETTERS, direction, heading, number, share, table};
@@ -64,7 +65,7 @@ fn charts(out: &mut String, results: &Results, table: &Table) {
             format_args!("<h3>{} <small>({})</small></h3>\n", escape(&heading(metric)), direction(metric.better)),
         );
         if table.rows.iter().all(|row| row.cell.point.is_some()) {
-            // Only batches are swept.
+            // Only batch sizes are swept.
             let axes = Axes { x: "documents in a batch", y: metric.unit };
             chart::lines(out, &swept(results, table, metric), Scale::Logarithmic, axes);
         } else {
@@ -97,7 +98,7 @@ fn named(results: &Results, name: &str, server: usize) -> String {
     if results.servers.len() > 1 { format!("{}: {name}", LETTERS[server]) } else { name.into() }
 }
 
-/// Lines through the cells that say where they lie.
+/// Lines through the cells with a position in a line chart.
 fn swept(results: &Results, table: &Table, metric: Metric) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in &table.rows {

@@ -5,7 +5,7 @@ use crate::results::{Record, Results, Row};
 use crate::statistics::{Spread, median};
 use serde_json::{Value, json};
 
-/// Everything that was measured, every single run.
+/// All measurements, including every single run.
 pub(crate) fn render(results: &Results) -> Value {
     json!({
         "program": concat!("settee bench ", env!("CARGO_PKG_VERSION")),

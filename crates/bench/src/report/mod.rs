@@ -1,4 +1,4 @@
-//! How results look: a table for people, JSON for programs, HTML with charts. Nothing is measured here.
+//! Formats of results: a table for people, JSON for programs, HTML with charts. Nothing is measured here.
 
 mod chart;
 pub(crate) mod html;
@@ -12,7 +12,7 @@ use crate::statistics::median;
 /// Names of the servers in tables and charts.
 pub(crate) const LETTERS: [&str; 2] = ["A", "B"];
 
-/// A number with as many digits as can matter.
+/// Formats a number with its significant digits.
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -39,14 +39,14 @@ fn thousands(value: f64) -> String {
     out
 }
 
-/// The share of its limit that a server reached, where the yardstick knows the limit.
+/// The share of its limit that a server reached, if the yardstick measured the limit.
 pub(crate) fn share(results: &Results, record: &Record, server: usize) -> Option<f64> {
     let limit = results.limits.get(&record.limit?)?;
     let value = median(&record.values[server]);
     value.is_finite().then_some(value / limit)
 }
 
-/// What a limit is called beside a share.
+/// Name of a limit next to a share.
 pub(crate) fn limit_name(limit: Limit) -> String {
     match limit {
         Limit::RawLoad(load, documents) => {
@@ -62,7 +62,7 @@ pub(crate) fn heading(metric: Metric) -> String {
     format!("{} {}", metric.name, metric.unit)
 }
 
-/// The limits that the figures of a table are held against, in the order of their appearance.
+/// The limits of the figures of a table, in the order of their first appearance.
 pub(crate) fn limits(results: &Results, table: &Table) -> Vec<(Limit, f64)> {
     let mut limits: Vec<(Limit, f64)> = Vec::new();
     for limit in table.rows.iter().flat_map(|row| &row.records).filter_map(|record| record.limit) {
@@ -75,7 +75,7 @@ pub(crate) fn limits(results: &Results, table: &Table) -> Vec<(Limit, f64)> {
     limits
 }
 
-/// A word on which way is up.
+/// Description of the direction of improvement.
 pub(crate) fn direction(better: Better) -> &'static str {
     match better {
         Better::Higher => "more is better",

@@ -1,6 +1,7 @@
 //! Results as aligned text. Main function: [`render`].
 //!
-//! One server: a row per cell, a column per metric. Two servers: a row per cell and metric, with the ratios of all pairs.
+//! One server: a row per cell, a column per metric. Two servers: a row per cell and metric, with the ratios of all
+//! pairs.
 
 use super::{LETTERS, heading, limit_name, number, share};
 use crate::measure::{Better, Metric};
@@ -117,7 +118,7 @@ fn comparison(results: &Results, row: &Row, record: &Record, place: usize, with_
     line
 }
 
-/// The median, with least and greatest where there were several runs.
+/// The median, with minimum and maximum for several runs.
 fn spread(values: &[f64]) -> String {
     match Spread::of(values) {
         None => "-".into(),
@@ -130,7 +131,7 @@ fn percent(results: &Results, record: &Record, server: usize) -> String {
     share(results, record, server).map_or_else(String::new, |share| format!("{:.0} %", share * 100.0))
 }
 
-/// The first column to the left, all others to the right.
+/// Aligns the first column to the left, all others to the right.
 fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|text| text.chars().count()).max();

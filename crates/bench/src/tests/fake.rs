@@ -1,4 +1,4 @@
-//! Just enough of CouchDB to be benchmarked, and able to lie.
+//! A minimal CouchDB for tests of the benchmarks, which can return wrong responses.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -6,11 +6,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What the server gets wrong.
+/// Injected error of the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Honesty {
     Honest,
-    /// Honest, with a native evaluator of JavaScript that can be switched, and WebAssembly.
+    /// Correct responses, with a native evaluator of JavaScript that can be switched, and WebAssembly.
     SeveralEngines,
     WrongSum,
     LosesDocument,
@@ -58,14 +58,14 @@ impl Fake {
         self.state.lock().unwrap().databases.keys().cloned().collect()
     }
 
-    /// What is left of settings and users.
+    /// Numbers of remaining settings and users.
     pub(super) fn leftovers(&self) -> (usize, usize) {
         let state = self.state.lock().unwrap();
         let users = state.databases.get("_users").into_iter().flat_map(BTreeMap::values);
         (state.settings.len(), users.filter(|user| user["_deleted"] != true).count())
     }
 
-    /// Sets `section/key` as an administrator would have done.
+    /// Sets `section/key` as if an administrator had changed it.
     pub(super) fn set(&self, setting: &str, value: &str) {
         self.state.lock().unwrap().settings.insert(setting.into(), value.into());
     }
@@ -79,7 +79,7 @@ impl Fake {
     }
 }
 
-/// Serves requests until the client goes.
+/// Serves requests until the client disconnects.
 fn serve(stream: TcpStream, state: &Mutex<State>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(stream.try_clone().ok()?);

@@ -1,4 +1,4 @@
-//! Whole runs against a small server in memory, honest or not.
+//! Tests of whole runs against a small server in memory, correct or not.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -36,7 +36,7 @@ fn bench(words: &[&str]) -> anyhow::Result<ExitCode> {
     run(Program::parse_from(words).args, &NoStore)
 }
 
-/// A file of this test that goes when dropped.
+/// A temporary file, removed when this is dropped.
 struct TestFile(PathBuf);
 
 impl TestFile {
@@ -55,7 +55,7 @@ impl Drop for TestFile {
     }
 }
 
-/// Runs `words` against a fake server and checks the exit code and that no database is left.
+/// Runs `words` against a fake server and checks the exit code and that no database remains.
 fn check(honesty: Honesty, words: &str, expected: ExitCode, failure: &str) {
     let fake = Fake::start(honesty);
     let json = TestFile::new(&format!("{}.json", fake.port()));

@@ -1,4 +1,4 @@
-//! The commands `settee backup` and `settee restore`: their arguments, and what they print.
+//! Arguments and output of the commands `settee backup` and `settee restore`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::export;
 use crate::output::{refuse_existing, say};
 use crate::time;
 
-/// `settee backup`
+/// Arguments of `settee backup`
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     /// The data directory of the server to back up
@@ -25,45 +25,46 @@ pub(crate) struct BackupArgs {
     /// Back up one database instead: its URL, http://user:password@host:port/db
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// Where to: a directory or s3://bucket/prefix that holds all backups of the server; for one database a file, or - for
-    /// the output
+    /// Destination: a directory or s3://bucket/prefix that holds all backups of the server; for one database a file, or
+    /// - for the output
     #[arg(long, value_name = "PATH", verbatim_doc_comment)]
     to: PathBuf,
-    /// Of a bucket: read and send everything, also what is there already
+    /// For a bucket: read and send everything, including objects that are already stored
     #[arg(long, conflicts_with = "database")]
     full: bool,
-    /// Of one database: write over a file that is there
+    /// For one database: overwrite an existing file
     #[arg(long)]
     force: bool,
-    /// Of a bucket: only list the backups that are there
+    /// For a bucket: only list the stored backups
     #[arg(long, conflicts_with_all = ["database", "full"])]
     list: bool,
     #[command(flatten)]
     bucket: BucketArgs,
 }
 
-/// `settee restore`
+/// Arguments of `settee restore`
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// Where from: the directory of one backup, or s3://bucket/prefix; for one database also its file, or - for the input
+    /// Source: the directory of one backup, or s3://bucket/prefix; for one database also its file, or - for the input
     #[arg(long, value_name = "PATH")]
     from: PathBuf,
-    /// Of a bucket: which backup, by its name [default: the newest]
+    /// For a bucket: the name of the backup [default: the newest]
     #[arg(long, value_name = "NAME")]
     backup: Option<String>,
-    /// Of a bucket with a log: as it was at this time, 2026-11-20T15:04:05Z or seconds of the Unix epoch, or `newest`
+    /// For a bucket with a log: restore the state at this time, 2026-11-20T15:04:05Z or seconds of the Unix epoch, or
+    /// `newest`
     #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "backup")]
     at: Option<Moment>,
-    /// The data directory to make, which must be empty or not be there
+    /// The data directory to create, which must be empty or missing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["database", "check"])]
     data: Option<PathBuf>,
     /// Restore one database: the URL of a new one, http://user:password@host:port/db
     #[arg(long, value_name = "URL", conflicts_with = "check")]
     database: Option<String>,
-    /// How that database is called in the backup of a server [default: as the new one]
+    /// Name of that database in the backup of a server [default: as the new one]
     #[arg(long, value_name = "DB", requires = "database")]
     name: Option<String>,
-    /// Where the backup of the server is restored meanwhile
+    /// Directory for the temporary copy of the server
     #[arg(long, value_name = "DIR", requires = "database", default_value_os_t = std::env::temp_dir())]
     scratch: PathBuf,
     /// Only compare the backup with its checksums
@@ -73,25 +74,25 @@ pub(crate) struct RestoreArgs {
     bucket: BucketArgs,
 }
 
-/// How to reach a bucket. Its access key is in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+/// Access to a bucket. The access key is in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 #[derive(Debug, Args)]
 struct BucketArgs {
-    /// Of a bucket: where it is served, https://host:port [default: AWS_ENDPOINT_URL, or AWS]
+    /// For a bucket: its endpoint, https://host:port [default: AWS_ENDPOINT_URL, or AWS]
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// Of a bucket: its region [default: AWS_REGION, or us-east-1]
+    /// For a bucket: its region [default: AWS_REGION, or us-east-1]
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
-    /// Of a bucket: a file of certificates to trust instead of those of the web
+    /// For a bucket: a file of certificates to trust instead of the public authorities
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// Of a bucket: the file with the key that backups are encrypted with, 64 hexadecimal digits
+    /// For a bucket: the file with the key that encrypts backups, 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
 
 impl BucketArgs {
-    /// The store at `path`, if that is a bucket.
+    /// The store at `path`, if the path is the URL of a bucket.
     fn open(&self, path: &Path) -> anyhow::Result<Option<Store>> {
         let Some(url) = path.to_str().filter(|path| s3::is_url(path)) else {
             let is_given = self.endpoint.is_some() || self.region.is_some() || self.ca_file.is_some();
@@ -120,7 +121,7 @@ fn in_words(report: &export::Report) -> String {
     )
 }
 
-/// Who lets this run by itself must hear that something is missing.
+/// Exit code: failure if something was left out, so that unattended runs notice it.
 fn code(report: &export::Report) -> ExitCode {
     if report.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -132,7 +133,7 @@ impl BackupArgs {
                 refuse_existing(&self.to, self.force)?;
             }
             let report = export::write(url, &self.to)?;
-            // The output may be the export itself.
+            // The report goes to stderr, because stdout may carry the export itself.
             eprintln!("{}", in_words(&report));
             return Ok(code(&report));
         }
@@ -162,7 +163,7 @@ fn list(store: &Store) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a data directory can be made of.
+/// Source of a restored data directory.
 enum From {
     Directory(PathBuf),
     Bucket(Store, String),
@@ -170,7 +171,7 @@ enum From {
 }
 
 impl From {
-    /// Makes a data directory.
+    /// Creates the data directory.
     fn fill(&self, data: &Path) -> anyhow::Result<Manifest> {
         match self {
             Self::Directory(directory) => restore::run(directory, data),

@@ -1,4 +1,4 @@
-//! Files of backups: finding, copying, checksums.
+//! Files of backups: listing, copying, checksums.
 
 use data_encoding::HEXLOWER;
 use std::fs::{self, File, OpenOptions};
@@ -11,18 +11,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::regular;
 
-/// How much is read at a time.
+/// Size of a read.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A file to be backed up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(super) file: PathBuf,
-    /// Its place in the backup.
+    /// Path within the backup.
     pub(super) path: PathBuf,
 }
 
-/// The files of a directory, sorted. Engines have no directories in theirs.
+/// The files of a directory, sorted. Engine directories have no subdirectories.
 pub(super) fn below(directory: &Path, place: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| format!("{} cannot be read", directory.display()))? {
@@ -35,7 +35,7 @@ pub(super) fn below(directory: &Path, place: &Path) -> anyhow::Result<Vec<Source
     Ok(sources)
 }
 
-/// The files of the configuration and the mark of the layout.
+/// The configuration files and the layout version file.
 pub(super) fn configuration(data: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     for name in ["local.ini", "version", crate::names::FILE] {
@@ -49,14 +49,14 @@ pub(super) fn configuration(data: &Path) -> anyhow::Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Copies a file, syncs the copy, and answers size and checksum of what was copied.
+/// Copies a file and syncs the copy. Returns size and checksum of the copied bytes.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<(u64, String)> {
     let mut target = Target::make(to)?;
     each_piece(from, |piece| target.write(piece))?;
     target.finish()
 }
 
-/// A new file that nobody else can read.
+/// A new file that only its owner can read.
 pub(super) struct Target {
     path: PathBuf,
     file: File,
@@ -75,14 +75,14 @@ impl Target {
         self.file.write_all(piece).with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Syncs the file, and answers size and checksum of what was written.
+    /// Syncs the file. Returns size and checksum of the written bytes.
     pub(super) fn finish(self) -> anyhow::Result<(u64, String)> {
         self.file.sync_all().with_context(|| format!("{} cannot be synced", self.path.display()))?;
         Ok(self.tally.finish())
     }
 }
 
-/// Size and checksum of bytes that come in pieces.
+/// Size and checksum of a byte stream.
 #[derive(Default)]
 pub(super) struct Tally {
     bytes: u64,
@@ -110,7 +110,7 @@ pub(super) fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
     Ok(tally.finish())
 }
 
-/// The checksum of a text.
+/// The checksum of `bytes`.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
 }

@@ -1,4 +1,5 @@
-//! [`Manifest`]: what a backup holds, as JSON. Its last line is a checksum of the rest, so that half a manifest is none.
+//! [`Manifest`]: the contents of a backup as JSON. Its last line is a checksum of the rest, so a truncated manifest is
+//! detected.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,7 +10,7 @@ use settee_storage::durable::{self, Readers};
 use super::files;
 use crate::regular;
 
-/// The name of the file.
+/// Name of the manifest file.
 pub(super) const MANIFEST: &str = "manifest.json";
 
 /// The version of the format.
@@ -18,36 +19,36 @@ const FORMAT: i64 = 1;
 /// The contents of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// The version of Settee that wrote it.
+    /// The version of Settee that wrote the backup.
     pub(crate) version: String,
-    /// Everything that was acknowledged before this moment is in the backup.
+    /// Every commit acknowledged before this time is in the backup.
     pub(crate) begun: String,
     pub(crate) finished: String,
     pub(super) entries: Vec<Entry>,
-    /// The log of commits that goes on from here, if it is kept.
+    /// The log position at which the commit log continues the backup, if the log is kept.
     pub(super) log: Option<Logged>,
 }
 
-/// Where in the log of commits a backup stands.
+/// Log position of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
-    /// Which log: a server begins a new one whenever it cannot prove that it goes on where another ends.
+    /// Name of the stream. A server starts a new one whenever it cannot prove that its log continues the previous one.
     pub(crate) stream: String,
-    /// The backup has all commits up to this position, and perhaps some behind it.
+    /// The backup has all commits up to this position, and possibly later ones.
     pub(crate) position: u64,
-    /// All commits that the backup has are older.
+    /// Time after all commits of the backup.
     pub(crate) taken_us: u64,
 }
 
-/// One file.
+/// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Within the backup.
+    /// Path within the backup.
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     /// In hexadecimal digits.
     pub(super) sha256: String,
-    /// When the file was written, in nanoseconds of the Unix epoch; 0 where that does not matter.
+    /// Modification time of the file in nanoseconds of the Unix epoch; 0 if it is irrelevant.
     pub(super) modified_ns: i64,
 }
 
@@ -56,12 +57,12 @@ impl Manifest {
         self.entries.iter().find(|entry| entry.path == path)
     }
 
-    /// The bytes of all files.
+    /// Total size of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.bytes).sum()
     }
 
-    /// The text with its checksum.
+    /// The JSON text followed by its checksum.
     pub(super) fn to_text(&self) -> String {
         let text = self.encode();
         let sum = files::digest_of(text.as_bytes());
@@ -116,7 +117,7 @@ impl Manifest {
         let entries = value.get("files").into_iter().flat_map(|files| files.elements().collect::<Vec<_>>());
         let entries = entries.map(|entry| {
             let path = PathBuf::from(text(entry, "path")?);
-            // A path that leads out of the backup would be written anywhere.
+            // A path that leads out of the backup would allow writes to any place.
             let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
             ensure!(is_inside, "the manifest names a file outside of the backup: {}", path.display());
             let bytes = number(entry, "bytes").context("the manifest tells no size")?;

@@ -1,11 +1,11 @@
-//! Backups of a whole server: [`run`] writes one, [`restore`] makes a data directory of one.
+//! Backups of a whole server: [`run`] writes one, [`restore`] creates a data directory from one.
 //!
-//! A backup is a directory whose name is the time it was begun. In it are the files of the storage engine at that
-//! moment, the configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous
-//! backup beside it has as well is not copied again but linked (RocksDB never changes most of its files), so each
-//! backup is complete and costs what is new. Deleting any of them harms no other.
+//! A backup is a directory whose name is the time of its start. It contains the files of the storage engine at that
+//! time, the configuration, and `manifest.json` with the size and the SHA-256 of each file. A file that the previous
+//! backup in the same directory also has is hard-linked instead of copied (RocksDB never changes most of its files), so
+//! each backup is complete and takes only the space of its new files. Deleting one backup does not affect the others.
 //!
-//! [`remote`] is for backups in buckets; backups of single databases are `export`'s.
+//! [`remote`] implements backups in buckets; `export` implements backups of single databases.
 
 pub(crate) mod commands;
 mod files;
@@ -35,27 +35,27 @@ use files::Source;
 pub(crate) use manifest::Manifest;
 use manifest::{Entry, MANIFEST};
 
-/// The engine's files within a backup and within a data directory.
+/// Name of the directory with the engine's files, within a backup and within a data directory.
 const ENGINE: &str = "engine";
 
-/// The name of a backup that is not complete begins with this.
+/// Prefix of the name of an incomplete backup.
 const PARTIAL: &str = ".partial-";
 
-/// The figures of a backup.
+/// Statistics of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) directory: PathBuf,
     pub(crate) files: usize,
     pub(crate) bytes: u64,
-    /// How much of that was copied; the rest is shared with the previous backup.
+    /// Number of copied bytes; the remaining ones are shared with the previous backup.
     pub(crate) copied_bytes: u64,
 }
 
-/// A consistent copy of the engine's files, for as long as it is held.
+/// A consistent copy of the engine's files, valid while this is held.
 enum Held {
-    /// By a running server, while the connection lasts.
+    /// Provided by a running server while the connection is open.
     Lent { directory: PathBuf, _connection: UnixStream },
-    /// Of data that no server uses.
+    /// Made by this process from data that no server uses.
     Own { checkpoint: Checkpoint, _lock: DataLock },
 }
 
@@ -67,7 +67,7 @@ impl Held {
             let directory = PathBuf::from(directory.context("the server made no checkpoint")?);
             return Ok(Self::Lent { directory, _connection: connection });
         }
-        // No server, or one that cannot be asked: then it has the lock.
+        // Without a reachable server this process takes the lock. If a server holds it, this fails.
         let lock = DataLock::take(data)?;
         version::check(data)?;
         control::remove_checkpoints(data)?;
@@ -103,7 +103,7 @@ pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     sources.extend(files::configuration(&data)?);
     let report = write(&sources, &partial, previous.as_ref(), begun_us)?;
     drop(held);
-    // From here on it counts.
+    // The rename makes the backup complete.
     durable::rename(&partial, &directory).context("the backup cannot be given its name")?;
     Ok(Report { directory, ..report })
 }
@@ -138,12 +138,12 @@ fn write(
     Ok(report)
 }
 
-/// Links a file to that of the previous backup if both have the same content, and copies it otherwise.
+/// Links a file to that of the previous backup if both have the same content; otherwise copies it.
 fn keep(source: &Source, target: &Path, known: Option<(&PathBuf, &Entry)>) -> anyhow::Result<(Entry, bool)> {
     if let Some((directory, entry)) = known
         && fs::metadata(&source.file).is_ok_and(|metadata| metadata.len() == entry.bytes)
         && files::digest(&source.file)?.1 == entry.sha256
-        // Another file system or too many links: it is copied.
+        // Linking fails across file systems and at the link limit; the file is copied then.
         && fs::hard_link(directory.join(&entry.path), target).is_ok()
     {
         return Ok((entry.clone(), false));
@@ -152,7 +152,7 @@ fn keep(source: &Source, target: &Path, known: Option<(&PathBuf, &Entry)>) -> an
     Ok((Entry { path: source.path.clone(), bytes, sha256, modified_ns: 0 }, true))
 }
 
-/// The youngest complete backup, if it can be read.
+/// The newest complete backup that can be read.
 fn newest(backups: &Path) -> anyhow::Result<Option<(PathBuf, Manifest)>> {
     let mut names: Vec<PathBuf> = fs::read_dir(backups)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     names.sort();
@@ -160,7 +160,7 @@ fn newest(backups: &Path) -> anyhow::Result<Option<(PathBuf, Manifest)>> {
     Ok(names.into_iter().rev().find_map(readable))
 }
 
-/// The remains of an interrupted backup.
+/// Removes the remains of interrupted backups.
 fn remove_partial(backups: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(backups)? {
         let entry = entry?;
@@ -171,7 +171,7 @@ fn remove_partial(backups: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compares a backup with its manifest: every file there, of its size, with its checksum, and no other.
+/// Verifies a backup against its manifest: every file exists with its size and checksum, and there is no other file.
 pub(crate) fn verify(directory: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(MANIFEST))
         .with_context(|| format!("{} is no complete backup", directory.display()))?;

@@ -1,5 +1,6 @@
-//! [`restore`]: one database of the backup of a whole server. The server is restored aside and served to this command, which
-//! copies the database to where it is wanted; what is in the way of that is the room that the whole takes meanwhile.
+//! [`restore`]: restores one database from the backup of a whole server. The server is restored to a temporary
+//! directory and served to this command, which copies the database to its destination. The temporary directory needs
+//! space for the whole server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use settee_storage::durable;
 use crate::aside::Aside;
 use crate::{environment, export};
 
-/// Something for a time, with a directory of its own.
+/// A temporary directory.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -21,8 +22,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes the database at `url` of the database `name` of a server that `fill` restores into the directory that it is given, below
-/// `scratch`.
+/// Creates the database at `url` from the database `name` of a server. `fill` restores that server into a directory
+/// below `scratch`.
 pub(crate) fn restore(
     scratch: &Path,
     name: &str,
@@ -33,7 +34,7 @@ pub(crate) fn restore(
     durable::create_directories(&scratch.0).with_context(|| format!("{} cannot be made", scratch.0.display()))?;
     let data = scratch.0.join("data");
     fill(&data)?;
-    // Its administrators and addresses are nothing to this command.
+    // The administrators and addresses of that server must not apply to this command.
     for settings in ["local.ini", "local.d"] {
         let path = data.join(settings);
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };

@@ -1,5 +1,5 @@
-//! Making a data directory of a backup: everything is copied to one side and compared with the checksums first; only
-//! then does it take its place.
+//! Restore of a data directory: all files are first copied to a temporary directory and verified, and then moved into
+//! place.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::manifest::{Entry, Manifest};
 use super::{ENGINE, files};
 use crate::version::RESTORING;
 
-/// Makes the data directory `data`, which must be empty or not be there, of the backup in `directory`.
+/// Creates the data directory `data`, which must be empty or missing, from the backup in `directory`.
 pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(super::MANIFEST)).with_context(|| {
         format!("{} is no complete backup; name the directory with the time of the backup", directory.display())
@@ -31,8 +31,8 @@ pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     Ok(manifest)
 }
 
-/// Fills the data directory `data`, which must be empty or not be there, with the files of a backup. `fetch` makes each of them and
-/// compares it with its checksum; `finish` may work on all of them before they take their place.
+/// Fills the data directory `data`, which must be empty or missing, with the files of a backup. `fetch` creates each
+/// file and verifies its checksum; `finish` may modify the files before they are moved into place.
 pub(super) fn fill(
     manifest: &Manifest,
     data: &Path,
@@ -56,7 +56,7 @@ pub(super) fn fill(
     finish(&aside)?;
     durable::sync_tree(&aside).context("what was restored cannot be synced")?;
     let mut names: Vec<_> = fs::read_dir(&aside)?.map(|entry| Ok(entry?.file_name())).collect::<anyhow::Result<_>>()?;
-    // The engine's files last: without them nothing looks like data.
+    // The engine's files are moved last: without them the directory is not recognized as data.
     names.sort_by_key(|name| name == ENGINE);
     for name in names {
         durable::rename(&aside.join(&name), &data.join(&name)).context("what was restored cannot take its place")?;

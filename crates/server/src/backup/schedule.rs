@@ -1,5 +1,5 @@
-//! [`Backups`]: a server writes backups of itself, removes old ones, and sends its log meanwhile. Two threads, one for each, so that a
-//! long backup does not hold up the log. What goes wrong is logged, and tried again; the server serves.
+//! [`Backups`]: a server writes its own backups, removes old ones and ships its log. Two threads do this, so a long
+//! backup does not delay the log. Errors are logged and retried; the server continues to serve.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use crate::config::Configuration;
 use crate::control::Checkpoint;
 use crate::{environment, time};
 
-/// What has failed is tried again after this time.
+/// Delay before a retry.
 const RETRY_US: u64 = 60_000_000;
 
-/// Checkpoints of this thread have numbers that those of commands do not reach.
+/// First number of the checkpoints of this thread. Numbers of checkpoints for commands stay below it.
 const FIRST_CHECKPOINT: u64 = 1 << 32;
 
-/// How long the end of the server waits for the end of the log to be sent.
+/// Time limit for shipping the end of the log when the server stops.
 const END: Duration = Duration::from_secs(10);
 
-/// When what is done.
+/// Intervals of backups and log shipping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) interval_us: u64,
-    /// From backup to backup in which everything is sent anew.
+    /// Interval between full backups.
     pub(crate) full_interval_us: Option<u64>,
     pub(crate) keep_s: u64,
-    /// `None`: the log is not sent.
+    /// Interval of log shipping. `None`: the log is not shipped.
     pub(crate) log_interval: Option<Duration>,
 }
 
-/// The place and the plan of `[backup]`, if there is one.
+/// The place and the plan of the section `[backup]`, if it is configured.
 fn configured(configuration: &Configuration) -> Option<(s3::Place, Plan)> {
     let url = backup::URL.text(configuration)?;
     let access_key = backup::ACCESS_KEY_ID.text(configuration).zip(backup::SECRET_ACCESS_KEY.text(configuration));
@@ -62,17 +62,17 @@ fn configured(configuration: &Configuration) -> Option<(s3::Place, Plan)> {
     Some((place, plan))
 }
 
-/// Whether the configuration asks for the log of commits.
+/// True if the configuration enables log shipping.
 pub(crate) fn wants_log(configuration: &Configuration) -> bool {
     configured(configuration).is_some_and(|(_, plan)| plan.log_interval.is_some())
 }
 
-/// Whether it asks for backups at all.
+/// True if the configuration enables backups.
 pub(crate) fn wants_backups(configuration: &Configuration) -> bool {
     configured(configuration).is_some()
 }
 
-/// The work that goes on.
+/// The running backup threads.
 pub(crate) struct Backups {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -82,7 +82,7 @@ struct Shared {
     engine: Arc<dyn Engine>,
     data: PathBuf,
     plan: Plan,
-    /// The log that is sent, if one is.
+    /// The stream that is shipped, if enabled.
     stream: Option<Arc<Mutex<Stream>>>,
     checkpoints: AtomicU64,
     orders: Mutex<Orders>,
@@ -92,13 +92,13 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Orders {
     is_over: bool,
-    /// A backup is to be written at once.
+    /// True if a backup must be written immediately.
     is_wanted: bool,
-    /// Threads that have ended.
+    /// Number of threads that have ended.
     ended: usize,
 }
 
-/// A checkpoint, and what a backup of it says.
+/// A checkpoint with the metadata of its backup.
 struct Taken {
     checkpoint: Checkpoint,
     begun_us: u64,
@@ -106,7 +106,7 @@ struct Taken {
 }
 
 impl Backups {
-    /// Begins, if the configuration asks for backups.
+    /// Starts the threads if the configuration enables backups.
     pub(crate) fn begin(
         configuration: &Configuration,
         data: &Path,
@@ -116,8 +116,8 @@ impl Backups {
         Self::start(&|| s3::open(&place), plan, data, Arc::clone(engine)).map(Some)
     }
 
-    /// Begins. `engine` must keep its log if the plan says that it is sent. Nothing is committed before this returns, so that the log
-    /// has what follows, and the first backup everything before.
+    /// Starts the threads. `engine` must keep its log if the plan ships it. Nothing may be committed before this
+    /// returns, so that the first backup has every earlier commit and the log every later one.
     pub(crate) fn start(
         open: &dyn Fn() -> anyhow::Result<Store>,
         plan: Plan,
@@ -137,7 +137,7 @@ impl Backups {
             orders: Mutex::default(),
             changed: Condvar::new(),
         });
-        // On a full disk there is none; the server serves, and it is tried again.
+        // On a full disk the checkpoint fails. The server serves anyway, and the checkpoint is retried.
         let first = shared.stream.as_ref().and_then(|_| match shared.take() {
             Ok(taken) => Some(taken),
             Err(error) => {
@@ -156,7 +156,8 @@ impl Backups {
         Ok(Self { shared, threads })
     }
 
-    /// Ends everything, when nothing is committed any more. The rest of the log is sent if that is possible soon.
+    /// Stops the threads. The caller must have stopped all writers. The rest of the log is sent if that is possible
+    /// within the time limit.
     pub(crate) fn stop(self) {
         let mut orders = self.shared.orders.lock();
         orders.is_over = true;
@@ -175,7 +176,7 @@ impl Backups {
 }
 
 fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
-    /// Tells that the thread has ended, however it did.
+    /// Counts the thread as ended when dropped, also after a panic.
     struct Ended(Arc<Shared>);
     impl Drop for Ended {
         fn drop(&mut self) {
@@ -195,7 +196,7 @@ impl Shared {
     fn take(&self) -> anyhow::Result<Taken> {
         let begun_us = environment::now_us();
         let stream = self.stream.as_ref().map(|stream| stream.lock().clone());
-        // The position first: what is committed meanwhile is in the checkpoint and in the log.
+        // The position is read first: commits after it are in the log, and possibly in the checkpoint too.
         let position = self.engine.log().map(CommitLog::end).transpose()?;
         let number = self.checkpoints.fetch_add(1, Ordering::Relaxed);
         let checkpoint = Checkpoint::make(&self.data, self.engine.as_ref(), number)?;
@@ -208,7 +209,7 @@ impl Shared {
         Ok(Taken { checkpoint, begun_us, log })
     }
 
-    /// Waits until it is time, or a backup is wanted. `false`: it is over.
+    /// Waits until `due_us` or until a backup is requested. Returns false when the server stops.
     fn wait_until(&self, due_us: u64) -> bool {
         let mut orders = self.orders.lock();
         loop {
@@ -243,7 +244,7 @@ impl Shared {
                     continue;
                 }
             }
-            // Looking for what is old reads all that is young.
+            // Retention lists all objects, so it runs less often than backups.
             let is_tidy = begun_us.saturating_sub(tidied_us) < (self.plan.keep_s / 20).saturating_mul(1_000_000);
             if !is_tidy {
                 tidied_us = begun_us;
@@ -252,14 +253,14 @@ impl Shared {
         }
     }
 
-    /// When the backup that follows the newest one is due.
+    /// Time at which the next backup is due.
     fn next_due(&self, store: &Store) -> u64 {
         let newest = store.prepare().and_then(|()| remote::names(store)).map(|names| names.last().cloned());
         match newest {
             Ok(newest) => {
                 newest.and_then(|name| time::parse(&name)).map_or(0, |us| us.saturating_add(self.plan.interval_us))
             }
-            // The first try will say it.
+            // The first attempt will report the error.
             Err(_) => 0,
         }
     }

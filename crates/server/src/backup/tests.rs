@@ -1,4 +1,4 @@
-//! Backups of data that no server uses: linked, verified, restored, refused.
+//! Tests of backups of data that no server uses: linking, verification, restore, refusals.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +33,7 @@ impl World {
         assert!(matches!(outcome, Outcome::Committed(_)));
     }
 
-    /// A backup as if it had been made at another time.
+    /// Writes a backup and renames it to another time.
     fn back_up(&self, name: &str) -> Report {
         let report = run(&self.data(), &self.0.join("backups")).unwrap();
         let directory = self.0.join("backups").join(name);
@@ -68,7 +68,7 @@ fn a_second_backup_links_what_the_first_one_has() {
     };
     let linked = sorted(&first).iter().filter(|source| fs::metadata(&source.file).unwrap().nlink() == 2).count();
     assert!(linked > 0, "{:?}", sorted(&first));
-    // Each is complete, also without the other.
+    // Each backup is complete without the other.
     fs::remove_dir_all(&first.directory).unwrap();
     let restored = world.0.join("restored");
     restore::run(&second.directory, &restored).unwrap();

@@ -1,5 +1,6 @@
-//! Whether settings make sense: [`Finding`]s with the place where each stands. A wrong value, and a name that looks mistyped,
-//! is a mistake with which no server starts; a name that nobody knows is not, because clients keep settings of their own.
+//! Validation of settings: [`Finding`]s with the place of each setting. An invalid value, or a name that looks
+//! mistyped, is a mistake that prevents a start. Any other unknown name is accepted, because clients store their own
+//! settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,12 +8,12 @@ use std::path::PathBuf;
 use super::{couchdb, violation};
 use settee_settings::SETTINGS;
 
-/// Where a setting was given.
+/// Source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a line of a file.
+    /// A line of a file.
     File(PathBuf, usize),
-    /// By the environment or the command line, as it stands there.
+    /// The environment or the command line, as it was written there.
     Given(String),
 }
 
@@ -25,16 +26,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// How bad something is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// No server starts with it.
     Wrong,
-    /// It changes nothing.
+    /// The setting has no effect.
     Idle,
 }
 
-/// Something that makes no sense.
+/// A mistake in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) place: Place,
@@ -48,7 +49,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Looks at one setting.
+/// Checks one setting.
 pub(super) fn check(place: Place, section: &str, key: &str, value: &str) -> Option<Finding> {
     let finding = |severity, text| Some(Finding { place, severity, text });
     if let Some(wanted) = violation(section, key, value) {
@@ -69,7 +70,7 @@ pub(super) fn check(place: Place, section: &str, key: &str, value: &str) -> Opti
     finding(Severity::Idle, format!("[{section}] {key} is not known, and changes nothing{hint}"))
 }
 
-/// The setting that is probably meant by one that nobody knows.
+/// The known setting that an unknown one is probably a misspelling of.
 pub(super) fn mistyped(section: &str, key: &str) -> Option<String> {
     if settee_settings::find(section, key).is_some() || couchdb::knows(section, key) {
         return None;
@@ -84,7 +85,7 @@ pub(super) fn mistyped(section: &str, key: &str) -> Option<String> {
     Some(format!("[{near}] {key}"))
 }
 
-/// The name that is least unlike `text`, if that is little.
+/// The name most similar to `text`, if the difference is small.
 fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = match text.len() {
         0..=3 => return None,
@@ -95,7 +96,7 @@ fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a s
     (near.0 <= most && near.0 > 0).then_some(near.1)
 }
 
-/// The number of characters that have to be changed, added, left out, or swapped with the next one.
+/// Edit distance: the number of characters to change, add, remove, or swap with the next one.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -1,5 +1,5 @@
-//! Settings that CouchDB knows and this server does without: a configuration that was CouchDB's says more than is needed
-//! here, and nothing wrong.
+//! Settings of CouchDB that this server does not have. A configuration taken from CouchDB may contain them, and they
+//! are no mistakes.
 
 /// Sections with their keys.
 const KNOWN: &[(&str, &str)] = &[
@@ -108,7 +108,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("feature_flags", ""),
 ];
 
-/// Sections whose keys are names, or that serve what is not here.
+/// Sections whose keys are user-defined names, or that belong to features this server lacks.
 const OF_NAMES: &[&str] = &[
     "admins",
     "jwt_keys",
@@ -133,16 +133,16 @@ const OF_NAMES: &[&str] = &[
     "compactions",
 ];
 
-/// Sections that begin so have names in theirs.
+/// Prefixes of sections whose keys are user-defined names.
 const OF_NAMED_PARTS: &[&str] =
     &["cors:", "smoosh.", "ioq.", "tracing.", "ioq2", "couch_scanner", "nouveau.", "replicator."];
 
-/// Whether CouchDB knows this setting.
+/// True if CouchDB has this setting.
 pub(super) fn knows(section: &str, key: &str) -> bool {
     has_names(section) || keys(section).any(|known| known == key)
 }
 
-/// Whether the keys of a section are names.
+/// True if the keys of a section are user-defined names.
 pub(super) fn has_names(section: &str) -> bool {
     OF_NAMES.contains(&section) || OF_NAMED_PARTS.iter().any(|part| section.starts_with(part))
 }

@@ -1,4 +1,4 @@
-//! What `settee config --defaults` says beside the table of settings: what each section is for.
+//! Texts of `settee config --defaults` in addition to the table of settings: the purpose of each section.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -75,8 +75,8 @@ const SECTIONS: &[(&str, &str)] = &[
     ("attachments", "How attachments are stored."),
 ];
 
-/// All settings as an INI file for a server with this data directory. What the configuration does not list is in
-/// comments, as in CouchDB's `default.ini`.
+/// All settings as an INI file for a server with this data directory. Settings outside the listed defaults are
+/// commented out, as in CouchDB's `default.ini`.
 pub(crate) fn render(data_dir: &Path) -> String {
     let mut text = HEAD.to_owned();
     for (section, about) in SECTIONS {

@@ -1,14 +1,14 @@
-//! [`Ini`]: one configuration file in CouchDB's syntax, read into lines so that it can be changed without losing comments,
-//! order or line ends. It knows no files and no meaning of keys.
+//! [`Ini`]: one configuration file in CouchDB's syntax, parsed into lines so that changes preserve comments, order and
+//! line ends. It does no I/O and does not interpret keys.
 //!
-//! - `[section]` opens a section; what is before the first one is ignored, as is a line that is neither.
+//! - `[section]` opens a section. Lines before the first section, and lines of any other form, are ignored.
 //! - `key = value`. The first ` = ` separates, so that a key may contain `=`; without one the first `=` does.
-//! - An empty value takes back what earlier files said.
-//! - `;` begins a comment at the start of a line, and after a space or tab within one.
+//! - An empty value removes the value of earlier files.
+//! - `;` starts a comment at the start of a line, and after a space or tab within one.
 
 use std::fmt;
 
-/// A file's lines.
+/// The lines of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ini {
     lines: Vec<Line>,
@@ -17,25 +17,25 @@ pub(crate) struct Ini {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     text: String,
-    /// The line end as it was; empty only at the end of a file.
+    /// The original line end; empty only at the end of a file.
     end: &'static str,
     content: Content,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// A comment, an empty line, or nonsense.
+    /// A comment, an empty line, or an invalid line.
     Other,
     Section(String),
     Entry {
         section: String,
         key: String,
-        /// `None`: empty.
+        /// `None` for an empty value.
         value: Option<String>,
     },
 }
 
-/// Why an entry cannot be written to a file. The texts are CouchDB's `reason`s.
+/// Reason why an entry cannot be written to a file. The texts are CouchDB's `reason`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidEntry {
     #[error("Invalid configuration section")]
@@ -46,9 +46,9 @@ pub(crate) enum InvalidEntry {
     Value,
 }
 
-/// Refuses what cannot be an entry of a file. CouchDB refuses control characters and brackets. A section or key that its syntax
-/// would read back as something else is refused too. A value with ` ;` in it is accepted, as in CouchDB: it is in force until the
-/// file is read again, and then ends where the comment begins.
+/// Refuses invalid entries. CouchDB refuses control characters and brackets. This also refuses a section or key that
+/// would be read back as another one. A value that contains ` ;` is accepted, as in CouchDB: it is in force until the
+/// file is read again, and then ends at the comment.
 pub(crate) fn check_entry(section: &str, key: &str, value: &str) -> Result<(), InvalidEntry> {
     let printable = |text: &str| !text.chars().any(|c| c.is_control() && c != '\t');
     let bracket = |text: &str| text.contains(['[', ']']);
@@ -76,7 +76,7 @@ pub(crate) fn check_entry(section: &str, key: &str, value: &str) -> Result<(), I
 }
 
 impl Ini {
-    /// Reads `text`. Every text is a configuration: lines that mean nothing are kept and ignored.
+    /// Parses `text`. Every text is a configuration: invalid lines are kept and ignored.
     pub(crate) fn parse(text: &str) -> Ini {
         let mut section = String::new();
         let mut lines = Vec::new();
@@ -90,7 +90,8 @@ impl Ini {
         Ini { lines }
     }
 
-    /// Section, key and value of all entries in the order of the file; later ones win. `None`: an empty value.
+    /// Section, key and value of all entries in the order of the file; later ones take precedence. `None` for an empty
+    /// value.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
         self.lines.iter().filter_map(|line| match &line.content {
             Content::Entry { section, key, value } => Some((section.as_str(), key.as_str(), value.as_deref())),
@@ -98,7 +99,7 @@ impl Ini {
         })
     }
 
-    /// The same, each with the number of its line.
+    /// Same as [`entries`](Self::entries), with the line numbers.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, &str, &str, Option<&str>)> {
         (1..).zip(&self.lines).filter_map(|(number, line)| match &line.content {
             Content::Entry { section, key, value } => Some((number, section.as_str(), key.as_str(), value.as_deref())),
@@ -106,14 +107,14 @@ impl Ini {
         })
     }
 
-    /// The numbers of lines that say something and mean nothing.
+    /// Line numbers of invalid lines.
     pub(crate) fn nonsense(&self) -> impl Iterator<Item = usize> {
         let means_nothing =
             |line: &Line| line.content == Content::Other && !strip_comment(line.text.trim()).trim().is_empty();
         (1..).zip(&self.lines).filter(move |(_, line)| means_nothing(line)).map(|(number, _)| number)
     }
 
-    /// Sets a value: in the line that holds the key (keeping the comment behind it), else after the last entry of the section,
+    /// Sets a value: in the line that holds the key (whose comment is kept), else after the last entry of the section,
     /// else in a new section at the end.
     pub(crate) fn set(&mut self, section: &str, key: &str, value: &str) {
         let content = Content::Entry {
@@ -124,7 +125,7 @@ impl Ini {
         let text = format!("{key} = {value}");
         if let Some(at) = self.lines.iter().rposition(|line| line.holds(section, key)) {
             let line = &mut self.lines[at];
-            // What looks like a comment may be the end of the old value.
+            // Text that looks like a comment may be the end of the old value.
             let comment = if line.has_value_like_comment() { "" } else { comment_of(&line.text) };
             line.text = text + comment;
             line.content = content;
@@ -145,14 +146,14 @@ impl Ini {
         self.lines.push(Line { text, end, content });
     }
 
-    /// Removes all lines that hold the key. Answers whether there were any.
+    /// Removes all lines that hold the key. Returns true if there were any.
     pub(crate) fn remove(&mut self, section: &str, key: &str) -> bool {
         let before = self.lines.len();
         self.lines.retain(|line| !line.holds(section, key));
         self.lines.len() < before
     }
 
-    /// Replaces the values of `section` for which `rewrite` has another one. Answers whether there were any.
+    /// Replaces the values of `section` for which `rewrite` returns another one. Returns true if there were any.
     pub(crate) fn rewrite(&mut self, section: &str, rewrite: impl Fn(&str) -> Option<String>) -> bool {
         let mut rewritten = false;
         for line in &mut self.lines {
@@ -177,7 +178,7 @@ impl Ini {
         }
     }
 
-    /// New lines end like the first one does.
+    /// The line end for new lines: that of the first line.
     fn line_end(&self) -> &'static str {
         self.lines.first().map(|line| line.end).filter(|end| !end.is_empty()).unwrap_or("\n")
     }
@@ -207,7 +208,7 @@ impl Line {
     }
 }
 
-/// Line ends as CouchDB knows them; the last one is Ctrl-Z.
+/// Line ends as in CouchDB; the last one is Ctrl-Z.
 const LINE_ENDS: [&str; 4] = ["\r\n", "\n", "\r", "\u{1a}"];
 
 fn split_lines(mut text: &str) -> Vec<(&str, &'static str)> {
@@ -248,7 +249,7 @@ fn strip_comment(line: &str) -> &str {
     &line[..line.len() - comment_of(line).len()]
 }
 
-/// The comment at the end of a line, with the space before it.
+/// The comment at the end of a line, with the preceding space.
 fn comment_of(line: &str) -> &str {
     if line.trim_start().starts_with(';') {
         return line;

@@ -1,4 +1,4 @@
-//! Reading all layers of the configuration into one, and what has to be put right on the way: passwords in plain text, the
+//! Merge of all layers of the configuration, and the required corrections: hashing of passwords in plain text, the
 //! admin of the environment, the server's uuid.
 
 use super::check::{Finding, Place, Severity, check};
@@ -12,17 +12,17 @@ use std::num::NonZeroU32;
 /// The section of server admins.
 pub(super) const ADMINS: &str = "admins";
 
-/// The outcome of reading everything.
+/// Result of reading all layers.
 pub(super) struct Loaded {
     pub(super) sections: Sections,
     pub(super) warnings: Vec<String>,
 }
 
 impl Configuration {
-    /// Reads all layers for the first time and adds what the server cannot be without.
+    /// Reads all layers for the first time and adds the settings that a server requires.
     pub(super) fn load_first(&mut self, admin: Option<AdminSeed>) -> Result<Loaded, SettingsError> {
         let mut layers = self.files.read()?;
-        // Before anything is written.
+        // Mistakes are refused before anything is written.
         refuse_mistakes(self.given(&layers))?;
         let iterations = iterations(&self.merge(&layers));
         let mut warnings = self.hash_files(&mut layers, iterations);
@@ -61,7 +61,7 @@ impl Configuration {
         Ok(self.loaded(&layers, warnings))
     }
 
-    /// All settings that were given, in the order of their weight.
+    /// All given settings, in increasing order of precedence.
     pub(super) fn given(&self, layers: &[Layer]) -> Vec<GivenAt> {
         let mut given = in_files(layers);
         given.extend(self.overrides.iter().map(|Given { section, key, value, place }| {
@@ -70,7 +70,7 @@ impl Configuration {
         given
     }
 
-    /// Reads all layers and puts nothing right.
+    /// Reads all layers without corrections.
     pub(super) fn load_as_it_is(&self) -> Result<Loaded, SettingsError> {
         Ok(self.loaded(&self.files.read()?, Vec::new()))
     }
@@ -83,7 +83,7 @@ impl Configuration {
         Ok(self.loaded(&layers, warnings))
     }
 
-    /// `value` as it may be kept: hashed, if it is the password of an admin.
+    /// Returns `value` in its stored form: the password of an admin is hashed.
     pub(super) fn protect(&self, section: &str, value: &str) -> String {
         if section == ADMINS && !is_hashed(value) {
             hash(&*self.entropy, value, iterations(&self.sections()))
@@ -92,7 +92,7 @@ impl Configuration {
         }
     }
 
-    /// Hashes the passwords in plain text and writes them back; returns what could not be written.
+    /// Hashes passwords in plain text and writes them back. Returns warnings about files that could not be written.
     fn hash_files(&self, layers: &mut [Layer], iterations: NonZeroU32) -> Vec<String> {
         let hash_plain = |value: &str| (!is_hashed(value)).then(|| hash(&*self.entropy, value, iterations));
         let mut warnings = Vec::new();
@@ -125,7 +125,7 @@ impl Configuration {
                 insert(&mut sections, setting.section, setting.key, text, Origin::Default);
             }
         }
-        // What nodes share is in the store.
+        // Shared settings come from the store, so those in files are ignored.
         let counts = |section: &str, key: &str| !self.is_shared(section, key);
         let entries = layers.iter().flat_map(|layer| layer.ini.entries());
         for (section, key, value) in entries.filter(|(section, key, _)| counts(section, key)) {
@@ -155,14 +155,14 @@ fn hash(entropy: &dyn Entropy, password: &str, iterations: NonZeroU32) -> String
     hash_password(password, &random_hex(entropy, 16), iterations)
 }
 
-/// Rounds for new hashes. Read from the merged files themselves, because they are not in force yet while they are loaded.
+/// Iterations for new hashes. They are read from the merged files, because these are not in force yet during the load.
 fn iterations(sections: &Sections) -> NonZeroU32 {
     let read = |section| lookup(sections, section, "iterations").and_then(|value| value.text.parse().ok());
     let default = || settee_settings::chttpd_auth::ITERATIONS.setting().default?.parse().ok();
     read("chttpd_auth").or_else(|| read("couch_httpd_auth")).or_else(default).unwrap_or(NonZeroU32::MIN)
 }
 
-/// A setting with its place; without a value it takes back what was said before.
+/// A setting with its place. Without a value it removes an earlier one.
 type GivenAt = (Place, String, String, Option<String>);
 
 /// The settings of files, in their order.
@@ -176,7 +176,7 @@ pub(super) fn in_files(layers: &[Layer]) -> Vec<GivenAt> {
     given
 }
 
-/// The mistakes in them.
+/// The mistakes in the given settings.
 pub(super) fn findings(given: Vec<GivenAt>) -> Vec<Finding> {
     let found =
         given.into_iter().filter_map(|(place, section, key, value)| check(place, &section, &key, value.as_deref()?));
@@ -190,7 +190,7 @@ fn refuse_mistakes(given: Vec<GivenAt>) -> Result<(), SettingsError> {
     if mistakes.is_empty() { Ok(()) } else { Err(SettingsError::Mistakes(mistakes.join("\n"))) }
 }
 
-/// Says that a password of the environment is not the one that counts.
+/// Warning that the password of the environment differs from the stored one, which is in force.
 fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
     let is_same = if is_hashed(password) {
         password == stored
@@ -205,7 +205,8 @@ fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
     })
 }
 
-/// The settings that make no sense together with others. Single settings are looked at where they stand.
+/// Warnings about settings whose values are invalid for the HTTP server. Other checks of single settings are in
+/// `check`.
 fn complaints(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
         let wanted = settee_http::violation(section, key, &value.text)?;

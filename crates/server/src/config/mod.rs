@@ -1,8 +1,8 @@
-//! [`Configuration`]: the settings of the running server, CouchDB's way. Defaults from a table, over them the configuration
-//! file, over it `local.d/*.ini`, over all the command line and the environment. Changes through the API go to the last file. Nodes
-//! that share a store share most settings, see `shared`.
+//! [`Configuration`]: the settings of the running server, as in CouchDB. In increasing precedence: the table of
+//! defaults, the configuration file, `local.d/*.ini`, the command line and the environment. Changes through the API are
+//! written to the last file. Nodes that share a store share most settings, see `shared`.
 //!
-//! It knows no HTTP and applies nothing: whoever honours a setting reads it when it matters, or listens with
+//! It is independent of HTTP and applies no settings: a component reads a setting when it needs it, or registers with
 //! [`Configuration::on_change`].
 //!
 //! Passwords of `[admins]` never stay in plain text, neither in memory nor in the files.
@@ -25,27 +25,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use store::Files;
 
-/// Where the configuration comes from.
+/// Sources of the configuration.
 pub(crate) struct Options {
     /// The data directory.
     pub(crate) data_dir: PathBuf,
     /// The configuration file, which must exist; `None`: `local.ini` in the data directory, created when needed.
     pub(crate) file: Option<PathBuf>,
-    /// The settings of command line and environment. They win over the files and are never written to them.
+    /// The settings of command line and environment. They override the files and are never written to them.
     pub(crate) overrides: Vec<Given>,
-    /// `COUCHDB_USER` and `COUCHDB_PASSWORD`: an admin that is created unless the files have one of that name.
+    /// `COUCHDB_USER` and `COUCHDB_PASSWORD`: an admin that is created unless the files have one with that name.
     pub(crate) admin: Option<AdminSeed>,
-    /// Makes salts and the server's uuid.
+    /// Source of salts and of the server's uuid.
     pub(crate) entropy: Arc<dyn Entropy>,
 }
 
-/// A setting that is in no file.
+/// A setting from outside the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) section: String,
     pub(crate) key: String,
     pub(crate) value: String,
-    /// Where, in the words of who gave it.
+    /// The place in the form in which it was given.
     pub(crate) place: String,
 }
 
@@ -53,38 +53,38 @@ pub(crate) struct Given {
 pub(crate) struct AdminSeed {
     /// The key in `[admins]`.
     pub(crate) name: String,
-    /// In plain text; only its hash is kept.
+    /// The password in plain text; only its hash is stored.
     pub(crate) password: String,
 }
 
-/// Whether a change outlives the process (CouchDB's header `X-Couch-Persist`).
+/// Persistence of a change (CouchDB's header `X-Couch-Persist`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persist {
     /// Written to the configuration file before the call returns.
     Disk,
-    /// Until the next reload or restart.
+    /// In force until the next reload or restart.
     Memory,
 }
 
-/// Why the configuration was not read or changed.
+/// Error of reading or changing the configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
     /// The change is refused; the text is for the client (`bad_request`).
     #[error("{0}")]
     Invalid(String),
-    /// No server starts with this configuration: lines, each with its place.
+    /// No server starts with this configuration. The text has one line per mistake, each with its place.
     #[error("the configuration is wrong:\n{0}")]
     Mistakes(String),
     /// The files could not be read or written; nothing was changed.
     #[error("configuration file {0}")]
     Io(std::io::Error),
-    /// The store of the settings that nodes share could not be read or written; nothing was changed.
+    /// The store of the shared settings could not be read or written; nothing was changed.
     #[error("the settings in the store: {0}")]
     Store(#[from] settee_database::DatabaseError),
 }
 
 impl From<std::io::Error> for SettingsError {
-    /// The text has all that there is to say, so there is no `source` that would say it again.
+    /// The text already contains the whole message, so there is no `source` that would repeat it.
     fn from(error: std::io::Error) -> Self {
         Self::Io(error)
     }
@@ -96,7 +96,7 @@ pub(crate) struct Change<'a> {
     pub(crate) section: &'a str,
     /// The key.
     pub(crate) key: &'a str,
-    /// The new value; `None`: deleted. What applies now may be a default: ask [`Configuration::effective`].
+    /// The new value; `None` if it was deleted. A default may apply now: see [`Configuration::effective`].
     pub(crate) value: Option<&'a str>,
 }
 
@@ -119,23 +119,24 @@ enum Origin {
 pub(crate) struct Configuration {
     data_dir: PathBuf,
     files: Files,
-    /// The settings that win over the files; passwords among them are hashed.
+    /// The settings that override the files; passwords among them are hashed.
     overrides: Vec<Given>,
     entropy: Arc<dyn Entropy>,
     sections: RwLock<Sections>,
-    /// Another number after every change of the sections.
+    /// Incremented after every change of the sections.
     version: AtomicU64,
     listeners: RwLock<Vec<Listener>>,
     warnings: RwLock<Vec<String>>,
     /// Held during any change, from the first file read to the last listener.
     changing: Mutex<()>,
-    /// There where several nodes use one store.
+    /// Set if several nodes use one store.
     shared: OnceLock<shared::Shared>,
 }
 
 impl Configuration {
-    /// Reads the configuration. Hashes and rewrites passwords in plain text, creates the admin of the environment, and makes up
-    /// `[couchdb] uuid` if there is none. Where files cannot be written this holds for the running server only, with a warning.
+    /// Reads the configuration. Hashes and rewrites passwords in plain text, creates the admin of the environment, and
+    /// generates `[couchdb] uuid` if it is missing. If files cannot be written, these changes apply to the running
+    /// server only, with a warning.
     pub(crate) fn open(options: Options) -> Result<Configuration, SettingsError> {
         let (mut configuration, admin) = Self::unread(options)?;
         let loaded = configuration.load_first(admin)?;
@@ -143,7 +144,7 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Reads the configuration and changes nothing: passwords in plain text stay, and nothing is made up.
+    /// Reads the configuration without corrections: passwords in plain text stay, and nothing is generated.
     pub(crate) fn look(options: Options) -> Result<Configuration, SettingsError> {
         let (configuration, _) = Self::unread(options)?;
         let loaded = configuration.load_as_it_is()?;
@@ -176,24 +177,24 @@ impl Configuration {
         Ok((configuration, admin))
     }
 
-    /// The oddities of the files when they were last read: sentences for the log.
+    /// Warnings about the files from the last read, for the log.
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Writes them to the log.
+    /// Writes the warnings to the log.
     pub(crate) fn log_warnings(&self) {
         for warning in self.warnings() {
             tracing::warn!("{warning}");
         }
     }
 
-    /// The value as the API shows it. A default may be in force where this is `None`: see [`effective`](Self::effective).
+    /// The value as the API shows it. A default may be in force if this is `None`: see [`effective`](Self::effective).
     pub(crate) fn get(&self, section: &str, key: &str) -> Option<String> {
         lookup(&self.sections(), section, key).map(|value| value.text.clone())
     }
 
-    /// Another number after every change.
+    /// A number that differs after every change.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Relaxed)
     }
@@ -203,13 +204,13 @@ impl Configuration {
         self.sections().get(section).map(pairs).unwrap_or_default()
     }
 
-    /// All sections with what they hold, sorted.
+    /// All sections with their keys and values, sorted.
     pub(crate) fn all(&self) -> Vec<(String, Vec<(String, String)>)> {
         self.sections().iter().map(|(section, values)| (section.clone(), pairs(values))).collect()
     }
 
     /// The value in force: as set here, or under the section's old name (`httpd` for `chttpd`, `couch_httpd_auth` for
-    /// `chttpd_auth`), or the default. Empty values and values that a known setting cannot have count as not set.
+    /// `chttpd_auth`), or the default. Empty values and invalid values of known settings are ignored.
     pub(crate) fn effective(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |section, text| violation(section, key, text).is_none()).or_else(|| {
             let setting = settee_settings::find(section, key)?;
@@ -217,7 +218,7 @@ impl Configuration {
         })
     }
 
-    /// The value that was set, whether or not it makes sense; under the section's old name if not under its own.
+    /// The value that was set, even if it is invalid; under the section's old name if not under its own.
     pub(crate) fn set_text(&self, section: &str, key: &str) -> Option<String> {
         self.set_if(section, key, |_, _| true)
     }
@@ -232,7 +233,7 @@ impl Configuration {
         set(section).or_else(|| settee_settings::old_section(section, key).and_then(set))
     }
 
-    /// Sets a value and returns the old one. Passwords of `[admins]` are hashed first, which takes a while on purpose.
+    /// Sets a value and returns the old one. Passwords of `[admins]` are hashed first, which is deliberately slow.
     pub(crate) fn set(
         &self,
         section: &str,
@@ -261,10 +262,11 @@ impl Configuration {
         Ok(old)
     }
 
-    /// Deletes a value and returns it; `None` if there was none. As in CouchDB a listed default disappears too until the next
-    /// reload, though it stays in force.
+    /// Deletes a value and returns it; `None` if it was not set. As in CouchDB a listed default disappears too until
+    /// the next reload, though it stays in force.
     ///
-    /// The last admin stays while the server listens beyond this machine: everybody would be an admin.
+    /// The last admin cannot be deleted while the server listens on other than loopback addresses, because every client
+    /// would be an admin.
     pub(crate) fn delete(&self, section: &str, key: &str, persist: Persist) -> Result<Option<String>, SettingsError> {
         let _changing = self.changing();
         let Some(old) = self.get(section, key) else {
@@ -276,7 +278,7 @@ impl Configuration {
         match persist {
             Persist::Disk if self.is_shared(section, key) => {
                 self.change_shared(section, key, None)?;
-                // Its listeners know already.
+                // The listeners were already notified.
                 if self.get(section, key).is_none() {
                     return Ok(Some(old));
                 }
@@ -291,12 +293,12 @@ impl Configuration {
         Ok(Some(old))
     }
 
-    /// Reads the files again: what was changed in memory only is forgotten. Listeners receive what is different.
+    /// Reads the files again and discards changes that were made in memory only. Listeners receive the differences.
     pub(crate) fn reload(&self) -> Result<(), SettingsError> {
         let _changing = self.changing();
         let loaded = self.load()?;
         for (section, key, value) in flat(&loaded.sections) {
-            // What was taken before the server knew better stays, so that everything else can be read again.
+            // A value that was accepted before it was validated is kept, so that all other settings can be reloaded.
             if lookup(&self.sections(), section, key) != Some(value)
                 && let Some(wanted) = settee_http::violation(section, key, &value.text)
             {
@@ -322,7 +324,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Calls `listener` after each change, one at a time and in order. It may read the configuration but not change it.
+    /// Calls `listener` after each change, one call at a time and in order. It may read the configuration but must not
+    /// change it.
     pub(crate) fn on_change(&self, listener: impl Fn(&Change<'_>) + Send + Sync + 'static) {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
     }
@@ -352,7 +355,7 @@ impl Configuration {
         Err(SettingsError::Invalid(format!("The last admin cannot be removed while the server listens on {address}")))
     }
 
-    /// Returns what was there before.
+    /// Installs the loaded sections and returns the previous ones.
     fn install(&self, loaded: load::Loaded) -> Sections {
         *self.warnings.write().unwrap_or_else(PoisonError::into_inner) = loaded.warnings;
         std::mem::replace(&mut *self.sections_mut(), loaded.sections)
@@ -370,7 +373,7 @@ impl Configuration {
 
     fn sections_mut(&self) -> std::sync::RwLockWriteGuard<'_, Sections> {
         let sections = self.sections.write().unwrap_or_else(PoisonError::into_inner);
-        // Within the lock: who sees the new number waits for the new values.
+        // Incremented within the lock, so a reader that observes the new number waits for the new values.
         self.version.fetch_add(1, Ordering::Relaxed);
         sections
     }
@@ -381,7 +384,7 @@ impl Configuration {
 }
 
 impl std::fmt::Debug for Configuration {
-    /// Shows the settings, but no secrets.
+    /// Formats the settings without secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sections = self.sections();
         let shown = flat(&sections).map(|(section, key, value)| {
@@ -414,7 +417,7 @@ fn refused(invalid: ini::InvalidEntry) -> SettingsError {
     SettingsError::Invalid(invalid.to_string())
 }
 
-/// Whether a value may be set at all.
+/// Returns an error if the value must not be set.
 fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     ini::check_entry(section, key, value).map_err(refused)?;
     let wanted =
@@ -432,7 +435,7 @@ fn check(section: &str, key: &str, value: &str) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// The rule that `value` breaks for a known setting, if it does.
+/// The rule that `value` violates for a known setting, if any.
 fn violation(section: &str, key: &str, value: &str) -> Option<String> {
     settee_settings::find(section, key)?.kind.violation(value)
 }

@@ -1,4 +1,4 @@
-//! [`Configuration`] as its readers see it: `settee_settings::Settings`.
+//! Implementation of `settee_settings::Settings` for [`Configuration`].
 
 use super::{Configuration, Persist, SettingsError};
 use settee_settings::{Setting, Settings};

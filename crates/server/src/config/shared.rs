@@ -1,7 +1,8 @@
-//! Settings that nodes on one store share: all but those of a node's own ([`is_own`]) are in the store and win over files, environment
-//! and command line. The first node puts its own there; the others take those, and follow when somebody changes them.
+//! Settings shared by the nodes on one store: all settings except those of a single node ([`is_own`]) are in the store
+//! and override files, environment and command line. The first node stores its own settings; the others adopt them and
+//! follow later changes.
 //!
-//! Changes that are to last go to the store, as a whole or not at all. Changes in memory stay on the node that took them.
+//! Persistent changes are written to the store atomically. Changes in memory apply only to the node that received them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,16 +15,16 @@ use crate::uuids::random_hex;
 
 /// The settings in the store.
 pub(super) struct Shared {
-    /// None for who only looks at what it had.
+    /// `None` if the settings are only inspected.
     catalog: Option<Arc<Catalog>>,
-    /// Another node has perhaps changed something since they were read.
+    /// True if another node may have changed a setting since the last read.
     is_stale: Arc<AtomicBool>,
     known: Mutex<SharedSettings>,
 }
 
 impl Configuration {
-    /// Shares settings with the other nodes on the store of `catalog` from now on. Answers what is set here and does not count:
-    /// sentences for the log.
+    /// Shares settings with the other nodes on the store of `catalog` from now on. Returns remarks for the log about
+    /// local settings that are ignored.
     pub(crate) fn share(&self, catalog: &Arc<Catalog>) -> Result<Vec<String>, SettingsError> {
         let is_stale = Arc::new(AtomicBool::new(false));
         let marked = Arc::clone(&is_stale);
@@ -43,8 +44,8 @@ impl Configuration {
         Ok(remarks)
     }
 
-    /// Takes what nodes share for what is in force, as it was read from their store by somebody who changes nothing. Answers what is set here and
-    /// does not count.
+    /// Puts shared settings into force that were read from the store without write access. Returns remarks about local
+    /// settings that are ignored.
     pub(crate) fn look_at_shared(&self, stored: SharedSettings) -> Result<Vec<String>, SettingsError> {
         let remarks = remarks(&of_all(&self.sections()), &stored);
         let shared = Shared { catalog: None, is_stale: Arc::default(), known: Mutex::new(stored) };
@@ -55,13 +56,13 @@ impl Configuration {
         Ok(remarks)
     }
 
-    /// What is shared, of whoever shares.
+    /// The shared settings; empty if this node shares none.
     pub(super) fn all_shared(&self) -> SharedSettings {
         self.shared.get().map(|shared| shared.known().clone()).unwrap_or_default()
     }
 
-    /// Takes the settings out of a store that this server has for itself, and that was shared before its data were moved: they go to
-    /// the file, and win over what is there.
+    /// Moves shared settings out of a store that is no longer shared, because its data were moved here: they are
+    /// written to the file and override its values.
     pub(crate) fn unshare(&self, catalog: &Catalog) -> Result<(), SettingsError> {
         let Some(stored) = catalog.shared_settings()? else { return Ok(()) };
         let _changing = self.changing();
@@ -77,7 +78,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// What the first node puts into the store: its own settings, with the secrets that all nodes need.
+    /// The settings that the first node stores: its own settings, with the secrets that all nodes need.
     fn of_the_first(&self, mut settings: SharedSettings) -> SharedSettings {
         for secret in [chttpd_auth::SECRET.setting(), cluster::SECRET.setting()] {
             let name = (secret.section.to_owned(), secret.key.to_owned());
@@ -86,7 +87,7 @@ impl Configuration {
         settings
     }
 
-    /// Adds what is in the store.
+    /// Adds the settings of the store.
     pub(super) fn overlay(&self, sections: &mut Sections) {
         let Some(shared) = self.shared.get() else { return };
         for ((section, key), value) in &*shared.known() {
@@ -94,12 +95,12 @@ impl Configuration {
         }
     }
 
-    /// Whether a setting is in the store.
+    /// True if a setting is stored in the store.
     pub(super) fn is_shared(&self, section: &str, key: &str) -> bool {
         self.shared.get().is_some() && !is_own(section, key)
     }
 
-    /// Takes over what other nodes have changed, if anything.
+    /// Adopts changes of other nodes, if any.
     pub(super) fn follow(&self) -> Result<(), SettingsError> {
         let Some(shared) = self.shared.get() else { return Ok(()) };
         let Some(catalog) = &shared.catalog else { return Ok(()) };
@@ -117,14 +118,14 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether another node has perhaps changed something since, as far as this one has heard.
+    /// True if another node may have changed a setting that this one has not read yet.
     pub(super) fn is_behind(&self) -> bool {
-        // Whoever changes something may be about to take that over.
+        // A concurrent change on this node may be about to adopt it.
         let is_stale = |shared: &Shared| shared.is_stale.load(Ordering::Acquire);
         self.changing.try_lock().is_err() || self.shared.get().is_some_and(is_stale)
     }
 
-    /// Sets a value for all nodes, or removes it. The caller holds the lock of changes.
+    /// Sets or removes a value for all nodes. The caller must hold the lock of changes.
     pub(super) fn change_shared(&self, section: &str, key: &str, value: Option<&str>) -> Result<(), SettingsError> {
         let shared = self.shared.get().expect("asked for shared settings only");
         let catalog = shared.catalog.as_ref().expect("who looks changes nothing");
@@ -136,7 +137,7 @@ impl Configuration {
                 Some(value) => changed.insert(name, value.to_owned()),
                 None => changed.remove(&name),
             };
-            // Another node may have removed others meanwhile.
+            // Another node may have removed other admins concurrently.
             let is_last = value.is_none() && section == load::ADMINS && !changed.keys().any(|(of, _)| of == section);
             refusal = if is_last { self.refuse_party() } else { Ok(()) };
             refusal.is_ok().then_some(changed)
@@ -146,8 +147,8 @@ impl Configuration {
         Ok(())
     }
 
-    /// Makes what the store has into what is in force. Only what is different from before is touched: what was changed in memory
-    /// stays.
+    /// Puts the stored settings into force. Only differences from the last read are applied, so changes in memory are
+    /// kept.
     fn adopt(&self, shared: &Shared, stored: &SharedSettings) {
         let before = std::mem::replace(&mut *shared.known(), stored.clone());
         let changed = stored.iter().filter(|(name, value)| before.get(*name) != Some(*value));
@@ -171,15 +172,15 @@ impl Shared {
     }
 }
 
-/// What is set of that on which nodes agree.
+/// The subset of the settings that nodes share.
 fn of_all(sections: &Sections) -> SharedSettings {
     let shared =
         super::flat(sections).filter(|(section, key, value)| value.origin == Origin::Set && !is_own(section, key));
     shared.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.text.clone())).collect()
 }
 
-/// What was set on this node and does not count. Each node makes up a uuid before it knows the store; passwords are hashed
-/// differently each time.
+/// Remarks about local settings that are ignored. A uuid is never reported, because each node generates one before it
+/// reads the store. An admin is reported only if the store lacks it, because hashes of the same password differ.
 fn remarks(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
     let counts = |(name, value): &(&(String, String), &String)| match (name.0.as_str(), name.1.as_str()) {
         ("couchdb", "uuid") => true,

@@ -1,4 +1,4 @@
-//! `settee config show` and `settee config check`: what is in force and where it comes from, and what makes no sense.
+//! `settee config show` and `settee config check`: settings in force with their sources, and mistakes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,11 +9,11 @@ use super::store::{Files, Presence};
 use super::{Configuration, SettingsError, load};
 use settee_settings::SETTINGS;
 
-/// The place of what is in the store.
+/// The place of settings in the store.
 const SHARED: &str = "shared by all nodes";
 
 impl Configuration {
-    /// All settings that are in force, as an INI file with the place of each.
+    /// All settings in force, as an INI file with the source of each.
     pub(crate) fn show(&self) -> Result<String, SettingsError> {
         let mut places = BTreeMap::new();
         for (place, section, key, value) in self.given(&self.files.read()?) {
@@ -27,7 +27,7 @@ impl Configuration {
         let mut names: Vec<(String, String)> =
             SETTINGS.iter().map(|s| (s.section.to_owned(), s.key.to_owned())).collect();
         names.extend(places.keys().cloned());
-        // In the order of the table, and what is not in it behind.
+        // Settings of the table come first, in its order; all others follow.
         let mut sections: Vec<&str> = Vec::new();
         for (section, _) in &names {
             if !sections.contains(&section.as_str()) {
@@ -66,7 +66,7 @@ impl Configuration {
     }
 }
 
-/// The mistakes of one file, the worst first, and lines that mean nothing.
+/// The mistakes and invalid lines of one file, the most severe first.
 pub(crate) fn check_file(file: &Path) -> Result<Vec<(Severity, String)>, SettingsError> {
     let layers = Files::new(file.to_owned(), Presence::Required).read_main()?;
     let mut found: Vec<(Severity, String)> =

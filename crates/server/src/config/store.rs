@@ -1,5 +1,5 @@
-//! [`Files`]: the chain of configuration files on disk, how it is found, read and safely replaced. What the entries mean is
-//! not known here.
+//! [`Files`]: the chain of configuration files on disk: discovery, reading and atomic replacement. Entries are not
+//! interpreted here.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,38 +9,38 @@ use settee_storage::durable::{self, Readers};
 
 use super::ini::Ini;
 
-/// Where the files are: the configuration file, then `local.d/*.ini` beside it in alphabetical order.
+/// Paths of the files: the configuration file, then `local.d/*.ini` in the same directory in alphabetical order.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     main: PathBuf,
     presence: Presence,
 }
 
-/// Whether the configuration file has to exist.
+/// Requirement that the configuration file exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// Named by the user: a missing one is a mistake.
+    /// Named by the user: a missing file is an error.
     Required,
-    /// The default place: created with the first change.
+    /// The default path: the file is created with the first change.
     Optional,
 }
 
 /// One file of the chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    /// Where it is.
+    /// Path of the file.
     pub(crate) path: PathBuf,
     /// The text; empty for a file that does not exist yet.
     pub(crate) ini: Ini,
 }
 
 impl Files {
-    /// The chain that begins with `main`.
+    /// Creates the chain that starts with `main`.
     pub(crate) fn new(main: PathBuf, presence: Presence) -> Files {
         Files { main, presence }
     }
 
-    /// Reads the chain as it is now, in order of increasing weight. Never empty: the last one takes the changes, as in CouchDB.
+    /// Reads the chain in order of increasing precedence. Never empty: the last file receives changes, as in CouchDB.
     pub(crate) fn read(&self) -> io::Result<Vec<Layer>> {
         let mut layers = Vec::new();
         for path in std::iter::once(self.main.clone()).chain(self.drop_ins()?) {
@@ -86,9 +86,10 @@ impl Files {
 }
 
 impl Layer {
-    /// Writes the file so that after a crash either the old or the new one is there, and on disk when this returns.
+    /// Replaces the file atomically: after a crash the old or the new version exists. The new version is durable when
+    /// this returns.
     pub(crate) fn save(&self) -> io::Result<()> {
-        // Password hashes and secrets: nobody else needs to read them.
+        // The file contains password hashes and secrets, so only its owner may read it.
         durable::write(&self.path, Readers::Owner, self.ini.to_string().as_bytes())
             .map_err(|error| at(&self.path, &error))
     }

@@ -1,4 +1,4 @@
-//! The configuration: layers, persistence, and secrets that stay secret.
+//! Tests of the configuration: layers, persistence, and protection of secrets.
 
 use super::*;
 use settee_auth::PasswordHash;
@@ -11,7 +11,7 @@ mod admins;
 mod shared;
 mod sources;
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -23,7 +23,7 @@ impl Directory {
         Directory(path)
     }
 
-    /// With few iterations, so that hashing is quick, and a uuid, so that opening changes nothing.
+    /// A directory with few hash iterations, so that hashing is fast, and with a uuid, so that opening changes nothing.
     fn with(local: &str) -> Directory {
         let directory = Directory::new();
         directory.write("local.ini", &format!("{BASE}{local}"));
@@ -142,7 +142,7 @@ fn the_file_may_be_missing_only_at_its_default_place() {
     let named = Options { file: Some(directory.0.join("nosuch.ini")), ..directory.options() };
     assert!(reason(Configuration::open(named)).contains("nosuch.ini"));
 
-    // A named file has its local.d beside it.
+    // A named file has its `local.d` in the same directory.
     fs::create_dir_all(directory.0.join("etc/local.d")).unwrap();
     directory.write("etc/my.ini", BASE);
     directory.write("etc/local.d/a.ini", "[s]\nk = v\n");
@@ -191,7 +191,7 @@ fn the_last_file_takes_the_changes_and_hides_what_the_others_say() {
     assert_eq!(directory.read("local.d/a.ini"), "[s]\nk = 2\n");
     assert!(configuration.delete("admins", "anna", Persist::Disk).unwrap().is_some());
     assert_eq!(directory.open().section("admins"), []);
-    // The one key that has no spelling with an empty value.
+    // The only key that cannot be written with an empty value.
     assert_eq!(reason(configuration.delete("s", "k=", Persist::Disk)), "Invalid configuration value");
     assert_eq!(get(&configuration, "s/k="), text("1"));
 }
@@ -253,7 +253,7 @@ fn refused_changes_change_nothing() {
     );
 }
 
-/// What a mistake was to say is not known, so no server starts with one, wherever it stands.
+/// The intended meaning of a mistake is unknown, so no server starts with one, wherever it is.
 #[test]
 fn mistakes_stop_the_start_and_are_named_with_their_place() {
     let check = |ini: &str, expected: &[&str]| {
@@ -277,7 +277,7 @@ fn mistakes_stop_the_start_and_are_named_with_their_place() {
         "[chttpd]\nbind_address = here\n",
         &["6: [chttpd] bind_address = here: it must be an IP address, localhost or any"],
     );
-    // What CouchDB has and this server has not, and what nobody has.
+    // Settings that only CouchDB has, and settings that no server has.
     let directory = Directory::with("[ioq]\nratio = 0.01\n[mine]\nown = 1\n[couchdb]\nfsync_options = []\n");
     let warnings = directory.open().warnings();
     assert_eq!(warnings.len(), 3, "{warnings:?}");
@@ -334,7 +334,7 @@ fn values_in_force() {
          changes_timeout = infinity\n[cors]\nmax_age = 5\n[couchdb]\nmax_document_size =\n[s]\nn = 7\n",
     );
     let configuration = directory.open();
-    // A running server that reads the file again does without what makes no sense in it.
+    // A running server that reloads the file ignores invalid values.
     directory.write("local.ini", &format!("{}[chttpd]\nmax_uri_length = many\n", directory.read("local.ini")));
     configuration.reload().unwrap();
     for (path, expect) in [
@@ -357,7 +357,7 @@ fn values_in_force() {
     );
     assert_eq!(couchdb::MAX_DOCUMENT_ID_LENGTH.of(&configuration), u64::MAX);
 
-    // A deleted default is gone for readers of the configuration, and in force.
+    // Readers of the configuration do not see a deleted default, but it stays in force.
     assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), text("5984"));
     assert_eq!(configuration.delete("chttpd", "port", Persist::Disk).unwrap(), None);
     assert_eq!(chttpd::PORT.of(&configuration), 5984);
@@ -372,7 +372,7 @@ fn reload_forgets_memory_and_listeners_hear_the_difference() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let (log, reader) = (Arc::clone(&heard), Arc::downgrade(&configuration));
     configuration.on_change(move |change| {
-        // What applies is already in place.
+        // The new value is visible before listeners are called.
         let now = reader.upgrade().and_then(|configuration| configuration.get(change.section, change.key));
         assert_eq!(now.as_deref(), change.value);
         log.lock().unwrap().push(format!("{}/{}={}", change.section, change.key, change.value.unwrap_or("-")));
@@ -424,7 +424,7 @@ fn a_guard_that_nobody_understands_is_closed() {
         ("[httpd]\nrequire_valid_user = 1\n", true),
         ("[httpd]\nrequire_valid_user = yes\n[chttpd]\nrequire_valid_user = false\n", false),
     ] {
-        // No server starts with some of them, but one that runs may read them.
+        // Some of these values prevent a start, but a running server may read them.
         let configuration = Configuration::look(Directory::with(line).options()).unwrap();
         assert_eq!(chttpd::REQUIRE_VALID_USER.of(&configuration), expected, "{line}");
     }
@@ -482,7 +482,7 @@ fn debug_output_hides_secrets() {
 #[test]
 fn the_table_of_defaults_is_sound() {
     let text = guide::render(Path::new("/data"));
-    // What is in comments is in force all the same: with the marks removed the table reads back.
+    // Commented settings are in force as defaults: without the comment marks the table reads back.
     let uncommented: String = text
         .lines()
         .map(|line| match line.strip_prefix(';') {

@@ -1,4 +1,4 @@
-//! What is looked at outside of the configuration: directory, disk, limits, the running server.
+//! Checks outside of the configuration: directory, disk, limits, the running server.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -11,22 +11,23 @@ use super::Finding;
 use crate::backends::{self, Depth, Fault};
 use crate::{control, process, storage, verify, version};
 
-/// Less free space than this is an error: the engine needs room to compact.
+/// Free space below this is an error, because the engine needs space to compact.
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
-/// Less than this part of the disk is worth a warning.
+/// A smaller free part of the disk is a warning.
 const FREE_PART_MIN: f64 = 0.1;
 
-/// How often the disk is asked to sync.
+/// Number of measured syncs.
 const SYNCS: u32 = 15;
 
-/// Each write that is acknowledged waits for a sync, so this limits how many a client can make.
+/// Median sync time from which a warning is issued. Each acknowledged write waits for a sync, so the sync time limits
+/// the write rate of a client.
 const SYNC_SLOW_US: u128 = 20_000;
 
-/// No disk syncs as fast as this.
+/// Median sync time below which the disk probably does not sync at all.
 const SYNC_UNLIKELY_US: u128 = 15;
 
-/// Fewer open files do not suffice for many connections.
+/// Minimum number of open files for many connections.
 const OPEN_FILES_MIN: u64 = 4096;
 
 pub(super) fn directory(data: &Path) -> Vec<Finding> {
@@ -67,13 +68,13 @@ pub(super) fn layout(data: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Files up to this size together are read whole.
+/// Maximum total size of files that are read completely.
 const READ_MAX_BYTES: u64 = 4 << 30;
 
-/// So many faults are told one by one.
+/// Maximum number of faults that are reported individually.
 const FAULTS_MAX: usize = 20;
 
-/// Whether files are damaged or missing.
+/// Finds damaged and missing files.
 pub(super) fn damage(data: &Path) -> Vec<Finding> {
     let advice = format!(
         "`settee verify --data {0}` says which databases it concerns. Restore a backup, or make a new data directory of\n\
@@ -147,7 +148,7 @@ fn space(data: &Path) -> Finding {
 fn syncs(data: &Path) -> Finding {
     let path = data.join(".doctor-sync");
     let timed = time_syncs(&path);
-    // It may not have been made.
+    // The file may not have been created.
     let _ = fs::remove_file(&path);
     match timed {
         Err(error) => {
@@ -186,7 +187,7 @@ fn time_syncs(path: &Path) -> std::io::Result<u128> {
 
 pub(super) fn open_files() -> Finding {
     match process::open_files_limit() {
-        // A server raises the soft limit by itself.
+        // A server raises the soft limit itself.
         Some((_, hard)) if hard < OPEN_FILES_MIN => Finding::warning(
             format!("this shell may open {hard} files at most; a server that is started here as well"),
             format!(
@@ -261,7 +262,7 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Whether a file can be read, and why not.
+/// Checks that a file can be read. Returns the reason if not.
 pub(super) fn readable(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => "is not there".to_owned(),

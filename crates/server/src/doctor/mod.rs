@@ -1,5 +1,6 @@
-//! `settee doctor`: looks at a data directory, its disk, its configuration and the server that runs on it, and says what
-//! to do about what it finds. It changes nothing, but for a small file that it writes to time the disk, and removes.
+//! `settee doctor`: checks a data directory, its disk, its configuration and the server that runs on it, and gives
+//! advice on each finding. It changes nothing, except for a small file that it writes to time the disk and removes
+//! again.
 
 mod checks;
 mod settings;
@@ -17,14 +18,14 @@ use crate::environment;
 use crate::output::say;
 pub(crate) use up::is_up;
 
-/// How bad something is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
-    /// As it should be.
+    /// No problem.
     Good,
-    /// Worth a thought.
+    /// A possible problem.
     Warning,
-    /// Data is in danger, or the server will not serve.
+    /// Data is at risk, or the server will not serve.
     Error,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Something that was looked at.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     verdict: Verdict,
@@ -62,7 +63,7 @@ impl Finding {
     }
 }
 
-/// Prints all findings. Fails if one is an error.
+/// Prints all findings. Returns a failure if one is an error.
 pub(crate) fn run(data: &Path, config: Option<&Path>) -> ExitCode {
     let findings = examine(data, config);
     let mut text = String::new();

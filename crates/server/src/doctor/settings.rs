@@ -1,5 +1,4 @@
-//! What is looked at in the configuration: values that make no sense, names that look mistyped, administrators, files of
-//! certificates.
+//! Checks of the configuration: invalid values, names that look mistyped, administrators, certificate files.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
     let mut findings = Vec::new();
     let given = configuration.findings().unwrap_or_default();
     for warning in configuration.warnings() {
-        // Those of single settings are told apart by how bad they are.
+        // The severity of a warning is that of the finding with the same text.
         let idle = given.iter().any(|finding| finding.severity == Severity::Idle && finding.to_string() == warning);
         findings.push(if idle { Finding::good(warning) } else { Finding::error(warning, advice) });
     }

@@ -1,4 +1,4 @@
-//! Findings of directories that are ill in one way each.
+//! Tests with directories that have one problem each.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,10 +25,10 @@ impl Drop for Directory {
     }
 }
 
-/// An administrator, so that this is not what is found.
+/// An administrator, so that the check for administrators passes.
 const ANN: &str = "[admins]\nann = -pbkdf2-1,1,1\n";
 
-/// The findings that are worse than good, but for those on the disk and the shell of whoever runs the test.
+/// The findings that are not good, except those about the disk and the shell of the machine.
 fn illness(directory: &Directory) -> Vec<(Verdict, String)> {
     let findings = examine(&directory.0, None);
     let of_machine = |found: &str| found.contains("disk") || found.contains("files");

@@ -1,4 +1,4 @@
-//! `settee doctor --up`: a health check that costs one request. It reads no file of the data.
+//! `settee doctor --up`: a health check by one request. It reads no file of the data.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::control;
 use crate::output::say;
 use crate::site::{Site, network};
 
-/// A server that takes longer is not up.
+/// Timeout after which the server counts as down.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests `/_up` from the server that runs on `data`.
@@ -29,7 +29,7 @@ pub(crate) fn is_up(data: &Path) -> ExitCode {
 fn request(data: &Path) -> anyhow::Result<()> {
     let (answer, _) = control::ask(data, "status")?.context("no server runs on this data")?;
     let urls = answer.value().get("url").map(Value::to_text).unwrap_or_default();
-    // A server on all addresses is asked at the one of this machine.
+    // A server that listens on all addresses is reached at the loopback address.
     let url = urls
         .split(" and ")
         .next()

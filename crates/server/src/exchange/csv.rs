@@ -1,4 +1,5 @@
-//! [`Csv`]: records of comma-separated values as documents. The first line names the members; a name may say its type: `price:number`.
+//! [`Csv`]: converts records of comma-separated values into documents. The first line contains the member names; a name
+//! may include a type: `price:number`.
 
 use std::collections::HashSet;
 use std::io::{self, BufRead};
@@ -8,34 +9,34 @@ use settee_model::json::{Json, Value, write_string};
 
 use super::row::Row;
 
-/// Most columns of a file: beyond what tables and spreadsheets have.
+/// Maximum number of columns, more than tables and spreadsheets have.
 const COLUMNS_MAX: usize = 20_000;
 
-/// Longest line of names.
+/// Maximum length of the line of names.
 const NAMES_BYTES: usize = 4 << 20;
 
-/// The longest record.
+/// Maximum length of a record.
 const RECORD_BYTES: usize = 64 << 20;
 
-/// How a file is read.
+/// Options of the parser.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
-    /// The column that is the `_id`.
+    /// The column of the `_id`.
     pub(super) id: Option<String>,
     /// Types by column, `price:number`.
     pub(super) types: Vec<String>,
-    /// What separates values; a comma without.
+    /// The separator; a comma by default.
     pub(super) delimiter: Option<u8>,
 }
 
-/// What the values of a column are.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Type {
     String,
     Number,
     Boolean,
     Json,
-    /// A number, `true`, `false` or `null` where it is one, and text otherwise.
+    /// A number, `true`, `false` or `null` if the text is one; otherwise text.
     Auto,
 }
 
@@ -51,7 +52,7 @@ impl Type {
         })
     }
 
-    /// Adds a value to a document; answers why not.
+    /// Appends a value to a document. The error is the reason why it has the wrong type.
     fn write(self, text: &str, out: &mut Vec<u8>) -> Result<(), String> {
         let json = || Json::parse(text.trim().as_bytes()).ok();
         let is_number = |json: &Json| json.value().as_f64().is_some();
@@ -125,7 +126,7 @@ impl<R: BufRead> Csv<R> {
         Ok(Some(Row { line, content: values.and_then(|values| self.document(&values)) }))
     }
 
-    /// Empty values are left out.
+    /// Converts a record. Empty values are left out.
     fn document(&self, values: &[String]) -> Result<Vec<u8>, String> {
         if values.len() > self.columns.len() {
             return Err(format!("it has {} values for {} columns", values.len(), self.columns.len()));
@@ -137,7 +138,7 @@ impl<R: BufRead> Csv<R> {
             }
             write_string(&mut out, &column.name);
             out.push(b':');
-            // An id is text, whatever it looks like.
+            // An id is always text.
             let of = if column.name == "_id" { Type::String } else { column.of };
             of.write(text, &mut out).map_err(|why| format!("{}: {why}", column.name))?;
         }
@@ -146,12 +147,12 @@ impl<R: BufRead> Csv<R> {
     }
 }
 
-/// Values as RFC 4180 has them: within quotation marks everything is text, and two of them are one.
+/// Values as in RFC 4180: everything within quotation marks is text, and a doubled quotation mark is one character.
 struct Records<R> {
     input: R,
     delimiter: u8,
     line: u64,
-    /// Longest record.
+    /// Maximum length of a record.
     bytes_max: usize,
 }
 
@@ -162,15 +163,15 @@ struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
-    /// At the beginning of a value, or in one without quotation marks.
+    /// At the start of a value, or in one without quotation marks.
     Plain,
     Quoted,
-    /// Behind a quotation mark that ends a value, or is the first of two.
+    /// After a quotation mark that either ends a value or is the first of two.
     BehindQuote,
 }
 
 impl<R: BufRead> Records<R> {
-    /// The next record. Empty lines are none.
+    /// The next record. Empty lines are skipped.
     fn next(&mut self) -> io::Result<Option<Record>> {
         let (mut values, mut value, mut within) = (Vec::new(), Vec::new(), Within::Plain);
         let (mut line, mut bytes, mut is_quoted) = (self.line, 0usize, false);
@@ -309,7 +310,7 @@ mod tests {
         assert!(error(names.join(",")).contains("over 4194304 bytes or 20000 values"));
         assert!(error(" ".repeat(NAMES_BYTES + 1_000_000)).contains("is too long"));
         assert!(error("\n".repeat(NAMES_BYTES + 1_000_000)).contains("is too long"));
-        // As many as are allowed, in no time that grows with their square.
+        // The maximum number of columns is accepted, in time that is not quadratic.
         Csv::new(names[..COLUMNS_MAX].join(",").as_bytes(), &Options::default()).unwrap();
         let text = format!("a,b\n{}\n", ",".repeat(COLUMNS_MAX + 10));
         let mut csv = Csv::new(text.as_bytes(), &Options::default()).unwrap();

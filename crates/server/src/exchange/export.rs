@@ -1,7 +1,8 @@
-//! `settee export`: the documents of a database in a file that other programs read.
+//! `settee export`: writes the documents of a database to a file for other programs.
 //!
-//! It is a list of winning revisions, as of the time at which each page was read. Conflicts, tombstones, local documents and settings
-//! are in `settee backup --database`; only [`Format::Couchbackup`] has all leaf revisions with their histories, without tombstones.
+//! The file contains winning revisions, as of the time at which each page was read. Conflicts, tombstones, local
+//! documents and settings are in `settee backup --database`. Only [`Format::Couchbackup`] contains all leaf revisions
+//! with their histories, without tombstones.
 
 mod columns;
 
@@ -20,13 +21,13 @@ use crate::output::refuse_existing;
 use crate::site::{Site, network};
 use columns::Columns;
 
-/// Rows of a page, so that no list is open for hours.
+/// Number of rows of a page, so that no response stays open for hours.
 const PAGE: usize = 10_000;
 
-/// Documents in a line of couchbackup.
+/// Number of documents in a line of couchbackup.
 const TOGETHER: usize = 500;
 
-/// `settee export`
+/// Arguments of `settee export`
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// The database, http://user:password@host:port/db
@@ -35,30 +36,30 @@ pub(crate) struct ExportArgs {
     /// The file; - for the output
     #[arg(long, value_name = "FILE", default_value = "-")]
     to: PathBuf,
-    /// Write over a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
-    /// What to write
+    /// Format of the file
     #[arg(long, value_name = "FORMAT", default_value = "ndjson")]
     format: Format,
-    /// CSV: the members that become columns, in this order [default: all, for which the database is read twice]
+    /// CSV: the members that become columns, in this order [default: all; the database is then read twice]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     columns: Vec<String>,
-    /// With the bytes of attachments, as base64; without it documents come without attachments
+    /// Include the content of attachments, as base64; otherwise documents are written without attachments
     #[arg(long)]
     attachments: bool,
-    /// Without design documents
+    /// Exclude design documents
     #[arg(long)]
     without_design: bool,
     #[command(flatten)]
     trust: TrustArgs,
 }
 
-/// What was written.
+/// Statistics of an export.
 #[derive(Default)]
 struct Report {
     documents: u64,
-    /// Documents whose attachments were left out.
+    /// Number of documents whose attachments were left out.
     stripped: u64,
 }
 
@@ -106,7 +107,7 @@ impl ExportArgs {
         }
     }
 
-    /// Documents, with something before, between and behind them.
+    /// Writes documents with a prefix, a separator and a suffix.
     async fn objects(
         &self,
         source: &Peer,
@@ -156,7 +157,7 @@ impl ExportArgs {
 
     async fn couchbackup(&self, source: &Peer, out: &mut (dyn Write + Send)) -> anyhow::Result<Report> {
         let attachments = self.attachments;
-        // The version is that of the program whose format it is.
+        // The version is that of the program that defines the format.
         writeln!(
             out,
             "{{\"name\":\"@cloudant/couchbackup\",\"version\":\"2.11.0\",\"mode\":\"full\",\"attachments\":{attachments}}}"
@@ -184,7 +185,7 @@ impl ExportArgs {
             let results = answer.value().get("results").context("_bulk_get has no results")?;
             let mut line = b"[".to_vec();
             for document in results.elements().filter_map(|result| result.get("docs")).flat_map(Value::elements) {
-                // Deleted meanwhile.
+                // The document was deleted concurrently.
                 let is_there = |document: &Value<'_>| document.get("_deleted").is_none();
                 let Some(document) = document.get("ok").filter(is_there) else { continue };
                 let (text, is_stripped) = self.text(document);
@@ -205,7 +206,7 @@ impl ExportArgs {
         Documents { source, fields, has_design: !self.without_design, page: None, behind: None, seen: 0 }
     }
 
-    /// A document as it is written, and whether its attachments are not.
+    /// The text of a document, and true if its attachments are left out.
     fn text(&self, document: Value<'_>) -> (Vec<u8>, bool) {
         let has_attachments = document.get("_attachments").is_some();
         if self.attachments || !has_attachments {
@@ -226,13 +227,13 @@ impl ExportArgs {
 /// The rows of `_all_docs`, page by page.
 struct Documents<'a> {
     source: &'a Peer,
-    /// What rows have besides.
+    /// Further parameters for the rows.
     fields: &'static str,
     has_design: bool,
     page: Option<List>,
     /// The key of the last row.
     behind: Option<String>,
-    /// Rows of the page that came.
+    /// Number of rows of the current page.
     seen: usize,
 }
 
@@ -272,7 +273,7 @@ impl Documents<'_> {
             self.seen += 1;
             let row = Json::parse(&row).context("a row of _all_docs is no JSON")?;
             let id = row.value().get("id").map(Value::to_text).unwrap_or_default();
-            // The last one of a page begins the next, unless it was deleted.
+            // The last row of a page is the first of the next one, unless it was deleted.
             let is_double = self.behind.as_deref() == Some(&*id);
             let is_wanted = !is_double && (self.has_design || !id.starts_with("_design/"));
             self.behind = Some(id);

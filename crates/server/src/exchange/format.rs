@@ -1,4 +1,4 @@
-//! [`Rows`]: the rows of a file, whatever its format is, and [`detect`], which tells formats by their first bytes.
+//! [`Rows`]: the rows of a file of any format, and [`detect`], which detects the format from the first bytes.
 
 use std::io::{self, BufRead};
 
@@ -7,26 +7,26 @@ use super::csv::{self, Csv};
 use super::json::{Lines, Objects, Place};
 use super::row::Row;
 
-/// What a file is.
+/// Structure of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Lines,
-    /// Arrays, those of couchbackup as well, whose first line is an object.
+    /// Arrays, including those of couchbackup, whose first line is an object.
     Arrays,
-    /// `{"docs":[…]}`, as couchdb-dump writes it and `_bulk_docs` takes it.
+    /// `{"docs":[…]}`, as couchdb-dump writes it and `_bulk_docs` accepts it.
     Docs,
-    /// `{"rows":[{…,"doc":{…}}]}` or `{"results":[…]}`, as `_all_docs`, views and `_changes` answer.
+    /// `{"rows":[{…,"doc":{…}}]}` or `{"results":[…]}`, as in responses of `_all_docs`, views and `_changes`.
     Rows,
     Csv,
 }
 
 impl Kind {
-    /// Whether a row holds its document in `doc`.
+    /// True if a row contains its document in `doc`.
     pub(super) fn has_doc(self) -> bool {
         self == Self::Rows
     }
 
-    /// What a file of this format is, as far as its beginning is needed for that.
+    /// The structure of a file of this format, detected from its start where necessary.
     pub(super) fn of(format: Option<Format>, head: &[u8]) -> Self {
         match format {
             Some(Format::Ndjson) => Self::Lines,
@@ -46,14 +46,15 @@ fn detect(head: &[u8]) -> Kind {
     }
 }
 
-/// What begins with an object: one that holds all rows, the first line of couchbackup, or a document.
+/// The structure of a file that starts with an object: a container of all rows, the first line of couchbackup, or a
+/// document.
 fn container(head: &[u8]) -> Kind {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line: Vec<u8> = line.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t' | b'\r')).collect();
     let holds = |name: &str| {
         let member = format!("\"{name}\":[");
         let Some(at) = line.windows(member.len()).position(|window| window == member.as_bytes()) else { return false };
-        // Only numbers, words and sequences stand before the rows of an answer, and a document has an object in none of them.
+        // In a response, only numbers, words and sequences precede the rows; they contain no object.
         !line[1..at].contains(&b'{')
             && !line[1..at].starts_with(b"\"_id\"")
             && matches!(line.get(at + member.len()), None | Some(b'{' | b']'))

@@ -1,4 +1,4 @@
-//! [`open`]: a file or the standard input, also compressed, and how far it was read.
+//! [`open`]: opens a file or the standard input, decompresses it and counts the bytes read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -10,26 +10,26 @@ use anyhow::Context as _;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
-/// Bytes that are read at once, and looked at to tell what a file is.
+/// Size of a read, and of the part that format detection uses.
 pub(super) const HEAD_BYTES: usize = 256 << 10;
 
 /// An open input.
 pub(super) struct Input {
-    /// Its content, no longer compressed.
+    /// The decompressed content.
     pub(super) content: Box<dyn BufRead + Send>,
-    /// Bytes that were read of it.
+    /// Number of raw bytes read.
     pub(super) read: Arc<AtomicU64>,
-    /// Its length, if it is a file.
+    /// The length, if it is a file.
     pub(super) length: Option<u64>,
-    /// Bytes of the content since the last row, which the reader of rows sets to 0.
+    /// Number of bytes of content since the last row. The reader of rows resets it to 0.
     pub(super) since_row: Arc<AtomicU64>,
 }
 
-/// Most bytes that are read for one row: twice the longest one. Blanks, empty lines and rows that are too long count, so that a file
-/// that expands to gigabytes of them ends with an error.
+/// Maximum number of bytes that are read for one row: twice the maximum length of a row. Blanks, empty lines and rows
+/// that are too long count, so a file that expands to gigabytes of them ends with an error.
 const WITHOUT_ROW_BYTES: u64 = 128 << 20;
 
-/// A content that ends with an error when it has no row for too long.
+/// A reader that fails if the content has no row for too many bytes.
 struct Bounded<R> {
     input: R,
     since_row: Arc<AtomicU64>,
@@ -85,7 +85,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Input> {
     Ok(Input { content, read, length, since_row })
 }
 
-/// What an input begins with. Pipes give little at a time, so there may be less than [`HEAD_BYTES`].
+/// The start of an input. A pipe returns little data per read, so this may be shorter than [`HEAD_BYTES`].
 pub(super) fn fill(input: &mut dyn BufRead) -> io::Result<&[u8]> {
     loop {
         match input.fill_buf() {
@@ -97,7 +97,7 @@ pub(super) fn fill(input: &mut dyn BufRead) -> io::Result<&[u8]> {
     input.fill_buf()
 }
 
-/// All frames of a zstd file, one after the other.
+/// Decoder of all frames of a zstd file in sequence.
 struct Frames<R: BufRead> {
     raw: Option<R>,
     frame: Option<Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>>,

@@ -1,17 +1,17 @@
-//! [`Objects`]: the objects of a JSON text that stand at one place of it, as they come; and [`Lines`], a text in each line.
-//! Neither checks what an object holds.
+//! [`Objects`]: streams the objects at one place of a JSON text; and [`Lines`], which streams lines. Neither validates
+//! the content of an object.
 
 use std::io::{self, BufRead, Read as _};
 
 use super::row::Row;
 
-/// The longest row: beyond what a server takes by default, and a bound of memory.
+/// Maximum length of a row: more than a server accepts by default, and a bound of memory.
 const ROW_BYTES: usize = 64 << 20;
 
-/// Where the rows of a text stand: the brackets around them.
+/// Position of the rows in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// `[{…},{…}]`, perhaps several arrays, and objects besides, which are no rows.
+    /// `[{…},{…}]`, possibly several arrays; objects outside of them are no rows.
     InArrays,
     /// `{"docs":[{…},{…}]}`
     InMember,
@@ -70,7 +70,7 @@ impl<R: BufRead> Objects<R> {
                 }
                 b',' | b':' | b' ' | b'\t' | b'\r' => self.take(),
                 _ => {
-                    // A name, a value that stands beside the rows, or one among them that is no object.
+                    // A member name, a value outside of the rows, or an element that is no object.
                     let row = self.value()?;
                     if is_among_rows {
                         return Ok(Some(Row::wrong(row.line, "this is no object")));
@@ -88,7 +88,7 @@ impl<R: BufRead> Objects<R> {
         self.input.consume(1);
     }
 
-    /// Takes the value that begins here. What is too long is passed over.
+    /// Reads the value that starts here. A value that is too long is skipped.
     fn value(&mut self) -> io::Result<Row> {
         let line = self.line;
         let (mut text, mut depth, mut in_string, mut escaped) = (Vec::new(), 0usize, false, false);
@@ -124,7 +124,7 @@ impl<R: BufRead> Objects<R> {
                     end = at + 1;
                     break;
                 }
-                // A number or a word ends before what is behind it.
+                // A number or a word ends before the next character.
                 if depth == 0 && !in_string && matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b':') {
                     (end, is_over) = (at, true);
                     self.line -= u64::from(*byte == b'\n');
@@ -146,7 +146,7 @@ impl<R: BufRead> Objects<R> {
     }
 }
 
-/// The lines of a text that are not empty.
+/// The non-empty lines of a text.
 pub(super) struct Lines<R> {
     input: R,
     line: u64,
@@ -175,7 +175,7 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Reads to the end of the line.
+    /// Skips to the end of the line.
     fn pass_line(&mut self) -> io::Result<()> {
         loop {
             let bytes = super::input::fill(&mut self.input)?;
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// Rows as `line:text`, wherever pieces of the input end.
+    /// Compares rows as `line:text`, for every way to split the input into reads.
     #[track_caller]
     fn check(place: Place, text: &str, expected: &[&str]) {
         for piece in [1, 2, 3, 7, 1000] {

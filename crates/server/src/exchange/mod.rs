@@ -1,7 +1,8 @@
-//! Documents in the files of other programs, and the way back: [`import`] and [`export`]. Both are clients of the HTTP interface.
+//! Import and export of documents in formats of other programs: [`import`] and [`export`]. Both are clients of the HTTP
+//! interface.
 //!
-//! What a file says of a document is taken as it is. Whole databases with their settings and all revisions are
-//! `settee backup --database`; whole servers move by `settee migrate`.
+//! The content of a document is taken from the file unchanged. `settee backup --database` handles whole databases with
+//! their settings and all revisions; `settee migrate` handles whole servers.
 
 mod csv;
 pub(crate) mod export;
@@ -16,30 +17,30 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use settee_replication::Tuning;
 
-/// What a file looks like.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// A document in each line
+    /// One document per line
     Ndjson,
     /// An array of documents
     Json,
-    /// Comma-separated values, with a line of names first
+    /// Comma-separated values; the first line contains the names
     Csv,
-    /// As couchbackup writes it: an array of documents in each line
+    /// Format of couchbackup: an array of documents in each line
     Couchbackup,
 }
 
-/// Milliseconds without a sign of life: a large batch takes its time.
+/// Timeout of a request in milliseconds, long enough for a large batch.
 const TIMEOUT_MS: u64 = 300_000;
 
 fn tuning() -> Tuning {
     Tuning { connection_timeout_ms: TIMEOUT_MS, ..Tuning::default() }
 }
 
-/// Where a server's certificate is looked up.
+/// Trusted certificates for the server.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TrustArgs {
-    /// A file of certificates to trust instead of those that browsers trust
+    /// A file of certificates to trust instead of the public authorities
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
 }

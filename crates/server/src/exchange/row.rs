@@ -1,11 +1,11 @@
-//! [`Row`]: what readers of all formats give.
+//! [`Row`]: output of the readers of all formats.
 
 /// A row of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// The line on which it begins.
+    /// Number of the line on which it starts.
     pub(super) line: u64,
-    /// A document as text that was not checked, or why there is none.
+    /// The unvalidated text of a document. The error is the reason why there is none.
     pub(super) content: Result<Vec<u8>, String>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Client`]: one connection that speaks HTTP/1.1, with bodies that may be as long as they like in both directions.
+//! [`Client`]: an HTTP/1.1 connection with streamed bodies of any length in both directions.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use settee_model::json::Json;
 
 use super::url::DatabaseUrl;
 
-/// The time for which a server may be silent. Views and compactions do not matter here, but large requests do.
+/// Timeout for an unresponsive server, long enough for large requests.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The longest line of a head.
+/// Maximum length of a line of a head.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// A connection to the server of a database.
@@ -21,16 +21,16 @@ pub(super) struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// An answer whose body was not read yet.
+/// A response with an unread body.
 pub(super) struct Answer<'a> {
     pub(super) status: u16,
     body: Body<'a>,
 }
 
-/// The rest of an answer.
+/// The unread rest of a response.
 pub(super) struct Body<'a> {
     stream: &'a mut BufReader<TcpStream>,
-    /// Of the whole body, or of the current chunk.
+    /// Remaining bytes of the body, or of the current chunk.
     left: u64,
     is_chunked: bool,
     is_over: bool,
@@ -42,19 +42,19 @@ impl Client {
         Ok(Self { url, stream })
     }
 
-    /// Sends a request whose path is below the database, and reads the head of the answer.
+    /// Sends a request with a path below the database, and reads the head of the response.
     pub(super) fn send(&mut self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<Answer<'_>> {
         let content_type = "application/json";
         let length = body.len() as u64;
         if self.begin(method, path, content_type, length).and_then(|mut out| Ok(out.write_all(body)?)).is_err() {
-            // The server may close an idle connection at any time.
+            // The server may close an idle connection at any time, so the request is retried on a new one.
             self.stream = dial(&self.url)?;
             self.begin(method, path, content_type, length)?.write_all(body)?;
         }
         self.answer(method)
     }
 
-    /// The same with a body that `write` writes.
+    /// Same as [`send`](Self::send), with a body that is written by `write`.
     pub(super) fn send_stream(
         &mut self,
         path: &str,
@@ -62,7 +62,7 @@ impl Client {
         length: u64,
         write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
     ) -> anyhow::Result<Answer<'_>> {
-        // A connection of its own: half a body cannot be sent again.
+        // A new connection is used, because a partially sent body cannot be retried.
         self.stream = dial(&self.url)?;
         let mut out = BufWriter::new(self.begin("PUT", path, content_type, length)?);
         write(&mut out)?;
@@ -106,7 +106,7 @@ impl Client {
 }
 
 impl<'a> Answer<'a> {
-    /// The body, if the status is one of success.
+    /// The body. An error unless the status is 2xx.
     pub(super) fn ok(mut self, what: &str) -> anyhow::Result<Body<'a>> {
         if (200..300).contains(&self.status) {
             return Ok(self.body);
@@ -116,14 +116,14 @@ impl<'a> Answer<'a> {
         bail!("{what}: the server answered {} {}", self.status, text.trim())
     }
 
-    /// The body as JSON, likewise.
+    /// The body as JSON. An error unless the status is 2xx.
     pub(super) fn json(self, what: &str) -> anyhow::Result<Json> {
         let mut bytes = Vec::new();
         self.ok(what)?.read_to_end(&mut bytes).with_context(|| what.to_owned())?;
         Json::parse(&bytes).with_context(|| format!("{what}: the answer is no JSON"))
     }
 
-    /// Reads to the end, so that the connection can be used again.
+    /// Reads the response to its end, so that the connection can be reused.
     pub(super) fn discard(mut self) -> anyhow::Result<u16> {
         io::copy(&mut self.body, &mut io::sink())?;
         Ok(self.status)

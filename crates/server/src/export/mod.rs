@@ -1,5 +1,5 @@
-//! One database as a file of JSON lines, and the way back: [`write()`] and [`read()`]. Both are clients of the HTTP
-//! interface, so the server may be anywhere, and may be CouchDB.
+//! Export of one database to a file of JSON lines, and its restore: [`write()`] and [`read()`]. Both are clients of the
+//! HTTP interface, so the server may be remote, and may be CouchDB.
 //!
 //! The file, line by line:
 //!
@@ -14,10 +14,11 @@
 //! {"end":{"documents":N,"revisions":N,"attachments":N,"local":N,"left_out":N},"sha256":HEX}
 //! ```
 //!
-//! Without the last line a file is not complete. Its checksum is that of all lines before; exports of older versions have none.
+//! A file without the last line is incomplete. The checksum covers all lines before it; exports of older versions have
+//! none.
 //!
-//! The list of revisions is that of one moment; a revision that was replaced and compacted away meanwhile is replaced by
-//! its successors. Local documents get new revisions when they are restored; everything else is as it was.
+//! The list of revisions is a snapshot; a revision that was replaced and compacted away during the export is replaced
+//! by its successors. Local documents get new revisions when they are restored; everything else is restored unchanged.
 
 mod client;
 mod read;
@@ -28,29 +29,29 @@ pub(crate) use read::read;
 pub(crate) use url::segment;
 pub(crate) use write::write;
 
-/// The version of the format.
+/// Version of the format.
 const FORMAT: u64 = 1;
 
-/// A revision whose attachments are larger than this has them in lines of their own.
+/// Attachments of a revision are written in lines of their own if they are larger than this.
 const INLINE_BYTES: u64 = 4 << 20;
 
-/// The longest line that is read.
+/// Maximum length of a line.
 const LINE_BYTES: u64 = 256 << 20;
 
-/// The contents of a file.
+/// Statistics of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) documents: u64,
     pub(crate) revisions: u64,
     pub(crate) attachments: u64,
     pub(crate) local: u64,
-    /// The parts that could not be read on the server and are not in the file.
+    /// Number of entries that the server could not read and that the file lacks.
     pub(crate) left_out: u64,
-    /// Whether the file has a checksum, with which it was compared.
+    /// True if the file has a checksum that was verified.
     pub(crate) is_checked: bool,
 }
 
-/// The name of the database that a URL leads to.
+/// The name of the database in a URL.
 pub(crate) fn name_in(url: &str) -> anyhow::Result<String> {
     url::DatabaseUrl::parse(url).map(|url| url.name)
 }

@@ -1,4 +1,4 @@
-//! A file to a new database.
+//! Restore of a file into a new database.
 
 use data_encoding::HEXLOWER;
 use std::io::{self, BufRead, BufReader, Read as _, Write};
@@ -15,16 +15,16 @@ use super::client::Client;
 use super::url::{DatabaseUrl, document};
 use super::{FORMAT, LINE_BYTES, Report};
 
-/// Documents that are sent together …
+/// Maximum number of documents that are sent together.
 const TOGETHER: usize = 500;
 
-/// … unless they have more bytes than this.
+/// Maximum size of documents that are sent together.
 const TOGETHER_BYTES: usize = 4 << 20;
 
-/// The boundary of a body with attachments. No test of the bytes is needed: lengths are told.
+/// Boundary of a body with attachments. It may occur in the content, because lengths are given.
 const BOUNDARY: &str = "settee-0f9f5b0c3e6d4d5c8a1e";
 
-/// Makes the database at `url`, which must not be there, of the file `from`, or of the input for `-`.
+/// Creates the database at `url`, which must not exist, from the file `from`, or from the input for `-`.
 pub(crate) fn read(from: &Path, url: &str) -> anyhow::Result<Report> {
     let url = DatabaseUrl::parse(url)?;
     if from == Path::new("-") {
@@ -36,7 +36,8 @@ pub(crate) fn read(from: &Path, url: &str) -> anyhow::Result<Report> {
     Ok(Report { is_checked, ..report })
 }
 
-/// Whether a file is whole, before anything is restored of it. `false`: it has no checksum, so that only its end says so.
+/// Checks that a file is complete before anything is restored from it. Returns false if the file has no checksum, so
+/// that only its last line proves that it is complete.
 fn check(from: &Path) -> anyhow::Result<bool> {
     let unreadable = || format!("{} cannot be read", from.display());
     let mut input = BufReader::new(regular::open_named(from).with_context(unreadable)?);
@@ -63,10 +64,11 @@ struct Import<R> {
     client: Client,
     lines: Lines<R>,
     name: String,
-    /// Documents that were not sent yet, each behind a comma.
+    /// Unsent documents, each preceded by a comma.
     waiting: Vec<u8>,
     count: usize,
-    /// Design documents come last: their functions are not to judge what was accepted long ago.
+    /// Design documents are written last, so that their validation functions do not reject documents that were accepted
+    /// earlier.
     design: Vec<Vec<u8>>,
     report: Report,
 }
@@ -139,7 +141,8 @@ impl<R: BufRead> Import<R> {
         let limit = head.get("revs_limit").map_or(&b"1000"[..], Value::raw);
         self.client.send("PUT", "/_revs_limit", limit)?.json("its _revs_limit")?;
         if let Some(security) = head.get("security") {
-            // The database is for administrators only until here, and stays so if nobody can say for whom it was.
+            // Until here only administrators have access to the database. This remains so if the file has no usable
+            // security object.
             let answer = self.client.send("PUT", "/_security", security.raw())?;
             if answer.status == 400 {
                 answer.discard()?;
@@ -160,7 +163,7 @@ impl<R: BufRead> Import<R> {
         Ok(end)
     }
 
-    /// Sends what waits.
+    /// Sends all waiting documents.
     fn finish(&mut self) -> anyhow::Result<()> {
         self.flush()?;
         for doc in std::mem::take(&mut self.design) {
@@ -213,7 +216,7 @@ impl<R: BufRead> Import<R> {
         }
     }
 
-    /// Sends a document with attachments that are in lines of their own, as they come.
+    /// Streams a document with attachments that are in lines of their own.
     fn large(&mut self, id: &str, doc: Value<'_>, names: &[String]) -> anyhow::Result<()> {
         let stubs = doc.get("_attachments").context("a document lacks its attachments")?;
         let mut text = b"{".to_vec();

@@ -1,4 +1,4 @@
-//! [`DatabaseUrl`]: where a database is, and how to be let in.
+//! [`DatabaseUrl`]: location of a database, and credentials.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use settee_model::base64;
 pub(super) struct DatabaseUrl {
     /// Host and port.
     pub(super) authority: String,
-    /// The value of `Authorization`.
+    /// Value of the header `Authorization`.
     pub(super) authorization: Option<String>,
-    /// The path of the database as it is sent, without a slash at the end.
+    /// The path of the database in requests, without a slash at the end.
     pub(super) path: String,
     /// The name of the database.
     pub(super) name: String,
@@ -48,7 +48,7 @@ impl DatabaseUrl {
     }
 }
 
-/// Resolves percent escapes; what is none stays.
+/// Decodes percent escapes. Invalid escapes are kept.
 fn decode(text: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, tail @ ..] = rest {
@@ -67,7 +67,7 @@ fn decode(text: &str) -> Vec<u8> {
     out
 }
 
-/// A segment of a path, with escapes for all but letters, digits and what never means anything.
+/// A path segment in which all characters except letters, digits and unreserved marks are escaped.
 pub(crate) fn segment(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -79,7 +79,7 @@ pub(crate) fn segment(text: &str) -> String {
     })
 }
 
-/// The path of a document below its database: the slash of `_design/` and `_local/` stays.
+/// The path of a document below its database: the slash of `_design/` and `_local/` is kept.
 pub(super) fn document(id: &str) -> String {
     for prefix in ["_design/", "_local/"] {
         if let Some(name) = id.strip_prefix(prefix) {

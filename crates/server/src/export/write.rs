@@ -1,4 +1,4 @@
-//! A database to a file.
+//! Export of a database to a file.
 
 use data_encoding::HEXLOWER;
 use std::collections::HashSet;
@@ -17,16 +17,16 @@ use super::url::{DatabaseUrl, document, segment};
 use super::{FORMAT, INLINE_BYTES, Report};
 use crate::bulk_get;
 
-/// Revisions that are asked for together.
+/// Number of revisions per request.
 const TOGETHER: usize = 100;
 
-/// Bytes of an attachment in one line.
+/// Number of bytes of an attachment per line.
 const PIECE_BYTES: usize = 48 << 10;
 
-/// Local documents that are asked for together.
+/// Number of local documents per request.
 const LOCAL_TOGETHER: usize = 200;
 
-/// Writes the database at `url` to the file `to`, or to the output for `-`. A file is complete or not there.
+/// Writes the database at `url` to the file `to`, or to the output for `-`. The file exists only when it is complete.
 pub(crate) fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
     let url = DatabaseUrl::parse(url)?;
     if to == Path::new("-") {
@@ -49,7 +49,7 @@ struct Export<'a> {
     report: Report,
 }
 
-/// An output whose bytes are hashed.
+/// An output that hashes its bytes.
 struct Hashed<'a> {
     out: &'a mut dyn Write,
     hasher: Sha256,
@@ -105,21 +105,21 @@ impl<'a> Export<'a> {
         Ok(self.report)
     }
 
-    /// Revisions together, or one by one if the server cannot read some of them.
+    /// Writes several revisions; one by one if the server cannot read some of them.
     fn batch(&mut self, wanted: &[Wanted]) -> anyhow::Result<()> {
         let before = self.report;
         match self.fetch(wanted) {
             Ok(answer) => self.found(&answer, wanted),
             Err(_) => {
                 self.report = before;
-                // It may have broken off in the middle of an answer.
+                // The connection may have failed in the middle of a response.
                 self.client = Client::connect(self.url.clone())?;
                 wanted.iter().try_for_each(|wanted| self.alone(wanted))
             }
         }
     }
 
-    /// One revision, or a line that says that it is left out.
+    /// Writes one revision, or a line that reports it as left out.
     fn alone(&mut self, wanted: &Wanted) -> anyhow::Result<()> {
         let one = std::slice::from_ref(wanted);
         match self.fetch(one) {
@@ -164,10 +164,11 @@ impl<'a> Export<'a> {
         Ok(self.out.write_all(&line)?)
     }
 
-    /// The rows of all changes, in a file without a name: reading revisions takes longer than a server wants to wait
-    /// with half an answer, and the rows of many documents do not fit into memory.
+    /// Writes the rows of all changes to an unnamed temporary file, because reading the revisions takes longer than the
+    /// write timeout of a server for a response, and the rows of many documents do not fit into memory.
     ///
-    /// Where the order of updates is damaged the changes from its end on are taken, and then documents by their ids.
+    /// If the update sequence is damaged, changes are read from its start and from its end, and then documents by their
+    /// ids.
     fn spool_changes(&mut self) -> anyhow::Result<BufReader<File>> {
         let path = std::env::temp_dir().join(format!("settee-export-{}", std::process::id()));
         let mut options = File::options();
@@ -183,7 +184,7 @@ impl<'a> Export<'a> {
             }
             spool.seek(io::SeekFrom::End(0))?;
             for path in ["/_changes?style=all_docs&descending=true", "/_all_docs"] {
-                // It breaks off as well, at the other side of the damage.
+                // This request fails too, at the other side of the damage.
                 let _ = self.spool(path, &mut spool, Some(&mut seen));
             }
             self.leave_out(None, None, &format!("what changed where the order of updates cannot be read: {why}"))?;
@@ -192,7 +193,7 @@ impl<'a> Export<'a> {
         Ok(BufReader::new(spool))
     }
 
-    /// Writes the rows of an answer to `spool`, only of documents that were not `seen` if that is given.
+    /// Writes the rows of a response to `spool`. If `seen` is given, it skips the documents in it.
     fn spool(&self, path: &str, spool: &mut File, mut seen: Option<&mut HashSet<String>>) -> anyhow::Result<()> {
         let mut client = Client::connect(self.url.clone())?;
         let rows = client.send("GET", path, b"")?.ok("its rows")?;
@@ -218,7 +219,7 @@ impl<'a> Export<'a> {
         for (result, wanted) in results.elements().zip(wanted) {
             for doc in result.get("docs").into_iter().flat_map(Value::elements) {
                 if let Err(error) = self.one(wanted, doc) {
-                    // A file that cannot be written is no fault of the document.
+                    // An error of the output file is not an error of the document.
                     self.out.flush()?;
                     self.client = Client::connect(self.url.clone())?;
                     self.leave_out(Some(&wanted.id), Some(&wanted.rev), &format!("{error:#}"))?;
@@ -239,12 +240,12 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// All leaves of a document one of whose revisions is gone.
+    /// Writes all leaves of a document whose requested revision no longer exists.
     fn successors(&mut self, id: &str) -> anyhow::Result<()> {
         let path = format!("/{}?open_revs=all&revs=true", document(id));
         let answer = self.client.send("GET", &path, b"")?;
         if answer.status == 404 {
-            // It was purged.
+            // The document was purged.
             return answer.discard().map(drop);
         }
         let answer = answer.json(id)?;
@@ -280,7 +281,7 @@ impl<'a> Export<'a> {
         }
         let rev = found.get("_rev").and_then(Value::as_str).context("a document has no revision")?;
         if attachments.iter().map(|(_, length)| length).sum::<u64>() > INLINE_BYTES {
-            // Half of it cannot be taken back, so it is read twice.
+            // A partly written attachment cannot be undone, so it is read twice.
             for (name, length) in &attachments {
                 let path = format!("/{}/{}?rev={rev}", document(id), segment(name));
                 let mut body = self.client.send("GET", &path, b"")?.ok(name)?;
@@ -353,14 +354,14 @@ impl<'a> Export<'a> {
 
     fn line(&mut self, name: &str, value: &[u8]) -> anyhow::Result<()> {
         write!(self.out, "{{\"{name}\":")?;
-        // A line feed within is only space between members.
+        // A line feed within JSON is only whitespace between members.
         let text: Vec<u8> = value.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
         self.out.write_all(text.trim_ascii_end())?;
         Ok(self.out.write_all(b"}\n")?)
     }
 }
 
-/// The row in a line of an answer, if there is one: lines stand around them.
+/// The row in a line of a response. `None` for the lines around the rows.
 fn row(line: &str) -> anyhow::Result<Option<Json>> {
     let text = line.trim().trim_end_matches(',');
     if !text.starts_with("{\"seq\"") && !text.starts_with("{\"id\"") {
@@ -374,7 +375,7 @@ fn row_id(line: &str) -> Option<String> {
     row(line).ok()??.value().get("id")?.as_str().map(std::borrow::Cow::into_owned)
 }
 
-/// Takes a line of `_changes` or `_all_docs`: a document with its leaves, or its winner.
+/// Reads a line of `_changes` or `_all_docs`: a document with its leaves, or its winner.
 fn take_row(line: &str, wanted: &mut Vec<Wanted>) -> anyhow::Result<u64> {
     let Some(row) = row(line)? else { return Ok(0) };
     let row = row.value();

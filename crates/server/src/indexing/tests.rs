@@ -1,4 +1,4 @@
-//! Lagging indexes of a database in memory are found and brought up to date.
+//! Tests: stale indexes of a database in memory are found and updated.
 
 use std::sync::atomic::AtomicU64;
 
@@ -15,7 +15,7 @@ use settee_views::{BuildStatus, Clock};
 use super::*;
 use crate::config::Options;
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed when this is dropped.
 struct Directory(std::path::PathBuf);
 
 impl Directory {
@@ -101,7 +101,7 @@ impl World {
         self.indexing.note(&[("db".to_owned(), Happened::Updated), ("gone".to_owned(), Happened::Updated)]);
     }
 
-    /// Waits until the first design document is current, for a minute at most.
+    /// Waits up to a minute until the first design document is current.
     async fn until_current(&self) {
         let current = async {
             while self.status("/d") != BuildStatus::Current {

@@ -1,11 +1,12 @@
-//! [`Record`]: one event, and how it becomes a line.
+//! [`Record`]: one event, and its representations as a line.
 //!
-//! - Text is CouchDB's: `[level] time node <process> request message`, and what belongs to the message as `name=value`.
+//! - Text is CouchDB's: `[level] time node <process> request message`, and the fields of the message as `name=value`.
 //!   Lines of the access log are CouchDB's as well: host, client, user, method, target, status, outcome, milliseconds.
-//! - JSON has an object a line, with the members `time`, `level`, `node`, `request`, `message` and those of the event.
-//! - For the journal there is no time, because it has its own, but a priority; for syslog there are both.
+//! - JSON has one object per line, with the members `time`, `level`, `node`, `request`, `message` and those of the
+//!   event.
+//! - The journal format has a priority but no time, because the journal adds its own; the syslog format has both.
 //!
-//! A line is one line: control characters are escaped.
+//! A record is always one line: control characters are escaped.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -14,7 +15,7 @@ use std::ops::Range;
 use super::Severity;
 use crate::time;
 
-/// How a record is written.
+/// Format of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Text,
@@ -40,7 +41,7 @@ pub(super) enum Kind {
     Quoted,
 }
 
-/// One event. Its texts lie one behind the other in one buffer, because there is a record for every request.
+/// One event. Its texts are stored in one buffer to avoid allocations, because every request has a record.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) severity: Severity,
@@ -81,7 +82,7 @@ impl Record {
         self.request.clone().map(|range| &self.texts[range])
     }
 
-    /// Appends the line and its end. The name of the node has nothing in it that would have to be escaped.
+    /// Appends the line and its end. The name of the node must not contain characters that need escapes.
     pub(super) fn write(&self, out: &mut Vec<u8>, format: Format, node: &str, now_us: u64) {
         match format {
             Format::Text => {
@@ -115,7 +116,7 @@ impl Record {
     fn write_rest(&self, out: &mut Vec<u8>) {
         escape(out, self.request().unwrap_or("--------"));
         if self.is_access {
-            // In CouchDB's line there is no count of bytes.
+            // CouchDB's line has no count of bytes.
             for (_, _, value) in self.fields().filter(|(name, ..)| *name != "bytes") {
                 out.push(b' ');
                 escape(out, value);
@@ -151,9 +152,9 @@ impl Record {
     }
 }
 
-/// Appends text without control characters, so that nobody can write lines of his own into the log.
+/// Appends text with escaped control characters, so that clients cannot inject lines into the log.
 fn escape(out: &mut Vec<u8>, text: &str) {
-    // Control characters beyond ASCII begin with this byte.
+    // Control characters beyond ASCII start with this byte.
     let is_harmless = |byte: u8| byte >= b' ' && byte != 0x7f && byte != 0xc2;
     if text.bytes().all(is_harmless) {
         out.extend_from_slice(text.as_bytes());

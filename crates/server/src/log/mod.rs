@@ -1,7 +1,8 @@
-//! The log: [`Log`] takes the events of all crates and writes them as lines, by CouchDB's settings `[log]`.
+//! The log: [`Log`] receives the events of all crates and writes them as lines, according to CouchDB's settings
+//! `[log]`.
 //!
-//! A thread that logs only appends to a buffer; [`writer`] takes secrets out and writes, in the background. A writer
-//! that is too slow loses lines, and says how many: the server never waits for its log.
+//! A logging thread only appends to a buffer; [`writer`] redacts secrets and writes in the background. If the writer is
+//! too slow, lines are dropped and the number of dropped lines is logged: the server never waits for its log.
 
 mod format;
 mod redact;
@@ -25,7 +26,7 @@ use settee_settings::log;
 use subscriber::Collector;
 use writer::{Target, Urgency, Writer};
 
-/// How grave a line is: CouchDB's levels, in order.
+/// Severity of a line: CouchDB's levels, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Severity {
     Debug,
@@ -49,7 +50,7 @@ impl Severity {
         }
     }
 
-    /// The number that syslog and the journal use.
+    /// The number in syslog and the journal.
     fn priority(self) -> u8 {
         match self {
             Self::Debug => 7,
@@ -61,13 +62,13 @@ impl Severity {
     }
 }
 
-/// The least severity that is written, as a number; nothing is as grave as `none`.
+/// The least severity that is written, as a number. The number for `none` exceeds all severities.
 fn threshold(level: &str) -> u8 {
     match level {
         "debug" => Severity::Debug as u8,
         "notice" => Severity::Notice as u8,
         "warning" | "warn" => Severity::Warning as u8,
-        // Nothing here is graver than an error.
+        // The highest severity in this program is an error.
         "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => Severity::Error as u8,
         "none" => u8::MAX,
         _ => Severity::Info as u8,
@@ -113,7 +114,7 @@ struct Shared {
 }
 
 impl Log {
-    /// Begins to take the events of this process, which is called `node`.
+    /// Starts to receive the events of this process on the node `node`.
     pub(crate) fn start(configuration: &Arc<Configuration>, node: String) -> anyhow::Result<Self> {
         let log = Self::unregistered(Wishes::of(configuration), node)?;
         tracing::dispatcher::set_global_default(tracing::Dispatch::new(Collector(log.clone())))
@@ -145,13 +146,13 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// The newest lines, as much as is kept.
+    /// The newest lines, up to the size of the tail.
     pub(crate) fn tail(&self) -> Vec<u8> {
         self.0.writer.flush();
         self.0.writer.tail()
     }
 
-    /// The number of lines of each level there were.
+    /// The number of lines per level.
     pub(crate) fn lines(&self) -> Vec<(&'static str, u64)> {
         let count = |severity: Severity| self.0.counts[severity as usize].load(Ordering::Relaxed);
         Severity::ALL.iter().map(|severity| (severity.name(), count(*severity))).collect()

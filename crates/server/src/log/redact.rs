@@ -1,16 +1,16 @@
-//! Taking secrets out of lines: [`redact`]. It is the last thing that happens to a line before it is written, so that
-//! no part of the program can forget it.
+//! Redaction of secrets in lines: [`redact`]. It runs immediately before a line is written, so that it applies to all
+//! parts of the program.
 //!
-//! Hidden are: what is before the `@` of a URL, also of one in percent escapes; what follows `Basic` and `Bearer`;
-//! session cookies; values of parameters, members and settings whose name speaks of a password, a secret or a token;
-//! and stored hashes of passwords.
+//! Hidden are: the part before the `@` of a URL, also of one in percent escapes; the text after `Basic` and `Bearer`;
+//! session cookies; values of parameters, members and settings whose name suggests a password, a secret or a token; and
+//! stored hashes of passwords.
 
 use std::borrow::Cow;
 
-/// Stands for what was hidden.
+/// Replacement of hidden text.
 const HIDDEN: &str = "***";
 
-/// Names that speak of secrets contain one of these.
+/// Parts of names that suggest a secret.
 const TELLING: [&str; 6] = ["password", "passwd", "secret", "token", "authsession", "authorization"];
 
 /// The line without secrets.
@@ -45,7 +45,7 @@ pub(crate) fn redact(line: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// One look at each byte, because nearly all lines hold nothing: what hides a secret has one of these marks.
+/// Checks each byte once, because nearly all lines contain no secret: every hidden pattern contains one of these marks.
 fn may_hold_secrets(line: &[u8]) -> bool {
     let ends_with = |end: usize, word: &[u8]| {
         end.checked_sub(word.len()).is_some_and(|start| line[start..end].eq_ignore_ascii_case(word))
@@ -65,14 +65,14 @@ fn in_urls(line: &str, begin: &str, at: &str, found: &mut Vec<(usize, usize)>) {
         let start = place + begin.len();
         let rest = &line[start..];
         let authority = rest.find(['/', '?', '#', ' ', '"', '\'', '<', '>', '\\', '&']).unwrap_or(rest.len());
-        // An `@` within a password need not be escaped by everybody: the last one counts.
+        // An `@` within a password may be unescaped, so the last one is used.
         if let Some(length) = rest[..authority].rfind(at) {
             found.push((start, start + length));
         }
     }
 }
 
-/// `Basic Zm9vOmJhcg==`, `Bearer eyJ…`. Words that follow in a sentence have neither digits nor capitals.
+/// `Basic Zm9vOmJhcg==`, `Bearer eyJ…`. Ordinary words that follow have neither digits nor capitals.
 fn after_schemes(lower: &str, line: &str, found: &mut Vec<(usize, usize)>) {
     for scheme in ["basic ", "bearer "] {
         for (place, _) in lower.match_indices(scheme) {
@@ -93,7 +93,7 @@ fn after_names(lower: &str, found: &mut Vec<(usize, usize)>) {
     for name in TELLING {
         for (place, _) in lower.match_indices(name) {
             let after = &lower.as_bytes()[place + name.len()..];
-            // The rest of the name, such as `_file`, what separates, and the beginning of the value.
+            // The rest of the name, such as `_file`, the separator, and the start of the value.
             let rest = after.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-%".contains(byte)).count();
             let quotes = after[rest..].iter().take_while(|byte| b"\"'\\".contains(byte)).count();
             if !after.get(rest + quotes).is_some_and(|byte| b"=:".contains(byte)) {

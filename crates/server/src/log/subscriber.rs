@@ -1,4 +1,4 @@
-//! [`Collector`]: takes the events of the crate `tracing`. Spans are not used.
+//! [`Collector`]: receives the events of the crate `tracing`. Spans are ignored.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ fn severity(metadata: &Metadata<'_>) -> Severity {
     }
 }
 
-/// Libraries tell much that only their authors understand.
+/// True for events of this project, and for important ones of libraries. Debug output of libraries is dropped.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("settee") || *metadata.level() <= Level::INFO
 }

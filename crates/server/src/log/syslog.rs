@@ -1,5 +1,5 @@
-//! [`Syslog`]: lines as messages of RFC 5424, a datagram each, for the collector that `[log] syslog_host` names. As in CouchDB
-//! they go to stderr if it names none. There is no TCP and no structured data.
+//! [`Syslog`]: sends lines as messages of RFC 5424, a datagram each, to the collector in `[log] syslog_host`. As in
+//! CouchDB they go to stderr without one. TCP and structured data are not supported.
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use crate::config::Configuration;
 use settee_settings::log;
 
-/// Collectors need not take more.
+/// Maximum length of a message that every collector must accept.
 const MESSAGE_BYTES: usize = 8192;
 
 const FACILITIES: [&str; 24] = [
@@ -18,7 +18,7 @@ const FACILITIES: [&str; 24] = [
 /// The settings of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wishes {
-    /// Nobody, if it is empty.
+    /// Host of the collector; none if empty.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) appid: String,
@@ -36,22 +36,22 @@ impl Wishes {
     }
 }
 
-/// A name or a number; what is neither is `local7`, as in CouchDB.
+/// Parses a name or a number. Any other text is `local7`, as in CouchDB.
 fn facility(text: &str) -> u8 {
     let named = FACILITIES.iter().position(|name| *name == text);
     named.or_else(|| text.parse().ok()).and_then(|number| u8::try_from(number).ok()).map_or(23, |number| number.min(23))
 }
 
-/// The way to a collector.
+/// A connection to a collector.
 pub(super) struct Syslog {
     socket: Option<(UdpSocket, SocketAddr)>,
     facility: u8,
-    /// This machine, program and process.
+    /// Host, program and process of the messages.
     origin: String,
 }
 
 impl Syslog {
-    /// Looks the collector up.
+    /// Resolves the address of the collector.
     pub(super) fn open(wishes: &Wishes) -> io::Result<Self> {
         let socket = if wishes.host.is_empty() { None } else { Some(connect(&wishes.host, wishes.port)?) };
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -77,7 +77,7 @@ impl Syslog {
         Ok(())
     }
 
-    /// `<PRIORITY>TIME REQUEST TEXT` with what is the same in all messages.
+    /// Converts `<PRIORITY>TIME REQUEST TEXT` to a message with the common header.
     fn message(&self, line: &str) -> String {
         let taken = || {
             let (priority, rest) = line.strip_prefix('<')?.split_once('>')?;
@@ -85,7 +85,7 @@ impl Syslog {
             let (request, text) = rest.split_once(' ')?;
             Some((priority.parse::<u8>().ok()?, time, name(request), text))
         };
-        // Lines from before the writer was changed, and what the writer says itself, have another form.
+        // Lines from before a change of the writer, and messages of the writer itself, have another form.
         let (severity, time, request, text) = taken().unwrap_or((4, "-", "-".to_owned(), line));
         format!("<{}>1 {time} {} {request} - {text}", self.facility << 3 | severity, self.origin)
     }

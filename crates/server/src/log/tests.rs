@@ -1,11 +1,11 @@
-//! From an event to a line.
+//! Tests of the path from an event to a line.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A log into a file of its own.
+/// A log with a temporary file.
 struct World {
     log: Log,
     path: PathBuf,
@@ -20,7 +20,7 @@ impl World {
         Self { log: Log::unregistered(wishes, "nonode@nohost".to_owned()).unwrap(), path }
     }
 
-    /// What is logged by `events`.
+    /// The lines that `events` logs.
     fn lines(&self, events: impl FnOnce()) -> String {
         tracing::subscriber::with_default(Collector(self.log.clone()), events);
         self.log.flush();

@@ -1,4 +1,4 @@
-//! [`Writer`]: a buffer that threads append lines to, and a thread of its own that writes them.
+//! [`Writer`]: a buffer to which threads append lines, and a thread that writes them.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,31 +11,31 @@ use std::time::Duration;
 use super::redact::redact;
 use super::syslog::{self, Syslog};
 
-/// More than this does not wait to be written; further lines are lost.
+/// Maximum size of unwritten lines; further lines are dropped.
 const WAITING_BYTES: usize = 8 << 20;
 
-/// A line that is not urgent waits so long for others at most: one write and one wake-up serve them all.
+/// Maximum time that a line without urgency is buffered, so that one write and one wake-up serve several lines.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// The lines that are kept for `_log`.
+/// Size of the tail that is kept for `_log`.
 const TAIL_BYTES: usize = 1 << 20;
 
-/// Where lines go.
+/// Destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Stderr,
-    /// To stderr, for systemd, which reads priorities from it.
+    /// Stderr for systemd, which parses priorities from it.
     Journal,
     File(PathBuf),
     Syslog(syslog::Wishes),
 }
 
-/// Whether a line may wait for others.
+/// Urgency of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// There are many like it.
+    /// The line may be buffered.
     Soon,
-    /// It may be the last thing that this process says.
+    /// The line is written immediately, because it may be the last one of this process.
     Now,
 }
 
@@ -44,9 +44,9 @@ pub(super) struct Writer(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something to write, or to change.
+    /// Notified when there is work: lines or a change of the target.
     work: Condvar,
-    /// Everything was written.
+    /// Notified when everything was written.
     idle: Condvar,
     tail: Mutex<VecDeque<u8>>,
 }
@@ -54,7 +54,7 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     lost: u64,
-    /// Something that was appended is not to wait for others.
+    /// True if an appended line must not be buffered.
     is_urgent: bool,
     is_writing: bool,
     target: Target,
@@ -76,7 +76,7 @@ impl Writer {
         Ok(Self(shared))
     }
 
-    /// Appends what `write` appends, which ends with a line feed.
+    /// Appends the output of `write`, which must end with a line feed.
     pub(super) fn append(&self, urgency: Urgency, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.lock();
         if state.waiting.len() >= WAITING_BYTES {
@@ -102,7 +102,7 @@ impl Writer {
         }
     }
 
-    /// Waits until everything that was appended before is written.
+    /// Waits until all previously appended lines are written.
     pub(super) fn flush(&self) {
         let mut state = self.0.lock();
         state.is_urgent = true;
@@ -121,7 +121,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes for as long as the process lives.
+    /// Writes lines for the lifetime of the process.
     fn run(&self) {
         let mut sink = Sink::Stderr;
         let mut lines = Vec::new();
@@ -151,7 +151,7 @@ impl Shared {
     }
 
     fn write(&self, sink: &mut Sink, lines: &[u8], lost: u64) {
-        // Lines are text but for what a library may have written; text is checked faster than it is mended.
+        // Lines are valid text, except for output of libraries; validation is faster than repair.
         let text = std::str::from_utf8(lines).map_or_else(|_| String::from_utf8_lossy(lines), Cow::Borrowed);
         let mut clean = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
@@ -199,7 +199,7 @@ impl Sink {
         match self {
             Self::Stderr => {}
             Self::File { path, file } => {
-                // A file that was moved away, as logrotate does, is recreated.
+                // A file that was moved, as by logrotate, is recreated.
                 if has_moved(path, file)
                     && let Ok(new) = append_to(path)
                 {
@@ -215,7 +215,7 @@ impl Sink {
                 Err(error) => complain(format_args!("the collector of the log, {host}, cannot be reached"), &error),
             },
         }
-        // Nobody is left to be told when this fails.
+        // There is no other place to report a failure of stderr.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
@@ -223,7 +223,7 @@ impl Sink {
 fn append_to(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
-    // Names of databases and documents are not for everybody.
+    // Names of databases and documents must not be readable by all users.
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o640);
     options.open(path)
 }

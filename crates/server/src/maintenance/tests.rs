@@ -1,4 +1,4 @@
-//! When a compaction is due.
+//! Tests of the compaction threshold.
 
 use super::*;
 
@@ -17,6 +17,6 @@ fn a_compaction_is_due_when_there_is_much_garbage_in_both_senses() {
     check(1000, 1000, 0, true);
     check(0, 0, PURGES_MAX - 1, false);
     check(0, 0, PURGES_MAX, true);
-    // Without a lower bound a database without garbage is still left alone.
+    // Even without a minimum, a database without garbage is not compacted.
     assert!(!Threshold { ratio: 0.0, bytes: 0 }.is_reached(Garbage::default()));
 }

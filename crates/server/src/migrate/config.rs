@@ -1,4 +1,5 @@
-//! Administrators and settings of the server: those that applications notice, and nothing of machines, paths and tuning.
+//! Migration of administrators and of settings that applications depend on; settings of machines, paths and tuning are
+//! not migrated.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use settee_settings::{find, is_sensitive};
 
 use crate::site::Site;
 
-/// The settings that move, by their sections. Where the keys are names, all of a section do.
+/// The migrated settings by section. An empty list of keys migrates all settings of a section whose keys are names.
 const CARRIED: &[(&str, &str)] = &[
     ("couchdb", "max_document_size max_attachment_size max_document_id_length users_db_security_editable"),
     ("chttpd", "require_valid_user enable_cors max_http_request_size enable_xframe_options"),
@@ -28,15 +29,15 @@ const CARRIED: &[(&str, &str)] = &[
     ("query_server_config", "reduce_limit"),
 ];
 
-/// What a server says of itself.
+/// The configuration of a server.
 pub(super) struct Found {
     /// Names and hashes.
     admins: Vec<(String, String)>,
-    /// By section and key as they are called here.
+    /// By the section and key that this server uses.
     settings: BTreeMap<(String, String), String>,
 }
 
-/// Reads the configuration of a server; notes if that is not shown.
+/// Reads the configuration of a server. Adds a note if the server does not show it.
 pub(super) async fn read(source: &Site, notes: &mut Vec<String>) -> anyhow::Result<Option<Found>> {
     match configuration(source.root()).await? {
         Ok(json) => Ok(Some(Found::of(json.value()))),
@@ -49,7 +50,7 @@ pub(super) async fn read(source: &Site, notes: &mut Vec<String>) -> anyhow::Resu
     }
 }
 
-/// Sets what differs.
+/// Sets the settings that differ.
 pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;
@@ -69,14 +70,14 @@ pub(super) async fn apply_settings(found: &Found, target: &Site, notes: &mut Vec
     Ok(())
 }
 
-/// Makes the administrators that the target does not have.
+/// Creates the administrators that the target lacks.
 pub(super) async fn apply_admins(found: &Found, target: &Site, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let here = configuration(target.root()).await?;
     let here = here.map_err(|why| anyhow::anyhow!("the target does not show its configuration: {why}"))?;
     let here = Found::of(here.value()).admins;
     let mut made = Vec::new();
     for (name, hash) in found.admins.iter().filter(|(name, _)| here.iter().all(|(other, _)| other != name)) {
-        // Plain text would be hashed; something else is no password.
+        // Plain text would be hashed again; other texts are no passwords.
         if !hash.starts_with('-') {
             notes.push(format!("the password of the administrator {name} is not hashed: make the account here"));
             continue;
@@ -101,7 +102,7 @@ impl Found {
         let mut settings = BTreeMap::new();
         for (name, keys) in CARRIED {
             let old = config.members().map(|(old, _)| old.to_text());
-            // What stands in a section's old name, the new one replaces.
+            // The section's current name takes precedence over its old names.
             for from in old.filter(|old| old != name).chain([(*name).to_owned()]) {
                 for (key, value) in section(&from) {
                     let is_named = keys.is_empty() && from == *name;
@@ -121,7 +122,7 @@ impl Found {
     }
 }
 
-/// The configuration, or why it is not shown: since version 2 it is that of a node.
+/// The configuration, or the reason why it is not shown. Since version 2 it belongs to a node.
 async fn configuration(root: &Peer) -> anyhow::Result<Result<Json, String>> {
     let mut why = String::new();
     for path in ["_node/_local/_config", "_config"] {
@@ -135,7 +136,7 @@ async fn configuration(root: &Peer) -> anyhow::Result<Result<Json, String>> {
     Ok(Err(why))
 }
 
-/// Sets a value; answers why not.
+/// Sets a value. Returns the reason if the target refuses it.
 async fn set(root: &Peer, section: &str, key: &str, value: &str) -> anyhow::Result<Option<String>> {
     let mut body = Vec::new();
     write_string(&mut body, value);

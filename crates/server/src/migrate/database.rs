@@ -1,7 +1,8 @@
-//! One database: made, set up, filled by replication, and completed by its local documents.
+//! Migration of one database: creation, settings, replication, and local documents.
 //!
-//! Documents come in two replications with checkpoints of their own. Design documents come second: their functions are not to judge
-//! what was accepted long ago, and indexes are not to be built while documents arrive.
+//! Documents are copied by two replications with separate checkpoints. Design documents are copied second, so that
+//! their validation functions do not reject documents that were accepted earlier, and no index is built during the
+//! copy.
 
 use std::sync::Arc;
 
@@ -17,33 +18,33 @@ use super::progress::Board;
 use super::{Job, Kind, Sites, local};
 use crate::environment;
 
-/// A replication that failed begins again this often; each of its requests has been tried again before.
+/// Maximum number of attempts of a replication. Its single requests have retries of their own.
 const SESSIONS_MAX: usize = 3;
 
-/// For administrators only.
+/// Security object that admits administrators only.
 const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
 
-/// How databases are moved.
+/// Options of a migration.
 pub(super) struct Options {
-    /// Whether design documents come too.
+    /// True if design documents are copied.
     pub(super) has_design: bool,
     pub(super) tuning: Tuning,
 }
 
-/// What became of a database.
+/// Result of the migration of a database.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
-    /// Revisions that the target took in this run.
+    /// Number of revisions that the target accepted in this run.
     pub(super) written: u64,
     pub(super) refused: u64,
-    /// The first of those.
+    /// The first refusals.
     pub(super) refusals: Vec<String>,
-    /// Local documents that were copied.
+    /// Number of copied local documents.
     pub(super) local: u64,
     pub(super) notes: Vec<String>,
 }
 
-/// What is known of a database before its documents are looked at.
+/// Properties of a database apart from its documents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Setup {
     pub(super) is_partitioned: bool,
@@ -53,7 +54,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// That of a database; `None` if it is not there.
+    /// Reads the properties of a database; `None` if it does not exist.
     pub(super) async fn read(peer: &Peer) -> anyhow::Result<Option<Self>> {
         let info = peer.request(Verb::Get, "", "").await?;
         if info.status == 404 {
@@ -71,7 +72,7 @@ impl Setup {
     }
 }
 
-/// Moves a database, or what changed in it since the last time.
+/// Copies a database, or its changes since the last run.
 pub(super) async fn copy(
     sites: &Sites,
     job: &Job,
@@ -104,12 +105,13 @@ pub(super) async fn copy(
     Ok(moved)
 }
 
-/// Makes the target what the source is, apart from documents. Before there are any: nobody is to read meanwhile what they may not.
+/// Creates the target and copies all properties of the source except documents. This precedes the documents, so that no
+/// unauthorized client can read them during the copy.
 async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut Vec<String>) -> anyhow::Result<()> {
     if Setup::read(target).await?.is_none() {
         let query = if wanted.is_partitioned { "?partitioned=true" } else { "" };
         let made = target.request(Verb::Put, query, "").await?;
-        // Another run may have made it.
+        // Another run may have created it.
         ensure!(made.is_success() || made.status == 412, "it cannot be made: {}", made.error());
     }
     let found = Setup::read(target).await?.context("it cannot be made")?;
@@ -137,7 +139,7 @@ async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut Vec<String
     Ok(())
 }
 
-/// What a replication did.
+/// Result of a replication.
 struct Copied {
     written: u64,
     refused: u64,
@@ -165,7 +167,7 @@ async fn replicate(
         user: User::default(),
         tuning: tuning.clone(),
     });
-    // Whatever machine a run is started on, it goes on where the last one ended.
+    // The identity does not depend on the machine, so any run resumes at the last checkpoint.
     let identity = Identity { uuid: "settee migrate".to_owned(), hostname: String::new(), port: 0 };
     let id = ReplicationId::compute(&spec, &identity, source).await?;
     let mut copied = Copied { written: 0, refused: 0, refusals: Vec::new() };

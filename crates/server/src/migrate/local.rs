@@ -1,14 +1,14 @@
-//! Local documents: copied where the source lists them, which CouchDB does since version 2. Checkpoints of replications are left
-//! out: they tell of sequences of the old server.
+//! Local documents: copied if the source lists them, which CouchDB does since version 2. Checkpoints of replications
+//! are left out, because they contain sequences of the old server.
 
 use anyhow::Context as _;
 use settee_model::json::{Json, Value, write_array, write_string};
 use settee_replication::{List, Peer, PeerError, Verb};
 
-/// So many are compared together …
+/// Maximum number of documents that are compared together.
 const TOGETHER: usize = 100;
 
-/// … unless they have more bytes than this.
+/// Maximum size of documents that are compared together.
 const TOGETHER_BYTES: usize = 4 << 20;
 
 /// A local document of the source.
@@ -18,7 +18,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// What its user wrote: the members without `_id` and `_rev`.
+    /// The content written by a user: the members without `_id` and `_rev`.
     fn members(document: Value<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, value) in document.members().filter(|(name, _)| !name.is_string("_id") && !name.is_string("_rev")) {
@@ -30,7 +30,7 @@ impl Local {
         out
     }
 
-    /// The document as it is to be written in place of `there`.
+    /// The text that replaces the document `there`.
     fn body(&self, there: Option<Value<'_>>) -> Vec<u8> {
         let mut out = b"{\"_id\":".to_vec();
         write_string(&mut out, &self.id);
@@ -44,7 +44,7 @@ impl Local {
     }
 }
 
-/// Copies those that differ; answers how many, or `None` if the source does not list any.
+/// Copies the local documents that differ. Returns their number, or `None` if the source cannot list them.
 pub(super) async fn copy(source: &Peer, target: &Peer) -> anyhow::Result<Option<u64>> {
     let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let mut copied = 0;
@@ -60,7 +60,8 @@ pub(super) async fn copy(source: &Peer, target: &Peer) -> anyhow::Result<Option<
     Ok(Some(copied))
 }
 
-/// How many the source has, and those that the target lacks or has otherwise. `None` if the source does not list any.
+/// Number of local documents of the source, and the ids of those that are missing or different in the target. `None` if
+/// the source cannot list them.
 pub(super) async fn compare(source: &Peer, target: &Peer) -> anyhow::Result<Option<(u64, Vec<String>)>> {
     let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let (mut count, mut found) = (0, Vec::new());
@@ -71,18 +72,18 @@ pub(super) async fn compare(source: &Peer, target: &Peer) -> anyhow::Result<Opti
     Ok(Some((count, found)))
 }
 
-/// Those of a database that are no checkpoints.
+/// The local documents of a database, without checkpoints.
 struct Locals {
     rows: List,
     is_over: bool,
 }
 
 impl Locals {
-    /// `None` if the source does not list any.
+    /// `None` if the source cannot list them.
     async fn open(source: &Peer) -> anyhow::Result<Option<Self>> {
         match source.list("_local_docs?include_docs=true").await {
             Ok(rows) => Ok(Some(Self { rows, is_over: false })),
-            // Version 1 takes the name for that of a document.
+            // Version 1 interprets the name as that of a document.
             Err(PeerError::Status { status: 400 | 404 | 405, .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -107,7 +108,7 @@ impl Locals {
     }
 }
 
-/// Which of the batch the target has otherwise, and what it has.
+/// Indices of the documents that differ in the target, with the target's version.
 async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<Vec<(usize, Option<Json>)>> {
     let mut keys = b"{\"keys\":".to_vec();
     write_array(&mut keys, batch, |keys, local| write_string(keys, &local.id));
@@ -124,7 +125,7 @@ async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<Vec<(usize,
     Ok(found)
 }
 
-/// Whether a local document is a checkpoint of a replicator, or of a server's own.
+/// True if a local document is a checkpoint of a replicator or an internal one of a server.
 fn is_checkpoint(id: &str, document: Value<'_>) -> bool {
     let own = ["_local/shard-sync-", "_local/purge-"].iter().any(|prefix| id.starts_with(prefix));
     own || document.get("session_id").is_some() && document.get("history").is_some()

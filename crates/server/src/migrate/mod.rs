@@ -1,8 +1,10 @@
-//! `settee migrate`: a whole CouchDB, or another Settee, moves in over HTTP, as often as it is wanted, and is compared.
+//! `settee migrate`: copies a whole CouchDB, or another Settee, over HTTP. Runs are repeatable, and both sides can be
+//! compared.
 //!
-//! Documents go by replication ([`database`]), whose checkpoints on both sides make it resumable and later runs short. What
-//! replication does not bring is copied besides: settings of databases, local documents ([`local`]), administrators and
-//! settings of the server ([`config`]). [`verify`] compares both sides. The target is a running server.
+//! Documents are copied by replication ([`database`]), whose checkpoints on both sides make it resumable and later runs
+//! short. Everything that replication does not copy is copied separately: settings of databases, local documents
+//! ([`local`]), administrators and settings of the server ([`config`]). [`verify`] compares both sides. The target is a
+//! running server.
 
 mod config;
 mod database;
@@ -26,16 +28,16 @@ use crate::site::{self, Site};
 use database::Moved;
 use progress::Board;
 
-/// Milliseconds between checkpoints: so much is done again after a crash.
+/// Interval between checkpoints in milliseconds; a crash repeats at most this much work.
 const CHECKPOINT_MS: u64 = 5000;
 
-/// Milliseconds without a sign of life. Old servers compute for long before the first row of a feed.
+/// Timeout in milliseconds for an unresponsive server. Old servers need long for the first row of a feed.
 const TIMEOUT_MS: u64 = 120_000;
 
-/// So many databases are asked at the same time how much they hold.
+/// Number of databases whose size is requested concurrently.
 const SURVEYED_TOGETHER: usize = 32;
 
-/// `settee migrate`
+/// Arguments of `settee migrate`
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
     /// The server to move from, with an administrator: http://user:password@old:5984
@@ -44,40 +46,40 @@ pub(crate) struct MigrateArgs {
     /// The running Settee to move to, with an administrator
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:5984")]
     to: String,
-    /// Compare both sides instead of moving; ends with 0 if they are equal
+    /// Compare both sides instead of copying; the exit code is 0 if they are equal
     #[arg(long)]
     verify: bool,
-    /// With --verify: compare which revisions there are, but not what is in them
+    /// With --verify: compare the lists of revisions only, not their contents
     #[arg(long, requires = "verify")]
     leaves_only: bool,
-    /// Only this database; can be given several times. Administrators and settings then stay where they are
+    /// Only this database; can be given several times. Administrators and settings are then not copied
     #[arg(long, value_name = "NAME")]
     database: Vec<String>,
-    /// So many databases at the same time
+    /// Number of databases that are copied concurrently
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     parallel: u32,
-    /// Leave design documents for a later run, so that no validate_doc_update function judges what moves until then
+    /// Leave design documents for a later run, so that no validate_doc_update function rejects documents until then
     #[arg(long)]
     without_design: bool,
-    /// Leave administrators and settings where they are
+    /// Do not copy administrators and settings
     #[arg(long)]
     without_config: bool,
-    /// Begin at the first change and not where the last run ended
+    /// Start at the first change, not at the last checkpoint
     #[arg(long, conflicts_with = "verify")]
     anew: bool,
-    /// Move even if the target is no Settee
+    /// Migrate even if the target is no Settee
     #[arg(long)]
     force: bool,
-    /// A file of certificates to trust instead of those that browsers trust
+    /// A file of certificates to trust instead of the public authorities
     #[arg(long, value_name = "FILE")]
     authorities: Option<PathBuf>,
 }
 
-/// A database that moves.
+/// A database to be migrated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     name: String,
-    /// Its name at the target.
+    /// Its name on the target.
     to: String,
     kind: Kind,
 }
@@ -85,17 +87,17 @@ pub(super) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ordinary,
-    /// `_users`: who may do what there, and its design document, are the server's.
+    /// `_users`: the target keeps its own security object and design document.
     Users,
-    /// A `_replicator` database: its documents go into a database that no scheduler looks at.
+    /// A `_replicator` database: its documents are copied to a database that no scheduler reads.
     Replicator,
 }
 
-/// What `_replicator` databases are called where nothing of them runs.
+/// Name of the copy of a `_replicator` database, in which no replication runs.
 const PAUSED: &str = "replicator_paused";
 
 impl Job {
-    /// `None`: a database of the source's own.
+    /// The job for a database. `None` for an internal database of the source.
     fn of(name: &str) -> Option<Self> {
         let (to, kind) = match name {
             "_users" => (name.to_owned(), Kind::Users),
@@ -110,7 +112,7 @@ impl Job {
     }
 }
 
-/// How a server introduces itself.
+/// Identity of a server in its welcome response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Identity {
     product: String,
@@ -129,7 +131,7 @@ impl Identity {
         Self { product, version: text(version), uuid: text(welcome.get("uuid")) }
     }
 
-    /// Refuses to move this server to `target` if both are one, or, unless that is forced, if the target is no Settee.
+    /// Returns an error if both servers are the same, or if the target is no Settee, unless that is forced.
     fn check_target(&self, target: &Self, is_forced: bool) -> anyhow::Result<()> {
         let is_same = !self.uuid.is_empty() && self.uuid == target.uuid;
         ensure!(
@@ -147,7 +149,7 @@ impl Identity {
     }
 }
 
-/// The name of the vendor in the answer of a Settee.
+/// Name of the vendor in the welcome response of a Settee.
 const SETTEE: &str = "Settee";
 
 /// Both servers.
@@ -191,7 +193,7 @@ impl MigrateArgs {
         Ok(Arc::new(Sites { source, target }))
     }
 
-    /// The databases that move, in the order of their names.
+    /// The databases to migrate, sorted by name.
     async fn jobs(&self, sites: &Sites) -> anyhow::Result<Vec<Job>> {
         let reply = sites.source.root().request(Verb::Get, "_all_dbs", "").await?;
         let json = reply.json().context("the databases of the source cannot be listed")?;
@@ -214,7 +216,7 @@ impl MigrateArgs {
         let mut notes = Vec::new();
         let found = if has_config { config::read(&sites.source, &mut notes).await? } else { None };
         if let Some(found) = &found {
-            // First, because documents may be as large as the source allows.
+            // Settings come first, because limits of the source apply to its documents.
             config::apply_settings(found, &sites.target, &mut notes).await?;
         }
         let options = database::Options { has_design: !self.without_design, tuning: self.tuning() };
@@ -241,7 +243,7 @@ impl MigrateArgs {
         ticker.abort();
         board.end();
         if let Some(found) = &found {
-            // Last, because the first administrator shuts out who has no name.
+            // Administrators come last, because the first one excludes unauthenticated clients.
             config::apply_admins(found, &sites.target, &mut notes).await?;
         }
         notes.iter().for_each(|note| say(&format!("{note}\n")));
@@ -274,14 +276,14 @@ impl MigrateArgs {
     }
 }
 
-/// Finds out how much there is, for those who wait.
+/// Requests the number of changes of each database, for the progress display.
 async fn survey(sites: &Arc<Sites>, jobs: &[Job], board: &Arc<Board>) -> anyhow::Result<()> {
     for (batch, first) in jobs.chunks(SURVEYED_TOGETHER).zip((0..).step_by(SURVEYED_TOGETHER)) {
         let mut asked = JoinSet::new();
         for (job, index) in batch.iter().zip(first..) {
             let (source, board) = (sites.source.database(&job.name)?, Arc::clone(board));
             asked.spawn(async move {
-                // What is wrong with it shows when it is moved.
+                // Errors of a database are reported when it is copied.
                 let Ok(reply) = source.request(Verb::Get, "", "").await else { return };
                 let info = reply.json().ok();
                 if let Some(seq) = info.as_ref().and_then(|info| info.value().get("update_seq")) {

@@ -1,6 +1,6 @@
-//! [`Board`]: how far a run is, told on the standard error.
+//! [`Board`]: progress of a run on the standard error.
 //!
-//! What is ahead is measured in sequences, whose numbers all versions of CouchDB show: they count changes.
+//! Remaining work is measured in update sequences, whose numbers count changes in all versions of CouchDB.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use settee_replication::Progress;
 
 use crate::environment;
 
-/// How often a terminal is told.
+/// Interval of progress updates on a terminal.
 const NEWS: Duration = Duration::from_secs(1);
 
-/// Of these, one goes into a log.
+/// Number of updates for each line in a log.
 const LINES: u32 = 10;
 
-/// How far each database is.
+/// Progress of each database.
 pub(super) struct Board {
     rows: Mutex<Vec<Row>>,
     begun_us: u64,
@@ -28,19 +28,19 @@ pub(super) struct Board {
 #[derive(Default)]
 struct Row {
     is_done: bool,
-    /// The source's sequence at the beginning.
+    /// Update sequence of the source at the start.
     end: u64,
-    /// Where its replication began.
+    /// Update sequence at which its replication started.
     since: Option<u64>,
-    /// Revisions that ended sessions have written.
+    /// Number of revisions written by finished sessions.
     written: u64,
-    /// Changes that they have passed.
+    /// Number of changes processed by finished sessions.
     passed: u64,
     progress: Option<Arc<Progress>>,
 }
 
 impl Row {
-    /// Revisions written, changes passed and changes ahead.
+    /// Number of written revisions, processed changes and remaining changes.
     fn figures(&mut self) -> (u64, u64, u64) {
         let ahead = if self.is_done { 0 } else { self.end };
         let Some(progress) = &self.progress else { return (self.written, self.passed, ahead) };
@@ -50,7 +50,7 @@ impl Row {
         };
         let since = *self.since.get_or_insert(through);
         let written = statistics.docs_written - statistics.docs_written_before;
-        // The second replication, which only looks for design documents, begins from the beginning once more.
+        // The second replication, which only copies design documents, starts at the first change again.
         let passed = through.saturating_sub(since).max(self.passed);
         (self.written + written, passed, ahead.saturating_sub(since + passed))
     }
@@ -63,19 +63,19 @@ impl Board {
         Arc::new(Self { rows: Mutex::new(rows), begun_us: environment::monotonic_us(), is_terminal })
     }
 
-    /// A database of the source has come to this sequence.
+    /// Records the update sequence of a database of the source.
     pub(super) fn expect(&self, index: usize, update_seq: &Json) {
         self.rows.lock()[index].end = number(update_seq.value());
     }
 
-    /// This is what its replication does.
+    /// Records the progress of a database's replication.
     pub(super) fn watch(&self, index: usize, progress: &Arc<Progress>) {
         let row = &mut self.rows.lock()[index];
         (row.written, row.passed, _) = row.figures();
         row.progress = Some(Arc::clone(progress));
     }
 
-    /// A database is through.
+    /// Marks a database as complete.
     pub(super) fn done(&self, index: usize) {
         let row = &mut self.rows.lock()[index];
         (row.written, row.passed, _) = row.figures();
@@ -83,12 +83,12 @@ impl Board {
         row.is_done = true;
     }
 
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
         environment::monotonic_us().saturating_sub(self.begun_us) as f64 / 1e6
     }
 
-    /// Tells again and again.
+    /// Prints progress periodically.
     pub(super) async fn tell(self: Arc<Self>) {
         let mut timer = tokio::time::interval(NEWS);
         timer.tick().await;
@@ -103,7 +103,7 @@ impl Board {
         }
     }
 
-    /// The last line.
+    /// Clears the progress line.
     pub(super) fn end(&self) {
         if self.is_terminal {
             eprint!("\r\x1b[K");

@@ -1,8 +1,8 @@
-//! Whether both sides hold the same: [`compare`].
+//! Comparison of both sides: [`compare`].
 //!
-//! All leaves of the source are asked for at the target, with what is in them ([`contents`]). What the target has besides shows in
-//! a sum of hashes over all documents and leaves of a side, for which their order does not matter: only if the sums differ,
-//! the hashes of the source are kept, and the target is read once more.
+//! All leaves of the source are requested from the target, with their contents ([`contents`]). Additional documents of
+//! the target show in a sum of hashes over all documents and leaves of a side, which does not depend on their order.
+//! Only if the sums differ, the hashes of the source are kept in memory and the target is read a second time.
 
 mod contents;
 
@@ -17,31 +17,31 @@ use super::database::Setup;
 use super::{Job, Kind, Sites, local};
 use crate::output::say;
 
-/// Documents that are compared together.
+/// Number of documents that are compared together.
 const TOGETHER: usize = 100;
 
-/// So many differences of a database are shown; all are counted.
+/// Maximum number of differences of a database that are shown; all are counted.
 const SHOWN: usize = 20;
 
-/// How closely to look.
+/// Extent of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// Which revisions there are.
+    /// Lists of revisions only.
     Leaves,
-    /// What is in them too, with the digests of attachments.
+    /// Contents too, with the digests of attachments.
     Contents,
 }
 
-/// What was compared in a database, and what differs.
+/// Result of the comparison of a database.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     documents: u64,
     leaves: u64,
     attachments: u64,
-    /// Local documents; `None` where the source does not list them.
+    /// Number of local documents; `None` if the source cannot list them.
     local: Option<u64>,
     differing: u64,
-    /// The first ones.
+    /// The first differences.
     differences: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Report {
     }
 }
 
-/// A document and its leaves, in the order of their names.
+/// A document and its sorted leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Leaves {
     id: String,
@@ -62,7 +62,7 @@ struct Leaves {
 }
 
 impl Leaves {
-    /// Of a row of `_changes?style=all_docs`.
+    /// Parses a row of `_changes?style=all_docs`.
     fn of(row: &[u8]) -> anyhow::Result<Self> {
         let row = Json::parse(row).context("a row of _changes is no JSON")?;
         let id = row.value().get("id").and_then(Value::as_str).context("a row of _changes has no id")?.into_owned();
@@ -95,7 +95,7 @@ pub(super) async fn compare(sites: &Sites, job: &Job, depth: Depth, has_design: 
         return Ok(report);
     };
     compare_setup(job, &here, &there, &mut report);
-    // Design documents of the server's own databases are the server's.
+    // In system databases each server has its own design documents.
     let has_design = has_design && job.kind == Kind::Ordinary;
     let theirs = compare_leaves(&source, &target, depth, has_design, &mut report).await?;
     let sum = Feed::open(&target, has_design).await.context("the target")?.sum().await.context("the target")?;
@@ -123,7 +123,7 @@ fn compare_setup(job: &Job, here: &Setup, there: &Setup, report: &mut Report) {
     }
 }
 
-/// Looks for everything that the source has; answers the sum of its hashes.
+/// Checks all documents of the source on the target. Returns the sum of their hashes.
 async fn compare_leaves(
     source: &Peer,
     target: &Peer,
@@ -147,7 +147,7 @@ async fn compare_leaves(
     Ok(feed.sum)
 }
 
-/// Names the documents whose leaves differ.
+/// Reports the documents whose leaves differ.
 async fn compare_rest(source: &Peer, target: &Peer, has_design: bool, report: &mut Report) -> anyhow::Result<()> {
     let mut missing = HashSet::new();
     let mut feed = Feed::open(source, has_design).await?;
@@ -178,7 +178,7 @@ async fn compare_rest(source: &Peer, target: &Peer, has_design: bool, report: &m
 struct Feed {
     rows: List,
     has_design: bool,
-    /// The hashes of those that came.
+    /// Sum of the hashes of all rows read so far.
     sum: u128,
 }
 
@@ -198,14 +198,14 @@ impl Feed {
         Ok(None)
     }
 
-    /// Reads the rest.
+    /// Reads the remaining rows and returns the sum of all hashes.
     async fn sum(mut self) -> anyhow::Result<u128> {
         while self.next().await?.is_some() {}
         Ok(self.sum)
     }
 }
 
-/// Prints what was found; `true` if all is equal.
+/// Prints the results. Returns true if everything is equal.
 pub(super) fn show(reports: &[(Job, anyhow::Result<Report>)]) -> bool {
     let mut is_equal = true;
     let (mut documents, mut leaves) = (0, 0);

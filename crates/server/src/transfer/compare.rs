@@ -1,8 +1,8 @@
-//! [`compare`]: whether two stores hold the same, entry by entry, and whether that fits together.
+//! [`compare`]: compares two stores entry by entry and checks their consistency.
 //!
-//! Equal entries of a database mean equal revision trees, bodies, attachments, local documents, settings and update sequences. That what
-//! both have fits together (each revision has a body, each attachment the digest that is written in its revision) is
-//! looked at once.
+//! Equal entries of a database imply equal revision trees, bodies, attachments, local documents, settings and update
+//! sequences. The same pass checks that both are consistent: each revision has a body, and each attachment has the
+//! digest that is written in its revision.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use settee_storage::{Cursor, Engine, Keyspace, Shard, ShardState, Snapshot, Stor
 use super::copy::scan;
 use crate::verify::{Progress, size};
 
-/// No more differences are shown; the others are counted.
+/// Maximum number of differences that are shown; the others are counted.
 const SHOWN_MAX: usize = 20;
 
-/// What was found.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     databases: u64,

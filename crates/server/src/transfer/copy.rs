@@ -1,9 +1,9 @@
-//! [`copy`]: all that is stored, from one place to another, entry by entry.
+//! [`copy`]: copies all entries from one store to another.
 //!
-//! It knows only which shards there are. Each is written in pieces that are no commits and gets the version, token and head of the
-//! original with its last one, so that everything that is stored about versions and update sequences stays true, and indexes stay
-//! current. How far it came is noted beside the copy in a shard of its own, [`JOURNAL`]: a server does not start as long as something is in
-//! there, and a second run goes on behind the last piece. In the end both sides are compared.
+//! It depends only on the list of shards. Each shard is written in pieces that are no commits. The last piece sets the
+//! version, token and head of the original, so that stored versions and update sequences stay valid, and indexes stay
+//! current. Progress is stored in the target in a separate shard, [`JOURNAL`]: a server refuses to start while that
+//! shard has entries, and a second run resumes after the last piece. Finally both sides are compared.
 
 use anyhow::{Context as _, bail, ensure};
 use settee_database::verify::shards;
@@ -15,21 +15,21 @@ use settee_storage::{
 
 use crate::verify::Progress;
 
-/// Where it is noted how far a copy is: no database ever gets this shard.
+/// The shard with the progress of a copy. No database ever uses this shard.
 const JOURNAL: Shard = Shard(u64::MAX);
 
-/// The last piece that was written, and before the number of a shard, that all of that were.
+/// Key of the last written piece. With a shard number it is the key of a completed shard.
 const AT: &[u8] = b"at";
 const DONE: &[u8] = b"done/";
 
-/// The catalog names all others, and so comes last.
+/// The catalog refers to all other shards, so it is copied last.
 const CATALOG: Shard = Shard(0);
 
-/// The most that a piece has, but for a single entry.
+/// Maximum number of entries of a piece.
 pub(super) const PIECE_ROWS: usize = 5_000;
 const PIECE_BYTES: usize = 4 << 20;
 
-/// What was copied.
+/// Statistics of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Copied {
     pub(super) shards: u64,
@@ -37,7 +37,7 @@ pub(super) struct Copied {
     pub(super) bytes: u64,
 }
 
-/// The last piece of a shard that was written.
+/// Position of the last written piece of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct At {
     shard: Shard,
@@ -46,7 +46,7 @@ struct At {
     key: Vec<u8>,
 }
 
-/// Refuses a store into which somebody began to copy another.
+/// Returns an error if the store contains an incomplete copy.
 pub(crate) fn refuse_unfinished(engine: &dyn Engine) -> anyhow::Result<()> {
     if is_begun(engine)? {
         bail!(
@@ -61,7 +61,7 @@ fn is_begun(engine: &dyn Engine) -> Result<bool, StorageError> {
     Ok(engine.snapshot(JOURNAL)?.state()?.version > Version(0))
 }
 
-/// Copies all shards that are not there yet.
+/// Copies all shards that are not copied yet.
 pub(super) fn copy(from: &dyn Engine, to: &dyn Engine, resume: bool) -> anyhow::Result<Copied> {
     refuse_unfinished(from)?;
     match (is_begun(to)?, resume) {
@@ -91,7 +91,7 @@ pub(super) fn copy(from: &dyn Engine, to: &dyn Engine, resume: bool) -> anyhow::
     Ok(copying.copied)
 }
 
-/// Ends the time in which the copy is none.
+/// Marks the copy as complete, so that servers accept it.
 pub(super) fn finish(to: &dyn Engine) -> anyhow::Result<()> {
     let mut batch = Batch::new();
     let snapshot = to.snapshot(JOURNAL)?;
@@ -111,16 +111,17 @@ struct Copying<'a> {
     to: &'a dyn Engine,
     copied: Copied,
     progress: Progress,
-    /// Whether what is copied next may have been written by an earlier run, which did not come to note it.
+    /// True if the next piece may already have been written by an earlier run that was interrupted before it recorded
+    /// the piece.
     may_be_there: bool,
 }
 
 impl Copying<'_> {
-    /// Copies a shard, or the rest of it; returns its version.
+    /// Copies the rest of a shard. Returns its version.
     fn shard(&mut self, shard: Shard) -> anyhow::Result<Version> {
         let snapshot = self.from.snapshot(shard)?;
         let state = match snapshot.state() {
-            // Something is about to forget it.
+            // The shard is being dropped.
             Err(StorageError::Dropped) => {
                 self.to.drop_shard(shard)?;
                 return Ok(Version(0));
@@ -153,7 +154,7 @@ impl Copying<'_> {
         Ok(state.version)
     }
 
-    /// Copies the entries behind `at`.
+    /// Copies the entries after `at`.
     fn entries(
         &mut self,
         snapshot: &dyn Snapshot,
@@ -215,12 +216,12 @@ fn version_of(engine: &dyn Engine, shard: Shard) -> Result<Version, StorageError
     }
 }
 
-/// Writes into the journal, whose version is that of its format.
+/// Writes to the journal, whose version is that of its format.
 fn note(to: &dyn Engine, batch: Batch) -> Result<(), StorageError> {
     to.restore(JOURNAL, ShardState { version: Version(1), token: CommitToken(0) }, batch)
 }
 
-/// The version with which a shard was copied as a whole, and the last piece of any.
+/// The version of a completely copied shard, and the last piece of any shard.
 fn noted(to: &dyn Engine, shard: Shard) -> anyhow::Result<(Option<Version>, Option<At>)> {
     let snapshot = to.snapshot(JOURNAL)?;
     let key = done_key(shard);

@@ -1,4 +1,4 @@
-//! `settee storage`: makes places for data, and moves all data from one place to another.
+//! `settee storage`: prepares stores, and copies all data from one store to another.
 
 mod compare;
 mod copy;
@@ -19,28 +19,28 @@ use crate::output::say;
 use crate::storage;
 use crate::verify::size;
 
-/// `settee storage`
+/// Arguments of `settee storage`
 #[derive(Debug, Args)]
 pub(crate) struct StorageArgs {
     #[command(subcommand)]
     command: StorageCommand,
 }
 
-/// The commands about stores.
+/// Subcommands of `settee storage`.
 #[derive(Debug, Subcommand)]
 enum StorageCommand {
-    /// Make the tables of a server in a PostgreSQL; a server that may do so makes them at its first start
+    /// Create the tables of a server in a PostgreSQL; a server with that privilege creates them at its first start
     Init {
         /// The database: postgres://user@host/database. The password may be in PGPASSWORD
         url: String,
-        /// The role that the tables are to belong to, which then needs no right but to log in
+        /// The role that will own the tables; it needs no other privilege than to log in
         #[arg(long, value_name = "ROLE")]
         owner: Option<String>,
     },
-    /// Copy all data of a server that is stopped: from its data directory into a PostgreSQL, or back
+    /// Copy all data of a stopped server from its data directory into a PostgreSQL, or back
     ///
-    /// Databases keep their revisions, update sequences, local documents and indexes. In the end both sides are compared entry by entry,
-    /// and each attachment with its digest. No server may run on either side:
+    /// Databases keep their revisions, update sequences, local documents and indexes. Finally both sides are compared
+    /// entry by entry, and each attachment with its digest. No server may run on either side:
     ///
     ///   settee storage copy ./data postgres://couch@db1,db2/couch
     ///   settee storage copy postgres://couch@db1,db2/couch ./data2
@@ -48,17 +48,17 @@ enum StorageCommand {
     Copy(CopyArgs),
 }
 
-/// `settee storage copy`
+/// Arguments of `settee storage copy`
 #[derive(Debug, Args)]
 struct CopyArgs {
     /// A data directory, or a database: postgres://user@host/database
     from: String,
-    /// The same; nothing may be in it
+    /// The target in the same form; it must be empty
     to: String,
-    /// Go on with a copy that was interrupted
+    /// Resume an interrupted copy
     #[arg(long)]
     resume: bool,
-    /// Copy nothing, but compare both sides
+    /// Compare both sides without copying
     #[arg(long, conflicts_with = "resume")]
     verify: bool,
 }
@@ -108,7 +108,7 @@ impl CopyArgs {
     }
 }
 
-/// Compares both sides and tells of it.
+/// Compares both sides and prints the result.
 fn compared(from: &Place, source: &Opened, to: &Place, copy: &Opened) -> anyhow::Result<bool> {
     let found = compare::compare(source.engine.as_ref(), copy.engine.as_ref())?;
     say(&found.text(&from.in_words(), &to.in_words()));

@@ -1,4 +1,4 @@
-//! [`Place`]: a data directory or a PostgreSQL, opened as a whole while no server uses it.
+//! [`Place`]: a data directory or a PostgreSQL, opened exclusively while no server uses it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::lock::DataLock;
 use crate::verify::ENGINE;
 use crate::{backends, environment, names, storage, version};
 
-/// Where the data of a server lie.
+/// Store of the data of a server.
 pub(super) enum Place {
-    /// In a data directory.
+    /// A data directory.
     Directory(PathBuf),
-    /// In a PostgreSQL.
+    /// A PostgreSQL.
     Postgres(Box<Options>),
 }
 
-/// The data, which nobody else has open.
+/// An exclusively opened store.
 pub(super) struct Opened {
     pub(super) engine: Arc<dyn Engine>,
     _lock: Option<DataLock>,
 }
 
 impl Place {
-    /// A URL of a PostgreSQL, or the path of a directory.
+    /// Parses the URL of a PostgreSQL, or the path of a directory.
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
         match text.split_once("://") {
             Some(_) => Ok(Self::Postgres(Box::new(storage::options(text)?))),
@@ -53,7 +53,7 @@ impl Place {
         }
     }
 
-    /// Opens what is there already.
+    /// Opens an existing store.
     pub(super) fn open(&self) -> anyhow::Result<Opened> {
         let Self::Directory(data) = self else { return self.open_to_write() };
         let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
@@ -64,7 +64,7 @@ impl Place {
         Ok(Opened { engine: backends::open_read_only(&data.join(ENGINE))?, _lock: Some(lock) })
     }
 
-    /// Opens it, and makes it if it is not there.
+    /// Opens the store, and creates it if it is missing.
     pub(super) fn open_to_write(&self) -> anyhow::Result<Opened> {
         match self {
             Self::Directory(data) => {
@@ -86,14 +86,14 @@ impl Place {
         }
     }
 
-    /// Notes beside the data what is known of them only now.
+    /// Writes the files next to the engine that depend on the copied data.
     pub(super) fn complete(&self, engine: &dyn Engine) {
         if let Self::Directory(data) = self {
             names::write(data, engine);
         }
     }
 
-    /// How to go on, after everything of `from` is here.
+    /// Instructions for the next step after a copy from `from`.
     pub(super) fn advice(&self, from: &Self) -> String {
         match (self, from) {
             (Self::Directory(data), Self::Postgres(_)) => format!(
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-/// Refuses a directory that this program cannot read as a whole.
+/// Returns an error if this program cannot read the whole directory.
 fn check_layout(data: &Path) -> anyhow::Result<()> {
     let data_shown = data.display();
     ensure!(!data.join(version::RESTORING).exists(), "{data_shown} holds half of a backup");

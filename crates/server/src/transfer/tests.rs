@@ -1,4 +1,4 @@
-//! Copies that end anywhere and go on, and what a comparison finds.
+//! Tests of copies that are interrupted anywhere and resumed, and of differences found by a comparison.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn store() -> Arc<dyn Engine> {
     engine
 }
 
-/// Changes an entry of a store behind the back of everybody.
+/// Changes an entry of a store directly, without its database.
 fn commit(engine: &dyn Engine, shard: Shard, change: impl FnOnce(&mut Batch)) {
     let version = engine.snapshot(shard).unwrap().state().unwrap().version;
     let mut batch = Batch::new();
@@ -77,7 +77,7 @@ fn a_copy_needs_an_empty_place_and_a_source_that_rests() {
     let said = |answer: anyhow::Result<_>| answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
     assert!(said(copy(from.as_ref(), to.as_ref(), false)).contains("there are data already"));
     assert!(said(copy(from.as_ref(), to.as_ref(), true)).contains("no unfinished copy"));
-    // Something is written between two parts of a copy.
+    // A commit between two parts of a copy.
     let to = FaultyEngine::new();
     to.inject_write(8, WriteFault::LoseRequest);
     copy(from.as_ref(), &to, false).unwrap_err();

@@ -1,4 +1,4 @@
-//! The forms and the order of identifiers.
+//! Tests of the format and the order of ids.
 
 use super::*;
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// 2023-11-14T22:13:20Z.
 const START_US: u64 = 1_700_000_000_000_000;
 
-/// An xorshift generator: the tests need variety, not secrecy.
+/// An xorshift generator: tests need variety, not secrecy.
 fn entropy(seed: u64) -> Arc<dyn Entropy> {
     let state = Mutex::new(seed);
     Arc::new(move |bytes: &mut [u8]| {
@@ -21,7 +21,7 @@ fn entropy(seed: u64) -> Arc<dyn Entropy> {
     })
 }
 
-/// A generator whose clock goes on by `step_us` each time it is read.
+/// A generator whose clock advances by `step_us` at each read.
 fn uuids(algorithm: Algorithm, step_us: u64) -> Uuids {
     let clock = AtomicU64::new(START_US);
     Uuids::new(algorithm, entropy(0x5e77_ee00), move || clock.fetch_add(step_us, Relaxed))
@@ -56,7 +56,7 @@ fn form_uniqueness_and_order() {
     for (algorithm, step_us, ordered) in [
         (Algorithm::Sequential, 0, false),
         (Algorithm::Random, 0, false),
-        // A clock that stands still, one that is slower and one that is faster than the ids.
+        // A stopped clock, one that is slower and one that is faster than the ids.
         (Algorithm::UtcRandom, 0, true),
         (Algorithm::UtcRandom, 1, true),
         (Algorithm::UtcRandom, 50, true),

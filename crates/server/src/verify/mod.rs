@@ -1,7 +1,7 @@
-//! `settee verify`: everything that is stored against its checksums, and everything that it says against what is there.
+//! `settee verify`: verifies all stored data against its checksums, and its references and counters against the data.
 //!
-//! [`databases`] looks at databases and tells of them in lines of JSON, so that a running server can do it and tell a
-//! command of it. The files are read by the command itself in either case.
+//! [`databases`] verifies databases and reports lines of JSON, so that a running server can do it for a command. The
+//! command itself always reads the files.
 
 mod own;
 mod report;
@@ -28,13 +28,13 @@ use crate::lock::DataLock;
 use crate::output::say;
 use crate::{regular, storage};
 
-/// How often somebody who waits is told how far it is.
+/// Interval of progress updates.
 const NEWS: Duration = Duration::from_millis(500);
 
-/// The engine's files within a data directory.
+/// Name of the directory with the engine's files within a data directory.
 pub(crate) const ENGINE: &str = "engine";
 
-/// Verifies the data in `data`, reading at most so many megabytes of files a second.
+/// Verifies the data in `data`. Files are read with at most `rate` megabytes per second.
 pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     regular::check_data(&data)?;
@@ -72,7 +72,7 @@ pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::R
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Has the databases looked at, by the server that runs on the data or else here.
+/// Verifies the databases in the server that runs on the data, or in this process without one.
 fn look(data: &Path, each: &mut dyn FnMut(Json)) -> anyhow::Result<()> {
     if control::listen(data, "verify", each)? {
         return Ok(());
@@ -86,7 +86,7 @@ fn look(data: &Path, each: &mut dyn FnMut(Json)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes a line about a database: one about how far it is, or all that was found.
+/// Processes a line about a database: progress, or the final result.
 fn take(
     line: Value<'_>,
     report: &mut Report,
@@ -124,7 +124,7 @@ fn take(
     lines.push_str(&format!("{name}: {documents} documents, {attachments} attachments, {indexes} indexes, {bytes}\n"));
 }
 
-/// Verifies all databases. `tell` is given lines of JSON and may end it.
+/// Verifies all databases. `tell` receives lines of JSON and may stop the verification.
 pub(crate) fn databases(engine: &dyn Engine, tell: &mut dyn FnMut(Vec<u8>) -> ControlFlow<()>) {
     let (places, error) = settee_database::verify::places(engine);
     if let Some(error) = error {
@@ -193,14 +193,14 @@ fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
     line
 }
 
-/// A fault of a file, as a sentence begins.
+/// Description of a fault of a file, as the start of a sentence.
 pub(crate) fn in_words(fault: &Fault) -> String {
     let place =
         if fault.length == 0 { String::new() } else { format!(" ({} bytes at {})", fault.length, fault.offset) };
     format!("{} {}: {}{place}", fault.kind, fault.file.display(), fault.what)
 }
 
-/// Which databases a fault may concern.
+/// The databases that a fault may affect.
 fn concerns(fault: &Fault, places: &BTreeMap<u64, String>) -> String {
     let mut names: Vec<&str> = fault
         .shards
@@ -227,7 +227,7 @@ fn speed(bytes: u64, seconds: f64) -> String {
     format!("{}/s", size((bytes as f64 / seconds.max(0.001)) as u64))
 }
 
-/// Tells somebody at a terminal how far it is, and does not read faster than is wanted.
+/// Progress display on a terminal, and limit of the read rate.
 pub(crate) struct Progress {
     begun: Instant,
     told: Instant,
@@ -243,7 +243,7 @@ impl Progress {
         Self { begun: now, told: now, bytes: 0, bytes_per_s, is_shown: std::io::stderr().is_terminal() }
     }
 
-    /// Notes `bytes` of `total` that were read or written; 0: nobody knows how many there are.
+    /// Records `bytes` of `total` that were read or written; `total` is 0 if it is unknown.
     pub(crate) fn read(&mut self, bytes: u64, total: u64) {
         self.bytes += bytes;
         if let Some(rate) = self.bytes_per_s {

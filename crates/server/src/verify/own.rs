@@ -1,4 +1,4 @@
-//! The files of a data directory that the server writes itself: [`damaged`].
+//! Checks of the files of a data directory that the server writes itself: [`damaged`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use settee_auth::is_hashed;
 use crate::config::ini::Ini;
 use crate::{names, version};
 
-/// Those that are not what a server or a person writes, each with the reason.
+/// The invalid files, each with the reason.
 pub(crate) fn damaged(data: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     if let Err(error) = version::read(data) {
@@ -33,7 +33,7 @@ pub(crate) fn damaged(data: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Reads a configuration file as a text.
+/// Reads a configuration file as text.
 fn readable(path: &Path) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     let text =

@@ -1,9 +1,9 @@
-//! [`Report`]: what is said in the end.
+//! [`Report`]: the final report.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// So many lines about damage are printed.
+/// Maximum number of lines about damage that are printed.
 const SHOWN_MAX: usize = 200;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! Functions that mean harm, and the server around them: it answers, blames the right one, and goes on.
+//! Tests of malicious functions: the server stays responsive, attributes the error to the right function, and
+//! continues.
 
 use std::process::Command;
 
@@ -11,7 +12,7 @@ const HONEST: &str =
     "function (doc) { var a = [doc.n]; emit([a, {}.polluted, isArray(a)], JSON.stringify({n: doc.n})); }";
 
 fn start(directory: &Directory) -> Server {
-    // Nothing but the queries of the tests builds indexes.
+    // Only queries of the tests build indexes.
     directory.configure("[ken]\nenabled = false\n");
     let server = Server::start(directory);
     for database in ["/db", "/other"] {
@@ -62,7 +63,7 @@ fn the_function_and_the_document_are_blamed() {
                 })
             })
             .into();
-        // Meanwhile indexes of others are built, natively and in workers, again and again.
+        // Concurrently, indexes of other databases are built repeatedly, natively and in workers.
         let mut built = 0;
         while built == 0 || attackers.iter().any(|attacker| !attacker.is_finished()) {
             built += 1;

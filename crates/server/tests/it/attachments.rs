@@ -1,4 +1,4 @@
-//! Large attachments pass through without lying in memory. `SETTEE_ATTACHMENT_MB=2000` makes them larger.
+//! Tests that large attachments are streamed and not held in memory. `SETTEE_ATTACHMENT_MB=2000` makes them larger.
 
 use std::fs;
 use std::io::Read;
@@ -6,10 +6,10 @@ use std::io::Read;
 use crate::server::{Directory, Server};
 use crate::{Client, text};
 
-/// How much the server may grow, whatever passes.
+/// Maximum growth of the server's memory.
 const GROWTH_MB: u64 = 64;
 
-/// Bytes that no compression makes smaller and that differ from place to place.
+/// Incompressible bytes that differ at every position.
 struct Data {
     state: u64,
     left: u64,
@@ -40,7 +40,7 @@ fn memory_mb(server: &Server, name: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1000
 }
 
-/// Forgets the highest use of memory so far.
+/// Resets the peak of the memory usage.
 fn reset_peak(server: &Server) {
     fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").unwrap();
 }
@@ -118,7 +118,7 @@ fn large_attachments_do_not_lie_in_memory() {
     let grown = memory_mb(&server, "VmHWM").saturating_sub(before);
     assert!(grown < GROWTH_MB, "{grown} MB for downloads of {megabytes} MB");
 
-    // The same bytes in another form make the same revision, and lie there once.
+    // The same bytes in another form yield the same revision, and are stored once.
     reset_peak(&server);
     let before = memory_mb(&server, "VmRSS");
     let document =
@@ -145,7 +145,7 @@ fn a_slow_reader_holds_nothing_in_memory() {
         reader.send("GET", "/db/doc/x", &[], b"").unwrap();
         reader.reply_head().unwrap().expect(200);
     }
-    // While these have read nothing but the head, another one reads all.
+    // While these connections have read only the head, another one reads everything.
     client.send("GET", "/db/doc/x", &[], b"").unwrap();
     client.reply_head().unwrap().expect(200);
     check_data(&mut client, length);

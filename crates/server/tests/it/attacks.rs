@@ -1,4 +1,4 @@
-//! What nobody sends by mistake: every answer is the client's fault or harmless, and the server goes on.
+//! Tests of hostile requests: every response is a client error or harmless, and the server continues.
 
 use crate::server::{Directory, Server};
 use crate::{Client, Reply, design, load, rows, save, text};
@@ -9,7 +9,7 @@ fn start(directory: &Directory) -> Server {
     server
 }
 
-/// Sends a body as a document and says what became of it.
+/// Sends a body as a document and returns the response.
 fn put(server: &Server, path: &str, body: &[u8]) -> Reply {
     server.client().request("PUT", path, &[], body).unwrap()
 }
@@ -82,7 +82,7 @@ fn nesting_and_numbers() {
     }
     number(&"7".repeat(100_001)).expect(400);
     number("1e309").expect(400);
-    // Deep and large documents go through a view too.
+    // Deep and large documents are mapped by a view too.
     save(&mut server.client(), "/db/_design/d", &design("function (doc) { emit(doc._id, doc); }", None));
     let view = server.client().get("/db/_design/d/_view/v").expect(200).json();
     assert!(rows(&view).iter().any(|row| text(*row, "id") == "number"));
@@ -145,7 +145,7 @@ fn names_and_ids() {
     client.put("/%ff", "").expect(400);
     client.put("/db/%ff", "{}").expect_error(400, "illegal_docid", "Document id must be valid UTF-8");
     client.get("/db/_all_docs?startkey=%22%ff%22").expect(400);
-    // Odd ids are ids.
+    // Unusual ids are valid.
     let odd = [
         "%00",
         "a%00b",
@@ -292,7 +292,7 @@ fn headers_cannot_be_injected() {
             }
         }
     }
-    // Two lengths, or a length beside chunks, are how requests are smuggled past a proxy.
+    // Two lengths, or a length in addition to chunks, are used to smuggle requests past a proxy.
     for smuggled in
         ["Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", "Content-Length: x\r\n\r\n", "Content-Length: -1\r\n\r\n"]
     {

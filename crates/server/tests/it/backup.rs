@@ -1,4 +1,4 @@
-//! Backups: of a whole server under load, and of one database with everything in it.
+//! Tests of backups: of a whole server under load, and of one database with all its contents.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ fn doctor(data: &Path) -> Output {
     run(program(&["doctor", "--data"]).arg(data))
 }
 
-/// Everything that was acknowledged before a backup began is in it, however much is written meanwhile, and what is
-/// restored is healthy.
+/// A backup contains everything that was acknowledged before its start, regardless of concurrent writes, and the
+/// restored data is consistent.
 #[test]
 fn a_backup_under_load_has_all_that_was_acknowledged() {
     let (directory, backups) = (Directory::new(), Directory::new());
@@ -70,13 +70,13 @@ fn a_backup_under_load_has_all_that_was_acknowledged() {
             let before = writes.load(Ordering::Relaxed);
             wait_for("a load", || (writes.load(Ordering::Relaxed) > before + 300).then_some(()));
             client.get("/db/_design/d/_view/v").expect(200);
-            // What is acknowledged now was so before the backup begins.
+            // These writes were acknowledged before the backup starts.
             let known = acknowledged.lock().unwrap().clone();
             let backup = back_up(directory.path(), backups.path());
             let during = writes.load(Ordering::Relaxed);
             expected.push((known, backup));
             assert!(during > before, "nothing was written during the backup");
-            // A second is the finest that the names of backups tell.
+            // Names of backups have a resolution of one second.
             wait_for("another second", || (!same_second(&expected.last().unwrap().1)).then_some(()));
         }
         over.store(true, Ordering::Relaxed);
@@ -108,7 +108,7 @@ fn a_backup_under_load_has_all_that_was_acknowledged() {
     }
 }
 
-/// Whether the second in which a backup began is still going on.
+/// True during the second in which a backup started.
 fn same_second(backup: &Path) -> bool {
     let name = backup.file_name().unwrap().to_string_lossy().into_owned();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
@@ -137,13 +137,13 @@ fn a_stopped_server_is_backed_up_as_well_and_damage_is_found() {
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("is damaged"));
     let target = backups.path().join("restored");
     assert!(!restore(&backup, &target).status.success());
-    // Half a restoration is not taken for data.
+    // An incomplete restore is not accepted as data.
     let output = run(program(&["serve", "--port", "0", "--data"]).arg(&target));
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"), "{output:?}");
     assert_eq!(doctor(&target).status.code(), Some(1));
 }
 
-/// What two databases must have in common: the leaves of all documents, with bodies and attachments.
+/// Contents to compare between two databases: the leaves of all documents, with bodies and attachments.
 fn content(client: &mut Client, database: &str) -> Vec<String> {
     let changes = client.get(&format!("{database}/_changes?style=all_docs")).expect(200).json();
     let mut found = Vec::new();
@@ -166,7 +166,7 @@ fn one_database_comes_back_whole_under_another_name() {
     let mut client = server.client().with(ann);
     client.put("/db", "").expect(201);
     load(&mut client, "/db", 1500, 50);
-    // Conflicts, a deletion, a tombstone with a body, odd numbers, an id with a space.
+    // Conflicts, a deletion, a tombstone with a body, unusual numbers, an id with a space.
     let rev = save(&mut client, "/db/a%20b", r#"{"n":1.50,"big":12345678901234567890,"e":1E-7}"#);
     let body = r#"{"new_edits":false,"docs":[{"_id":"a b","_rev":"1-ffffffffffffffffffffffffffffffff","x":2}]}"#;
     client.post("/db/_bulk_docs", body).expect(201);
@@ -180,7 +180,7 @@ fn one_database_comes_back_whole_under_another_name() {
     let rev = text(reply.json().value(), "rev");
     let headers = [("Content-Type", "text/plain")];
     client.request("PUT", &format!("/db/large/q%2Fr?rev={rev}"), &headers, &[b'x'; 100_000]).unwrap().expect(201);
-    // A function that would refuse all of this today.
+    // A function that would reject all of these documents now.
     let refuse = r#"{"validate_doc_update":"function (doc) { throw {forbidden: 'no'}; }"}"#;
     save(&mut client, "/db/_design/guard", refuse);
     for n in 0..250 {
@@ -224,7 +224,7 @@ fn one_database_comes_back_whole_under_another_name() {
     let damaged = restore("half");
     assert!(String::from_utf8_lossy(&damaged.stderr).contains("is damaged"), "{damaged:?}");
     client.get("/half").expect(404);
-    // As an older version wrote it.
+    // A file in the form of an older version.
     let old = format!("{}}}\n", whole.split(",\"sha256\"").next().unwrap());
     std::fs::write(&file, old).unwrap();
     let unverified = restore("half");
@@ -277,7 +277,7 @@ fn one_database_comes_out_of_the_backup_of_a_server() {
     assert!(told.starts_with("501 documents"), "{told}");
     assert_eq!(content(&mut client, "/copy"), before);
     assert_eq!(client.get("/copy/_security").text(), client.get("/shop%2Forders/_security").text());
-    // Under its own name, where it is gone; and what was never there.
+    // Restores under the original name, which no longer exists; and a name that never existed.
     succeeds(&restore("other", &[]));
     client.get("/other/_all_docs").expect(200);
     let nothing = restore("nothing", &[]);
@@ -286,7 +286,7 @@ fn one_database_comes_out_of_the_backup_of_a_server() {
     assert!(String::from_utf8_lossy(&there.stderr).contains("restore under another name"), "{there:?}");
     let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["local.ini"], "nothing is left behind");
-    // What makes no sense is said.
+    // Invalid arguments are reported.
     for (arguments, expected) in [
         (["--backup", "2026-11-20T15-04-05Z"], "are for buckets"),
         (["--at", "2026-11-20T15:04:05Z"], "are for buckets"),

@@ -1,4 +1,4 @@
-//! [`Client`]: one connection that speaks HTTP/1.1, close enough to the bytes to send what no library would.
+//! [`Client`]: an HTTP/1.1 connection that can also send requests that no library would send.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ pub(crate) struct Client {
     authorization: Option<&'static str>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -26,7 +26,7 @@ impl Client {
         Self::try_connect(address).unwrap()
     }
 
-    /// For a server that is perhaps not there.
+    /// Connects to a server that may not be running.
     pub(crate) fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true).unwrap();
@@ -35,7 +35,7 @@ impl Client {
         Ok(Self { reader: BufReader::new(stream), authorization: None })
     }
 
-    /// The same connection, with the value of the header `Authorization`.
+    /// The same connection with a value of the header `Authorization`.
     pub(crate) fn with(mut self, authorization: &'static str) -> Self {
         self.authorization = Some(authorization);
         self
@@ -57,7 +57,7 @@ impl Client {
         self.request("DELETE", path, &[], b"").unwrap()
     }
 
-    /// One request and its answer.
+    /// Sends a request and reads the response.
     pub(crate) fn request(
         &mut self,
         method: &str,
@@ -69,7 +69,7 @@ impl Client {
         self.reply(method)
     }
 
-    /// Sends a request without waiting for the answer.
+    /// Sends a request without reading the response.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<()> {
         let mut bytes = self.head(method, path, headers);
         if !body.is_empty() {
@@ -93,7 +93,7 @@ impl Client {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// Reads a whole answer; interim ones are passed over.
+    /// Reads a whole response; interim ones are skipped.
     pub(crate) fn reply(&mut self, method: &str) -> io::Result<Reply> {
         let mut reply = self.reply_head()?;
         while reply.status == 100 {
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// The next `length` bytes of what the server sends.
+    /// The next `length` bytes from the server.
     pub(crate) fn take(&mut self, length: u64) -> io::Take<&mut BufReader<TcpStream>> {
         self.reader.by_ref().take(length)
     }
@@ -147,7 +147,7 @@ impl Client {
         Ok((len > 0).then_some(chunk))
     }
 
-    /// Reads chunks until what came ends with `end`, and returns it.
+    /// Reads chunks until the text ends with `end`, and returns the text.
     #[track_caller]
     pub(crate) fn chunks_until(&mut self, end: &str) -> String {
         let mut text = Vec::new();
@@ -159,7 +159,7 @@ impl Client {
         String::from_utf8(text).unwrap()
     }
 
-    /// Whether the server has closed the connection, which must come soon.
+    /// True if the server closes the connection before the timeout.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
@@ -178,14 +178,14 @@ impl Client {
 }
 
 impl Reply {
-    /// The same answer, after a check of its status.
+    /// Checks the status and returns the response.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.beginning());
         self
     }
 
-    /// The same answer, after a check of its status and the members `error` and `reason`.
+    /// Checks the status and the members `error` and `reason`, and returns the response.
     #[track_caller]
     pub(crate) fn expect_error(self, status: u16, error: &str, reason: &str) -> Self {
         let mut body = br#"{"error":"#.to_vec();
@@ -205,7 +205,7 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// What of the text fits into a message.
+    /// The start of the text, for messages.
     pub(crate) fn beginning(&self) -> String {
         self.text().chars().take(1000).collect()
     }

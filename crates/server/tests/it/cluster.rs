@@ -1,4 +1,4 @@
-//! Several servers on one PostgreSQL, which answer as one.
+//! Tests of several servers on one PostgreSQL, which must act as one.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn text(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
-/// A server on the PostgreSQL that is called so.
+/// A server on the PostgreSQL with this node name.
 pub(crate) fn node(directory: &Directory, url: &str, name: &str) -> Command {
     let mut command = serve(directory);
     command.args(["--storage", url, "--node-name", name]).env("COUCHDB_USER", "ann").env("COUCHDB_PASSWORD", "pw");
@@ -93,7 +93,7 @@ fn servers_on_one_store_are_one() {
     let cookie = session.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let told = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
     assert!(text(&told).contains("\"name\":\"bob\""), "{}", text(&told));
-    // What belongs to a node is asked of it.
+    // Settings of a single node are requested by its name.
     one.put("/_node/two@here/_config/log/level", "\"debug\"").expect(200);
     assert_eq!(text(&two_.get("/_node/_local/_config/log/level")), "\"debug\"\n");
     assert_ne!(text(&one.get("/_node/_local/_config/log/level")), "\"debug\"\n");
@@ -109,7 +109,8 @@ fn polls(client: &mut crate::Client) -> u64 {
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("it is a number")
 }
 
-/// Small writes ask for no news first. A change through another server counts for the next one all the same.
+/// Small writes do not poll for commits first. A change through one server nevertheless applies to the next write
+/// through another.
 #[test]
 fn what_one_server_has_changed_counts_for_the_next_write_through_another() {
     let Some(two) = Two::start() else { return };
@@ -191,7 +192,7 @@ fn a_node_that_dies_leaves_its_replications_to_the_others() {
     wait_for("the dead one to be gone", || (!text(&one.get("/_membership")).contains("two@here")).then_some(()));
 }
 
-/// A query that waits for an index that another node builds, when that node is killed.
+/// A query waits for an index that another node builds, and that node is killed.
 #[test]
 fn a_query_does_not_wait_for_a_builder_that_died() {
     const LIMIT: Duration = Duration::from_secs(2);
@@ -201,7 +202,7 @@ fn a_query_does_not_wait_for_a_builder_that_died() {
     for number in 0..40 {
         save(one, &format!("/db/{number}"), "{}");
     }
-    // A document takes a while.
+    // Each document takes 50 milliseconds.
     let map = "function (doc) { var end = Date.now() + 50; while (Date.now() < end) {} emit(doc._id, 1); }";
     save(one, "/db/_design/slow", &format!(r#"{{"views":{{"all":{{"map":"{map}"}}}}}}"#));
     let schema = two.url.rsplit('=').next().unwrap();
@@ -241,7 +242,7 @@ fn names_are_given_once_and_nodes_start_again_under_theirs() {
     let output = run(&mut node(&other, &two.url, "a b@here"));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("a node cannot be called \"a b@here\""), "{said}");
-    // One is killed and begins again at once: its name is free within seconds. The other one ends in order.
+    // One node is killed and restarted immediately: its name is free within seconds. The other one stops in order.
     let killed = two.servers.remove(1);
     killed.kill();
     let again = Server::start_as(&two.directories[1], &mut node(&two.directories[1], &two.url, "two@here"));
@@ -251,7 +252,7 @@ fn names_are_given_once_and_nodes_start_again_under_theirs() {
     wait_for("the other to be gone", || (!text(&client.get("/_membership")).contains("one@here")).then_some(()));
 }
 
-/// A client that keeps its connections and asks the other server once when one does not answer.
+/// A client that keeps its connections and retries once on the other server.
 struct Retrying<'a> {
     addresses: &'a [Mutex<SocketAddr>; 2],
     connections: [Option<crate::Client>; 2],
@@ -269,7 +270,7 @@ impl Retrying<'_> {
         Some(status)
     }
 
-    /// The second answer counts, if the first is none or says that the server cannot.
+    /// The second response is used if the first one is missing or a server error.
     fn save(&mut self, server: usize, path: &str) -> Option<u16> {
         match self.put(server, path) {
             Some(status) if status < 500 => Some(status),
@@ -293,7 +294,7 @@ fn a_restart_of_one_after_the_other_loses_no_request_that_is_made_again_once() {
             scope.spawn(move || {
                 let mut client = Retrying { addresses, connections: [None, None] };
                 for number in 0.. {
-                    // Nobody waits for ever for a test that failed.
+                    // Bounds the wait for a failed test.
                     if is_over.load(Ordering::Relaxed) || begun.elapsed() > 2 * crate::TIMEOUT {
                         return;
                     }

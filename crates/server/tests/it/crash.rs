@@ -1,7 +1,7 @@
-//! `kill -9` at random moments, in mid-load and in mid-index. What was acknowledged must be there after each, and
-//! everything that can be counted two ways must agree.
+//! Tests of `kill -9` at random moments during loads and index builds. After each crash every acknowledged write must
+//! exist, and all redundant counts must agree.
 //!
-//! `SETTEE_CRASHES=n` runs more rounds than the twenty of every day; `SETTEE_SEED=…` repeats the moments.
+//! `SETTEE_CRASHES=n` runs more rounds than the default of twenty; `SETTEE_SEED=…` repeats the moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,11 +20,11 @@ const GROUPS: i64 = 7;
 /// A revision and the member `n`; `None` for a deleted document.
 type State = (String, Option<i64>);
 
-/// What is known of the documents of one writer.
+/// Acknowledged state of the documents of one writer.
 #[derive(Clone, Debug, Default)]
 struct Known {
     acknowledged: BTreeMap<String, State>,
-    /// Sent and not answered: may have happened.
+    /// Sent without a response: may have been applied.
     open: BTreeMap<String, Option<i64>>,
 }
 
@@ -58,7 +58,8 @@ fn nothing_acknowledged_is_lost() {
     assert!(server.terminate().0.success());
 }
 
-/// Writes and queries until the server is killed, which is after so many answered writes. Counts what was answered.
+/// Writes and queries until the server is killed after `after` acknowledged writes. Returns the numbers of acknowledged
+/// requests.
 fn load_until_killed(server: Server, known: &mut [Known], random: &mut Random, after: usize) -> (usize, usize) {
     let (writes, queries, over) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -87,7 +88,7 @@ fn load_until_killed(server: Server, known: &mut [Known], random: &mut Random, a
 }
 
 impl Known {
-    /// Writes, replaces or deletes one document. `false` when the server has gone.
+    /// Writes, replaces or deletes one document. Returns false when the server has ended.
     fn write_one(&mut self, client: &mut Client, random: &mut Random, writer: usize) -> bool {
         let (id, rev) = self.pick(random, writer);
         let n: i64 = random.below(1000);
@@ -125,7 +126,7 @@ impl Known {
         true
     }
 
-    /// A document to write: mostly a new one. With the revision to replace, if there is one.
+    /// Chooses a document to write, usually a new one, with the revision to replace if it exists.
     fn pick(&self, random: &mut Random, writer: usize) -> (String, Option<String>) {
         let new = || (format!("{writer}-{:06x}", self.acknowledged.len() + self.open.len()), None);
         if random.below(3) > 0 || self.acknowledged.is_empty() {
@@ -137,7 +138,7 @@ impl Known {
         let nth = random.below(self.acknowledged.len().max(1));
         match self.acknowledged.iter().nth(nth) {
             Some((id, (rev, Some(_)))) if !self.open.contains_key(id) => (id.clone(), Some(rev.clone())),
-            // A deleted one, or one of this very request.
+            // A deleted one, or one of this same request.
             _ => (format!("{writer}-{:x}-{:08x}", self.acknowledged.len(), random.below(1_u64 << 32)), None),
         }
     }
@@ -147,7 +148,7 @@ impl Known {
         self.acknowledged.insert(id, (rev, n));
     }
 
-    /// Compares with what was found after a crash, and goes on from there.
+    /// Compares the expected state with the state after a crash, and adopts the latter.
     fn reconcile(&mut self, found: &BTreeMap<String, State>, round: usize) {
         for (id, state) in &self.acknowledged {
             let now = found.get(id).unwrap_or_else(|| panic!("{id} is lost after crash {round}"));
@@ -162,7 +163,7 @@ impl Known {
     }
 }
 
-/// Checks all that can be counted in two ways, and returns all documents, with the deleted ones.
+/// Checks all redundant counts, and returns all documents, including deleted ones.
 fn verify(client: &mut Client, round: usize) -> BTreeMap<String, State> {
     let all = client.get("/db/_all_docs?include_docs=true").expect(200).json();
     let live = rows(&all);
@@ -187,7 +188,7 @@ fn verify(client: &mut Client, round: usize) -> BTreeMap<String, State> {
     found
 }
 
-/// The feed lists each document once, in order, with the revision that the list has.
+/// The feed lists each document once, in order, with the revision of the list.
 fn check_changes(client: &mut Client, found: &mut BTreeMap<String, State>, round: usize) {
     let changes = client.get("/db/_changes").expect(200).json();
     let (mut seen, mut last) = (BTreeSet::new(), 0);
@@ -212,7 +213,7 @@ fn check_changes(client: &mut Client, found: &mut BTreeMap<String, State>, round
     assert_eq!(last_seq, last, "last_seq after crash {round}");
 }
 
-/// Rows and sums of the view are those that a recount makes.
+/// Rows and sums of the view equal those of a recount.
 fn check_view(client: &mut Client, expected: &BTreeMap<(i64, i64, String), i64>, round: usize) {
     let view = client.get("/db/_design/d/_view/v?reduce=false").expect(200).json();
     assert_eq!(number(view.value(), "total_rows"), expected.len() as i64, "rows of the view after crash {round}");

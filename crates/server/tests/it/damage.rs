@@ -1,5 +1,5 @@
-//! 64 flipped bytes in places of every kind of file: found by `verify`, named by `doctor`, and everything else salvaged and
-//! compared with what was written. `SETTEE_DAMAGE_PLACES=10` tries ten places of each kind.
+//! 64 bytes are flipped in every kind of file. `verify` must find the damage, `doctor` must report it, and all other
+//! data must be salvaged and equal the written data. `SETTEE_DAMAGE_PLACES=10` tries ten places of each kind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +12,12 @@ use std::thread;
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, design, load, number, save, text, wait_for};
 
-/// The number of bytes that are flipped in one place.
+/// Number of bytes that are flipped in one place.
 const FLIPPED: usize = 64;
 
 const DATABASES: [&str; 3] = ["one", "two", "three"];
 
-/// A generator whose numbers follow from its seed.
+/// A deterministic generator.
 struct Random(u64);
 
 impl Random {
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// What no compression makes smaller.
+/// Incompressible text.
 fn noise(random: &mut Random, length: usize) -> String {
     (0..length).map(|_| char::from(b'a' + random.below(26) as u8)).collect()
 }
@@ -95,10 +95,10 @@ fn told(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether a file of this path is of a kind.
+/// Predicate on the path of a file.
 type Wanted = fn(&str) -> bool;
 
-/// The kinds of files, each by what their names are like.
+/// The kinds of files with their predicates.
 const KINDS: [(&str, Wanted); 5] = [
     ("sorted files", |name| name.ends_with(".sst")),
     ("blob files", |name| name.ends_with(".blob")),
@@ -120,7 +120,7 @@ fn files(data: &Path, is_wanted: fn(&str) -> bool) -> Vec<PathBuf> {
     paths
 }
 
-/// A stopped server with data in all kinds of files.
+/// Returns the contents of a stopped server that has data in all kinds of files.
 fn written(directory: &Directory) -> Contents {
     let mut random = Random(11);
     let server = Server::start(directory);
@@ -129,7 +129,7 @@ fn written(directory: &Directory) -> Contents {
         server.client().post(&format!("/{database}/_compact"), "").expect(202);
     }
     assert!(server.terminate().0.success());
-    // The start writes the log to sorted files; what comes now stays in a new one.
+    // The start writes the log to sorted files; later writes stay in a new log.
     let server = Server::start(directory);
     let mut client = server.client();
     for database in DATABASES {
@@ -142,12 +142,12 @@ fn written(directory: &Directory) -> Contents {
     contents
 }
 
-/// The number of places of each kind are tried.
+/// Number of places per kind.
 fn places() -> u64 {
     std::env::var("SETTEE_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// Flips bytes in one place of a file, and tells where.
+/// Flips bytes in one place of a file and returns a description of the place.
 fn flip(path: &Path, random: &mut Random) -> String {
     let mut bytes = fs::read(path).unwrap();
     let length = FLIPPED.min(bytes.len());
@@ -172,7 +172,7 @@ fn flipped_bytes_are_found_named_and_everything_else_is_salvaged() {
     }
 }
 
-/// Flips bytes in one place. Tells how many documents that costs.
+/// Flips bytes in one place and checks everything. Returns the number of lost documents.
 fn check(directory: &Directory, expected: &Contents, is_wanted: fn(&str) -> bool, seed: u64) -> u64 {
     let (hurt, new) = (Directory::new(), Directory::new());
     copy(directory.path(), hurt.path());
@@ -212,7 +212,7 @@ fn check(directory: &Directory, expected: &Contents, is_wanted: fn(&str) -> bool
     lost.len() as u64
 }
 
-/// A running server is verified as well, and says itself what is in its databases.
+/// A running server is verified too, and verifies its databases itself.
 #[test]
 fn a_running_server_is_verified() {
     let directory = Directory::new();
@@ -228,8 +228,8 @@ fn a_running_server_is_verified() {
     assert!(!refused.status.success());
 }
 
-/// Bytes flip below a running server: an error for those whose data it was, and everybody else reads, writes and builds views
-/// meanwhile and afterwards. The server says so, and it is over when the hurt databases are gone.
+/// Bytes are flipped below a running server: requests for the damaged data fail, and all other reads, writes and view
+/// builds continue. The server reports the damage until the damaged databases are deleted.
 #[test]
 fn damage_below_a_running_server_hurts_nobody_else() {
     let directory = Directory::new();
@@ -241,7 +241,7 @@ fn damage_below_a_running_server_hurts_nobody_else() {
     }
 }
 
-/// Ends the threads that look at it, also when a test fails.
+/// Stops the observing threads, also when a test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -255,7 +255,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
     let server = Server::start(directory);
     let is_data = |name: &str| name.ends_with(".sst") || name.ends_with(".blob");
     let mut paths = files(directory.path(), is_data);
-    // Small ones hold names and counters of all databases.
+    // Small files hold names and counters of all databases.
     paths.retain(|path| fs::metadata(path).unwrap().len() > 20_000);
     let path = &paths[random.below(paths.len())];
     let what = format!("seed {seed}, {}", flip(path, &mut random));
@@ -283,7 +283,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
         let mut client = server.client();
         for _ in 0..3 {
             for database in DATABASES {
-                // Compactions read everything; a hurt database may refuse to begin one.
+                // Compactions read everything; a damaged database may refuse one.
                 client.post(&format!("/{database}/_compact"), "");
             }
             load(&mut client, "/new", 500, 100 + random.below(900));
@@ -296,7 +296,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
     let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
     assert!(verified.contains(name), "{what}: verify says {verified}");
     let mut hurt = Vec::new();
-    // Small databases of the server itself may have been in the same block.
+    // System databases may have been in the same block.
     let all = server.client().get("/_all_dbs").expect(200).json();
     for database in all.value().elements().map(|name| name.as_str().unwrap().into_owned()) {
         let errors = unreadable(&server, &database, expected, &what);
@@ -318,7 +318,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
     let examined = told(&run(program(&["doctor", "--data"]).arg(directory.path())));
     assert_eq!(examined.contains("the server met damaged data"), !hurt.is_empty(), "{what}: {examined}");
     assert!(server.terminate().0.success());
-    // The same after a start, until the hurt ones are gone.
+    // The same holds after a restart, until the damaged databases are deleted.
     let server = Server::start(directory);
     let mut client = server.client();
     for database in hurt {
@@ -333,7 +333,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
         client.post(&format!("/{database}/_compact"), "").expect(202);
         save(&mut client, &format!("/{database}/last"), "{}");
     }
-    // What verify still names, such as indexes of which something old was lost.
+    // Damage that only verify reports, such as lost old entries of indexes.
     let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
     for line in verified.lines().filter(|line| line.contains("list of damage")) {
         for database in DATABASES.into_iter().filter(|database| line.contains(database)) {
@@ -346,7 +346,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
     assert!(!says_damage(&mut client), "{what}: {} {list}", client.get("/_up").text());
 }
 
-/// The errors of everything that can be read of a database. What is answered must be what was written.
+/// The errors of all reads of a database. Every successful read must return the written data.
 fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let mut client = server.client();
@@ -354,7 +354,7 @@ fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) 
         let reply = client.request("GET", path, &[("Accept", "application/json")], b"");
         let text = reply.map_or_else(
             |error| {
-                // An answer that has begun breaks off, and its connection with it.
+                // A started response is aborted, with its connection.
                 client = server.client();
                 format!("\"error\" interrupted: {error}")
             },
@@ -383,7 +383,8 @@ fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) 
     errors
 }
 
-/// What is damaged is left out of an export, which says so in the file, on the output and by its end; so does its restore.
+/// An export leaves out damaged data and reports that in the file, on the output and by its exit code; so does its
+/// restore.
 #[test]
 fn an_export_leaves_out_what_is_damaged_and_says_so() {
     let directory = Directory::new();
@@ -415,7 +416,7 @@ fn an_export_leaves_out_what_is_damaged_and_says_so() {
     client.get("/copy/long8").expect(200);
 }
 
-/// Flips bytes in a value of large values, which are stored as they are where nothing can be compressed.
+/// Flips bytes in a large value, which is stored uncompressed if it is incompressible.
 fn flip_where(data: &Path, value: &str) {
     for path in files(data, |name| name.ends_with(".blob")) {
         let mut bytes = fs::read(&path).unwrap();
@@ -466,7 +467,7 @@ fn flipped_bytes_of_a_backup_are_found_and_named() {
     println!("backups: {} places, {found} found", places());
 }
 
-/// Opening would lose without a word what was written behind the damage.
+/// Opening would silently lose the commits after the damage.
 #[test]
 fn a_damaged_log_is_not_opened() {
     let directory = Directory::new();

@@ -1,4 +1,4 @@
-//! `settee import` and `settee export`: files of other programs, as they write them.
+//! Tests of `settee import` and `settee export` with files in the format of other programs.
 
 use std::fs;
 use std::io::Write as _;
@@ -35,7 +35,7 @@ impl Place {
         run(program(&["import", file, "--to", &self.url(database)]).args(further))
     }
 
-    /// What is in a database: the documents without what is the server's.
+    /// Contents of a database: the documents without members that the server adds.
     fn content(&self, database: &str) -> Vec<String> {
         let list =
             self.server.client().get(&format!("/{database}/_all_docs?include_docs=true&attachments=true")).expect(200);
@@ -101,7 +101,7 @@ fn files_of_all_formats_hold_the_same() {
         let told = succeeds(&place.import(&file, &database, further));
         assert!(told.starts_with("2 documents written, 0 rows refused"), "{name}: {told}");
         assert_eq!(place.content(&database), expected, "{name}");
-        // Once more, nothing is written.
+        // A second import writes nothing.
         let told = succeeds(&place.import(&file, &database, further));
         let again = told.starts_with("0 documents written, 2 were there already, 0 rows refused");
         assert!(again || told.starts_with("2 documents written"), "{name}: {told}");
@@ -160,7 +160,7 @@ fn refused_rows_are_told_by_line() {
         found[3]
     );
     assert_eq!(client.get("/db/data/a").expect(200).text(), "hello");
-    // Without the file they are shown.
+    // Without a file they are printed.
     let output = place.import(&file, "db", &[]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("refused: line 2: it is no JSON"), "{output:?}");
     let (nothing, folder) = (place.directory.path().join("nothing"), place.directory.path());
@@ -204,7 +204,7 @@ fn an_import_that_is_killed_goes_on() {
     let told = succeeds(&output);
     assert!(String::from_utf8_lossy(&output.stderr).contains("going on behind row"), "{output:?}");
     assert!(told.contains(", 0 rows refused"), "{told}");
-    // Documents without an id got theirs by their rows: nothing is there twice.
+    // Documents without an id got theirs from the row numbers, so there are no duplicates.
     assert_eq!(number(client.get("/db").json().value(), "doc_count"), COUNT as i64);
 }
 
@@ -230,7 +230,7 @@ fn what_is_exported_can_be_imported() {
         let rev = |client: &mut Client, path: &str| text(client.get(path).expect(200).json().value(), "_rev");
         assert_eq!(rev(&mut client, &format!("/copy-{format}/text")), rev(&mut client, "/db/text"), "{format}");
     }
-    // Conflicts are in the format that has room for them.
+    // Only this format includes conflicts.
     let leaves = |client: &mut Client, database: &str| {
         let path = format!("/{database}/photo?open_revs=all");
         let reply = client.request("GET", &path, &[("Accept", "application/json")], b"").unwrap();

@@ -1,4 +1,4 @@
-//! Feeds of changes that wait: waking, signs of life, and readers that do not read.
+//! Tests of waiting changes feeds: notification, heartbeats, and clients that do not read.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn start(directory: &Directory) -> Server {
     server
 }
 
-/// A feed that has begun: what is written from now on wakes it.
+/// A started feed, which reports all later writes.
 fn follow(server: &Server, parameters: &str) -> Client {
     let mut client = server.client();
     client.send("GET", &format!("/db/_changes?{parameters}"), &[], b"").unwrap();
@@ -32,7 +32,7 @@ fn a_longpoll_ends_with_the_first_change() {
     let row = format!("{{\"seq\":\"{seq}\",\"id\":\"after\",\"changes\":[{{\"rev\":\"{rev}\"}}]}}");
     assert_eq!(rest, format!("{row}\n],\n\"last_seq\":\"{seq}\",\"pending\":0}}\n"));
     assert_eq!(feed.chunk().unwrap(), None);
-    // The connection goes on.
+    // The connection stays open.
     let at_once = feed.get("/db/_changes?feed=longpoll").expect(200).json();
     assert_eq!(at_once.value().get("results").unwrap().elements().count(), 2);
     let seq = text(at_once.value(), "last_seq");
@@ -157,7 +157,7 @@ fn readers_that_do_not_read_delay_no_writer() {
     }
     eprintln!("the slowest of 300 writes beside 24 readers that do not read: {slowest:?}");
     assert!(slowest < TIMEOUT / 3);
-    // A reader that comes back gets everything: the snapshot of its list, and all changes.
+    // A client that resumes reading gets everything: the snapshot of its list, and all changes.
     let mut list = lazy.swap_remove(2);
     let mut body = Vec::new();
     while let Some(chunk) = list.chunk().unwrap() {

@@ -1,4 +1,4 @@
-//! Views in languages other than JavaScript, from design document to query.
+//! Tests of views in languages other than JavaScript, from design document to query.
 
 use settee_model::base64;
 

@@ -1,4 +1,4 @@
-//! The life of view indexes as clients see it: builds that are killed, paused or swapped, and the playground.
+//! Tests of the life cycle of view indexes: builds that are killed, paused or replaced, and the playground.
 
 use std::process::Command;
 
@@ -7,13 +7,13 @@ use settee_model::json::Value;
 use crate::server::{Directory, Server};
 use crate::{Client, design, load, number, rows, save, text, wait_for};
 
-/// A map function that takes a while, so that there is time to do something meanwhile.
+/// A slow map function, so that other requests can run during the build.
 const SLOW: &str = "function (doc) { var n = 0; for (var i = 0; i < 40000; i++) { n += i % 7; } emit(doc.g, doc.n); }";
 const MAX: &str = "function (keys, values) { return Math.max.apply(null, values); }";
 const DOCUMENTS: usize = 3000;
 
 fn start(directory: &Directory) -> Server {
-    // In workers, so that there is something to kill.
+    // Functions run in workers, so that the test can kill one.
     directory.configure(
         "[ken]\nenabled = false\n[view_updater]\ncheckpoint_interval = 0\n\
                          [query_server_config]\nnative_evaluator = false\n",
@@ -31,7 +31,7 @@ fn build_state(client: &mut Client) -> (String, Option<i64>) {
     (text(json.value(), "status"), json.value().get("checkpoint_seq").and_then(Value::as_i64))
 }
 
-/// The view's groups are those of the documents that [`load`] writes, reduced by [`MAX`].
+/// Checks that the view's groups are those of the documents of [`load`], reduced by [`MAX`].
 #[track_caller]
 fn check_groups(client: &mut Client) {
     let reply = client.get("/db/_design/d/_view/v?group=true").expect(200);
@@ -41,7 +41,7 @@ fn check_groups(client: &mut Client) {
     assert_eq!(found, (0..10).map(|group| (group, last + group)).collect::<Vec<_>>());
 }
 
-/// Asks for the view in another thread, which brings its index up to date; what it answers does not matter.
+/// Queries the view in another thread, which updates its index; the response is ignored.
 fn ask_beside(server: &Server) -> std::thread::JoinHandle<()> {
     let mut client = server.client();
     std::thread::spawn(move || drop(client.request("GET", "/db/_design/d/_view/v", &[], b"")))
@@ -106,7 +106,7 @@ fn builds_are_paused_resumed_and_cancelled() {
         "the index is paused; resume it, or query its current state with update=false",
     );
     assert_eq!(build_state(&mut client).0, "paused");
-    // The next build shall not be taken for this one, which still ends.
+    // The next build must not be confused with this one, which is still ending.
     wait_for("the end of the paused build", || {
         let tasks = client.get("/_active_tasks").expect(200);
         tasks.json().value().elements().next().is_none().then_some(())
@@ -157,7 +157,7 @@ fn the_playground_tells_what_came_of_some_documents() {
     assert_eq!(rows + i64::try_from(errors.elements().count()).unwrap(), 100);
     assert_eq!(number(json.value(), "reduction"), rows);
     assert!(json.value().get("per_document").unwrap().get("map_us").is_some());
-    // Documents that come along, a function that does not end, one that does not compile.
+    // Given documents, a function that does not end, one that does not compile.
     let given = r#"{"map":"function (doc) { if (doc._id === 'bad') { for (;;) {} } emit(doc._id, doc.x); }",
         "documents":[{"_id":"good","x":1},{"_id":"bad"},{"_id":"later"}]}"#;
     let reply = test(&mut client, given).expect(200);

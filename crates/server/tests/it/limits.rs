@@ -1,4 +1,4 @@
-//! Limits, as they are by default and as the configuration sets them.
+//! Tests of limits: defaults and configured values.
 
 use std::io::Write as _;
 
@@ -25,7 +25,7 @@ fn long_addresses() {
     set(&mut client, "chttpd", "max_uri_length", "100");
     client.get(&path).expect(414);
     client.get("/db").expect(200);
-    // Beyond what a connection reads ahead the answer has no body, and the connection ends.
+    // Beyond the read buffer of a connection the response has no body, and the connection is closed.
     let mut client = server.client();
     let _ = client.send("GET", &format!("/{}", "x".repeat(300_000)), &[], b"");
     assert!(matches!(client.reply("GET").map(|reply| reply.status), Ok(414 | 431) | Err(_)));
@@ -79,7 +79,7 @@ fn large_bodies() {
     too_large(server.client(), &[("Content-Encoding", "gzip")], &bomb);
     set(&mut client, "chttpd", "max_http_request_size", "5000");
     too_large(server.client(), &[("Content-Encoding", "gzip")], &bomb);
-    // Nobody has to send gigabytes to learn that they are too many.
+    // The server refuses the body before the client sends it.
     let mut client = server.client();
     let head = client.head("PUT", "/db/body", &[("Content-Length", "99999999999")]);
     client.write(&[&head[..], b"\r\n"].concat()).unwrap();
@@ -94,7 +94,7 @@ fn documents_in_one_request() {
     client.put("/db", "").expect(201);
     let docs = |count: usize| format!("{{\"docs\":[{}]}}", vec!["{\"id\":\"x\"}"; count].join(","));
     let new = |count: usize| format!("{{\"docs\":[{}]}}", vec!["{}"; count].join(","));
-    // No list has a limit on its number unless the configuration sets one.
+    // Lists have no limit on their length unless one is configured.
     let list = |item: &str| format!("[{}]", vec![item; 10_001].join(","));
     let named = |value: &str| {
         let members: Vec<String> = (0..10_001).map(|number| format!("\"d{number}\":{value}")).collect();

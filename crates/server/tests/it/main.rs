@@ -1,4 +1,4 @@
-//! The program as its users meet it: a process of its own, and requests over sockets.
+//! Integration tests of the program: a separate process and requests over sockets.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod astray;
@@ -52,10 +52,10 @@ use std::time::{Duration, Instant};
 use client::{Client, Reply};
 use settee_model::json::{Json, Value};
 
-/// The time that anything may take before a test gives up.
+/// Timeout of any wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Asks again until `ready` answers something.
+/// Polls until `ready` returns a value.
 #[track_caller]
 fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + TIMEOUT;
@@ -64,7 +64,7 @@ fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "waited too long for {what}");
-        // Looks again soon, and leaves the processor to those that are waited for.
+        // Polls again soon, and leaves the processor to other processes.
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
@@ -101,7 +101,7 @@ fn load(client: &mut Client, database: &str, count: usize, padding: usize) {
     }
 }
 
-/// The text of a view with one map function and perhaps a reduce function.
+/// The text of a view with a map function and optionally a reduce function.
 fn design(map: &str, reduce: Option<&str>) -> String {
     let mut out = br#"{"views":{"v":{"map":"#.to_vec();
     settee_model::json::write_string(&mut out, map);

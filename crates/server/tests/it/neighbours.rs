@@ -1,11 +1,11 @@
-//! What one database does is no burden for the server, nor for others: indexes within their memory, shares of processes.
+//! Tests of isolation between databases: memory of index builds, and shares of processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::server::{Directory, Server};
 use crate::{Client, design, load, number, save};
 
-/// The most memory that the server has had, its processes not included.
+/// The peak memory of the server without its child processes.
 #[cfg(target_os = "linux")]
 fn peak_bytes(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
@@ -24,7 +24,7 @@ fn indexes_are_built_within_their_memory() {
     load(&mut client, "/db", 24, 10);
     let before = peak_bytes(&server);
     let check = |client: &mut Client, name: &str, body: &str, total: i64| {
-        // `e`, because a worker shall run it.
+        // The indirection by `e` makes a worker run the function.
         let map = format!("function (doc) {{ var e = emit; {body} }}");
         save(client, &format!("/db/_design/{name}"), &design(&map, None));
         let answer = client.get(&format!("/db/_design/{name}/_view/v?limit=0")).expect(200).json();
@@ -35,7 +35,7 @@ fn indexes_are_built_within_their_memory() {
     };
     // Keys of 60 MB on every document but two.
     check(&mut client, "huge", "if (doc.n > 1) e('x'.repeat(60e6), 1); e(doc.n, 1);", 2);
-    // Many megabytes for each document, and hundreds of them together.
+    // Many megabytes per document, and hundreds of them in total.
     check(&mut client, "much", "for (var i = 0; i < 12; i++) e(i + doc._id + 'x'.repeat(1e6), 1);", 24 * 12);
     check(&mut client, "values", "for (var i = 0; i < 3; i++) e(doc._id, 'x'.repeat(4e6));", 24 * 3);
     // Reductions as long as all values together.
@@ -50,8 +50,8 @@ fn indexes_are_built_within_their_memory() {
     assert!(log.contains("d000013"), "{log}");
 }
 
-/// Has `attackers` ask for something of database `a` that hangs, and one of database `b` for the same that does not.
-/// Most attackers have to be waiting still when that one is answered.
+/// Clients of database `a` send requests that hang, and one client of database `b` sends a request that does not. Most
+/// of the former must still be waiting when the latter is answered.
 fn check_shares(attackers: usize, method: &str, hangs: &str, fine: &str, body: &str) {
     let directory = Directory::new();
     let server = Server::start(&directory);

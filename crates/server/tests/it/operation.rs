@@ -1,4 +1,4 @@
-//! What operators look at: the log, statistics, traces, the restart, settings from outside.
+//! Tests of operator interfaces: the log, statistics, traces, the restart, external settings.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use crate::{Client, number, save, text, wait_for};
 
 const ANN: &str = "Basic YW5uOmdlaGVpbS0wMQ==";
 
-/// `ann:geheim-01`, and other secrets that requests below carry.
+/// `ann:geheim-01`, and other secrets in the requests below.
 const PLANTED: [&str; 6] = ["geheim", "YW5uOmdlaGVp", "Z2VoZWltL", "c2VjcmV0LWNvb2tpZQ", "eyJnZWhlaW0", "-pbkdf2"];
 
 /// Requests that carry secrets wherever a client can put them.
@@ -112,7 +112,7 @@ fn statistics_count_what_happens() {
         |client: &mut Client, path: &str| number(client.get(&format!("{stats}/{path}")).json().value(), "value");
     client.put("/db", "").expect(201);
     save(&mut client, "/db/_design/d", &crate::design("function (doc) { emit(1); }", None));
-    // The server itself has written as well, for example the design document of `_users`.
+    // The server itself has written too, for example the design document of `_users`.
     let writes = value(&mut client, "couchdb/document_writes");
     let inserts = value(&mut client, "couchdb/document_inserts");
     crate::load(&mut client, "/db", 100, 10);
@@ -170,7 +170,7 @@ fn a_restart_brings_a_new_server_in_the_same_process() {
         let answer = client.post(path, "").text();
         assert_eq!(answer, "{\"ok\":true}\n");
         assert!(client.is_closed(), "{path}: open connections end");
-        // What the old server has not accepted any more is reset.
+        // Connections that the old server did not accept are reset.
         client = wait_for("the server to come back", || {
             let mut client = Client::try_connect(server.address).ok()?;
             client.request("GET", "/_up", &[], b"").is_ok_and(|reply| reply.status == 200).then_some(client)
@@ -249,7 +249,7 @@ fn requests_become_spans() {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").unwrap();
         String::from_utf8(request).unwrap()
     });
-    // What waits is sent at the end.
+    // Waiting spans are sent at the end.
     assert!(server.terminate().0.success());
     let request = told.join().unwrap();
     assert!(request.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{request}");

@@ -1,4 +1,4 @@
-//! A server whose data lie in a PostgreSQL, and what is said where that cannot be.
+//! Tests of a server with its data in a PostgreSQL, and of error messages where that is not possible.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ fn body(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
-/// What a program that ends with an error says.
+/// The output of a program that ends with an error.
 fn refusal(command: &mut Command) -> String {
     let output = run(command);
     assert!(!output.status.success());
@@ -39,20 +39,20 @@ fn data_outlive_the_server_and_its_directory() {
     let rows = client.get("/db/_design/views/_view/all");
     assert_eq!(body(&rows), "{\"rows\":[\r\n{\"key\":null,\"value\":50}\r\n]}\n");
     drop(server);
-    // A directory that knows nothing, and the variable of the environment.
+    // A directory without a recorded store, and the environment variable.
     let other = Directory::new();
     let server = Server::start_as(&other, serve(&other).env("SETTEE_STORAGE", &url));
     let client = &mut server.client();
     assert!(body(&client.get("/db/49")).contains("\"number\":49"));
     let rows = client.get("/db/_design/views/_view/all?reduce=false&startkey=48");
     assert!(body(&rows).starts_with("{\"total_rows\":50,\"offset\":48,"), "{}", body(&rows));
-    // A second server beside it.
+    // A second server on the same store.
     let third = Directory::new();
     let beside = Server::start_as(&third, on(&third, &url).args(["--node-name", "beside@here"]));
     save(client, "/db/more", "{}");
     assert_eq!(beside.client().get("/db/more").status, 200);
     assert!(beside.terminate().0.success());
-    // Commands that work on files say where the data are.
+    // Commands that work on files report the location of the data.
     assert!(server.terminate().0.success());
     for arguments in [&["verify"][..], &["backup", "--to", "/nowhere"], &["salvage", "--to", "/nowhere"], &["serve"]] {
         let said = refusal(program(arguments).arg("--data").arg(other.path()));

@@ -1,5 +1,5 @@
-//! What docs/operation/cluster.md and packaging/cluster.yaml offer, started: three nodes behind each of the proxies that this machine has,
-//! and a node as a container begins it.
+//! Runs the configurations of docs/operation/cluster.md and packaging/cluster.yaml: three nodes behind each installed
+//! proxy, and a node as a container starts it.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,19 +19,19 @@ const IMAGE: &str = include_str!("../../../../packaging/Dockerfile");
 
 const NAMES: [&str; 3] = ["one@here", "two@here", "three@here"];
 
-/// A proxy, and how its part of the manual becomes a configuration of its own.
+/// A proxy, and the conversion of its part of the manual to a configuration.
 struct Kind {
     program: &'static str,
     /// The Debian package that contains the program.
     package: &'static str,
-    /// The line of the manual before its configuration begins so.
+    /// Start of the line of the manual before its configuration.
     title: &'static str,
-    /// What says where it listens, and the same for `{port}` of this machine.
+    /// The listening address in the manual, and its replacement for `{port}` of this machine.
     listens: [&'static str; 2],
-    /// What comes before and after the manual's part. `{dir}` is a directory.
+    /// Text before and after the manual's part. `{dir}` is a directory.
     around: [&'static str; 2],
     arguments: &'static [&'static str],
-    /// Whether it asks for `/_up`.
+    /// True if the proxy polls `/_up`.
     checks: bool,
 }
 
@@ -70,14 +70,14 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// Where a program is, if it is installed.
+/// Path of a program, if it is installed.
 fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// The part of the manual that is a configuration.
+/// The configuration in the manual.
 fn of_manual(title: &str) -> &'static str {
     let (_, rest) = MANUAL.split_once(&format!("\n{title}")).or_else(|| MANUAL.split_once(title)).unwrap();
     let (_, rest) = rest.split_once("\n```").unwrap();
@@ -85,14 +85,14 @@ fn of_manual(title: &str) -> &'static str {
     rest.split_once("```").unwrap().0
 }
 
-/// The text with something else in the place of what must be there.
+/// The text with a required part replaced.
 #[track_caller]
 fn replaced(text: &str, what: &str, by: &str) -> String {
     assert!(text.contains(what), "{what} is not in {text}");
     text.replace(what, by)
 }
 
-/// A proxy that runs. It is killed when it is dropped.
+/// A running proxy. It is killed when this is dropped.
 struct Proxy {
     address: SocketAddr,
     child: Child,
@@ -102,7 +102,7 @@ struct Proxy {
 impl Proxy {
     fn start(kind: &Kind, file: PathBuf, nodes: &[Server]) -> Self {
         let directory = Directory::new();
-        // Nobody else takes a port that was just given up: they are given out one after the other.
+        // No other process takes a port that was just released, because the system assigns ports in sequence.
         let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
         let [listens, instead] = kind.listens;
         let mut text =
@@ -130,13 +130,13 @@ impl Proxy {
         Client::connect(self.address).with(ADMIN)
     }
 
-    /// The name of a node that answers.
+    /// The name of the node that answers.
     fn who(&self) -> String {
         let reply = self.client().get("/_node/_local/_config/cluster/node").expect(200);
         reply.text().trim().trim_matches('"').to_owned()
     }
 
-    /// The nodes that answer 30 requests.
+    /// The sorted names of the nodes that answer 30 requests.
     fn all(&self) -> Vec<String> {
         let mut names: Vec<String> = (0..30).map(|_| self.who()).collect();
         names.sort();
@@ -158,7 +158,7 @@ fn sorted(names: &[&str]) -> Vec<String> {
     names
 }
 
-/// Starts the nodes, and one proxy after the other before them.
+/// Runs the test with the nodes behind each proxy.
 fn behind_each_proxy(test: impl Fn(&Kind, &Proxy, &mut Vec<Server>, &str)) {
     for kind in &KINDS {
         let Some(file) = installed(kind.program) else {
@@ -181,11 +181,11 @@ fn requests_go_to_all_nodes_whole_and_unbuffered() {
         assert_eq!(proxy.all(), sorted(&NAMES), "{name}");
         let client = &mut proxy.client();
         client.put("/db", "").expect(201);
-        // A path arrives as it was sent, and so does the name of the host.
+        // The proxy forwards the path and the host name unchanged.
         let reply = client.put("/db/a%2Fb%20%2B", "{}").expect(201);
         assert_eq!(reply.header("location"), Some("http://settee.test/db/a%2Fb%20%2B"), "{name}");
         assert!(client.get("/db/a%2Fb%20%2B").expect(200).text().starts_with(r#"{"_id":"a/b +","#), "{name}");
-        // What is written while a feed waits comes at once: the feed does not end before.
+        // Writes during a waiting feed are delivered immediately, before the feed ends.
         let mut feed = proxy.client();
         feed.send("GET", "/db/_changes?feed=continuous&since=now&heartbeat=1000", &[], b"").unwrap();
         assert_eq!(feed.reply_head().unwrap().status, 200);
@@ -209,11 +209,11 @@ fn requests_go_to_all_nodes_whole_and_unbuffered() {
     });
 }
 
-/// Writes through the proxy, and once more what was not answered, or by an error of a server. How long it took at most.
+/// Writes through the proxy, and retries after a missing response or a server error. Returns the longest time.
 fn write_twice(proxy: &Proxy, writer: usize, is_over: &AtomicBool, saved: &AtomicU64) -> Duration {
     let (mut connection, mut longest, begun) = (None, Duration::ZERO, Instant::now());
     for number in 0.. {
-        // Nobody waits for ever for a test that failed.
+        // Bounds the wait for a failed test.
         if is_over.load(Ordering::Relaxed) || begun.elapsed() > 2 * TIMEOUT {
             break;
         }
@@ -228,7 +228,7 @@ fn write_twice(proxy: &Proxy, writer: usize, is_over: &AtomicBool, saved: &Atomi
             status
         };
         match put() {
-            // It may have been written before, by a try of the proxy's or of ours.
+            // An earlier attempt of the proxy or of this client may have written it.
             Some(status) => assert!(matches!(status, 201 | 409), "{path}: {status}"),
             None => assert!(matches!(put(), Some(201 | 409)), "{path}"),
         }
@@ -265,7 +265,7 @@ fn a_killed_node_loses_no_request_that_is_made_again_once() {
     });
 }
 
-/// The value of a variable of a compose file, with what stands in it as a default.
+/// The value of a variable of a compose file, with defaults substituted.
 fn value(text: &str) -> String {
     let Some((before, rest)) = text.split_once("${") else { return text.to_owned() };
     let (variable, after) = rest.split_once('}').unwrap();
@@ -273,14 +273,14 @@ fn value(text: &str) -> String {
     format!("{before}{default}{after}")
 }
 
-/// The arguments that a line `CMD ["…", …]` of the image's description has, of the one that begins so.
+/// The arguments of the first line of the image's description that starts with `line`, in the form `CMD ["…", …]`.
 fn arguments(line: &str) -> Vec<&'static str> {
     let line = IMAGE.lines().find(|found| found.starts_with(line)).unwrap();
     let list = line.split_once("CMD [").unwrap().1.trim_end_matches(']');
     list.split(", ").map(|argument| argument.trim_matches('"')).collect()
 }
 
-/// The first node as its container starts it, on a PostgreSQL with the settings of the primary, and what looks after its health.
+/// The first node as its container starts it, on a PostgreSQL with the settings of the primary, with its health check.
 #[test]
 fn a_container_finds_what_it_is_started_with() {
     let primary = CLUSTER.split_once("      postgres ").unwrap().1.split_once("    environment:").unwrap().0;
@@ -322,7 +322,7 @@ fn a_container_finds_what_it_is_started_with() {
     assert_eq!(address, "\"http://node1:5984/\"\n");
     let looked = run(&mut of_image("HEALTHCHECK"));
     assert!(looked.status.success(), "{}", String::from_utf8_lossy(&looked.stdout));
-    // Each variable sets something, and none of them what there is not.
+    // Each variable sets a known setting.
     let mut command = program(&["config", "show"]);
     let shown = run(command.envs(variables.iter().map(|(name, value)| (name, value))));
     let remarks = String::from_utf8(shown.stderr).unwrap();

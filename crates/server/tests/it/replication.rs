@@ -1,4 +1,5 @@
-//! Replication between programs: what a crash leaves, an orderly end, and that no credentials are shown or logged.
+//! Tests of replication between programs: state after a crash, an orderly end, and that no credentials are shown or
+//! logged.
 
 use std::fs;
 use std::time::Duration;
@@ -63,7 +64,7 @@ fn replications_go_on_after_a_crash_and_after_an_orderly_end() {
     for id in ["push", "pull"] {
         wait_for_state(&mut client, id, "running");
     }
-    // An orderly end recorded how far it came: nothing is read again. Counters go on over sessions.
+    // An orderly end wrote a checkpoint: nothing is read again. Counters continue across sessions.
     wait_for_document(&mut client, "/near/there3");
     let job = client.get("/_scheduler/docs/_replicator/pull").expect(200).json();
     let read = number(job.value().get("info").expect("info"), "docs_read");
@@ -72,7 +73,7 @@ fn replications_go_on_after_a_crash_and_after_an_orderly_end() {
     assert_eq!(found, 8);
 }
 
-/// What is planted: if anything of it shows, it begins so.
+/// Prefix of all planted secrets.
 const SECRET: &str = "PLANTED";
 
 #[track_caller]
@@ -113,13 +114,13 @@ fn credentials_are_neither_shown_nor_logged() {
             &local,
             &format!(",\"proxy\":\"socks5://p:{SECRET}6@127.0.0.1:1\""),
         ),
-        // These are refused by a server, as there is no such user.
+        // A server refuses these because the user does not exist.
         document(&quoted(&format!("http://user:{SECRET}7@{here}/a")), &quoted("b"), ""),
         document(&quoted("a"), &quoted(&format!("http://user:{SECRET}8@{here}/b")), ""),
         document(&quoted(&format!("http://user:{SECRET}/9@{here}/b")), &quoted("b"), ""),
     ];
     for (number, document) in documents.iter().enumerate() {
-        // One that goes on would be in the way of the document that asks for the same.
+        // A continuous one would conflict with the document for the same replication.
         if !document.contains("continuous") {
             let reply = client.post("/_replicate", document);
             assert!(reply.status >= 400, "{document}: {}", reply.text());

@@ -1,9 +1,9 @@
-//! Text search over a real server: what a crash, a backup and a switch make of it.
+//! Tests of text search on a real server: crash, backup and a switch.
 
 use crate::server::{Directory, Server, program, run};
 use crate::{Client, number, save, wait_for};
 
-/// A design document with the search index `i`; `mark` tells it from others with the same function.
+/// A design document with the search index `i`; `mark` distinguishes it from others with the same function.
 fn design(mark: &str) -> String {
     let function = "function(doc) { if (doc.t) index('text', 'default', doc.t, {store: true}); \
                     if (typeof doc.n == 'number') index('double', 'n', doc.n); }";
@@ -21,7 +21,7 @@ fn write(client: &mut Client, from: usize, count: usize) {
     client.post("/db/_bulk_docs", &body).expect(201);
 }
 
-/// The answers to some searches, without what is allowed to differ.
+/// The responses to some searches, without parts that may differ.
 fn answers(client: &mut Client, design: &str) -> Vec<String> {
     let queries = ["*:*", "fox", "fox+AND+NOT+dog", "%22cat+owl%22", "n:[100+TO+200]", "sw*", "hare~1"];
     let ask = |client: &mut Client, query: &str| {
@@ -44,7 +44,7 @@ fn after_a_crash_an_index_is_what_one_built_anew_is() {
     for round in 0..8 {
         write(&mut client, round * 1_000, 1_000);
     }
-    // Killed in the middle of the first build.
+    // Killed during the first build.
     let mut asking = server.client();
     let asked = std::thread::spawn(move || {
         let _ = asking.send("GET", "/db/_design/known/_nouveau/i?q=fox", &[], b"");
@@ -64,7 +64,7 @@ fn after_a_crash_an_index_is_what_one_built_anew_is() {
         let known = answers(&mut client, "known");
         assert_eq!(known, answers(&mut client, &format!("anew{round}")), "after crash {round}");
         assert!(known[0].contains("\"total_hits\":8000") || round > 0, "{}", known[0]);
-        // Changes that are in the index, and then some that are not.
+        // Changes that are indexed, followed by changes that are not.
         write(&mut client, 10_000 + round * 100, 50);
         answers(&mut client, "known");
         write(&mut client, 10_050 + round * 100, 50);

@@ -1,4 +1,4 @@
-//! [`Server`]: the program as a process, and [`Directory`] and its data.
+//! [`Server`]: the program as a process, and [`Directory`]: its data.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::wait_for;
 
-/// A directory of its own, removed at the end.
+/// A temporary directory, removed when this is dropped.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -20,7 +20,7 @@ impl Directory {
         let name = format!("settee-it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
-        // Few rounds, so that hashing passwords takes no time.
+        // Few iterations make password hashing fast.
         fs::write(path.join("local.ini"), "[chttpd_auth]\niterations = 10\n").unwrap();
         Self(path)
     }
@@ -29,7 +29,7 @@ impl Directory {
         &self.0
     }
 
-    /// Adds lines to the configuration.
+    /// Appends lines to the configuration.
     pub(crate) fn configure(&self, lines: &str) {
         let file = self.0.join("local.ini");
         let before = fs::read_to_string(&file).unwrap();
@@ -47,31 +47,31 @@ impl Drop for Directory {
     }
 }
 
-/// The program with these arguments, without any administrator in its environment.
+/// The program with these arguments and no administrator in its environment.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_settee"));
     command.args(arguments).env_remove("COUCHDB_USER").env_remove("COUCHDB_PASSWORD").stdin(Stdio::null());
     command
 }
 
-/// `settee serve` on the data in `directory`, at any free port.
+/// `settee serve` on the data in `directory`, on any free port.
 pub(crate) fn serve(directory: &Directory) -> Command {
     let mut command = program(&["serve", "--port", "0", "--data"]);
     command.arg(directory.path());
     command
 }
 
-/// Runs a program that is to end by itself.
+/// Runs a program until it ends.
 pub(crate) fn run(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the program to end", || child.try_wait().unwrap());
     child.wait_with_output().unwrap()
 }
 
-/// A running server. It is killed when it is dropped.
+/// A running server. It is killed when this is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// What it printed before it was ready.
+    /// Its output before it was ready.
     pub(crate) greeting: String,
     child: Child,
     log: PathBuf,
@@ -110,7 +110,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Asks the server to stop, and returns how it ended and how long that took.
+    /// Stops the server. Returns its exit status and the duration of the shutdown.
     pub(crate) fn terminate(mut self) -> (ExitStatus, Duration) {
         let begun = Instant::now();
         self.signal_termination();
@@ -118,24 +118,24 @@ impl Server {
         (status, begun.elapsed())
     }
 
-    /// Asks the server to stop and does not wait.
+    /// Sends the termination signal without waiting.
     pub(crate) fn signal_termination(&self) {
         let told = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status().unwrap();
         assert!(told.success());
     }
 
-    /// Waits until a server ends that was asked to.
+    /// Waits for the end of a server that was asked to stop.
     pub(crate) fn wait(mut self) -> ExitStatus {
         wait_for("the server to stop", || self.child.try_wait().unwrap())
     }
 
-    /// Ends the server as a crash does.
+    /// Kills the server without a shutdown, as in a crash.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// The processes that it has started.
+    /// Process ids of its children.
     pub(crate) fn children(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten();
         let files = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! The calls with which installers and clients prepare a server, and that what they set outlives a restart.
+//! Tests of requests by which installers and clients prepare a server, and that their settings survive a restart.
 
 use crate::server::{Directory, Server, serve};
 use crate::{Client, text};
@@ -6,7 +6,7 @@ use crate::{Client, text};
 /// `admin:password`
 const ADMIN: &str = "Basic YWRtaW46cGFzc3dvcmQ=";
 
-/// What the set-up script of Obsidian LiveSync writes.
+/// Settings written by the set-up script of Obsidian LiveSync.
 const LIVESYNC: [(&str, &str); 9] = [
     ("chttpd/require_valid_user", "true"),
     ("chttpd_auth/require_valid_user", "true"),
@@ -30,7 +30,7 @@ fn set_up(client: &mut Client, body: &str) -> (u16, String) {
     (reply.status, reply.text().trim_end().to_owned())
 }
 
-/// What LiveSync sees of a server that is set up.
+/// Requests of LiveSync to a prepared server.
 #[track_caller]
 fn check_livesync(server: &Server) {
     let mut page = server.client();
@@ -56,7 +56,7 @@ fn check_livesync(server: &Server) {
     assert!(seen.header("access-control-expose-headers").is_some_and(|names| names.contains("etag")));
     let foreign = admin.request("GET", "/vault", &[("Origin", "https://evil.example.com")], b"").unwrap().expect(200);
     assert_eq!(foreign.header("access-control-allow-origin"), None);
-    // Beyond what CouchDB takes by default.
+    // More than CouchDB accepts by default.
     let large = format!("{{\"t\":\"{}\"}}", "x".repeat(9_000_000));
     let rev = admin.get("/vault/large").header("etag").map(|tag| tag.trim_matches('"').to_owned());
     let path = rev.map_or("/vault/large".to_owned(), |rev| format!("/vault/large?rev={rev}"));
@@ -73,7 +73,7 @@ fn obsidian_livesync_sets_a_server_up() {
         server.address.port()
     );
     assert_eq!(set_up(&mut client, &enable), (201, r#"{"ok":true}"#.to_owned()));
-    // There is an administrator now, and nobody else is one.
+    // An administrator exists now, and other clients have no permissions.
     client.get("/_node/_local/_config").expect(401);
     let mut admin = server.client().with(ADMIN);
     for (key, value) in LIVESYNC {
@@ -84,7 +84,7 @@ fn obsidian_livesync_sets_a_server_up() {
     }
     admin.put("/vault", "").expect(201);
     check_livesync(&server);
-    // Set up again, as scripts do that are run twice.
+    // The set-up is idempotent, because scripts may run twice.
     assert_eq!(set_up(&mut admin, &enable).0, 201);
     server.terminate();
 
@@ -113,7 +113,8 @@ fn obsidian_livesync_sets_a_server_up() {
     assert!(directory.configuration().contains("bind_address = 0.0.0.0"));
 }
 
-/// The script sends the name and the password from its first request on, whether the server knows them already or not.
+/// The script sends the name and the password from its first request on, even if the server does not have the
+/// administrator yet.
 #[test]
 fn the_script_of_livesync_finds_or_makes_its_administrator() {
     for is_known in [false, true] {
@@ -135,7 +136,7 @@ fn the_script_of_livesync_finds_or_makes_its_administrator() {
     }
 }
 
-/// A page of the server itself, which a browser shows from behind a proxy, uploads a file with a form.
+/// A page of the server itself, shown by a browser behind a proxy, uploads a file with a form.
 #[test]
 fn a_form_behind_a_proxy_uploads_a_file() {
     let directory = Directory::new();
@@ -195,7 +196,8 @@ fn set_up_says_what_it_cannot_do() {
     assert_eq!(set_up(&mut client, finish), refused("Cluster is already finished"));
 }
 
-/// A page whose name leads to this machine must not become an administrator of a server that has none.
+/// A page under a foreign name that resolves to this machine must not get the permissions of an administrator on a
+/// server that has none.
 #[test]
 fn foreign_names_do_not_reach_a_server_without_administrators() {
     let directory = Directory::new();

@@ -1,4 +1,4 @@
-//! Two servers on one PostgreSQL, of which one hears nothing of it any more.
+//! Tests of two servers on one PostgreSQL, one of which no longer gets any response from it.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::scratch::Scratch;
 use crate::server::{Directory, Server};
 use crate::{Client, Reply, save, wait_for};
 
-/// Nobody waits longer because of it.
+/// Maximum duration of any request.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// An answer within the limit.
+/// A response within the limit.
 fn ask(client: &mut Client, method: &str, path: &str) -> Reply {
     let begun = Instant::now();
     let reply = client.request(method, path, &[], b"{}").unwrap();
@@ -50,7 +50,7 @@ fn a_server_without_a_way_to_its_store_says_so_and_keeps_nobody_waiting() {
         far_client.get("/db/7").expect(200);
         proxy.stall(true);
         proxy.keep_answers(true);
-        // All at once, and then those who come when it is known.
+        // Concurrent requests first, and then requests after the failure was detected.
         for _ in 0..2 {
             std::thread::scope(|scope| {
                 for (method, path) in requests {
@@ -70,7 +70,7 @@ fn a_server_without_a_way_to_its_store_says_so_and_keeps_nobody_waiting() {
         proxy.keep_answers(false);
         wait_for("it to hear again", || (far_client.get("/db/7").status == 200).then_some(()));
     }
-    // It was made once, or is now.
+    // It was created by an earlier request or by this one.
     let status = far_client.put("/db/new", "{}").status;
     assert!([201, 409].contains(&status), "{status}");
     let revs = near_client.get("/db/new?revs_info=true").expect(200).text();

@@ -1,4 +1,4 @@
-//! The command line, the first start, administrators, and what outlives a restart.
+//! Tests of the command line, the first start, administrators, and state that survives a restart.
 
 use std::fs;
 use std::process::Command;
@@ -34,7 +34,7 @@ fn help_teaches() {
     );
 }
 
-/// What is printed for shells is understood by those that are there.
+/// Installed shells accept the printed completion scripts.
 #[test]
 fn completions_are_scripts() {
     for (shell, arguments) in
@@ -95,7 +95,7 @@ fn the_first_start_says_where() {
         server.address,
         data.display()
     );
-    // Where the limit of open files is low, a line says so.
+    // If the limit of open files is low, a line reports it.
     let said: String = server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Takes ")).collect();
     let memory = server.greeting.split_once("may take ").and_then(|(_, rest)| rest.split(' ').next()).unwrap();
     assert!(memory.parse::<u64>().unwrap() >= 32, "{memory}");
@@ -157,7 +157,7 @@ fn the_environment_makes_an_administrator_once() {
     let stored = directory.configuration();
     assert!(stored.contains("ann = -pbkdf2"), "{stored}");
     assert!(!stored.contains("secret"), "{stored}");
-    // What was stored counts from now on.
+    // The stored settings apply from now on.
     let server = Server::start_as(&directory, serve(&directory).args(["--bind", "0.0.0.0"]));
     let address = (std::net::Ipv4Addr::LOCALHOST, server.address.port()).into();
     refused(Client::connect(address));
@@ -178,7 +178,7 @@ fn the_party_ends_with_the_first_administrator() {
     ann.get("/_all_dbs").expect(200);
     let shown = ann.get("/_node/_local/_config/admins/ann").expect(200).text();
     assert!(shown.starts_with("\"-pbkdf2"), "{shown}");
-    // A database may open itself to everybody, but its design documents stay closed.
+    // A database may be public, but its design documents stay closed.
     ann.put("/db/_security", "{}").expect(200);
     client.get("/db").expect(200);
     client.put("/db/doc", "{}").expect(201);
@@ -212,7 +212,7 @@ fn a_server_that_others_can_reach_stays_closed() {
     let mut ann = Client::connect(address).with(ANN);
     let refused = "The last admin cannot be removed while the server listens on 0.0.0.0";
     ann.delete(&format!("{config}/admins/ann")).expect_error(400, "bad_request", refused);
-    // What the configuration says of the address is not where the server listens.
+    // The configured address differs from the actual one, which is relevant.
     ann.put(&format!("{config}/chttpd/bind_address"), "\"127.0.0.1\"").expect(200);
     ann.delete(&format!("{config}/admins/ann")).expect(200);
     Client::connect(address).get("/_all_dbs").expect(401);
@@ -257,7 +257,7 @@ fn a_broken_configuration_is_named() {
     assert!(text.contains("local.ini:4: [chttpd] bind_address = nowhere: it must be an IP address"), "{text}");
 }
 
-/// Wherever a mistake comes from, the start stops with its place and what was probably meant.
+/// A mistake from any source prevents the start; the message names its place and the probable intention.
 #[test]
 fn mistakes_stop_the_start() {
     let check = |ini: &str, arguments: &[&str], variables: &[(&str, &str)], expected: &str| {
@@ -304,8 +304,8 @@ fn localhost_is_an_address() {
     assert!(server.address.ip().is_loopback());
 }
 
-/// Nobody is refused for a name and a password before there is an administrator: set-up scripts send them from the first
-/// request on.
+/// Without an administrator no request is refused because of a name and a password: set-up scripts send them from the
+/// first request on.
 #[test]
 fn a_party_takes_everybody_by_any_name() {
     let directory = Directory::new();

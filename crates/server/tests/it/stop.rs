@@ -1,4 +1,4 @@
-//! The orderly end: feeds end, writes finish, and what was acknowledged is there afterwards.
+//! Tests of an orderly stop: feeds end, writes finish, and every acknowledged write exists afterwards.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use settee_model::json::Json;
 use crate::server::{Directory, Server};
 use crate::{design, load, number, rows, save, text, wait_for};
 
-/// The server's promise is five seconds.
+/// Maximum duration of a stop.
 const PROMISE: Duration = Duration::from_secs(5);
 
 #[test]

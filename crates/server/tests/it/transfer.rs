@@ -1,4 +1,4 @@
-//! All data of a server, moved from its directory into a PostgreSQL and back.
+//! Tests of the copy of a server's data from its directory into a PostgreSQL and back.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,11 +8,11 @@ use crate::scratch::Scratch;
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{design, load, save, text, wait_for};
 
-/// Documents enough that a copy takes a moment.
+/// Number of documents, so that a copy takes a while.
 const DOCUMENTS: usize = 30_000;
 
-/// What clients see of a server: all revisions with attachments, update sequences, views as they are without being brought up to
-/// date, local documents, settings.
+/// Requests for the visible state of a server: all revisions with attachments, update sequences, views without an
+/// update, local documents, settings.
 const LOOKS: [&str; 10] = [
     "/db/_changes?style=all_docs",
     "/db/conflict?open_revs=all&revs=true&attachments=true",
@@ -56,7 +56,7 @@ fn fill(client: &mut Client) {
     client.get("/db/_design/d/_view/v").expect(200);
 }
 
-/// Runs `settee storage copy`; what it says, and whether it succeeded.
+/// Runs `settee storage copy`; returns true on success, and the output.
 fn copy(from: &str, to: &str, options: &[&str]) -> (bool, String) {
     let output = run(program(&["storage", "copy", from, to]).args(options));
     let said = [output.stdout, output.stderr].concat();
@@ -67,7 +67,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Kills a copy when a part of it is there.
+/// Kills a copy when a part of it is written.
 fn kill_in_the_middle(postgres: &Scratch, schema: &str, from: &str, to: &str) {
     let mut command = program(&["storage", "copy", from, to]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -91,7 +91,7 @@ fn a_server_moves_into_postgresql_and_back() {
     assert!(!is_done && said.contains("another server uses the data directory"), "{said}");
     assert!(server.terminate().0.success());
 
-    // There.
+    // From the directory to PostgreSQL.
     kill_in_the_middle(&postgres, "moved", &from, &to);
     let (is_done, said) = copy(&from, &to, &[]);
     assert!(!is_done && said.contains("--resume goes on with it"), "{said}");
@@ -106,7 +106,7 @@ fn a_server_moves_into_postgresql_and_back() {
     let (is_done, said) = copy(&from, &to, &[]);
     assert!(!is_done && said.contains("there are data already"), "{said}");
 
-    // And it is served.
+    // The copy can be served.
     let server = Server::start_as(&home, serve(&home).args(["--storage", &to]));
     let client = &mut server.client();
     assert_eq!(look(client), wanted);
@@ -119,7 +119,7 @@ fn a_server_moves_into_postgresql_and_back() {
     let (is_done, said) = copy(&from, &to, &["--verify"]);
     assert!(!is_done && said.contains("database db, documents new: is in the copy only"), "{said}");
 
-    // Back.
+    // From PostgreSQL to a directory.
     let (is_done, said) = copy(&to, &to_back, &[]);
     assert!(is_done && said.contains(&format!("settee serve --data {to_back}")), "{said}");
     let server = Server::start(&back);

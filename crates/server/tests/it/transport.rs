@@ -1,4 +1,4 @@
-//! TLS and sockets in the file system, and certificates that change.
+//! Tests of TLS, Unix sockets, and changing certificates.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ fn certificate(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates").join(name)
 }
 
-/// A server's files: copies, so that they can change.
+/// Copies the certificate files, so that the test can change them.
 fn install(directory: &Directory, name: &str) {
     fs::copy(certificate(&format!("{name}.key")), directory.path().join("key.pem")).unwrap();
     fs::copy(certificate(&format!("{name}.pem")), directory.path().join("cert.pem")).unwrap();
@@ -33,13 +33,13 @@ fn configure(directory: &Directory, lines: &str) {
     ));
 }
 
-/// The address behind `https://` in what the server says of itself.
+/// The address after `https://` in the output of the server.
 fn tls_address(server: &Server) -> SocketAddr {
     let rest = server.greeting.split_once("https://").expect("it listens for TLS").1;
     rest.split_once('/').unwrap().0.parse().unwrap()
 }
 
-/// The user that the client says it is.
+/// The certificate that the client presents.
 #[derive(Clone, Copy)]
 enum Identity {
     Nobody,
@@ -72,7 +72,7 @@ fn connect(address: SocketAddr, name: &str, identity: Identity, protocols: &[&[u
     Ok(client)
 }
 
-/// Asks for `path` and returns all that comes until the server closes.
+/// Requests `path` and returns all bytes until the server closes the connection.
 fn ask(client: &mut (impl std::io::Read + std::io::Write), path: &str) -> std::io::Result<String> {
     let head = format!("PUT {path} HTTP/1.1\r\nHost: settee.test:1\r\nConnection: close\r\n\r\n");
     client.write_all(head.as_bytes())?;
@@ -93,7 +93,7 @@ fn tls_with_certificates_that_change() {
     assert!(created.starts_with("HTTP/1.1 201 Created\r\n"), "{created}");
     assert!(created.contains("Location: https://settee.test:1/db\r\n"), "{created}");
     server.client().get("/db").expect(200);
-    // Who offers nothing, or something unknown to the server, speaks HTTP/1.1 or is refused.
+    // A client that offers no protocol uses HTTP/1.1; an unknown protocol is refused.
     let mut plain = connect(address, "settee.test", Identity::Nobody, &[]).unwrap();
     assert!(ask(&mut plain, "/db2").unwrap().starts_with("HTTP/1.1 201"));
     assert!(connect(address, "settee.test", Identity::Nobody, &[b"spdy/3"]).is_err());
@@ -104,7 +104,7 @@ fn tls_with_certificates_that_change() {
         "the certificate is for another name"
     );
 
-    // A broken file changes nothing; the next good one does. Open connections go on.
+    // A broken file changes nothing; the next valid one does. Open connections are kept.
     let mut open = connect(address, "first.settee.test", Identity::Nobody, &[]).unwrap();
     fs::write(directory.path().join("cert.pem"), "nonsense").unwrap();
     wait_for("the server to notice", || {
@@ -170,7 +170,7 @@ fn what_cannot_be_read_is_said_at_the_start() {
 fn a_socket_in_the_file_system() {
     let directory = Directory::new();
     let path = directory.path().join("settee.sock");
-    // What a server left behind that was killed is in nobody's way.
+    // The socket of a killed server does not prevent a start.
     drop(UnixListener::bind(&path).unwrap());
     let mut command = serve(&directory);
     command.arg("--socket").arg(&path);

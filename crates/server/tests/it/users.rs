@@ -1,4 +1,4 @@
-//! Users: the rules of their documents, and that what is secret about them stays so.
+//! Tests of users: the rules of their documents, and that secrets stay secret.
 
 use std::fs;
 
@@ -75,7 +75,7 @@ fn the_rules_of_user_documents() {
         "Character `:` is not allowed in usernames.",
     );
     refused(&mut nobody, EVE, r#"{"type":"user","name":"eve","roles":["r"]}"#, "Only _admin may set roles");
-    // Not past the rules by another way either.
+    // Replicated writes cannot bypass the rules either.
     let bulk = r#"{"new_edits":false,"docs":[{"_id":"org.couchdb.user:eve","_rev":"1-x","type":"user","name":"eve","roles":["r"]}]}"#;
     let reply = nobody.post("/_users/_bulk_docs", bulk).expect(201);
     assert!(String::from_utf8_lossy(&reply.body).contains("Only _admin may set roles"), "{reply:?}");
@@ -83,7 +83,7 @@ fn the_rules_of_user_documents() {
     nobody.post("/_users/_bulk_docs", &bulk).expect(201);
     let eve = String::from_utf8(admin.get(&format!("/_users/{EVE}")).expect(200).body).unwrap();
     assert!(eve.contains("derived_key") && !eve.contains("planted"), "{eve}");
-    // Of others nobody sees or changes anything.
+    // Users cannot read or change documents of other users.
     for reply in [
         bob.get(&format!("/_users/{EVE}")),
         bob.get(&format!("/_users/{EVE}?open_revs=all")),
@@ -105,7 +105,7 @@ fn the_rules_of_user_documents() {
         };
         assert_eq!(reply.status, 401, "{path}");
     }
-    // Unless members of documents are public.
+    // Unless members of the documents are public.
     admin.put("/_node/_local/_config/chttpd_auth/public_fields", "\"name, nick\"").expect(200);
     let text = String::from_utf8(bob.get(&format!("/_users/{EVE}")).expect(200).body).unwrap();
     assert_eq!(text, "{\"_id\":\"org.couchdb.user:eve\",\"_rev\":\"1-x\",\"name\":\"eve\"}\n");
@@ -130,7 +130,7 @@ fn secrets_stay_secret() {
         hear(wrong.get("/_session"));
         hear(nobody.post("/_session", r#"{"name":"bob","password":"planted-wrong"}"#));
     }
-    // Requests that fail, with secrets in them.
+    // Failing requests that contain secrets.
     for body in [r#"{"name":"bob","password":"planted-user""#, r#"{"name":1,"password":"planted-user"}"#] {
         hear(nobody.post("/_session", body));
         hear(nobody.put("/_users/org.couchdb.user:bob", body));

@@ -1,4 +1,4 @@
-//! Views as clients read them: what map functions see, the order of rows, what reduce functions may do.
+//! Tests of views: the input of map functions, the order of rows, the permitted results of reduce functions.
 
 use crate::server::{Directory, Server};
 use crate::{Client, load, save};
@@ -15,7 +15,7 @@ fn start(directory: &Directory) -> (Server, Client) {
     (server, client)
 }
 
-/// The rows of an answer as text, each on a line.
+/// The rows of a response as text, one per line.
 fn rows(client: &mut Client, path: &str) -> Vec<String> {
     let text = client.get(path).expect(200).text();
     let rows = text.lines().skip(1).map(|line| line.trim_end_matches(',').to_owned());
@@ -35,7 +35,7 @@ fn map_functions_see_conflicts_as_they_come_and_go() {
     let python = format!("python3 -S -E {}/../process/tests/it/server.py", env!("CARGO_MANIFEST_DIR"));
     directory.configure(&format!("[query_servers]\npython = {python}\n"));
     let (_server, mut client) = start(&directory);
-    // The first is run by the evaluator of simple functions, the second by the engine.
+    // The first is run by the native evaluator, the second by the JavaScript engine.
     let native = "function(doc) { if (doc._conflicts || doc._deleted_conflicts) \
                   emit(doc._id, [doc._conflicts, doc._deleted_conflicts]); }";
     let engine = "function(doc) { function* seen() { yield doc; } for (var d of seen()) { \
@@ -187,6 +187,6 @@ fn a_plus_in_an_address_means_what_the_configuration_says() {
     save(&mut client, "/db/a+b", "{}");
     let ids = rows(&mut client, "/db/_all_docs");
     assert!(ids.len() == 2 && ids[0].contains(r#""id":"a b""#) && ids[1].contains(r#""id":"a+b""#), "{ids:?}");
-    // In a query a plus always is a space.
+    // In a query a plus is always a space.
     assert!(rows(&mut client, "/db/_all_docs?key=%22a+b%22")[0].contains(r#""id":"a b""#));
 }

@@ -1,4 +1,5 @@
-//! A start opens all data or is refused and changes nothing; commands do not write over what is there, nor read what is no file.
+//! Tests that a start opens all data or is refused without changes, and that commands neither overwrite existing files
+//! nor read special files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use std::process::{Command, Output};
 use crate::server::{Directory, Server, program, run};
 use crate::{load, save, text};
 
-/// All files below a directory with their contents; directories have none.
+/// All files below a directory with their contents; `None` for directories.
 fn image(directory: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -38,17 +39,17 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// `settee serve` on data that are not in a [`Directory`].
+/// `settee serve` on data outside of a [`Directory`].
 fn serve_at(data: &Path) -> Command {
     let mut command = program(&["serve", "--port", "0", "--data"]);
     command.arg(data);
     command
 }
 
-/// The documents of the database.
+/// Number of documents of the database.
 const DOCUMENTS: i64 = 51;
 
-/// A stopped server with data in a log and in sorted files, and nothing else in the directory.
+/// A stopped server with data in a log and in sorted files, and no other files in the directory.
 fn written(data: &Path) {
     let place = Directory::new();
     let server = Server::start_as(&place, &mut serve_at(data));
@@ -125,7 +126,7 @@ fn a_start_that_fails_leaves_nothing_behind() {
     {
         let data = base.path().join("a/b/data");
         let output = run(program(&["serve", "--port", "0"]).args(further).arg("--data").arg(&data));
-        // The last of two --port counts.
+        // The last of two `--port` options applies.
         assert!(!output.status.success(), "{further:?}: {}", said(&output));
         assert!(!base.path().join("a").exists(), "{further:?}: {}", said(&output));
     }

@@ -1,11 +1,11 @@
-//! [`Cage`]: a control group with a limit of memory, where this process may make one; otherwise memory is only measured.
+//! [`Cage`]: a control group with a memory limit, if this process may create one; otherwise memory is only measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A group of processes with a limit of memory.
+/// A group of processes with a memory limit.
 pub(super) struct Cage(Option<PathBuf>);
 
 impl Cage {
@@ -28,14 +28,14 @@ impl Cage {
         Self(group)
     }
 
-    /// Puts a process into the group, and whatever it starts from then on.
+    /// Moves a process into the group; its later children belong to the group too.
     pub(super) fn put(&self, pid: u32) {
         if let Some(group) = &self.0 {
             let _ = fs::write(group.join("cgroup.procs"), pid.to_string());
         }
     }
 
-    /// What a process and those it has started have in memory of their own.
+    /// Private memory of a process and its children.
     pub(super) fn bytes(&self, pid: u32) -> u64 {
         let of_one = |pid: u32| {
             let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Cage {
         of_one(pid) + children(pid).into_iter().map(of_one).sum::<u64>()
     }
 
-    /// The same, once it is below `enough` or after `time`.
+    /// Polls [`bytes`](Self::bytes) until the value is below `enough` or `time` has passed.
     pub(super) fn settled_bytes(&self, pid: u32, enough: u64, time: Duration) -> u64 {
         let begun = Instant::now();
         loop {
@@ -61,7 +61,7 @@ impl Cage {
 impl Drop for Cage {
     fn drop(&mut self) {
         if let Some(group) = &self.0 {
-            // It is empty when the last process has gone, which takes a moment.
+            // The group can be removed only after its last process has ended, which may take a moment.
             for _ in 0..50 {
                 if fs::remove_dir(group).is_ok() {
                     return;

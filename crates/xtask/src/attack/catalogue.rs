@@ -1,9 +1,10 @@
-//! The catalogue of hostile input: [`ALL`] attacks by class, one file a class. The attackers are unauthenticated clients; a user with
-//! rights has made public what they use.
+//! The catalogue of hostile input: [`ALL`] attacks by class, one file per class. The attackers are unauthenticated
+//! clients; an authorized user has made the databases that they use public.
 //!
-//! A new class is a file with its list, which has a line in [`ALL`]. Most entries are data: what an administrator sets up, the hostile
-//! requests, and the answers that must come ([`Ask`]). An entry that needs more has a function ([`Attack::act`]). For every attack
-//! must hold: the server lives, the second client is served within its bound, and the memory is returned.
+//! A new class is a file with its list, which has a line in [`ALL`]. Most entries are data: the set-up by an
+//! administrator, the hostile requests, and the required responses ([`Ask`]). An entry that needs more has a function
+//! ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client is served
+//! within its bound, and the memory is released.
 
 mod batches;
 mod connections;
@@ -34,15 +35,15 @@ pub(super) struct Attack {
     pub(super) threads: usize,
     /// The configuration of the server, `section/key=value`.
     pub(super) settings: &'static [&'static str],
-    /// The most times as long as without the attack that the second client may wait.
+    /// Maximum factor by which the second client may wait longer than without the attack.
     pub(super) slower_max: f64,
-    /// The longest time that a request of `requests` may take; checked by the long form.
+    /// Maximum duration of a request of `requests`; checked by the long form.
     pub(super) longest: Duration,
     /// The requests of an administrator before the attack: method and path, and body.
     pub(super) setup: &'static [(&'static str, &'static str)],
     /// Prepares more than `setup` can state.
     pub(super) prepare: fn(&Target) -> Result<()>,
-    /// The hostile requests. Each attacker sends them in turn, each on a connection of its own.
+    /// The hostile requests. Each attacker sends them in order, each on a new connection.
     pub(super) requests: &'static [Ask],
     /// A function that replaces the request and is called repeatedly.
     pub(super) act: Option<fn(&Target)>,
@@ -75,7 +76,7 @@ pub(super) enum Expect {
     LeavesAfter(Duration),
 }
 
-/// An attack that does nothing yet.
+/// An attack without actions, as a base for others.
 const fn attack(name: &'static str, threads: usize) -> Attack {
     Attack {
         name,
@@ -90,7 +91,7 @@ const fn attack(name: &'static str, threads: usize) -> Attack {
     }
 }
 
-/// A request for which any answer will do.
+/// A request that accepts any response.
 const fn ask(line: &'static str, body: Text) -> Ask {
     Ask { line, headers: "", body, expect: Expect::Anything }
 }

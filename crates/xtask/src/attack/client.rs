@@ -1,5 +1,5 @@
-//! [`Connection`]: one connection that speaks HTTP/1.1, as well as is needed to attack and to measure. Nothing that it does
-//! can last: a request and its answer have a deadline, and who was told to stop gives up at once.
+//! [`Connection`]: an HTTP/1.1 connection with the features that attacks and measurements need. Every operation is
+//! bounded: a request and its response have a deadline, and a stop flag aborts immediately.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// The time that a request and its answer may take.
+/// Timeout of a request and its response.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time to wait for a connection: more than a second means that the system has dropped an attempt.
+/// Timeout of a connection attempt. More than a second means that the system has dropped an attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often somebody who waits looks whether it is enough.
+/// Interval in which a blocked call checks the stop flag.
 const POLL: Duration = Duration::from_millis(200);
 
 /// A connection.
@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     is_closing: bool,
 }
 
-/// A stream whose calls end at a deadline, and when `stop` is true.
+/// A stream whose calls fail at a deadline, and when `stop` is true.
 struct Bounded {
     stream: TcpStream,
     timeout: Duration,
@@ -39,7 +39,7 @@ pub(crate) fn split(url: &str) -> Result<(SocketAddr, String)> {
     Ok((address.parse().context("a server has an address")?, basic(credentials)))
 }
 
-/// The header that says who asks.
+/// The header with basic credentials.
 fn basic(credentials: &str) -> String {
     format!("Authorization: Basic {}\r\n", base64(credentials.as_bytes()))
 }
@@ -76,25 +76,25 @@ impl Connection {
         Ok(Self { stream: BufReader::with_capacity(16 << 10, bounded), is_closing: false })
     }
 
-    /// The same for requests with a shorter timeout.
+    /// Sets a shorter timeout for requests.
     pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.stream.get_mut().timeout = timeout;
         self
     }
 
-    /// Whether the server has said that it closes the connection.
+    /// True if the server has announced that it closes the connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// Sends something, for which the time starts over.
+    /// Sends bytes and restarts the timeout.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let bounded = self.stream.get_mut();
         bounded.deadline = Instant::now() + bounded.timeout;
         bounded.write_all(bytes)
     }
 
-    /// Reads until nothing more comes, and gives it away.
+    /// Reads and discards everything until the end of the connection.
     pub(super) fn swallow(&mut self) -> io::Result<u64> {
         io::copy(&mut self.stream, &mut io::sink())
     }
@@ -105,7 +105,8 @@ impl Connection {
         self.answer()
     }
 
-    /// Sends a request without a body, and hands over the answer's body piece by piece, however long it is. Returns the status.
+    /// Sends a request without a body, and passes the response body to `take` piece by piece, with no limit on its
+    /// length. Returns the status.
     pub(crate) fn read(&mut self, line: &str, headers: &str, take: &mut dyn FnMut(&[u8])) -> io::Result<u16> {
         self.write(&head(line, headers, 0))?;
         self.answer_to(take)
@@ -153,7 +154,7 @@ impl Connection {
 }
 
 impl Bounded {
-    /// Tries until something happens, somebody calls stop or the time is over.
+    /// Retries until the call succeeds, the stop flag is set, or the timeout has passed.
     fn until_over<T>(&mut self, mut act: impl FnMut(&mut TcpStream) -> io::Result<T>) -> io::Result<T> {
         loop {
             if self.deadline <= Instant::now() || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {

@@ -1,8 +1,8 @@
-//! `cargo xtask attack`: what clients that mean harm do to a server in a control group of 1 GB, and to a well-behaved client
-//! beside them. Each attack ([`catalogue`]) has a server of its own. It may not end the server, nor let the other client
-//! wait ten times as long, and what it took is given back.
+//! `cargo xtask attack`: runs hostile clients against a server in a control group of 1 GB, together with a well-behaved
+//! client. Each attack ([`catalogue`]) has a server of its own. It must not end the server, nor make the other client
+//! wait ten times as long, and its memory must be released.
 //!
-//! The short form is a step of the gate. There many programs share the machine, so it judges neither times nor memory.
+//! The short form is a step of the gate. Other programs share the machine then, so it checks neither times nor memory.
 
 mod cage;
 mod catalogue;
@@ -24,34 +24,34 @@ use catalogue::Attack;
 use probe::{Figures, Probe};
 use target::Target;
 
-/// What the server and its workers may have.
+/// Memory limit of the server and its workers.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Less than this counts as this: a client that hardly waits at all does not notice ten times as much.
+/// Minimum reference latency: for a client that hardly waits at all, a factor of ten is imperceptible.
 const P99_MIN: Duration = Duration::from_millis(1);
 
-/// How much more than before the attack the server may have afterwards; and what it may have in any case: the write buffers of the
-/// store and its cache of blocks, which are empty before, may hold four times this by configuration, and are no leak.
+/// Maximum factor of the memory after the attack, and an absolute allowance: the write buffers of the store and its
+/// block cache, empty before the attack, may use four times this by configuration, and are no leak.
 const MEMORY_MAX: u64 = 2;
 const MEMORY_MIN: u64 = 32 << 20;
 
-/// After so long everything is as before; half the speed is not, a little less is chance.
+/// Time after which memory and speed must have recovered. Half of the speed is a failure; small deviations are noise.
 const RECOVERY: Duration = Duration::from_secs(5);
 const SPEED_MIN: f64 = 0.5;
 
-/// The time for which an attack may go on that has something to finish.
+/// Maximum time for an attack to finish pending work.
 const UNFINISHED_MAX: Duration = Duration::from_secs(180);
 
-/// How thorough a run is.
+/// Extent of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A few seconds each; neither times nor memory are judged.
+    /// A few seconds per attack; neither times nor memory are checked.
     Short,
-    /// As an adversary has an afternoon.
+    /// Minutes per attack, with all checks.
     Long,
 }
 
-/// What to do.
+/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     form: Form,
@@ -59,7 +59,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The step of the gate.
+    /// Options of the step of the gate.
     pub(crate) fn short() -> Self {
         Self { form: Form::Short, only: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// Runs attacks and says what became of the server.
+/// Runs attacks and prints the effects on the server.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let mut tally = Tally::default();
     println!(
@@ -97,14 +97,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(tally)
 }
 
-/// What an attack has done.
+/// Measurements of an attack.
 struct Report {
     quiet: Figures,
     attacked: Figures,
     after: Figures,
-    /// In answers a second: before and afterwards.
+    /// Responses per second: before and after.
     speed: [f64; 2],
-    /// In bytes: before, at most, and afterwards.
+    /// Bytes: before, maximum, and after.
     memory: [u64; 3],
     /// The longest time that a hostile request took.
     longest: Duration,
@@ -123,7 +123,7 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
     let mut server = Server::start_within(workspace, "attack", Access::Admin, &settings, &confine)?;
     let target = Arc::new(Target::prepare(&server.url(), form, attack)?);
     let probe = Probe::begin(&server.url())?;
-    // Caches and connections of the other client are there, and what a server has that has worked.
+    // Fills caches and opens the connections of the other client, so that the measurement starts in a steady state.
     target.warm_up()?;
     let quick = probe.speed(burst);
     thread::sleep(calm);
@@ -140,7 +140,7 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
     let attacked = probe.take();
     target.stop();
     for attacker in attackers {
-        // It may have lost its server.
+        // An attacker may fail because its server has ended.
         let _ = attacker.join();
     }
     let over = Instant::now();
@@ -162,7 +162,7 @@ fn one(workspace: &Workspace, attack: &'static Attack, form: Form) -> Result<Rep
 }
 
 impl Report {
-    /// The ratio of the time that the other client waited to that before.
+    /// Ratio of the waiting time of the other client to that before the attack.
     fn ratio(&self) -> f64 {
         self.attacked.p99.as_secs_f64() / self.quiet.p99.max(P99_MIN).as_secs_f64()
     }

@@ -1,4 +1,4 @@
-//! [`Probe`]: a well-behaved client that writes, reads and lists, and notes how long it waits.
+//! [`Probe`]: a well-behaved client that writes, reads and lists, and records its waiting times.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use anyhow::{Result, ensure};
 
 use super::client::{Connection, split};
 
-/// How often it asks.
+/// Interval of its requests.
 const PACE: Duration = Duration::from_millis(10);
 
-/// The client. It ends when it is dropped.
+/// The client. It ends when this is dropped.
 pub(super) struct Probe {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -22,7 +22,7 @@ pub(super) struct Probe {
 #[derive(Default)]
 struct State {
     seen: Mutex<Seen>,
-    /// Whether it asks as fast as it is answered.
+    /// True if it sends the next request immediately after a response.
     hurries: AtomicBool,
     is_over: AtomicBool,
 }
@@ -33,7 +33,7 @@ struct Seen {
     failed: u64,
 }
 
-/// What it has seen since it was last asked.
+/// Measurements since the last call of [`Probe::take`].
 pub(super) struct Figures {
     pub(super) p99: Duration,
     pub(super) answered: usize,
@@ -41,7 +41,7 @@ pub(super) struct Figures {
 }
 
 impl Probe {
-    /// Begins with a database of its own.
+    /// Starts the client with a database of its own.
     pub(super) fn begin(url: &str) -> Result<Self> {
         let (address, who) = split(url)?;
         let made = Connection::open(address)?.ask("PUT /probe", &who, b"")?.0;
@@ -52,7 +52,7 @@ impl Probe {
         Ok(Self { state, thread: Some(thread) })
     }
 
-    /// The number of answers that a second it gets when it asks without a pause.
+    /// The number of responses per second without pauses.
     pub(super) fn speed(&self, time: Duration) -> f64 {
         self.take();
         self.state.hurries.store(true, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Probe {
         (answered as f64 - failed as f64) / begun.elapsed().as_secs_f64()
     }
 
-    /// What it has seen since the last time.
+    /// Returns the measurements since the last call.
     pub(super) fn take(&self) -> Figures {
         let Seen { mut waited, failed } =
             std::mem::take(&mut *self.state.seen.lock().unwrap_or_else(PoisonError::into_inner));

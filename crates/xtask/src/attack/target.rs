@@ -1,4 +1,4 @@
-//! [`Target`]: the server that is attacked, and how hostile requests are sent to it.
+//! [`Target`]: the attacked server, and the sending of hostile requests to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,15 +13,15 @@ use super::Form;
 use super::catalogue::{Ask, Attack, Expect, Text};
 use super::client::{Connection, head, split};
 
-/// The server that is attacked.
+/// The attacked server.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
-    /// For what is prepared.
+    /// Credentials for the set-up.
     pub(super) admin: String,
     pub(super) form: Form,
-    /// Set when it is enough.
+    /// Set when the attack must end.
     pub(super) stop: Arc<AtomicBool>,
-    /// For unique names.
+    /// Counter for unique names.
     pub(super) next: AtomicU64,
     /// Work that must be finished before the attack ends.
     pub(super) unfinished: AtomicU64,
@@ -51,12 +51,12 @@ impl Target {
         Ok(())
     }
 
-    /// A connection for an attack, which ends with it.
+    /// Opens a connection for an attack; its calls fail when the attack ends.
     pub(super) fn connect(&self) -> io::Result<Connection> {
         Connection::open_until(self.address, &self.stop)
     }
 
-    /// Ends the attack.
+    /// Requests the end of the attack.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -71,12 +71,12 @@ impl Target {
         }
     }
 
-    /// Lets the server do what servers do, so that what it needs for that is there.
+    /// Runs ordinary requests, so that the memory for ordinary work is already in use.
     pub(super) fn warm_up(&self) -> Result<()> {
         self.make("PUT /warm", b"")?;
         let docs: Vec<String> = (0..500).map(|number| format!("{{\"n\":{number}}}")).collect();
         self.make("POST /warm/_bulk_docs", format!("{{\"docs\":[{}]}}", docs.join(",")).as_bytes())?;
-        // The second one is nothing for the native evaluator.
+        // The native evaluator cannot run the second one.
         let views = r#"{"views":{"a":{"map":"function(doc){emit(doc.n,1)}","reduce":"_sum"},
             "b":{"map":"function(doc){emit(new Date(doc.n).getTime(),1)}","reduce":"function(k,v){return sum(v)}"}}}"#;
         self.make("PUT /warm/_design/d", views.as_bytes())?;
@@ -125,7 +125,7 @@ impl Target {
         }
     }
 
-    /// Waits, unless the attack ends before.
+    /// Sleeps until the time has passed or the attack ends.
     pub(super) fn pause(&self, time: Duration) {
         let end = Instant::now() + time;
         while !self.is_over() && Instant::now() < end {
@@ -156,7 +156,7 @@ impl Target {
         failures
     }
 
-    /// So many in the short form, and in the long one.
+    /// A number for the short form, or for the long one.
     pub(super) fn count(&self, short: usize, long: usize) -> usize {
         if self.form == Form::Short { short } else { long }
     }

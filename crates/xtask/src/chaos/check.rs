@@ -1,4 +1,4 @@
-//! What must hold in the end: [`everything`].
+//! Final checks of a run: [`everything`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::thread;
@@ -11,26 +11,27 @@ use super::world::Past;
 use super::writer::{Doc, attachment};
 use crate::json::{member, texts};
 
-/// How long followers and the replication may take to come to the end.
+/// Time limit for followers and the replication to catch up.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// No request to a node that lives waits longer because another one has died, or because it hears nothing of PostgreSQL.
+/// Maximum duration of a request to a live node while another node has failed, or while it gets no response from
+/// PostgreSQL.
 const WAIT_MAX_MS: u64 = 2000;
 
-/// And for so long after that it is looked at.
+/// Time after a fault during which requests are attributed to it.
 const AFTERMATH_MS: u64 = 5000;
 
-/// Documents that are asked for together.
+/// Number of documents per request.
 const PAGE: usize = 200;
 
-/// Requests that are shorter are not looked at one by one.
+/// Duration below which requests are not examined individually.
 const SHORT_MS: u64 = 20;
 
-/// Where the replication copies to.
+/// Target of the replication.
 pub(super) const COPY: &str = "chaos-copy";
 
-/// The map functions of the two views; with `remark` they are others to the server.
+/// The map functions of the two views. A `remark` makes the server build them as different indexes.
 pub(super) fn design(remark: &str) -> String {
     format!(
         "{{\"views\":{{\"numbers\":{{\"map\":\"function (doc) {{ emit(doc._id, doc.n);{remark} }}\"}},\
@@ -38,7 +39,7 @@ pub(super) fn design(remark: &str) -> String {
     )
 }
 
-/// Looks at everything; what is wrong is a violation.
+/// Performs all checks; every failure is recorded as a violation.
 pub(super) fn everything(shared: &Shared, databases: &BTreeMap<&str, Written>, followers: &[Follower<'_>]) {
     let mut client = Client::new(shared, 0);
     for (database, written) in databases {
@@ -51,7 +52,7 @@ pub(super) fn everything(shared: &Shared, databases: &BTreeMap<&str, Written>, f
     }
 }
 
-/// Whether a database has what was acknowledged, and nothing else, and its indexes agree.
+/// Checks that a database has exactly the acknowledged state, and that its indexes agree.
 fn complete(client: &mut Client<'_>, database: &str, written: &Written, changes: &HashMap<String, String>) {
     let (shared, docs) = (client.shared, &written.docs);
     let known: HashMap<&str, &Doc> = docs.iter().map(|doc| (doc.id.as_str(), doc)).collect();
@@ -79,7 +80,7 @@ fn complete(client: &mut Client<'_>, database: &str, written: &Written, changes:
     views(client, database);
 }
 
-/// The last revision of each document, by `_changes`.
+/// The last revision of each document in `_changes`.
 fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, String>> {
     let text = client.get(&format!("/{database}/_changes?style=all_docs"))?;
     let (mut found, mut last) = (HashMap::new(), 0);
@@ -101,13 +102,13 @@ fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, St
     Some(found)
 }
 
-/// Whether documents have the histories that were acknowledged, and no other ones beside.
+/// Checks that documents have the acknowledged histories, and no other branches.
 fn histories(client: &mut Client<'_>, database: &str, docs: &[Doc]) {
     let ids: Vec<String> = docs.iter().map(|doc| format!("{{\"id\":\"{}\"}}", doc.id)).collect();
     let line = format!("POST /{database}/_bulk_get?revs=true");
     let body = format!("{{\"docs\":[{}]}}", ids.join(","));
     let Some(settled) = client.settle(&line, body.as_bytes()) else { return };
-    // Only results have a member `id`; the text before the first one is none.
+    // Only results have a member `id`; the text before the first one is no result.
     let found: Vec<&str> = settled.text.split("{\"id\":\"").skip(1).collect();
     if settled.status != 200 || found.len() != docs.len() {
         return client.shared.violation(format!("{line}: {} with {} results", settled.status, found.len()));
@@ -125,7 +126,7 @@ fn histories(client: &mut Client<'_>, database: &str, docs: &[Doc]) {
     }
 }
 
-/// Whether an attachment has the bytes that were written.
+/// Checks that an attachment has the written bytes.
 fn content(client: &mut Client<'_>, database: &str, doc: &Doc) {
     let path = format!("/{database}/{}/a", doc.id);
     let wanted = String::from_utf8_lossy(&attachment(&doc.id)).into_owned();
@@ -134,7 +135,7 @@ fn content(client: &mut Client<'_>, database: &str, doc: &Doc) {
     }
 }
 
-/// Whether there are as many documents as there should be.
+/// Checks the number of documents.
 fn count(client: &mut Client<'_>, database: &str, written: &Written) {
     let Some(text) = client.get(&format!("/{database}/_all_docs")) else { return };
     let ids = text.lines().filter_map(|line| member(line, "id"));
@@ -145,7 +146,7 @@ fn count(client: &mut Client<'_>, database: &str, written: &Written) {
     }
 }
 
-/// Whether the indexes that were there all the time equal new ones, whoever is asked.
+/// Checks that the continuously updated indexes equal newly built ones, on all nodes.
 fn views(client: &mut Client<'_>, database: &str) {
     let line = format!("PUT /{database}/_design/anew");
     let made = client.settle(&line, design(" /* anew */").as_bytes()).map(|settled| settled.status);
@@ -168,7 +169,7 @@ fn views(client: &mut Client<'_>, database: &str) {
     }
 }
 
-/// Whether a follower has seen the last revision of each document.
+/// Checks that a follower has received the last revision of each document.
 fn caught_up(shared: &Shared, follower: &Follower<'_>, changes: &HashMap<String, String>) {
     let begun = Instant::now();
     let missing = || {
@@ -187,7 +188,7 @@ fn caught_up(shared: &Shared, follower: &Follower<'_>, changes: &HashMap<String,
     }
 }
 
-/// Whether the replication has copied everything.
+/// Checks that the replication has copied everything.
 fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     let begun = Instant::now();
     loop {
@@ -206,8 +207,9 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
     }
 }
 
-/// The longest wait for a node that lived, whatever it answered, while or shortly after another one died, or any heard nothing of PostgreSQL, and nothing
-/// else happened; and those that were too long.
+/// The longest wait for a response of a live node, whatever its status, during or shortly after the failure of another
+/// node or of a node's connection to PostgreSQL, without any other fault; and a description of each wait beyond the
+/// limit.
 pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
     let (mut longest, mut too_long) = (0, Vec::new());
     for timing in shared.timings().into_iter().filter(|timing| timing.took_ms > SHORT_MS) {
@@ -227,7 +229,7 @@ pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
     (longest, too_long)
 }
 
-/// The longest that a request can have waited because of one fault: what it has waited for before a fault is none of that one's.
+/// The longest wait that one fault can have caused: the time before a fault is not attributed to it.
 fn wait_ms(timing: &Timing, causes: &[Past]) -> u64 {
     let times = timing.begun_ms..timing.begun_ms + timing.took_ms;
     let mut marks: Vec<u64> = causes.iter().map(|past| past.begun_ms).filter(|mark| times.contains(mark)).collect();
@@ -257,12 +259,12 @@ mod tests {
         check(&[], 9000, 3000, 0, false);
         check(&[silence], 10_000, 2000, 2000, false);
         check(&[silence], 10_001, 2001, 2001, true);
-        // It was late already when the silence began, and late because of it.
+        // The request was already late when the fault started, and was delayed further by it.
         check(&[silence], 9200, 2300, 1500, false);
         check(&[silence], 7900, 2300, 2100, true);
         check(&[silence], 9900, 2101, 2001, true);
         check(&[past(Fault::KillNode, 9000), silence], 8500, 3400, 1900, false);
-        // One that lasts for as long as it does.
+        // A request that lasts as long as the fault.
         check(&[silence, past(Fault::Cut, 11_000)], 10_000, 9000, 0, false);
     }
 }

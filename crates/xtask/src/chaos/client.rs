@@ -1,4 +1,5 @@
-//! [`Client`]: asks any of the nodes, and tells what it may believe afterwards. [`Shared`] is what all clients of a run have in common.
+//! [`Client`]: sends requests to any of the nodes, and classifies the responses. [`Shared`] is the common state of all
+//! clients of a run.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,30 +10,30 @@ use std::time::{Duration, Instant};
 
 use crate::attack::client::Connection;
 
-/// The database that is followed and copied.
+/// The database of the followers and of the replication.
 pub(super) const DATABASE: &str = "chaos";
 
-/// Databases beside it, so that commits to several of them share statements.
+/// Further databases, so that commits to several of them share statements.
 pub(super) const NEIGHBOURS: [&str; 6] = ["near-1", "near-2", "near-3", "near-4", "near-5", "near-6"];
 
-/// The time that a request may take at all.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time after which somebody who gets no answer from anybody gives up.
+/// Time after which a client without a response from any node aborts the request.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// No more violations are kept.
+/// Maximum number of recorded violations.
 const VIOLATIONS_MAX: usize = 200;
 
-/// Numbers that look random.
+/// A pseudo-random generator.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        // Neighbouring seeds give other numbers.
+        // Similar seeds must yield different numbers.
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         random.below(2);
         random
@@ -46,19 +47,19 @@ impl Random {
     }
 }
 
-/// A request that was made.
+/// Times of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     pub(super) node: usize,
     pub(super) begun_ms: u64,
     pub(super) took_ms: u64,
-    /// 0: there was no answer.
+    /// 0 if there was no response.
     pub(super) status: u16,
-    /// Whether it was one of a view, which may have waited for its index.
+    /// True for a view query, which may have waited for its index.
     pub(super) is_of_view: bool,
 }
 
-/// What all clients have in common.
+/// Common state of all clients.
 pub(super) struct Shared {
     pub(super) nodes: Vec<SocketAddr>,
     pub(super) who: String,
@@ -78,7 +79,7 @@ impl Shared {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Notes something that must not be.
+    /// Records a violation.
     pub(super) fn violation(&self, what: String) {
         let mut violations = lock(&self.violations);
         if violations.len() < VIOLATIONS_MAX {
@@ -91,7 +92,7 @@ impl Shared {
         lock(&self.violations).clone()
     }
 
-    /// Notes how long a request took.
+    /// Records the duration of a request.
     pub(super) fn note(&self, timing: Timing) {
         lock(&self.timings).push(timing);
     }
@@ -100,7 +101,7 @@ impl Shared {
         lock(&self.timings).clone()
     }
 
-    /// Writers stop.
+    /// Stops the writers.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -114,18 +115,18 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Nobody listens: nothing has happened.
+    /// No process listens: the request had no effect.
     Refused,
-    /// Nobody knows what has happened.
+    /// The effect of the request is unknown.
     Lost,
-    /// Status and body.
+    /// Status and body of a response.
     Said(u16, String),
 }
 
-/// An answer that says something, and whether the same request may have been done before.
+/// A definite response, and a flag that is true if an earlier attempt may have been applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settled {
     pub(super) status: u16,
@@ -138,7 +139,7 @@ pub(super) struct Settled {
 pub(super) struct Client<'a> {
     pub(super) shared: &'a Shared,
     connections: Vec<Option<Connection>>,
-    /// Whom it asks next.
+    /// The node of the next request.
     pub(super) node: usize,
 }
 
@@ -148,7 +149,7 @@ impl<'a> Client<'a> {
         Self { shared, connections, node: node % shared.nodes.len() }
     }
 
-    /// Asks a node, once. A connection that it has closed meanwhile is made again.
+    /// Sends a request to a node, once. A connection that the node has closed is reopened.
     pub(super) fn ask(&mut self, node: usize, line: &str, body: &[u8]) -> Answer {
         let begun_ms = self.shared.now_ms();
         let answer = self.try_ask(node, line, body);
@@ -157,7 +158,7 @@ impl<'a> Client<'a> {
             Ok((status, _)) => *status,
             Err(_) => 0,
         };
-        // One waits for news on purpose, and those that look at everything take their time.
+        // A long poll waits deliberately, and the final checks are slow.
         if !line.contains("feed=longpoll") && !self.shared.is_over() {
             let is_of_view = line.contains("/_view/");
             self.shared.note(Timing { node, begun_ms, took_ms, status, is_of_view });
@@ -180,7 +181,8 @@ impl<'a> Client<'a> {
         Ok(answer)
     }
 
-    /// Asks one node after the other, until one gives an answer that is none of a failure. `None`: nobody did.
+    /// Sends a request to one node after the other, until one gives a response that is no server failure. `None` if
+    /// none does.
     pub(super) fn settle(&mut self, line: &str, body: &[u8]) -> Option<Settled> {
         let (begun, mut was_unsure) = (Instant::now(), false);
         while begun.elapsed() < PATIENCE {
@@ -199,7 +201,7 @@ impl<'a> Client<'a> {
         None
     }
 
-    /// The body of what must be there.
+    /// The body of an object that must exist.
     pub(super) fn get(&mut self, path: &str) -> Option<String> {
         let settled = self.settle(&format!("GET {path}"), b"")?;
         if settled.status != 200 {

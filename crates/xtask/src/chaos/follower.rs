@@ -1,4 +1,5 @@
-//! [`Follower`]: follows the changes of the database through one node after the other, and goes on behind the last change that it has seen.
+//! [`Follower`]: follows the changes of the database through one node after the other, and resumes after the last
+//! received change.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -10,23 +11,23 @@ use std::time::Duration;
 use super::client::{Answer, Client, DATABASE, Shared, lock};
 use crate::json::member;
 
-/// A feed without a sign of life for so long is given up.
+/// Timeout of a feed without heartbeats.
 const SILENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How it is told of changes.
+/// Type of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A line for each, over one connection.
+    /// A line per change, over one connection.
     Continuous,
-    /// An answer once there is one.
+    /// A response once there is a change.
     Longpoll,
 }
 
-/// What it has seen.
+/// State of a follower.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Where the next feed begins.
+    /// Update sequence at which the next feed starts.
     pub(super) since: String,
     /// The last revision of each document.
     pub(super) revs: HashMap<String, String>,
@@ -34,14 +35,14 @@ pub(super) struct Seen {
     pub(super) feeds: u64,
 }
 
-/// Somebody who follows.
+/// A client that follows the changes.
 pub(super) struct Follower<'a> {
     shared: &'a Shared,
     kind: Kind,
     pub(super) seen: Mutex<Seen>,
 }
 
-/// The place of a change among the others.
+/// The numeric part of an update sequence.
 pub(super) fn order(seq: &str) -> u64 {
     seq.split('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
@@ -64,7 +65,7 @@ impl<'a> Follower<'a> {
             let since = lock(&self.seen).since.clone();
             lock(&self.seen).feeds += 1;
             match self.kind {
-                // Its end is no news.
+                // The end of a feed is no error.
                 Kind::Continuous => drop(self.continuous(node, &since, is_enough)),
                 Kind::Longpoll => {
                     let line = format!("GET /{DATABASE}/_changes?feed=longpoll&timeout=2000&since={since}");
@@ -112,7 +113,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Takes a line of a feed, which may be none about a change.
+    /// Processes a line of a feed, which may be a heartbeat or a closing line.
     fn take(&self, line: &str) {
         let mut seen = lock(&self.seen);
         let seq = member(line, "seq").or_else(|| member(line, "last_seq"));

@@ -1,5 +1,6 @@
-//! Nodes, a PostgreSQL and its standby are killed, restarted, promoted, cut off and left in silence while clients write, read and follow; in the end
-//! everything that was acknowledged must be there, once, and everything derived from it be right.
+//! Chaos test: nodes, a PostgreSQL and its standby are killed, restarted, promoted, disconnected and made unresponsive
+//! while clients write, read and follow. Finally every acknowledged write must exist exactly once, and all derived data
+//! must be correct.
 
 mod check;
 mod client;
@@ -28,26 +29,26 @@ use crate::scratch::{MISSING, Scratch};
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// Of [`DATABASE`]. Each of the others has one.
+/// Number of writers of [`DATABASE`]. Each other database has one.
 const WRITERS: usize = 6;
 
-/// The longest pause of a writer between two writes in the long form.
+/// Maximum pause of a writer between two writes in the long form.
 const PAUSE_MS: u64 = 100;
 
-/// The short form.
+/// Duration of the short form.
 const SHORT_SECONDS: u64 = 60;
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     seconds: u64,
     seed: Option<u64>,
-    /// With a standby.
+    /// True for the long form, with a standby.
     is_long: bool,
 }
 
 impl Options {
-    /// As in the gate.
+    /// Options of the gate.
     pub(crate) fn short() -> Self {
         Self { seconds: SHORT_SECONDS, seed: None, is_long: false }
     }
@@ -80,7 +81,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     if built.holds() { run(workspace, options) } else { Ok(built) }
 }
 
-/// What clients have done in a database.
+/// Result of the clients of a database.
 #[derive(Default)]
 struct Written {
     docs: Vec<Doc>,
@@ -105,7 +106,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
             scope.spawn(|| follower.run(&|| is_enough.load(Ordering::Relaxed)));
         }
         let shared = &shared;
-        // A long time is for faults, not for documents.
+        // A long run is for faults, not for a large number of documents.
         let pause_ms = if options.is_long { PAUSE_MS } else { 0 };
         let own = iter::repeat_n((DATABASE, Pace::Free(pause_ms)), WRITERS);
         let databases = own.chain(NEIGHBOURS.map(|database| (database, Pace::InStep)));
@@ -134,7 +135,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         shared.violation("no commits to several databases were made together".to_owned());
     }
     let (longest_wait_ms, too_long) = check::waits(&shared, &pasts);
-    // In the gate others work on the same machine, and times say little.
+    // In the gate other programs share the machine, so times are not checked.
     too_long.into_iter().filter(|_| options.is_long).for_each(|what| shared.violation(what));
     let acknowledged = tell(&pasts, &written, &shares);
     tell_times(&shared, &followers, longest_wait_ms);
@@ -147,7 +148,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     Ok(Tally::of(acknowledged, violations.len() as u64))
 }
 
-/// Makes the databases, the views and the replication.
+/// Creates the databases, the views and the replication.
 fn prepare(shared: &Shared, front: &str) -> Result<()> {
     let mut client = Client::new(shared, 0);
     let design = check::design("");
@@ -167,13 +168,13 @@ fn prepare(shared: &Shared, front: &str) -> Result<()> {
     make("PUT /_replicator/chaos", &job)
 }
 
-/// One fault after the other.
+/// Causes one fault after the other.
 fn suffer(world: &mut World, options: &Options, seed: u64, shared: &Shared, shares: &mut Shares) -> Result<Vec<Past>> {
     let (begun, mut random, mut pasts) = (Instant::now(), Random::new(seed), Vec::new());
     let length = Duration::from_secs(options.seconds);
-    // Something to lose.
+    // Clients write before the first fault.
     thread::sleep(Duration::from_secs(2));
-    // In a short time it is not left to chance.
+    // A short run has fixed first faults.
     let mut first = vec![Fault::Silence, Fault::KillPrimary, Fault::KillNode];
     while begun.elapsed() < length {
         let chosen = Fault::choose(&mut random, options.is_long);
@@ -205,7 +206,7 @@ impl Written {
     }
 }
 
-/// Prints what has happened and what was done. The writes that were acknowledged.
+/// Prints the faults and the work done. Returns the number of acknowledged writes.
 fn tell(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Shares) -> u64 {
     let faults = Fault::ALL.iter().filter_map(|fault| {
         let count = pasts.iter().filter(|past| past.fault == *fault).count();
@@ -228,7 +229,7 @@ fn tell(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Shares) -> u
     acknowledged
 }
 
-/// Prints how long clients waited, and what followers saw.
+/// Prints waiting times of clients, and the numbers of changes that followers received.
 fn tell_times(shared: &Shared, followers: &[Follower<'_>], longest_wait_ms: u64) {
     let timings = shared.timings();
     let mut took: Vec<u64> = timings.iter().filter(|timing| timing.status != 0).map(|timing| timing.took_ms).collect();

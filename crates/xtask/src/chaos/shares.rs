@@ -1,13 +1,14 @@
-//! [`Shares`]: how many commits nodes have made together with those to other databases, as far as they lived to tell. A node that starts counts from zero.
+//! [`Shares`]: counts commits that nodes made jointly with commits to other databases. A node that starts counts from
+//! zero, and the counts of a killed node since the last poll are lost.
 
 use super::client::{Answer, Client, Shared};
 
 const COUNT: &str = "settee_engine_commits_shared_total";
 
-/// What nodes have told.
+/// Counts reported by the nodes.
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// Of each node, when it was asked the last time.
+    /// The last count of each node.
     last: Vec<u64>,
     pub(super) total: u64,
 }
@@ -17,7 +18,7 @@ impl Shares {
         Self { last: vec![0; nodes], total: 0 }
     }
 
-    /// Asks all nodes. Who does not answer has told nothing.
+    /// Polls all nodes. A node that does not answer is skipped.
     pub(super) fn ask(&mut self, shared: &Shared) {
         let mut client = Client::new(shared, 0);
         for node in 0..self.last.len() {

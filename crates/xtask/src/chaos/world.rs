@@ -1,4 +1,4 @@
-//! [`World`]: three nodes, a PostgreSQL and its standby, the network between them, and everything bad that happens to them.
+//! [`World`]: three nodes, a PostgreSQL and its standby, the network between them, and all faults.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -14,28 +14,29 @@ use crate::workspace::Workspace;
 
 const NODES: usize = 3;
 
-/// Something bad.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// A node is killed, and started again.
+    /// A node is killed and restarted.
     KillNode,
-    /// A node is asked to end, and started again.
+    /// A node is stopped in order and restarted.
     StopNode,
-    /// The primary is killed with all its processes, and started again.
+    /// The primary is killed with all its processes and restarted.
     KillPrimary,
-    /// The standby is killed, and started again.
+    /// The standby is killed and restarted.
     KillStandby,
-    /// The primary is killed, the standby takes its place, and it becomes the standby.
+    /// The primary is killed, the standby is promoted, and the former primary becomes the standby.
     Promote,
     /// All connections between the nodes and the primary are cut.
     Cut,
     /// The network between them is slow for a while.
     Delay,
-    /// The network between a node and the primary swallows everything for a while, and then it goes on, or has forgotten its connections.
+    /// The network between a node and the primary drops everything for a while. Then it delivers the held data, or it
+    /// has lost its connections.
     Silence,
 }
 
-/// What happens how often, in proportion.
+/// Faults with their relative frequencies.
 const LONG: &[(Fault, u64)] = &[
     (Fault::KillNode, 34),
     (Fault::StopNode, 8),
@@ -57,18 +58,19 @@ const SHORT: &[(Fault, u64)] = &[
     (Fault::Silence, 15),
 ];
 
-/// A fault, from its beginning until everything was as before.
+/// A fault, from its start until recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
     pub(super) fault: Fault,
-    /// Which node, if it is one.
+    /// The affected node, if any.
     pub(super) node: usize,
     pub(super) begun_ms: u64,
     pub(super) ended_ms: u64,
 }
 
 impl Past {
-    /// Whether requests to this node may wait for longer because of it. A node that has just been started may still be busy with that.
+    /// True if requests to this node may wait longer because of the fault. A node that has just been restarted may
+    /// still be busy with its start.
     pub(super) fn excuses(&self, node: usize) -> bool {
         match self.fault {
             Fault::Silence => false,
@@ -103,7 +105,7 @@ impl Fault {
         }
     }
 
-    /// One of those that may happen.
+    /// Chooses a fault at random.
     pub(super) fn choose(random: &mut Random, has_standby: bool) -> Self {
         let faults = if has_standby { LONG } else { SHORT };
         let mut rest = random.below(faults.iter().map(|(_, weight)| weight).sum());
@@ -121,7 +123,7 @@ pub(super) struct World {
     pub(super) nodes: Nodes,
     primary: Instance,
     standby: Option<Instance>,
-    /// Of each node, to the first instance and to the second, whichever of them is the primary.
+    /// For each node, the links to the first and to the second instance, whichever is the primary.
     links: Vec<Vec<Link>>,
 }
 
@@ -151,7 +153,7 @@ impl World {
         self.nodes.servers.iter().map(|server| Ok(split(&server.url())?.0)).collect()
     }
 
-    /// Lets something happen and mends it.
+    /// Causes a fault and repairs it.
     pub(super) fn suffer(&mut self, fault: Fault, random: &mut Random, shared: &Shared) -> Result<Past> {
         let begun_ms = shared.now_ms();
         let node = random.below(NODES as u64) as usize;
@@ -204,12 +206,12 @@ impl World {
         self.links.iter().flatten().for_each(|link| link.delay(Duration::from_millis(delay_ms)));
     }
 
-    /// Waits until the standby, if there is one, has what the primary has: until then nothing is acknowledged.
+    /// Waits until the standby, if there is one, has caught up: until then nothing is acknowledged.
     fn follow(&self) -> Result<()> {
         self.standby.as_ref().map_or(Ok(()), |_| self.primary.be_synchronous())
     }
 
-    /// The primary is dead before the standby is promoted, so that it acknowledges nothing more.
+    /// Promotes the standby. The primary is killed before, so that it acknowledges nothing more.
     fn promote(&mut self) -> Result<()> {
         let standby = self.standby.as_mut().context("there is no standby")?;
         self.primary.be_synchronous()?;
@@ -220,7 +222,7 @@ impl World {
         self.primary.be_synchronous()
     }
 
-    /// Sees to it that everything runs, at the end.
+    /// Ensures that everything runs at the end.
     pub(super) fn rest(&mut self) -> Result<()> {
         for server in &mut self.nodes.servers {
             if server.has_ended()? {
@@ -231,13 +233,13 @@ impl World {
         Ok(())
     }
 
-    /// Who is the primary now.
+    /// The name of the current primary.
     pub(super) fn primary(&self) -> &'static str {
         self.primary.name()
     }
 }
 
-/// The store by way of these.
+/// The URL of the store through these links.
 fn url(links: &[Link]) -> String {
     let hosts: Vec<String> = links.iter().map(|link| format!("127.0.0.1:{}", link.port())).collect();
     format!("postgres://settee@{}/postgres?sslmode=disable", hosts.join(","))

@@ -1,5 +1,5 @@
-//! [`Writer`]: makes, changes and deletes documents of its own, one by one and in bulk, through any node, and remembers what was
-//! acknowledged. Reads it again through another node with the next request, and from the view.
+//! [`Writer`]: creates, changes and deletes documents of its own, singly and in bulk, through any node, and records
+//! acknowledged writes. It reads each of them back through another node with the next request, and from the view.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -9,19 +9,19 @@ use super::client::{Answer, Client, Random, Settled, Shared};
 use crate::attack::client::base64;
 use crate::json::{member, number};
 
-/// Revisions of a document: all of them stay in its history.
+/// Maximum number of revisions of a document, so that all of them stay in its history.
 const REVISIONS_MAX: usize = 500;
 
-/// Documents of a bulk write.
+/// Number of documents of a bulk write.
 const BULK: usize = 20;
 
-/// The time between two beats, and the one until those in step go to the next node.
+/// Interval of writes in step, and the time until these writers switch to the next node.
 const BEAT_MS: u64 = 20;
 const STAY_MS: u64 = 10_000;
 
 const ATTACHMENT_BYTES: u64 = 3000;
 
-/// A document and what is known of it.
+/// A document and its acknowledged state.
 #[derive(Clone, Debug)]
 pub(super) struct Doc {
     pub(super) id: String,
@@ -33,36 +33,37 @@ pub(super) struct Doc {
     pub(super) has_attachment: bool,
 }
 
-/// What a writer did.
+/// Counts of a writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) acknowledged: u64,
-    /// Those of which nobody knew at first.
+    /// Number of writes whose effect was unknown at first.
     pub(super) unsure: u64,
     pub(super) read_elsewhere: u64,
     pub(super) read_from_view: u64,
 }
 
-/// A writer, which is the only one that writes its documents.
+/// A writer. It is the only one that writes its documents.
 pub(super) struct Writer<'a> {
     client: Client<'a>,
     pub(super) database: &'a str,
     number: usize,
     random: Random,
     pub(super) docs: Vec<Doc>,
-    /// Documents of which nobody knows whether they are there: nobody answered.
+    /// Ids of documents whose existence is unknown, because no response arrived.
     pub(super) unknown: Vec<String>,
     pub(super) counts: Counts,
     next: u64,
     pace: Pace,
 }
 
-/// When a writer writes, and through whom.
+/// Timing of the writes of a writer, and its choice of nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
-    /// After a pause of at most so many milliseconds, through any node.
+    /// After a random pause with this maximum in milliseconds, through any node.
     Free(u64),
-    /// With every beat, all through the same node for a while: what comes together may be committed together, unless another node has just written there.
+    /// At a fixed interval, all through the same node for a while: concurrent writes may be committed together, unless
+    /// another node has just written there.
     InStep,
 }
 
@@ -113,7 +114,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes until it is over.
+    /// Writes until the run ends.
     pub(super) fn run(mut self) -> Self {
         while !self.client.shared.is_over() {
             self.client.node = self.wait();
@@ -128,7 +129,7 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Waits until it writes again. Which node it asks then, as if a proxy had sent it there.
+    /// Waits until the next write. Returns the node to use, chosen as by a proxy.
     fn wait(&mut self) -> usize {
         let nodes = self.client.shared.nodes.len() as u64;
         let (wait_ms, choice) = match self.pace {
@@ -183,14 +184,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes a revision, and notes it once it is acknowledged. False: nobody knows.
+    /// Writes a revision and records it once it is acknowledged. Returns false if the effect is unknown.
     fn write(&mut self, doc: &mut Doc, line: &str, number: u64, deletes: bool) -> bool {
         let body = if deletes { String::new() } else { doc.body(number) };
         let Some(settled) = self.client.settle(line, body.as_bytes()) else { return false };
         let Settled { status, text, was_unsure, node } = settled;
         let rev = match status {
             200 | 201 => member(&text, "rev").map(str::to_owned),
-            // It happened the first time.
+            // The first attempt was applied.
             404 | 409 if was_unsure => self.found(doc, number, deletes),
             _ => None,
         };
@@ -213,7 +214,7 @@ impl<'a> Writer<'a> {
         self.counts.unsure += u64::from(was_unsure);
     }
 
-    /// The revision that a write has made of which nobody was told.
+    /// The revision of a write that was applied without a response.
     fn found(&mut self, doc: &Doc, number_written: u64, deletes: bool) -> Option<String> {
         let text = self.client.get(&format!("/{}/{}?open_revs=all", self.database, doc.id))?;
         let is_it = match deletes {
@@ -256,7 +257,7 @@ impl<'a> Writer<'a> {
         self.docs.extend(docs.into_iter().filter(|doc| !doc.revs.is_empty()));
     }
 
-    /// Reads what was written through another node, now and then from the view.
+    /// Reads a written document through another node, and occasionally from the view.
     fn look(&mut self, doc: &Doc) {
         let nodes = self.client.shared.nodes.len();
         let other = (self.client.node + 1 + self.random.below(nodes as u64 - 1) as usize) % nodes;
@@ -275,7 +276,7 @@ impl<'a> Writer<'a> {
         let (is_right, text) = match answer {
             Answer::Said(200, text) => (!doc.is_deleted && member(&text, "_rev") == Some(last), text),
             Answer::Said(404, text) => (doc.is_deleted, text),
-            // Nothing was said.
+            // Not a definite response.
             Answer::Said(500.., _) | Answer::Refused | Answer::Lost => return,
             Answer::Said(status, text) => (false, format!("{status} {text}")),
         };

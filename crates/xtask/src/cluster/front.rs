@@ -1,5 +1,5 @@
-//! [`Front`]: a way to several servers, as a proxy in front of them is: each connection goes to the next one, and to the one after that
-//! if that refuses it.
+//! [`Front`]: a TCP proxy for several servers. Each connection is forwarded to the next server, or to the one after it
+//! if the first refuses.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// How long a server may take to take a connection.
+/// Timeout of a connection to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A listener, for as long as the process lives.
+/// A listener that exists as long as the process.
 pub(crate) struct Front {
     address: SocketAddr,
 }
@@ -27,7 +27,7 @@ impl Front {
             let turn = AtomicUsize::new(0);
             for client in listener.incoming().flatten() {
                 let first = turn.fetch_add(1, Ordering::Relaxed);
-                // Who finds nobody is refused by the end of its connection.
+                // Without an available server the client's connection is closed.
                 if let Some(server) = connect(&servers, first) {
                     join(client, server);
                 }
@@ -41,13 +41,13 @@ impl Front {
     }
 }
 
-/// A connection to the server whose turn it is, or to the next that takes one.
+/// Connects to the next server in rotation, or to the following one that accepts.
 fn connect(servers: &[SocketAddr], first: usize) -> Option<TcpStream> {
     let mut servers = servers.iter().cycle().skip(first % servers.len().max(1)).take(servers.len());
     servers.find_map(|server| TcpStream::connect_timeout(server, CONNECT_TIMEOUT).ok())
 }
 
-/// Copies both ways until both have ended.
+/// Copies both directions until both have ended.
 fn join(client: TcpStream, server: TcpStream) {
     for stream in [&client, &server] {
         let _ = stream.set_nodelay(true);
@@ -59,7 +59,7 @@ fn join(client: TcpStream, server: TcpStream) {
 
 fn copy(mut from: TcpStream, mut to: TcpStream) {
     let ended = io::copy(&mut from, &mut to);
-    // What broke on one side is to break on the other.
+    // An error on one side closes the other.
     let how = if ended.is_ok() { Shutdown::Write } else { Shutdown::Both };
     let _ = to.shutdown(how);
     if ended.is_err() {
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers each connection with its name.
+    /// A server that answers each connection with its name.
     fn server(name: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

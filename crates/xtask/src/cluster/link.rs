@@ -1,8 +1,9 @@
-//! [`Link`]: the network between the nodes and a PostgreSQL, which can be cut, made slow, and fall silent. What is delayed arrives later, but as
-//! much of it at a time: pieces that follow each other wait together, as on a long line.
+//! [`Link`]: the network between the nodes and a PostgreSQL, which can be cut, delayed, and made unresponsive. A delay
+//! does not reduce the throughput: consecutive pieces are delayed concurrently, as on a long line.
 //!
-//! A silent link takes everything, new connections included, passes nothing on, and tells nobody of an end, as a route that is gone
-//! does. Afterwards it has kept all that, as the memory of those who send it again has, or it has forgotten its connections, as a firewall that was started anew.
+//! An unresponsive link accepts everything, including new connections, forwards nothing, and does not report the end of
+//! a connection, like a lost route. Afterwards it either delivers the held data, as after TCP retransmissions, or has
+//! lost its connections, like a restarted firewall.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -15,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// So many pieces of [`PIECE_BYTES`] are under way in one direction of a connection.
+/// Maximum number of pieces of [`PIECE_BYTES`] in flight in one direction of a connection.
 const UNDER_WAY: usize = 256;
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A listener that connects to a port of this machine, for as long as the process lives.
+/// A listener that forwards to a port of this machine as long as the process lives.
 pub(crate) struct Link {
     port: u16,
     state: Arc<State>,
@@ -27,9 +28,9 @@ pub(crate) struct Link {
 
 #[derive(Default)]
 struct State {
-    /// The time that each piece takes longer.
+    /// Delay of each piece.
     delay_us: AtomicU64,
-    /// Those that have not ended, by the order in which they were made.
+    /// Open connections by their number.
     connections: Mutex<HashMap<u64, Connection>>,
     made: AtomicU64,
     silence: Mutex<Silence>,
@@ -44,7 +45,7 @@ struct Connection {
 #[derive(Default)]
 struct Silence {
     is_silent: bool,
-    /// How often connections were forgotten.
+    /// Number of times that connections were lost.
     forgotten: u64,
 }
 
@@ -56,7 +57,7 @@ impl Link {
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                // Who cannot be connected is refused by the end of its connection.
+                // If the target refuses, the client's connection is closed.
                 let target = SocketAddr::from(([127, 0, 0, 1], target));
                 if let Ok(server) = TcpStream::connect_timeout(&target, Duration::from_secs(1)) {
                     shared.join(client, server);
@@ -70,25 +71,26 @@ impl Link {
         self.port
     }
 
-    /// Ends all connections, whatever is under way in them. New ones are made.
+    /// Closes all connections, including those with data in flight. New ones are accepted.
     pub(crate) fn cut(&self) {
         for (_, Connection { client, server }) in lock(&self.state.connections).drain() {
             let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
         }
     }
 
-    /// Passes nothing on from now on, and takes everything.
+    /// Makes the link unresponsive: it accepts everything and forwards nothing.
     pub(crate) fn fall_silent(&self) {
         lock(&self.state.silence).is_silent = true;
     }
 
-    /// Passes on what has come meanwhile, and what comes.
+    /// Ends the unresponsive state and forwards the held data.
     pub(crate) fn speak(&self) {
         lock(&self.state.silence).is_silent = false;
         self.state.spoken.notify_all();
     }
 
-    /// Passes on what comes by new connections. The target sees the end of the others, and their clients hear nothing for ever.
+    /// Ends the unresponsive state for new connections only. The target observes the end of the others, and their
+    /// clients never get a response.
     pub(crate) fn speak_anew(&self) {
         let mut silence = lock(&self.state.silence);
         silence.is_silent = false;
@@ -100,7 +102,7 @@ impl Link {
         self.state.spoken.notify_all();
     }
 
-    /// Lets each piece take so much longer, in either direction.
+    /// Sets the delay of each piece in either direction.
     pub(crate) fn delay(&self, delay: Duration) {
         self.state.delay_us.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -115,7 +117,7 @@ impl State {
         let (Ok(kept_client), Ok(kept_server)) = (client.try_clone(), server.try_clone()) else { return };
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let forgotten = {
-            // Not in the middle of an end of the silence.
+            // Locked, so that the unresponsive state does not end concurrently.
             let silence = lock(&self.silence);
             lock(&self.connections).insert(number, Connection { client: kept_client, server: kept_server });
             silence.forgotten
@@ -129,7 +131,7 @@ impl State {
         }
     }
 
-    /// Copies what comes by a connection that was made when connections had been forgotten so often.
+    /// Forwards data of a connection that was made when the number of losses was `forgotten`.
     fn copy(&self, mut from: TcpStream, to: TcpStream, forgotten: u64) {
         let (sender, pieces) = mpsc::sync_channel(UNDER_WAY);
         let Ok(end) = to.try_clone() else { return };
@@ -138,7 +140,7 @@ impl State {
         loop {
             let count = from.read(&mut buffer).unwrap_or(0);
             if !self.passes(forgotten) {
-                // Whoever still sends is not told that nobody listens.
+                // A client that still sends is not notified that the connection is lost.
                 while matches!(from.read(&mut buffer), Ok(1..)) {}
                 return;
             }
@@ -147,11 +149,11 @@ impl State {
                 break;
             }
         }
-        // One that has ended on one side is of no use on the other.
+        // The end of one side closes the other.
         let _ = (from.shutdown(Shutdown::Both), end.shutdown(Shutdown::Both));
     }
 
-    /// Waits for the end of a silence. False: the connection is forgotten.
+    /// Waits until the link responds. Returns false if the connection is lost.
     fn passes(&self, forgotten: u64) -> bool {
         let silence = lock(&self.silence);
         let silence = self.spoken.wait_while(silence, |silence| silence.is_silent);
@@ -163,7 +165,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes each piece when it is due.
+/// Writes each piece when its delay has passed.
 fn hand_over(pieces: &mpsc::Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
     for (due, piece) in pieces {
         let wait = due.saturating_duration_since(Instant::now());
@@ -181,7 +183,7 @@ fn hand_over(pieces: &mpsc::Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
 mod tests {
     use super::*;
 
-    /// A link to somebody who says everything again.
+    /// A link to an echo server.
     fn echo() -> Link {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let link = Link::to(listener.local_addr().unwrap().port()).unwrap();
@@ -200,7 +202,7 @@ mod tests {
         TcpStream::connect(("127.0.0.1", link.port())).unwrap()
     }
 
-    /// What comes within a moment, which is nothing where there is silence; `None` at the end of the connection.
+    /// Data that arrives within a short time; empty if the link is unresponsive; `None` at the end of the connection.
     fn within_a_moment(client: &mut TcpStream) -> Option<Vec<u8>> {
         client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let mut buffer = [0; 10];
@@ -255,7 +257,7 @@ mod tests {
         for client in [&mut old, &mut new] {
             echoed(client, b"bc");
         }
-        // Whoever was there is forgotten, and those who come later are not.
+        // Existing connections are lost, later ones are not.
         link.fall_silent();
         old.write_all(b"d").unwrap();
         link.speak_anew();
@@ -281,7 +283,7 @@ mod tests {
         assert_eq!(&answer, b"0123456789");
         let took = begun.elapsed();
         assert!(took >= Duration::from_millis(40), "both ways: {took:?}");
-        // Ten answers of one byte, one after the other, would take 200 ms more.
+        // Ten one-byte responses in sequence would take 200 ms more.
         assert!(took < Duration::from_millis(200), "together: {took:?}");
         link.cut();
         assert_eq!(client.read(&mut answer).unwrap_or(0), 0);

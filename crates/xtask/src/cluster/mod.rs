@@ -1,4 +1,5 @@
-//! Several servers on one PostgreSQL, with a proxy in front of them: as an example to play with ([`command`]), and for tests ([`Nodes`]).
+//! Several servers on one PostgreSQL behind a proxy: as an example for manual use ([`command`]), and for tests
+//! ([`Nodes`]).
 
 mod front;
 mod link;
@@ -21,13 +22,13 @@ use crate::scratch::{MISSING, Scratch};
 use crate::server::{Access, Server, free_port};
 use crate::workspace::Workspace;
 
-/// A server that ends when nobody holds the input any more, however that came; its data are removed then.
+/// A script that stops the server and removes its data when its input is closed for any reason.
 const KEEPER: &str = r#"data="$1"; shift
 "$@" </dev/null & server=$!
 cat >/dev/null
 kill -TERM $server 2>/dev/null; wait $server; rm -rf "$data""#;
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     nodes: usize,
@@ -51,7 +52,7 @@ impl Options {
     }
 }
 
-/// What tells a node from the others on the same store, as settings.
+/// Settings that differ between the nodes on a store.
 fn settings(storage: &str, number: usize, port: u16) -> [String; 3] {
     [
         format!("storage/url={storage}"),
@@ -67,7 +68,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts one for each way to the store, one after the other, and a proxy.
+    /// Starts a node for each URL of the store, one after the other, and a proxy.
     pub(crate) fn start(workspace: &Workspace, purpose: &str, storages: &[String], further: &[&str]) -> Result<Self> {
         let mut servers = Vec::new();
         for (number, storage) in (1..).zip(storages) {
@@ -81,7 +82,7 @@ impl Nodes {
         Ok(Self { servers, front: Front::start(0, addresses?)? })
     }
 
-    /// The proxy, with the administrator's name and password.
+    /// URL of the proxy, with the administrator's name and password.
     pub(crate) fn url(&self) -> String {
         format!("http://admin:pw@{}", self.front.address())
     }
@@ -112,7 +113,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
          Kill a node, and ask again. All data are removed in the end. Stop with Ctrl-C.",
         front.address()
     );
-    // Everything else ends when this process does.
+    // All other processes end with this one.
     let mut ended = 0;
     while ended < nodes.len() {
         thread::sleep(Duration::from_millis(500));
@@ -139,7 +140,7 @@ fn keep(workspace: &Workspace, storage: &str, number: usize, port: u16) -> Resul
     command.process_group(0).spawn().context("cannot start a shell")
 }
 
-/// Waits until the last node takes connections.
+/// Waits until the last node accepts connections.
 fn wait_for(address: SocketAddr, nodes: &mut [Child]) -> Result<()> {
     while std::net::TcpStream::connect(address).is_err() {
         if let Some(status) = nodes.last_mut().map(Child::try_wait).transpose().context("a node is lost")?.flatten() {

@@ -1,5 +1,5 @@
-//! [`Instance`]: a PostgreSQL that keeps what it acknowledges, that can be killed and started again, and that can follow another one and be
-//! promoted.
+//! [`Instance`]: a durable PostgreSQL that can be killed and restarted, and that can become a standby of another one
+//! and be promoted.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -18,7 +18,7 @@ use crate::server::free_port;
 const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-/// What both a primary and a standby begin with. Every commit is on disk before it is acknowledged.
+/// Initial settings of both a primary and a standby. Every commit is on disk before it is acknowledged.
 const SETTINGS: [&str; 9] = [
     "listen_addresses=127.0.0.1",
     "max_connections=200",
@@ -31,24 +31,24 @@ const SETTINGS: [&str; 9] = [
     "synchronous_commit=on",
 ];
 
-/// A server with its directory, which goes with it.
+/// A server with its directory, which is removed when this is dropped.
 pub(crate) struct Instance {
     name: &'static str,
     directory: PathBuf,
     port: u16,
     programs: PathBuf,
-    /// Who runs it, if not the user of this process.
+    /// The user that runs it, if not that of this process.
     user: Option<(u32, u32)>,
     child: Option<Child>,
-    /// Beside [`SETTINGS`], which they replace.
+    /// Settings that extend or override [`SETTINGS`].
     further: &'static [&'static str],
 }
 
 impl Instance {
-    /// A place for one, without data.
+    /// Creates the directory of an instance, without data.
     pub(crate) fn new(name: &'static str) -> Result<Self> {
         let programs = programs().context("there is no PostgreSQL on this machine (the Debian package postgresql)")?;
-        // A socket's path is short.
+        // The path of a socket has a low length limit.
         let directory = PathBuf::from(format!("/tmp/settee-{name}-{}", std::process::id()));
         fs::create_dir(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755))?;
@@ -60,12 +60,12 @@ impl Instance {
         Ok(Self { name, directory, port, programs, user, child: None, further: &[] })
     }
 
-    /// Has it run with further settings.
+    /// Adds settings for the next start.
     pub(crate) fn set(&mut self, settings: &'static [&'static str]) {
         self.further = settings;
     }
 
-    /// Makes it a new, empty database, and starts it.
+    /// Initializes an empty database and starts it.
     pub(crate) fn begin(&mut self) -> Result<()> {
         let mut command = self.program("initdb");
         command.args(["-U", "settee", "-A", "trust", "-E", "UTF8", "--locale=C", "-D"]).arg(self.data());
@@ -73,7 +73,7 @@ impl Instance {
         self.start()
     }
 
-    /// Starts it on the data that it has, and waits until it answers.
+    /// Starts it on its existing data, and waits until it accepts connections.
     pub(crate) fn start(&mut self) -> Result<()> {
         let mut command = self.program("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(&self.directory).args(["-p", &self.port.to_string()]);
@@ -93,20 +93,20 @@ impl Instance {
         Ok(())
     }
 
-    /// Ends it and all its processes as a switched off machine does.
+    /// Kills it with all its processes, like a power loss of its machine.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let children = children(child.id());
         child.kill().context("it cannot be killed")?;
         for pid in children {
-            // It may have ended by itself.
+            // The process may have ended already.
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
         }
         child.wait().context("it does not end")?;
         Ok(())
     }
 
-    /// Makes it a copy of `primary` that follows it, and starts it.
+    /// Initializes it as a standby of `primary` and starts it.
     pub(crate) fn follow(&mut self, primary: &Self) -> Result<()> {
         ensure!(self.child.is_none(), "{} still runs", self.name);
         let _ = fs::remove_dir_all(self.data());
@@ -117,7 +117,7 @@ impl Instance {
         self.start()
     }
 
-    /// Has the primary wait for its standby with every commit, once that has caught up.
+    /// Makes the primary wait for its standby at every commit, once the standby has caught up.
     pub(crate) fn be_synchronous(&self) -> Result<()> {
         self.wait_until("streaming", "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")?;
         self.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
@@ -125,7 +125,7 @@ impl Instance {
         self.wait_until("synchronous", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
     }
 
-    /// Makes a standby the primary, which waits for nobody.
+    /// Promotes a standby to a primary without synchronous standbys.
     pub(crate) fn promote(&self) -> Result<()> {
         process::output(self.program("pg_ctl").arg("-D").arg(self.data()).args(["-w", "promote"]))?;
         self.sql("ALTER SYSTEM SET synchronous_standby_names = ''")?;
@@ -142,7 +142,7 @@ impl Instance {
         Ok(())
     }
 
-    /// What a statement answers.
+    /// Output of a statement.
     pub(crate) fn sql(&self, statement: &str) -> Result<String> {
         let mut command = self.program("psql");
         command.arg("-h").arg(&self.directory).args(["-p", &self.port.to_string(), "-U", "settee", "-d", "postgres"]);
@@ -162,18 +162,18 @@ impl Instance {
         self.directory.join("data")
     }
 
-    /// Its processes, as they are now.
+    /// Its current processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let child = self.child.as_ref().map(Child::id);
         child.into_iter().chain(child.into_iter().flat_map(children)).collect()
     }
 
-    /// Where files for its programs can be put.
+    /// Directory for files of its programs.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// One of its programs, run as who runs it.
+    /// One of its programs, run as the same user.
     pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
         command.current_dir(&self.directory);
@@ -186,13 +186,13 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // What cannot be removed is removed with the machine's other temporary files.
+        // Files that cannot be removed are left among the temporary files.
         let _ = self.kill();
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-/// The processes that a process has started.
+/// Child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(Path::join(&thread.path(), "children")).ok());

@@ -1,9 +1,8 @@
-//! Which areas are expected to pass, and which of their scenarios are known to fail
-//! ([`Expectations`]).
+//! Expected results: the areas that must pass, and the scenarios in them that are known to fail ([`Expectations`]).
 //!
-//! The file is a small part of TOML: tables, comments, and `name = "reason"`. A table is named after an
-//! area; `[inexact]` lists scenarios that hold, but not with whole revision ids; `[later]` lists areas
-//! that are not played yet; `[nodes]` lists scenarios that may fail where requests go to several nodes in turn.
+//! The file is a small part of TOML: tables, comments, and `name = "reason"`. A table is named after an area;
+//! `[inexact]` lists scenarios that hold, but not with whole revision ids; `[later]` lists areas that are not replayed
+//! yet; `[nodes]` lists scenarios that may fail if requests go to several nodes in rotation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +12,7 @@ const INEXACT: &str = "inexact";
 const LATER: &str = "later";
 const NODES: &str = "nodes";
 
-/// The file, read.
+/// The parsed file.
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
     /// Areas in their order, each with its known failures and their reasons.
@@ -21,7 +20,7 @@ pub(super) struct Expectations {
     inexact: BTreeMap<String, String>,
     later: BTreeMap<String, String>,
     nodes: BTreeMap<String, String>,
-    /// Whether `nodes` counts.
+    /// True if `nodes` applies.
     is_for_nodes: bool,
 }
 
@@ -72,39 +71,39 @@ impl Expectations {
         }
     }
 
-    /// The areas that are played, in the order of the file.
+    /// The replayed areas, in the order of the file.
     pub(super) fn areas(&self) -> Vec<&str> {
         self.areas.iter().map(|(area, _)| area.as_str()).collect()
     }
 
-    /// What is expected where requests go to so many nodes in turn.
+    /// The expectations if requests go to this number of nodes in rotation.
     pub(super) fn of_nodes(self, nodes: usize) -> Self {
         Self { is_for_nodes: nodes > 1, ..self }
     }
 
-    /// Why a scenario fails, if it is known to.
+    /// The reason of a known failure.
     pub(super) fn known(&self, scenario: &str) -> Option<&str> {
         let nodes = Some(&self.nodes).filter(|_| self.is_for_nodes);
         let known = self.areas.iter().map(|(_, known)| known).chain(nodes).find_map(|known| known.get(scenario));
         known.map(String::as_str)
     }
 
-    /// Whether a scenario may fail because requests go to several nodes.
+    /// True if a scenario may fail because requests go to several nodes.
     pub(super) fn is_of_nodes(&self, scenario: &str) -> bool {
         self.is_for_nodes && self.nodes.contains_key(scenario)
     }
 
-    /// Why a scenario cannot hold with whole revision ids, if that is known.
+    /// The reason why a scenario cannot pass with whole revision ids, if it is listed.
     pub(super) fn inexact(&self, scenario: &str) -> Option<&str> {
         self.inexact.get(scenario).map(String::as_str)
     }
 
-    /// Areas that are not played yet, and why.
+    /// Areas that are not replayed yet, with reasons.
     pub(super) fn later(&self) -> impl Iterator<Item = (&str, &str)> {
         self.later.iter().map(|(area, reason)| (area.as_str(), reason.as_str()))
     }
 
-    /// Where the file and the recorded scenarios (area and name) do not fit together.
+    /// Inconsistencies between the file and the recorded scenarios (area and name).
     pub(super) fn problems(&self, scenarios: &BTreeSet<(String, String)>) -> Vec<String> {
         let mut problems = Vec::new();
         let recorded: BTreeSet<&str> = scenarios.iter().map(|(area, _)| area.as_str()).collect();

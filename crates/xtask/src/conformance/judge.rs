@@ -1,22 +1,22 @@
-//! Compares how scenarios ended with what was expected of them: [`exact`] for a run with whole
-//! revision ids, [`plain`] for one without. Pure.
+//! Compares results of scenarios with the expectations: [`exact`] for a run with whole revision ids, [`plain`] for one
+//! without. Pure functions.
 
 use super::expectations::Expectations;
 use super::report::{Case, Outcome};
 
 const SHOWN_LINES: usize = 30;
-/// Characters of a difference that a drafted line quotes.
+/// Maximum number of characters of a difference in a drafted line.
 const DRAFT_LEN: usize = 160;
 
-/// What one scenario's end means.
+/// Verdict on the result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Passed,
-    /// It failed, as listed.
+    /// It failed as listed.
     Known,
-    /// It failed and is not listed; with what was wrong.
+    /// It failed and is not listed. The text describes the difference.
     Failed(String),
-    /// It passed and is listed; with what to delete.
+    /// It passed but is listed. The text names the line to delete.
     UnexpectedPass(&'static str),
     Skipped,
 }
@@ -36,7 +36,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// What to tell about it, if it was not expected.
+    /// A message about an unexpected result.
     pub(super) fn surprise(&self) -> Option<String> {
         match &self.verdict {
             Verdict::Failed(text) => {
@@ -54,8 +54,8 @@ impl Judged {
     }
 }
 
-/// The surprising failures as lines for the list of known ones, with the first difference where the reason
-/// belongs. Every area is headed by its table.
+/// Lines for the list of known failures from the unexpected ones, with the first difference as the reason. Every area
+/// starts with its table.
 pub(super) fn draft(judged: &[Judged]) -> String {
     let mut lines = Vec::new();
     let mut area = "";
@@ -72,8 +72,8 @@ pub(super) fn draft(judged: &[Judged]) -> String {
     lines.join("\n")
 }
 
-/// Judges a run with whole revision ids. Scenarios that cannot have them must fail in it; they are
-/// otherwise left to [`plain`].
+/// Evaluates a run with whole revision ids. Scenarios listed as inexact must fail in it; they are otherwise left to
+/// [`plain`].
 pub(super) fn exact(cases: &[Case], expectations: &Expectations) -> Vec<Judged> {
     let judged = cases.iter().filter_map(|case| match (&case.outcome, expectations.inexact(&case.name)) {
         (Outcome::Passed, Some(_)) => Some(with(case, Verdict::UnexpectedPass("delete its line from [inexact]"))),
@@ -83,7 +83,7 @@ pub(super) fn exact(cases: &[Case], expectations: &Expectations) -> Vec<Judged> 
     judged.collect()
 }
 
-/// Judges a run without whole revision ids.
+/// Evaluates a run without whole revision ids.
 pub(super) fn plain(cases: &[Case], expectations: &Expectations) -> Vec<Judged> {
     cases.iter().map(|case| with(case, verdict(case, expectations))).collect()
 }
@@ -91,7 +91,7 @@ pub(super) fn plain(cases: &[Case], expectations: &Expectations) -> Vec<Judged> 
 fn verdict(case: &Case, expectations: &Expectations) -> Verdict {
     match (&case.outcome, expectations.known(&case.name)) {
         (Outcome::Passed, None) => Verdict::Passed,
-        // It depends on who is asked.
+        // The result depends on the node.
         (Outcome::Passed, Some(_)) if expectations.is_of_nodes(&case.name) => Verdict::Passed,
         (Outcome::Passed, Some(_)) => Verdict::UnexpectedPass("delete its line, and see whether COMPAT.md tells of it"),
         (Outcome::Failed(_), Some(_)) => Verdict::Known,

@@ -1,10 +1,10 @@
-//! Replays the recorded answers of CouchDB against this server and compares the outcome with
+//! Replays the recorded responses of CouchDB against this server and compares the outcome with
 //! `conformance/expectations.toml` ([`run`]).
 //!
-//! Every scenario of an area must pass unless it is listed there with a reason, and every listed one
-//! must fail: so a mended difference leaves the list, and a new one is noticed. Whole revision ids are
-//! compared; the few scenarios for which that cannot hold are played a second time without.
-//! `conformance/replay.py` performs the comparison.
+//! Every scenario of an area must pass unless it is listed there with a reason, and every listed one must fail: a fixed
+//! difference has to be removed from the list, and a new one is detected. Whole revision ids are compared; the few
+//! scenarios for which that cannot hold are replayed a second time without. `conformance/replay.py` performs the
+//! comparison.
 
 mod expectations;
 mod judge;
@@ -31,32 +31,32 @@ use crate::{build, server};
 
 const EXPECTATIONS: &str = "conformance/expectations.toml";
 
-/// What scenarios need that were recorded without the older text search.
+/// Requirement of scenarios that were recorded without the older text search.
 const WITHOUT_SEARCH: &str = "no_text_search";
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Only these areas; all that are expected if empty.
+    /// The areas to replay; all expected ones if empty.
     areas: Vec<String>,
-    /// A server that runs already.
+    /// URL of a running server.
     url: Option<String>,
-    /// Where the server that is started has its data.
+    /// Store of the started server.
     storage: Storage,
-    /// Servers on the same data, which get requests in turn.
+    /// Number of servers on the same data, which get requests in rotation.
     nodes: usize,
-    /// Scenarios played at the same time.
+    /// Number of concurrently replayed scenarios.
     jobs: usize,
-    /// Whether to print lines for the list of known failures.
+    /// True to print lines for the list of known failures.
     draft: bool,
 }
 
-/// Where data lie.
+/// Store of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
-    /// In the data directory.
+    /// A data directory.
     Directory,
-    /// In a PostgreSQL that is started for it.
+    /// A PostgreSQL that is started for the run.
     Postgres,
 }
 
@@ -104,12 +104,12 @@ impl Storage {
 
 /// Servers for the scenarios.
 struct Servers {
-    /// Where requests go.
+    /// URL for requests.
     url: String,
     main: Vec<Server>,
-    /// Without the older text search: some scenarios are of a server that has a part switched off.
+    /// A server without the older text search, for scenarios that require it to be disabled.
     plain: Server,
-    /// Ends after them.
+    /// Dropped after the servers.
     _postgres: Option<Scratch>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     run(workspace, options)
 }
 
-/// Replays the areas and prints a table of them. A known failure counts neither way.
+/// Replays the areas and prints a table. A known failure counts neither as passed nor as failed.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let folder = workspace.conformance();
     let file = workspace.root.join(EXPECTATIONS);
@@ -236,7 +236,7 @@ fn play(replay: &Replay, areas: &[&str], expectations: &Expectations, options: &
     Ok(tally)
 }
 
-/// Plays an area with whole revision ids, then the scenarios that cannot have them without.
+/// Replays an area with whole revision ids, then the inexact scenarios without.
 fn judge_area(replay: &Replay, area: &str, expectations: &Expectations) -> Result<Vec<Judged>> {
     let mut exact = replay.play(area, &[], true)?;
     replay.play_without_search(area, &mut exact)?;
@@ -249,8 +249,7 @@ fn judge_area(replay: &Replay, area: &str, expectations: &Expectations) -> Resul
     Ok(judged)
 }
 
-/// Stops the server, which must take its time neither for that nor by force, and shows its log if
-/// something had gone wrong.
+/// Stops the server, which must end in time and without being killed. Prints its log after an error.
 fn stop(server: &mut Server, held: bool) -> Tally {
     let stopped = server.stop();
     if let Err(error) = &stopped {
@@ -270,18 +269,17 @@ struct Replay {
     /// A server without the older text search.
     plain_url: Option<String>,
     jobs: usize,
-    /// Where it writes its report.
+    /// Path of its report.
     report: PathBuf,
 }
 
 impl Replay {
-    /// Plays the scenarios of an area, or only the named ones.
+    /// Replays the scenarios of an area, or only the named ones.
     fn play(&self, area: &str, names: &[&str], exact: bool) -> Result<Vec<Case>> {
         self.play_at(&self.url, &["--without", WITHOUT_SEARCH], area, names, exact)
     }
 
-    /// Plays those of the cases that were skipped because they are of a server without the older text search, where there
-    /// is one.
+    /// Replays the skipped cases that require a server without the older text search, if one is running.
     fn play_without_search(&self, area: &str, cases: &mut [Case]) -> Result<()> {
         let is_left = |case: &Case| matches!(&case.outcome, Outcome::Skipped(need) if need.contains(WITHOUT_SEARCH));
         let names: Vec<String> = cases.iter().filter(|case| is_left(case)).map(|case| case.name.clone()).collect();
@@ -306,7 +304,7 @@ impl Replay {
         for name in names {
             command.args(["--scenario", name]);
         }
-        // A report of an earlier run must not pass for this one's.
+        // A stale report of an earlier run must not be read.
         let _ = std::fs::remove_file(&self.report);
         let output = command.output().context("cannot start python3")?;
         let text = std::fs::read_to_string(&self.report).with_context(|| {
@@ -322,7 +320,7 @@ impl Replay {
 
 fn replay_command(folder: &Path) -> Command {
     let mut command = Command::new("python3");
-    // Python would otherwise leave its cache beside the scenarios.
+    // Prevents Python from writing its cache among the scenarios.
     command.arg("-B").arg(folder.join("replay.py"));
     command
 }

@@ -1,11 +1,11 @@
-//! What `replay.py` tells: its JUnit report ([`parse`]) and its list of scenarios ([`parse_list`]).
-//! Reads exactly what that program writes and is no general XML reader.
+//! Parsers of the output of `replay.py`: its JUnit report ([`parse`]) and its list of scenarios ([`parse_list`]). They
+//! read exactly the output of that program and no general XML.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
 
-/// How one scenario ended.
+/// Result of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) area: String,
@@ -16,9 +16,9 @@ pub(super) struct Case {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
-    /// What was wrong.
+    /// Description of the difference.
     Failed(String),
-    /// Which need was not met.
+    /// The unmet requirement.
     Skipped(String),
 }
 
@@ -27,9 +27,9 @@ pub(super) fn parse(xml: &str) -> Result<Vec<Case>> {
     xml.split("<testcase ").skip(1).map(case).collect()
 }
 
-/// One case; `text` begins with the attributes of its element.
+/// Parses one case; `text` starts with the attributes of its element.
 fn case(text: &str) -> Result<Case> {
-    // The writer escapes `>` in attributes, so the first one ends the element's head.
+    // The writer escapes `>` in attributes, so the first one ends the start tag.
     let (head, rest) = text.split_once('>').context("the report breaks off")?;
     let area = attribute(head, "classname").context("a case without its area")?;
     let name = attribute(head, "name").context("a case without its name")?;

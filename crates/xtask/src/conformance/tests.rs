@@ -1,5 +1,4 @@
-//! Reading the list of expectations and the reports, and judging one by the other, on samples that
-//! `replay.py` wrote.
+//! Tests of the parsers of expectations and reports, and of the evaluation, with samples written by `replay.py`.
 
 use super::expectations::Expectations;
 use super::report::{Outcome, parse, parse_list};
@@ -22,7 +21,7 @@ fn expectations(text: &str) -> Expectations {
     Expectations::parse(text).expect("the sample is right")
 }
 
-/// Judges the sample report. Expects one `name: verdict` a scenario.
+/// Evaluates the sample report. Expects one `name: verdict` per scenario.
 #[track_caller]
 fn check_judged(text: &str, expected: &[&str]) {
     let cases = parse(REPORT).expect("the sample is right");

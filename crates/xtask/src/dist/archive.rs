@@ -1,4 +1,4 @@
-//! The program as `tar.gz`: what Linux needs and where it usually lies below a prefix such as `/usr/local`.
+//! The program as `tar.gz`, with the usual layout below a prefix such as `/usr/local`.
 
 use anyhow::Result;
 

@@ -1,4 +1,5 @@
-//! What every package is made of ([`Contents`]): the static program, what it says about itself, and texts of the checkout.
+//! [`Contents`]: the common contents of all packages: the static program, its generated documentation, and texts of the
+//! checkout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +11,19 @@ use crate::dist::tree::Tree;
 use crate::process::output;
 use crate::workspace::Workspace;
 
-/// The version of the workspace, which this program has as well.
+/// The version of the workspace, which is also that of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What is released.
+/// Metadata of a release.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
-    /// With `-dirty` if the checkout has changes that are in no commit.
+    /// The commit, with `-dirty` if the checkout has uncommitted changes.
     pub(crate) commit: String,
-    /// When the commit was made, in seconds of the epoch: the time of everything in packages.
+    /// Time of the commit in seconds of the epoch, used as the time of all files in packages.
     pub(crate) time: u64,
-    /// The same as text.
+    /// The time as text.
     pub(crate) date: String,
-    /// Where the packages will lie, without a slash at the end.
+    /// Base URL of the packages, without a slash at the end.
     pub(crate) url: String,
 }
 
@@ -46,7 +47,7 @@ impl Release {
     }
 }
 
-/// What packages are made of.
+/// Contents of packages.
 pub(crate) struct Contents {
     pub(crate) release: Release,
     pub(crate) program: Vec<u8>,
@@ -66,7 +67,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Asks the program for what it tells of itself, and reads the rest.
+    /// Runs the program to generate its documentation, and reads the other files.
     pub(crate) fn gather(workspace: &Workspace, mut release: Release, program: &Path) -> Result<Self> {
         let read = |path: &str| {
             fs::read_to_string(workspace.root.join(path)).with_context(|| format!("{path} cannot be read"))
@@ -79,7 +80,7 @@ impl Contents {
             said.starts_with(&format!("settee {VERSION}\n")),
             "this is not the program of version {VERSION}: {said}"
         );
-        // One that was given need not be of this checkout.
+        // A given program may be built from another commit.
         if let Some(commit) = commit_of(&said) {
             release.commit = commit;
         }
@@ -100,7 +101,7 @@ impl Contents {
         })
     }
 
-    /// The texts that the license asks for, in a folder.
+    /// Adds the texts required by the license to a folder.
     pub(crate) fn legal(&self, tree: &mut Tree, folder: &str) {
         tree.file(&format!("{folder}/LICENSE"), self.license.as_str());
         tree.file(&format!("{folder}/NOTICE"), self.notice.as_str());
@@ -108,7 +109,7 @@ impl Contents {
     }
 }
 
-/// The commit in what `settee --version` prints, if the program knows it.
+/// The commit in the output of `settee --version`, if it is known.
 pub(crate) fn commit_of(version: &str) -> Option<String> {
     let commit = version.lines().find_map(|line| line.strip_prefix("commit: "))?;
     (commit != "unknown").then(|| commit.to_owned())
@@ -125,12 +126,12 @@ fn pages(workspace: &Workspace, program: &Path) -> Result<Vec<(String, Vec<u8>)>
         }
         Ok(pages)
     });
-    // What is left is removed with the machine's other temporary files.
+    // Files that cannot be removed are left among the temporary files.
     let _ = fs::remove_dir_all(&folder);
     read
 }
 
-/// The libraries that are linked in: name, version, license, place of the sources.
+/// The linked libraries: name, version, license, URL of the sources.
 fn libraries(workspace: &Workspace) -> Result<String> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--locked", "--package", "settee-server", "--edges", "normal"]);
     tree.args(["--features", "wasm"]);
@@ -146,16 +147,17 @@ fn libraries(workspace: &Workspace) -> Result<String> {
     ))
 }
 
-/// A line of `cargo tree`, unless it is of this workspace or came before.
+/// The library in a line of `cargo tree`. `None` for crates of this workspace and repetitions.
 fn library(line: &str) -> Option<&str> {
     let line = line.strip_suffix(" (*)").unwrap_or(line);
     (!line.is_empty() && !line.contains("(/")).then_some(line)
 }
 
-/// Refuses programs that would not run on every x86-64 Linux: of another machine, or such that ask for a loader.
+/// Returns an error if the program does not run on every x86-64 Linux: built for another machine, or dynamically
+/// linked.
 fn needs_nothing(program: &[u8]) -> Result<()> {
     const X86_64: u64 = 62;
-    /// The segment that names the loader of shared libraries.
+    /// Type of the segment that names the loader of shared libraries.
     const INTERPRETER: u64 = 3;
     let number = |at: usize, length: usize| {
         let bytes = program.get(at..at + length).context("the program is cut off")?;

@@ -1,7 +1,8 @@
-//! The Debian package: the program, a unit that runs it as the user `settee`, manual pages, completions. It depends on
-//! nothing but `useradd`, so it is one package for all releases of Debian and Ubuntu.
+//! The Debian package: the program, a unit that runs it as the user `settee`, manual pages, completions. It depends
+//! only on `useradd`, so one package serves all releases of Debian and Ubuntu.
 //!
-//! The server is not started by installing it: until there is an administrator, everybody on the machine may do everything.
+//! The installation does not start the server: without an administrator, all users of the machine would have all
+//! permissions.
 
 use anyhow::{Context as _, Result, bail};
 
@@ -74,8 +75,8 @@ fn copyright(contents: &Contents) -> String {
     format!("{notice}\n{libraries}\n{license}")
 }
 
-/// The unit for a user that the package makes, instead of one that exists while the service runs: the data then belong to
-/// somebody, and lie where the unit says.
+/// The unit with a static user that is created by the package, instead of a dynamic user: the data then has a permanent
+/// owner and is at the path in the unit.
 fn unit(unit: &str) -> Result<String> {
     let mut lines = Vec::new();
     let mut found = false;
@@ -95,7 +96,7 @@ fn unit(unit: &str) -> Result<String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// The archive that a Debian package is.
+/// The `ar` archive of a Debian package.
 fn ar(time: u64, members: &[(&str, Vec<u8>)]) -> Result<Vec<u8>> {
     let mut out = b"!<arch>\n".to_vec();
     for (name, content) in members {

@@ -1,4 +1,4 @@
-//! The formula for Homebrew on Linux. It installs the `tar.gz`, whose checksum it names, from where the packages will lie.
+//! The formula for Homebrew on Linux. It installs the `tar.gz` from the URL of the packages and verifies its checksum.
 
 use crate::dist::archive;
 use crate::dist::contents::{Release, VERSION};

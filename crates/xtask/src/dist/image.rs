@@ -1,5 +1,5 @@
-//! The image for containers: an OCI layout of one layer that holds the program, its user and its data directory, made
-//! without a container engine. As a tar file it is what `docker load`, `podman load` and `skopeo` take.
+//! The container image: an OCI layout of one layer with the program, its user and its data directory, made without a
+//! container engine. The tar file is accepted by `docker load`, `podman load` and `skopeo`.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::dist::contents::{Contents, VERSION};
 use crate::dist::text::{quoted, sha256};
 use crate::dist::tree::{Owner, Tree, gzip};
 
-/// The user in the image, and the group.
+/// Id of the user and of the group in the image.
 const USER: u64 = 5984;
 
 /// The file's name.
@@ -19,7 +19,7 @@ pub(crate) fn make(contents: &Contents) -> Result<Vec<u8>> {
     layout(contents)?.tar(contents.release.time)
 }
 
-/// What is in the container.
+/// Root file system of the container.
 fn root(contents: &Contents) -> Tree {
     let mut tree = Tree::default();
     tree.program("usr/bin/settee", contents.program.as_slice());
@@ -49,7 +49,7 @@ fn layout(contents: &Contents) -> Result<Tree> {
         "{{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[{}]}}",
         descriptor("application/vnd.oci.image.manifest.v1+json", manifest.as_bytes(), &named)
     );
-    // Older versions of Docker read this and not the index.
+    // Older versions of Docker read this file instead of the index.
     let older = format!(
         "[{{\"Config\":\"{}\",\"RepoTags\":[\"settee:{VERSION}\",\"settee:latest\"],\"Layers\":[\"{}\"]}}]",
         place(&config),
@@ -73,7 +73,7 @@ fn descriptor(kind: &str, blob: &[u8], more: &str) -> String {
     format!("{{\"mediaType\":\"{kind}\",\"digest\":\"sha256:{}\",\"size\":{}{more}}}", sha256(blob), blob.len())
 }
 
-/// The same as in packaging/Dockerfile.
+/// The configuration of the image, which must equal packaging/Dockerfile.
 fn config(contents: &Contents, layer: &str) -> String {
     let date = quoted(&contents.release.date);
     let commit = quoted(&contents.release.commit);

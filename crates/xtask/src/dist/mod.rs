@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: packages of the static program in `dist/` ([`command`]), made without the tools of those who take
-//! them and without the time or the name of who makes them: the same sources give the same bytes.
+//! `cargo xtask dist`: packages of the static program in `dist/` ([`command`]). Packages are reproducible: they are
+//! made without the tools of their target systems and contain neither the build time nor a user name.
 //!
-//! It publishes nothing. `--try` installs each package where nothing else is, and runs the README's session with it
+//! Nothing is published. `--try` installs each package in an empty environment and runs the README's session with it
 //! ([`trial`]).
 
 mod archive;
@@ -29,22 +29,22 @@ use contents::{Contents, Release, VERSION};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// The name of the list of checksums.
+/// Name of the list of checksums.
 const SUMS: &str = "SHA256SUMS";
 
 /// The name of the file for `docker compose`.
 const COMPOSE: &str = "compose.yaml";
 
-/// The name of the `tar.gz`, for those who look whether there is one.
+/// The name of the `tar.gz`.
 pub(crate) fn archive_name() -> String {
     archive::name()
 }
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     attempt: bool,
-    /// Where the packages will lie.
+    /// Base URL of the packages.
     url: Option<String>,
 }
 
@@ -67,13 +67,13 @@ impl Options {
     }
 }
 
-/// A package, or a file beside the packages.
+/// A package, or a file published with the packages.
 struct Made {
     name: String,
     bytes: Vec<u8>,
 }
 
-/// Makes the packages, and tries them if that is asked for. False if something of that failed.
+/// Makes the packages, and tries them if requested. Returns false if a trial failed.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> {
     let folder = workspace.root.join("dist");
     let url = options.url.clone().unwrap_or_else(|| format!("file://{}", folder.display()));
@@ -88,7 +88,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
     if options.attempt { Ok(trial::run(workspace, &folder)?.closing_line()) } else { Ok(true) }
 }
 
-/// Builds the static program in the build directory that this program came from, where its libraries are compiled already.
+/// Builds the static program in the build directory of this program, where its libraries are already compiled.
 fn build(workspace: &Workspace, release: &Release) -> Result<PathBuf> {
     let target = workspace.target()?;
     let program = target.join("static/settee");

@@ -1,5 +1,5 @@
-//! The npm package: the program as the command `settee`, for `npm install` and `npx`. Nothing of it is JavaScript: npm links
-//! the program itself, so signals and exit codes are its own.
+//! The npm package: the program as the command `settee`, for `npm install` and `npx`. It contains no JavaScript: npm
+//! links the program itself, so signals and exit codes are unchanged.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! The wheel: the program as a script that `pip install` puts beside `python`, and a module that starts it
-//! (`python -m settee`). It needs no version of Python in particular, and runs with glibc and musl.
+//! The wheel: the program as a script that `pip install` places next to `python`, and a module that starts it (`python
+//! -m settee`). It requires no particular version of Python, and runs with glibc and musl.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::dist::text::sha256_base64;
 use crate::dist::tree::Tree;
 use crate::dist::zip::zip;
 
-/// What is installed on: a static program runs on all of them.
+/// Supported platforms: a static program runs on all of them.
 const PLATFORMS: &str = "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64";
 
 const MODULE: &str = "\
@@ -75,7 +75,7 @@ fn wheel() -> String {
     text
 }
 
-/// The list of all files with their checksums, in which it stands itself without one.
+/// The list of all files with their checksums. Its own entry has no checksum.
 fn record(tree: &Tree, own: &str) -> String {
     let mut text = String::new();
     for (path, _, content) in tree.files() {

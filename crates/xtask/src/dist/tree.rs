@@ -1,5 +1,5 @@
-//! What a package consists of ([`Tree`]), and its text as an archive: the same bytes for the same contents, whoever
-//! makes it and when.
+//! [`Tree`]: the files of a package, and reproducible archives of them: equal contents yield equal bytes, independent
+//! of user and time.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Who owns a file.
+/// Owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Root,
-    /// A user and group of this number.
+    /// The user and group with this id.
     User(u64),
 }
 
@@ -29,24 +29,24 @@ struct Entry {
     content: Content,
 }
 
-/// Files and folders by their paths, which begin with no slash.
+/// Files and folders by their paths, which start without a slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     entries: BTreeMap<String, Entry>,
 }
 
 impl Tree {
-    /// Adds a file that everybody may read.
+    /// Adds a file that all users may read.
     pub(crate) fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.add(path, Entry { mode: 0o644, owner: Owner::Root, content: Content::File(content.into()) });
     }
 
-    /// Adds a file that everybody may run.
+    /// Adds a file that all users may execute.
     pub(crate) fn program(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.add(path, Entry { mode: 0o755, owner: Owner::Root, content: Content::File(content.into()) });
     }
 
-    /// Adds a folder. Those that files lie in need not be added.
+    /// Adds a folder. Parent folders of files are added implicitly.
     pub(crate) fn folder(&mut self, path: &str, mode: u32, owner: Owner) {
         self.add(path, Entry { mode, owner, content: Content::Folder });
     }
@@ -63,12 +63,12 @@ impl Tree {
         })
     }
 
-    /// What the files take together.
+    /// Total size of the files.
     pub(crate) fn bytes(&self) -> usize {
         self.files().map(|(_, _, content)| content.len()).sum()
     }
 
-    /// The folders above all entries, which nobody has added.
+    /// The parent folders of all entries that were not added explicitly.
     fn above(&self) -> BTreeMap<String, Entry> {
         let folder = Entry { mode: 0o755, owner: Owner::Root, content: Content::Folder };
         let mut above = BTreeMap::new();
@@ -115,7 +115,7 @@ impl Tree {
     }
 }
 
-/// Compresses, without a time or a name.
+/// Compresses `bytes` without a time or a name.
 pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).context("cannot compress")?;

@@ -1,8 +1,9 @@
-//! Tries every package where nothing else is ([`run`]): a root that holds nothing but the package, an environment of Python
-//! or a folder of npm without anything else. The time is from the package to the server's first answer; then the server runs the
-//! README's session.
+//! Installs every package in an empty environment ([`run`]): a root that contains only the package, or an empty Python
+//! environment or npm folder. Measures the time from the package to the server's first response, then runs the README's
+//! session on the server.
 //!
-//! What a machine lacks for a trial is said, and the trial left out: no trial passes that was not made.
+//! If the machine lacks a requirement of a trial, the trial is skipped with a message; a skipped trial never counts as
+//! passed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,11 +22,11 @@ use crate::setup;
 use crate::tally::Tally;
 use crate::workspace::Workspace;
 
-/// What a trial needs of the machine besides programs.
+/// Privileges required by a trial.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rights {
     Any,
-    /// To enter another root.
+    /// Permission to enter another root.
     Root,
 }
 
@@ -35,7 +36,7 @@ struct Trial {
     programs: &'static [&'static str],
     /// Installs the package.
     install: fn(&Place) -> Result<Installed>,
-    /// Looks at what is left once the server has run.
+    /// Checks the remains after the server has run.
     remove: fn(&Place) -> Result<()>,
 }
 
@@ -60,7 +61,7 @@ const TRIALS: &[Trial] = &[
     Trial { name: "formula", rights: Rights::Any, programs: &["ruby", "tar"], install: brew, remove: nothing },
 ];
 
-/// Where a trial is made.
+/// Directory and port of a trial.
 struct Place {
     packages: PathBuf,
     /// Empty at the beginning.
@@ -69,13 +70,13 @@ struct Place {
     port: u16,
 }
 
-/// A server that can be started.
+/// An installed server that can be started.
 struct Installed {
     command: Command,
     access: Access,
 }
 
-/// Compares the checksums, then makes all trials.
+/// Verifies the checksums, then runs all trials.
 pub(crate) fn run(workspace: &Workspace, packages: &Path) -> Result<Tally> {
     let mut tally = Tally::one(sums_hold(packages)?);
     println!("{:<9} {:>18}  README's session", "", "s to first answer");
@@ -91,7 +92,7 @@ pub(crate) fn run(workspace: &Workspace, packages: &Path) -> Result<Tally> {
             println!("{:<9} FAILED: {error:#}", trial.name);
             Tally::one(false)
         });
-        // What is left is removed with the machine's other temporary files.
+        // Files that cannot be removed are left among the temporary files.
         let _ = fs::remove_dir_all(&place.folder);
     }
     Ok(tally)
@@ -129,7 +130,7 @@ fn attempt(workspace: &Workspace, trial: &Trial, place: &Place) -> Result<Tally>
     Ok(tally)
 }
 
-/// Whether the list of checksums is that of the files.
+/// True if the list of checksums matches the files.
 fn sums_hold(packages: &Path) -> Result<bool> {
     let list = fs::read_to_string(packages.join(SUMS)).with_context(|| format!("{SUMS} cannot be read"))?;
     let mut hold = !list.is_empty();
@@ -145,14 +146,14 @@ fn sums_hold(packages: &Path) -> Result<bool> {
 }
 
 impl Place {
-    /// A program whose home is empty, so that no configuration of this machine's users takes part.
+    /// A program with an empty home, so that no user configuration of this machine applies.
     fn call(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("HOME", self.folder.join("home")).current_dir(&self.folder);
         command
     }
 
-    /// `program` in a root of its own that has nothing but a package, `/proc` and `/dev`, as `user`.
+    /// `program` as `user` in a root that contains only a package, `/proc` and `/dev`.
     fn within(&self, root: &Path, user: &str, program: &str) -> Result<Command> {
         for folder in ["proc", "dev"] {
             fs::create_dir_all(root.join(folder)).with_context(|| format!("cannot make /{folder}"))?;
@@ -164,13 +165,13 @@ impl Place {
         Ok(command)
     }
 
-    /// `settee serve` as all trials but the image's have it.
+    /// `settee serve` as in all trials except that of the image.
     fn serve(&self, mut command: Command, data: &str) -> Installed {
         command.args(["serve", "--bind", "127.0.0.1", "--port", &self.port.to_string(), "--data", data]);
         Installed { command, access: Access::Party }
     }
 
-    /// The same outside of any root, after a look at the version.
+    /// Same without another root, after a check of the version.
     fn serve_here(&self, program: &Path) -> Result<Installed> {
         let said = output(self.call(&program.display().to_string()).arg("--version"))?;
         ensure!(said.starts_with(&format!("settee {VERSION}\n")), "the program says {said}");
@@ -190,11 +191,11 @@ fn tar_gz(place: &Place) -> Result<Installed> {
     Ok(place.serve(place.within(&root, "0:0", "/bin/settee")?, "/data"))
 }
 
-/// `dpkg` for a root that it does not enter: there is no shell in it.
+/// `dpkg` for a root without entering it, because it contains no shell.
 fn dpkg(place: &Place) -> Command {
     let mut command = place.call("dpkg");
     command.arg(format!("--root={}", place.root.display()));
-    // The system in that root has no package, and so no useradd.
+    // The root has no packages, and so no useradd.
     command.args(["--force-script-chrootless", "--force-depends"]);
     command
 }
@@ -217,7 +218,7 @@ fn install_deb(place: &Place) -> Result<Installed> {
     Ok(place.serve(place.within(&place.root, &numbers.join(":"), "/usr/bin/settee")?, "/var/lib/settee"))
 }
 
-/// The program goes, the data stay.
+/// Purging removes the program and keeps the data.
 fn purge_deb(place: &Place) -> Result<()> {
     output(dpkg(place).args(["--purge", "settee"]))?;
     ensure!(!place.root.join("usr/bin/settee").exists(), "the program is still there after a purge");
@@ -225,7 +226,7 @@ fn purge_deb(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Does what an engine does with an image: from the index to the layers, each compared with its checksum.
+/// Unpacks an image like a container engine: from the index to the layers, each verified by its checksum.
 fn unpack_image(place: &Place) -> Result<Installed> {
     let layout = place.folder.join("layout");
     fs::create_dir_all(&layout).context("cannot make a folder")?;
@@ -266,7 +267,7 @@ fn unpack_image(place: &Place) -> Result<Installed> {
     let mut command = place.within(&place.root, user, "/usr/bin/settee")?;
     command.args(["serve", "--port", &place.port.to_string()]);
     for (name, value) in variables.split(',').filter_map(|variable| variable.trim_matches('"').split_once('=')) {
-        // The way to the programs that enter the root is another one.
+        // The programs that enter the root need another `PATH`.
         if name != "PATH" {
             command.env(name, value);
         }
@@ -300,7 +301,7 @@ fn npm_install(place: &Place) -> Result<Installed> {
     place.serve_here(&place.folder.join("prefix/node_modules/.bin/settee"))
 }
 
-/// Ruby reads the formula, and a few lines play the part of Homebrew.
+/// Evaluates the formula in Ruby with a few lines that imitate Homebrew.
 fn brew(place: &Place) -> Result<Installed> {
     let player = place.folder.join("brew.rb");
     fs::write(&player, include_str!("brew.rb")).context("cannot write a script")?;

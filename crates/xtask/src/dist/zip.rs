@@ -1,4 +1,4 @@
-//! Zip archives ([`zip`]), which wheels are. Files only, compressed, at most 4 GB; nothing else is needed here.
+//! Zip archives ([`zip`]) for wheels. Only compressed files up to 4 GB are supported.
 
 use std::io::Write as _;
 
@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result};
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// The first of January 1980, with which the format begins.
+/// The first of January 1980, the first date of the format.
 const DATE: u16 = 0x21;
 const DEFLATED: u16 = 8;
 /// 2.0, the first with compression.
 const VERSION: u16 = 20;
-/// The upper half of the version of who made it: Unix, so that modes are taken as such.
+/// The upper half of the version of the creator: Unix, so that file modes are applied.
 const UNIX: u16 = 3 << 8;
 const REGULAR_FILE: u32 = 0o100_000;
 
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Python reads wheels, so it is asked.
+    /// Python must be able to read the archive.
     #[test]
     fn python_reads_what_is_packed() -> Result<()> {
         let long = "x".repeat(100_000);
@@ -95,7 +95,7 @@ mod tests {
         let mut python = Command::new("python3");
         python.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = match python.spawn() {
-            // The gate has it; a machine without makes no wheels.
+            // The gate requires Python; a machine without it makes no wheels.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             child => child?,
         };

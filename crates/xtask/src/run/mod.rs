@@ -1,5 +1,6 @@
-//! `cargo xtask run`: builds the server and becomes it ([`command`]). A first build takes minutes, so it says before how many,
-//! and shows how far it is ([`progress`]); a package of the same version that is at hand is offered instead ([`package`]).
+//! `cargo xtask run`: builds the server and replaces this process by it ([`command`]). A first build takes minutes, so
+//! an estimate and the progress ([`progress`]) are printed; an available package of the same version is offered instead
+//! ([`package`]).
 
 mod package;
 mod progress;
@@ -15,13 +16,13 @@ use crate::build::BUILD;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What a first build takes of processors: measured, see docs/adr/20-operation-and-packages.md.
+/// Processor time of a first build in minutes: measured, see docs/adr/20-operation-and-packages.md.
 const FIRST_BUILD_CPU_MINUTES: usize = 20;
 
-/// What it takes with as many processors as there may be: libraries that wait for each other.
+/// Minimum duration with any number of processors, because libraries depend on each other.
 const FIRST_BUILD_MINUTES_MIN: usize = 4;
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     data: String,
@@ -48,7 +49,7 @@ impl Options {
     }
 }
 
-/// Builds and starts the server. Returns only if that was not possible.
+/// Builds and starts the server. Returns only after a failure.
 pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> {
     if workspace.binary().is_file() {
         if !process::run_shown(&mut workspace.cargo(BUILD))? {
@@ -74,7 +75,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
     become_server(&workspace.binary(), options)
 }
 
-/// What is said before a first build.
+/// Message before a first build.
 fn announcement(processors: usize) -> String {
     let minutes = (FIRST_BUILD_CPU_MINUTES / processors).max(FIRST_BUILD_MINUTES_MIN);
     let processors = if processors == 1 { "one processor".to_owned() } else { format!("{processors} processors") };
@@ -84,7 +85,7 @@ fn announcement(processors: usize) -> String {
     )
 }
 
-/// Whether somebody is there and says yes. Where nobody can be asked, the sources are what was meant.
+/// Asks for confirmation on a terminal. Without a terminal the sources are built.
 fn agreed() -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Ok(false);
@@ -100,7 +101,7 @@ fn is_yes(answer: &str) -> bool {
     ["", "y", "yes"].contains(&answer.trim().to_lowercase().as_str()) && answer.ends_with('\n')
 }
 
-/// The server takes the place of this process, so that signals reach it and nobody else.
+/// Replaces this process by the server, so that signals reach it directly.
 fn become_server(program: &Path, options: &Options) -> Result<bool> {
     let mut command = Command::new(program);
     command.args(options.arguments());

@@ -1,5 +1,5 @@
-//! A package of the version of this checkout that is at hand ([`at_hand`]): one that `make dist` has made, or that is
-//! installed. Nothing is downloaded.
+//! An available package of this checkout's version ([`at_hand`]): one made by `make dist`, or an installed one. Nothing
+//! is downloaded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::workspace::Workspace;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A program that need not be built.
+/// An existing program.
 pub(super) struct Package {
     pub(super) program: PathBuf,
-    /// Where it was found.
+    /// Path of the package or program.
     found: PathBuf,
-    /// What it was made of, if it says so.
+    /// The commit that it was built from, if known.
     commit: Option<String>,
-    /// What the checkout is at.
+    /// The commit of the checkout.
     here: Option<String>,
 }
 
 impl Package {
-    /// What is said about it.
+    /// Message that offers the package.
     pub(super) fn offer(&self) -> String {
         let found = self.found.display();
         match (&self.commit, &self.here) {
@@ -37,7 +37,7 @@ impl Package {
     }
 }
 
-/// The first that is found: of `dist/`, then of the path.
+/// The first package found: in `dist/`, then on the path.
 pub(super) fn at_hand(workspace: &Workspace) -> Option<Package> {
     let archive = workspace.root.join("dist").join(dist::archive_name());
     let unpacked = archive.is_file().then(|| unpack(workspace, &archive)).flatten();
@@ -53,7 +53,7 @@ pub(super) fn at_hand(workspace: &Workspace) -> Option<Package> {
     Some(Package { program, found, commit: dist::commit_of(&version), here: here(workspace) })
 }
 
-/// What a program of this version says about itself; `None` of any other.
+/// The version output of a program of this version; `None` for any other.
 fn asked(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
@@ -67,7 +67,7 @@ fn here(workspace: &Workspace) -> Option<String> {
     output.status.success().then(|| commit.trim().to_owned())
 }
 
-/// The program of an archive, beside what is built.
+/// Unpacks the program of an archive into the build directory.
 fn unpack(workspace: &Workspace, archive: &Path) -> Option<PathBuf> {
     let folder = workspace.packages("settee");
     fs::create_dir_all(&folder).ok()?;

@@ -1,5 +1,5 @@
-//! A first build with a line that says how far it is ([`build`]): libraries that are done, and files of RocksDB, during which
-//! cargo says nothing for minutes.
+//! A first build with a progress line ([`build`]): finished libraries, and compiled files of RocksDB, during which
+//! cargo prints nothing for minutes.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -15,14 +15,14 @@ use crate::build::BUILD;
 use crate::process::output;
 use crate::workspace::Workspace;
 
-/// How often a line of its own is printed, and how often one that replaces the last.
+/// Interval between separate lines, and between updates of a line.
 const LINES: Duration = Duration::from_secs(30);
 const SAME_LINE: Duration = Duration::from_secs(1);
 
-/// About so many files RocksDB has.
+/// Approximate number of files of RocksDB.
 const ROCKSDB_FILES: usize = 340;
 
-/// Builds the server. False if that failed; cargo has said why.
+/// Builds the server. Returns false if that failed; cargo has printed the reason.
 pub(super) fn build(workspace: &Workspace) -> Result<bool> {
     let mut cargo = workspace.cargo(BUILD);
     cargo.args(["--quiet", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
@@ -44,14 +44,14 @@ pub(super) fn build(workspace: &Workspace) -> Result<bool> {
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    // It ends with the output of cargo.
+    // The reader ends with the output of cargo.
     let _ = reader.join();
     let built = child.wait().context("cannot wait for cargo")?.success();
     display.end(built);
     Ok(built)
 }
 
-/// How many packages the server consists of, itself included.
+/// Number of packages of the server, including itself.
 fn libraries(workspace: &Workspace) -> Result<usize> {
     let mut tree = workspace.cargo(&["tree", "--quiet", "--package", "settee-server", "--edges", "normal,build"]);
     let printed = output(tree.args(["--prefix", "none", "--format", "{p}"]))?;
@@ -59,7 +59,7 @@ fn libraries(workspace: &Workspace) -> Result<usize> {
     Ok(names.iter().filter(|name| !name.is_empty()).count())
 }
 
-/// The package that a line of cargo's says to be compiled, not just its build script.
+/// The package that a line of cargo's reports as compiled; build scripts are ignored.
 fn finished(line: &str) -> Option<&str> {
     if !line.starts_with("{\"reason\":\"compiler-artifact\"") || line.contains("\"kind\":[\"custom-build\"]") {
         return None;
@@ -67,7 +67,7 @@ fn finished(line: &str) -> Option<&str> {
     line.split_once("\"package_id\":\"")?.1.split('"').next()
 }
 
-/// The files of RocksDB that are compiled.
+/// Number of compiled files of RocksDB.
 fn objects(builds: &Path) -> usize {
     let named = |folder: &Path| -> Vec<PathBuf> {
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
@@ -88,11 +88,11 @@ fn objects(builds: &Path) -> usize {
     count
 }
 
-/// Where the lines go.
+/// Output of the progress lines.
 struct Display {
     began: Instant,
     pause: Duration,
-    /// Whether a line takes the place of the last one.
+    /// True if a line replaces the previous one.
     is_terminal: bool,
 }
 
@@ -105,7 +105,7 @@ impl Display {
     fn show(&self, done: usize, all: usize, objects: usize) {
         let line = sentence(self.began.elapsed(), done, all, objects);
         let mut stdout = std::io::stdout().lock();
-        // Who does not look need not see it.
+        // An error of the output is ignored, because progress is optional.
         let _ = if self.is_terminal { write!(stdout, "\r\u{1b}[K{line}") } else { writeln!(stdout, "{line}") };
         let _ = stdout.flush();
     }

@@ -1,4 +1,4 @@
-//! [`Gateway`]: a server that speaks S3, versitygw, on a port of the loopback address, with a bucket of its own.
+//! [`Gateway`]: the S3 server versitygw on a port of the loopback address, with a bucket of its own.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
@@ -17,13 +17,13 @@ pub(super) const BUCKET: &str = "backups";
 pub(super) const ID: &str = "settee-id";
 pub(super) const SECRET: &str = "settee-secret-of-tests";
 
-/// The version that is installed if none is there.
+/// The version that is installed if none is found.
 const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
 const START_LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A running server. It is killed and what it holds is removed when this is dropped.
+/// A running server. It is killed and its data is removed when this is dropped.
 pub(super) struct Gateway {
     child: Child,
     port: u16,
@@ -59,7 +59,7 @@ impl Gateway {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// How many objects there are, and how many bytes they have.
+    /// Number and total size of the objects.
     pub(super) fn figures(&self) -> (u64, u64) {
         count(&self.root.join(BUCKET))
     }
@@ -67,7 +67,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Both fail when there is nothing left to do.
+        // Both fail if there is nothing left to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.root);

@@ -1,5 +1,5 @@
-//! [`Writer`]: writes documents one after the other, creates, changes and deletes them, and remembers what the server acknowledged
-//! when. What a database must hold at a time follows from that.
+//! [`Writer`]: creates, changes and deletes documents one after the other, and records the time of each
+//! acknowledgement. The expected contents of the database at any time follow from that.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +13,19 @@ use crate::json::member;
 /// The database.
 pub(super) const DATABASE: &str = "orders";
 
-/// A write: when it was begun and when it was acknowledged, in microseconds of the Unix epoch, and what it left of the document.
+/// A write: its start and its acknowledgement in microseconds of the Unix epoch, and the resulting revision.
 struct Write {
     begun_us: u64,
     acknowledged_us: u64,
     id: String,
-    /// `None`: it was deleted.
+    /// `None` if the document was deleted.
     rev: Option<String>,
 }
 
 /// The documents of a writer: ids and revisions.
 pub(super) type State = BTreeMap<String, String>;
 
-/// What one writer has done.
+/// The writes of one writer.
 #[derive(Default)]
 pub(super) struct Writer {
     writes: Vec<Write>,
@@ -37,7 +37,7 @@ pub(super) fn now_us() -> u64 {
 }
 
 impl Writer {
-    /// Writes until it is over.
+    /// Writes until the run ends.
     pub(super) fn run(url: &str, name: usize, over: &AtomicBool) -> Result<Self> {
         let (address, who) = split(url)?;
         let mut connection = Connection::open(address).context("the server does not listen")?;
@@ -46,7 +46,7 @@ impl Writer {
             if over.load(Ordering::Relaxed) {
                 break;
             }
-            // Of five writes three make documents, one changes one, and one deletes one.
+            // Of five writes three create documents, one changes one, and one deletes one.
             let (line, body, id, deletes) = match (number % 5, last.take()) {
                 (1, Some((id, rev))) => {
                     let body = format!("{{\"_rev\":\"{rev}\",\"number\":{number},\"changed\":true}}");
@@ -76,13 +76,14 @@ impl Writer {
         self.writes.len()
     }
 
-    /// How many writes were acknowledged before a time, and how many had begun: one more if one was under way.
+    /// Number of writes acknowledged before a time, and number of writes started by then: one more if one was in
+    /// flight.
     pub(super) fn before(&self, time_us: u64) -> (usize, usize) {
         let acknowledged = self.writes.partition_point(|write| write.acknowledged_us < time_us);
         (acknowledged, self.writes.partition_point(|write| write.begun_us <= time_us))
     }
 
-    /// What so many writes leave.
+    /// The documents after this number of writes.
     pub(super) fn state(&self, writes: usize) -> State {
         let mut state = State::new();
         for Write { id, rev, .. } in &self.writes[..writes] {

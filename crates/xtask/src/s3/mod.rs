@@ -1,6 +1,6 @@
-//! `cargo xtask s3`: backups in a bucket, with a server of another maker. A server is written to while it sends a backup now and then
-//! and its log all the time; then its data are gone. It is restored to seconds chosen at random, and must hold exactly what was
-//! acknowledged before each of them.
+//! `cargo xtask s3`: backups in a bucket of an independent S3 server. Clients write to a server that sends periodic
+//! backups and continuously ships its log; then its data is deleted. It is restored to random seconds, and must contain
+//! exactly the writes that were acknowledged before each of them.
 
 mod gateway;
 mod load;
@@ -25,18 +25,18 @@ use load::{DATABASE, Writer, documents, now_us};
 
 const WRITERS: usize = 4;
 
-/// How many seconds are chosen.
+/// Number of random seconds.
 const MOMENTS: usize = 10;
 
-/// How long what is written last may take to the bucket.
+/// Time limit until the last write is in the bucket.
 const SHIP_LIMIT: Duration = Duration::from_secs(30);
 
-/// What to do.
+/// Command-line options.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// How long is written.
+    /// Duration of the writes.
     seconds: u64,
-    /// From backup to backup.
+    /// Interval between backups.
     interval: u64,
 }
 
@@ -73,7 +73,7 @@ fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     run
 }
 
-/// The bucket as commands are told of it.
+/// Arguments of commands for access to the bucket.
 struct Bucket<'a> {
     workspace: &'a Workspace,
     gateway: &'a Gateway,
@@ -105,8 +105,8 @@ impl Bucket<'_> {
         Ok(tally)
     }
 
-    /// Writes to a server that is killed in the end, and whose data are removed. Answers what was written, and the times between which
-    /// every moment can be restored.
+    /// Writes to a server that is killed at the end and whose data is removed. Returns the writes, and the time range
+    /// that can be restored.
     fn load(&self, options: &Options) -> Result<(Vec<Writer>, u64, u64)> {
         let settings = [
             format!("backup/url={}", Self::url()),
@@ -137,12 +137,12 @@ impl Bucket<'_> {
         })?;
         let ended_us = now_us();
         self.wait_for_log(ended_us)?;
-        // Killed, not stopped.
+        // Dropping kills the server without a shutdown.
         drop(server);
         Ok((writers, begun_us, ended_us))
     }
 
-    /// Waits until the log in the bucket goes beyond a time.
+    /// Waits until the log in the bucket covers a time.
     fn wait_for_log(&self, time_us: u64) -> Result<()> {
         let begun = Instant::now();
         let moment = format!("{}.{:06}", time_us / 1_000_000, time_us % 1_000_000);
@@ -164,7 +164,7 @@ impl Bucket<'_> {
         command
     }
 
-    /// Restores the server as it was in the beginning of a second.
+    /// Restores the server to the start of a second.
     fn try_moment(&self, writers: &[Writer], second: u64, place: usize) -> Result<bool> {
         let purpose = format!("s3-restored-{place}");
         let data = self.workspace.scratch(&purpose);
@@ -183,7 +183,7 @@ impl Bucket<'_> {
         Ok(judge(writers, second, &found, &format!("restored in {:.1} s", took.as_secs_f64())))
     }
 
-    /// Restores the database alone, into another server and under another name.
+    /// Restores a single database to another server under another name.
     fn try_one_database(&self, writers: &[Writer], second: u64) -> Result<bool> {
         let server = Server::start(self.workspace, "s3-other", Access::Admin)?;
         let url = format!("{}/copy", server.url());
@@ -198,8 +198,8 @@ impl Bucket<'_> {
     }
 }
 
-/// Whether exactly what was acknowledged before the second is there. Of each writer one write may have been under way: it is there or
-/// not, as a whole.
+/// True if the restored state has exactly the writes acknowledged before the second. One write of each writer may have
+/// been in flight: it must be present or absent as a whole.
 fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, what: &str) -> bool {
     let (mut holds, mut writes, nothing) = (true, 0, load::State::new());
     for (name, writer) in writers.iter().enumerate() {
@@ -216,7 +216,7 @@ fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, 
     holds
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 fn randoms(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed | 1;
     println!("seed {seed}");

@@ -1,4 +1,4 @@
-//! What PostgreSQL does for a bare client, `pgbench` of its own package.
+//! Reference rates of PostgreSQL with a bare client, its own `pgbench`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use super::report::{Report, Row};
 use super::stage::Stage;
 use crate::process;
 
-/// The tables are like those of a store.
+/// Tables similar to those of a store.
 const TABLES: &str = "DROP TABLE IF EXISTS bare_commits, bare_documents, bare_sequence, bare_bodies, bare_catalog; \
     CREATE TABLE bare_commits (shard bigint, key bytea, value bytea, PRIMARY KEY (shard, key)); \
     CREATE TABLE bare_documents (LIKE bare_commits INCLUDING ALL); \
@@ -25,7 +25,7 @@ const ONE: &str = "\\set id random(1, 9000000000000000000)
 INSERT INTO bare_documents VALUES (1, int8send(:id), convert_to(repeat('x', 100), 'UTF8'));
 ";
 
-/// What the commit of a single document inserts, in one trip.
+/// The inserts of a commit of a single document, in one round trip.
 const DOCUMENT: &str = "\\set id random(1, 9000000000000000000)
 \\startpipeline
 BEGIN;
@@ -38,7 +38,7 @@ COMMIT;
 \\endpipeline
 ";
 
-/// The same for forty documents that share a commit.
+/// The inserts of forty documents that share a commit.
 const GROUP: &str = "\\set id random(1, 9000000000000000000)
 \\startpipeline
 BEGIN;
@@ -66,7 +66,7 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, network: Duration, r
     Ok(())
 }
 
-/// What single writes are held against: 40 connections, and commits of what a single document needs at least.
+/// Reference for single writes: 40 connections with the minimum commits of a single document.
 pub(super) fn yardstick(stage: &Stage<'_>, length: Duration, network: Duration) -> Result<f64> {
     commits(stage, length, network, (DOCUMENT, CLIENTS))
 }

@@ -1,5 +1,6 @@
-//! [`Crowd`]: clients that write single documents, all in one thread, as the connections of the bare client are ([`super::bare`]): they share the
-//! processors with what is measured, and threads that are woken for each answer would take more of them than requests and answers do.
+//! [`Crowd`]: clients that write single documents, all in one thread like the connections of the bare client
+//! ([`super::bare`]). They share the processors with the measured servers, and waking a thread for each response would
+//! cost more than the requests themselves.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,35 +12,35 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::load::{document, mixed};
 use crate::attack::client::head;
 
-/// So long nobody waits for an answer.
+/// Timeout of a response.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// Most answers have fewer bytes.
+/// Size of a read, and initial capacity for a response. Most responses are shorter.
 const ANSWER_BYTES: usize = 2 << 10;
 
-/// Clients, of which each waits for its answer before it writes again.
+/// Clients, each of which waits for its response before it writes again.
 #[derive(Default)]
 pub(super) struct Crowd(Vec<Client>);
 
 struct Client {
     stream: TcpStream,
-    /// The headers that say who asks.
+    /// Header with credentials.
     who: String,
     database: String,
     random: u64,
     written: u64,
     request: Vec<u8>,
-    /// The bytes of it that are on their way.
+    /// Number of request bytes sent so far.
     sent: usize,
     started: Instant,
-    /// What there is of the answer.
+    /// The part of the response received so far.
     answer: Vec<u8>,
-    /// Whether an answer is waited for.
+    /// True while a response is pending.
     is_waiting: bool,
 }
 
 impl Crowd {
-    /// Connects one more, whose number no other client of the database has.
+    /// Connects another client. Its number must be unique among the clients of the database.
     pub(super) fn join(&mut self, address: SocketAddr, who: &str, database: String, number: u64) -> Result<()> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -59,7 +60,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Returns how many documents were acknowledged, and the milliseconds of the requests that ended from `begin` to `end`.
+    /// Returns the number of acknowledged documents, and the milliseconds of the requests that ended from `begin` to
+    /// `end`.
     pub(super) fn run(mut self, begin: Instant, end: Instant) -> Result<(u64, Vec<f64>)> {
         let mut latencies = Vec::new();
         for client in &mut self.0 {
@@ -83,7 +85,7 @@ impl Crowd {
         Ok((self.0.iter().map(|client| client.written).sum(), latencies))
     }
 
-    /// Those that can go on. `None` if nobody waits any more.
+    /// Indices of the clients that can proceed. `None` if no client is waiting.
     fn wait(&self) -> Result<Option<Vec<usize>>> {
         let waiting: Vec<(usize, &Client)> =
             self.0.iter().enumerate().filter(|(_, client)| client.is_waiting).collect();
@@ -100,7 +102,7 @@ impl Crowd {
 }
 
 impl Client {
-    /// Begins to write a new document.
+    /// Starts to write a new document.
     fn ask(&mut self) -> Result<()> {
         let id = format!("{:016x}{:016x}", mixed(&mut self.random), mixed(&mut self.random));
         let (line, body) = (format!("PUT /{}/{id}", self.database), document(self.written, None));
@@ -122,7 +124,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends or reads what can be. Whether the document was acknowledged.
+    /// Sends or reads as much as possible. Returns true if the document was acknowledged.
     fn go_on(&mut self) -> Result<bool> {
         if self.sent < self.request.len() {
             self.send()?;
@@ -143,7 +145,7 @@ impl Client {
     }
 }
 
-/// The status of an answer, if that is there as a whole. Its body has a length, as that of each document has.
+/// The status of a response, if it is complete. Its body must have a length, as for single documents.
 fn status(answer: &[u8]) -> Result<Option<u16>> {
     const LENGTH: &[u8] = b"content-length: ";
     let Some(end) = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { return Ok(None) };
@@ -180,7 +182,7 @@ mod tests {
         assert!(status(b"HTTP\r\n\r\n").is_err());
     }
 
-    /// A server that answers each request, in two pieces and with `status`, until its client goes.
+    /// A server that sends each response in two parts with `status`, until its client disconnects.
     fn serve(listener: &TcpListener, status: &str) -> usize {
         let mut stream = listener.accept().unwrap().0;
         let (mut reader, mut served) = (BufReader::new(stream.try_clone().unwrap()), 0);
@@ -213,7 +215,7 @@ mod tests {
         crowd
     }
 
-    /// However slow the machine is, each has one answer; who has two has written again.
+    /// Regardless of the speed of the machine each client gets a response; a client with two has written again.
     #[test]
     fn each_writes_when_it_has_its_answer() {
         let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -226,7 +228,7 @@ mod tests {
             });
             assert_eq!(served.iter().sum::<usize>() as u64, written);
             assert!(served.iter().all(|served| *served > 0), "{served:?}");
-            // What ended later was written, and is not counted.
+            // Requests that ended later were applied, but are not counted.
             assert!(latencies.len() as u64 <= written);
             if served.iter().all(|served| *served > 1) && !latencies.is_empty() {
                 return;

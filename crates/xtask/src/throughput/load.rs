@@ -1,4 +1,4 @@
-//! Clients that write: single documents, or batches. Each waits for its answer before it writes again.
+//! Writing clients: single documents, or batches. Each waits for its response before it writes again.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -12,36 +12,36 @@ use crate::attack::client::Connection;
 use crate::cluster::Nodes;
 use crate::json::number;
 
-/// How many write single documents.
+/// Number of clients that write single documents.
 pub(super) const CLIENTS: usize = 40;
 
-/// How many write batches, of so many documents each.
+/// Number of clients that write batches.
 const LOADERS: usize = 4;
 pub(super) const BATCH: u64 = 1000;
 
-/// The databases of [`Spread::Many`] and [`Spread::Apart`].
+/// Number of databases of [`Spread::Many`] and [`Spread::Apart`].
 const DATABASES: usize = 8;
 
-/// Before anything is counted, nodes get to know their databases and clients each other.
+/// Time before the measurement, in which nodes open their databases and connect to each other.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// What is written.
+/// Type of the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A document a request.
+    /// One document per request.
     Single,
-    /// [`BATCH`] documents a request.
+    /// [`BATCH`] documents per request.
     Bulk,
 }
 
-/// Where it is written.
+/// Distribution over databases and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
     /// All into one database, through all nodes.
     One,
-    /// Into several, each through all nodes, as a proxy that knows nothing does it.
+    /// Several databases, each through all nodes, as behind a proxy without routing.
     Many,
-    /// Into several, each through one node, as a proxy does it that goes by the name.
+    /// Several databases, each through one node, as behind a proxy that routes by name.
     Apart,
 }
 
@@ -79,15 +79,15 @@ impl Spread {
     }
 }
 
-/// What came of it.
+/// Result of a measurement.
 #[derive(Default)]
 pub(super) struct Measured {
-    /// While it was measured.
+    /// Number of documents during the measurement.
     documents: u64,
-    /// From the beginning.
+    /// Number of documents from the start.
     pub(super) written: u64,
     seconds: f64,
-    /// Of each request, in milliseconds.
+    /// Durations of the requests in milliseconds.
     latencies: Vec<f64>,
 }
 
@@ -96,14 +96,14 @@ impl Measured {
         self.documents as f64 / self.seconds
     }
 
-    /// Of each request, in milliseconds, ascending.
+    /// Durations of the requests in milliseconds, ascending.
     pub(super) fn latencies(&self) -> Vec<f64> {
         let mut latencies = self.latencies.clone();
         latencies.sort_by(f64::total_cmp);
         latencies
     }
 
-    /// Adds what came of another turn.
+    /// Adds the result of another round.
     pub(super) fn add(&mut self, mut other: Self) {
         self.documents += other.documents;
         self.written += other.written;
@@ -112,7 +112,7 @@ impl Measured {
     }
 }
 
-/// Has clients write for so long, in each `turn` to new databases, and looks whether everything acknowledged is there.
+/// Runs clients for `length`, in each `turn` on new databases, and checks that every acknowledged document exists.
 pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), length: Duration) -> Result<Measured> {
     let nodes = addresses(nodes)?;
     let name = |database: usize| format!("w{}-{}-{turn}-{database}", kind as usize, spread as usize);
@@ -149,7 +149,7 @@ pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), leng
     Ok(Measured { documents, written, seconds: length.as_secs_f64(), latencies })
 }
 
-/// Makes a request over a connection of its own.
+/// Sends a request over a new connection.
 pub(super) fn ask(address: SocketAddr, line: &str, who: &str, right: &[u16]) -> Result<String> {
     let (status, body) = Connection::open(address)?.ask(line, who, b"")?;
     let text = String::from_utf8_lossy(&body).into_owned();
@@ -165,7 +165,8 @@ struct Loader<'a> {
     database: String,
 }
 
-/// Each in a thread. Returns how many documents were acknowledged, and the milliseconds of the requests that ended from `begin` to `end`.
+/// Runs each in a thread. Returns the number of acknowledged documents, and the milliseconds of the requests that ended
+/// from `begin` to `end`.
 fn load_all(loaders: Vec<Loader<'_>>, begin: Instant, end: Instant) -> Result<(u64, Vec<f64>)> {
     thread::scope(|scope| {
         let threads: Vec<_> = loaders.into_iter().map(|loader| scope.spawn(move || loader.run(begin, end))).collect();
@@ -197,7 +198,7 @@ impl Loader<'_> {
     }
 }
 
-/// Numbers that look random (splitmix64).
+/// Pseudo-random numbers (splitmix64).
 pub(super) fn mixed(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -215,13 +216,13 @@ pub(super) fn document(number: u64, id: Option<u64>) -> String {
     )
 }
 
-/// The body of a request that writes so many documents.
+/// The body of a request that writes `count` documents.
 pub(super) fn batch(first: u64, count: u64) -> String {
     let documents: Vec<String> = (first..first + count).map(|number| document(number, Some(number))).collect();
     format!("{{\"docs\":[{}]}}", documents.join(","))
 }
 
-/// Writes a batch, all of which must be acknowledged.
+/// Writes a batch; all documents must be acknowledged.
 pub(super) fn bulk(connection: &mut Connection, database: &str, who: &str, body: &str, count: u64) -> Result<()> {
     let (status, answer) = connection.ask(&format!("POST /{database}/_bulk_docs"), who, body.as_bytes())?;
     let text = String::from_utf8_lossy(&answer);

@@ -1,7 +1,8 @@
-//! How much several nodes on one PostgreSQL do, beside what a bare client of that PostgreSQL does in the same run: single writes, bulk,
-//! the build of an index and the reading of a view, each also with a network that takes longer.
+//! Throughput of several nodes on one PostgreSQL, compared with a bare client of that PostgreSQL in the same run:
+//! single writes, bulk, the build of an index and the reading of a view, each also with a slower network.
 //!
-//! Every answer is checked. Figures depend on the machine, so those that were asked for stand beside them, and none of them fails.
+//! Every response is checked. Figures depend on the machine, so they are printed with their targets, and a missed
+//! target is no failure.
 
 mod bare;
 mod crowd;
@@ -23,11 +24,11 @@ use load::{Kind, Measured, Spread};
 use report::{Asked, Report, Row};
 use stage::{Stage, Used};
 
-/// Single writes and the bare client are measured in so many turns each, one after the other: the machine may be a third faster or slower a few seconds
-/// later.
+/// Number of alternating rounds of single writes and the bare client, because the speed of the machine may change by a
+/// third within a few seconds.
 const TURNS: u32 = 4;
 
-/// What can be measured alone.
+/// Part of the measurement that can be selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Bare,
@@ -39,14 +40,14 @@ enum Part {
 const PARTS: [(&str, Part); 4] =
     [("bare", Part::Bare), ("writes", Part::Writes), ("bulk", Part::Bulk), ("views", Part::Views)];
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     parts: Vec<Part>,
     nodes: Vec<usize>,
     documents: u64,
     seconds: u64,
-    /// What the network takes longer for a message and its answer.
+    /// Additional round-trip time of the slower network.
     delay: Duration,
 }
 
@@ -83,7 +84,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Without anything between nodes and PostgreSQL, and with a network that takes longer.
+    /// A direct network between nodes and PostgreSQL, and a slower one.
     fn networks(&self) -> Vec<Duration> {
         let slow = Some(self.delay).filter(|delay| !delay.is_zero());
         [Duration::ZERO].into_iter().chain(slow).collect()
@@ -120,7 +121,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<Tally>
     Ok(Tally::of(report.rows(), 0))
 }
 
-/// One kind of writes to so many nodes, into one database and into several.
+/// Measures one kind of writes to this number of nodes, into one database and into several.
 fn loads(
     stage: &Stage<'_>,
     options: &Options,
@@ -142,7 +143,7 @@ fn loads(
             measured.add(load::run(&nodes, (kind, spread, turn), length)?);
             used.add(before, stage.used(&nodes)?);
         }
-        // Each turn has one on both sides.
+        // Each round measures both sides.
         if has_yardstick {
             yardstick.push(bare::yardstick(stage, length, network)?);
         }
@@ -153,7 +154,7 @@ fn loads(
     Ok(())
 }
 
-/// What so many documents took, those of the warm-up among them.
+/// Resources per document, including those of the warm-up.
 fn notes(used: Used, documents: u64) -> String {
     let documents = documents.max(1) as f64;
     let each = |place: usize| used.processors[place] * 1e6 / documents;
@@ -172,7 +173,7 @@ fn notes(used: Used, documents: u64) -> String {
 }
 
 impl Kind {
-    /// `yardstick` is what the bare client did meanwhile.
+    /// The target. `yardstick` contains the concurrent rates of the bare client.
     fn asked(self, yardstick: &[f64]) -> Asked {
         match self {
             Self::Single if yardstick.is_empty() => Asked::Nothing,

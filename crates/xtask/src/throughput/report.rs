@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// What a figure is held against.
+/// Target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Asked {
     Nothing,
-    /// So many a second.
+    /// A rate per second.
     Rate(f64),
-    /// This share of what a bare client did meanwhile over the same network.
+    /// A share of the rate of a bare client over the same network.
     OfBare(f64, f64),
 }
 
@@ -16,7 +16,7 @@ pub(super) enum Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     name: String,
-    /// 0 for a bare client.
+    /// Number of nodes; 0 for a bare client.
     nodes: usize,
     network: Duration,
     rate: f64,
@@ -31,7 +31,7 @@ impl Row {
         Self { name, nodes, network, rate, unit, times: None, asked: Asked::Nothing, note: String::new() }
     }
 
-    /// With the median and the 99th percentile of ascending times.
+    /// Adds the median and the 99th percentile of ascending times.
     pub(super) fn times(self, times: &[f64]) -> Self {
         let at = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
         Self { times: at(0.5).zip(at(0.99)).map(|(median, p99)| [median, p99]), ..self }
@@ -53,7 +53,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Adds a figure, and says it at once.
+    /// Adds a figure and prints it immediately.
     pub(super) fn add(&mut self, row: Row) {
         println!("{}", self.line(&row));
         self.rows.push(row);
@@ -78,7 +78,7 @@ impl Report {
         format!("| {} | {nodes} | {network} | {rate} | {times} | {} | {} |", row.name, self.comparison(row), row.note)
     }
 
-    /// With what is asked for; over a slower network also with the same over none.
+    /// Comparison with the target; over a slower network also with the same figure over the direct one.
     fn comparison(&self, row: &Row) -> String {
         let asked = match row.asked {
             Asked::Rate(rate) => format!("{:.2} of {rate:.0}", row.rate / rate),

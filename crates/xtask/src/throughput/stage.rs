@@ -1,4 +1,4 @@
-//! [`Stage`]: a PostgreSQL that keeps what it acknowledges, the network before it, and nodes on it.
+//! [`Stage`]: a durable PostgreSQL, the network in front of it, and nodes on it.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::cluster::{Link, Nodes};
 use crate::server::Server;
 use crate::workspace::Workspace;
 
-/// Beside those of [`Instance`]: as on a machine that does nothing else, and without checkpoints at random moments.
+/// Settings in addition to those of [`Instance`]: those of a dedicated machine, without checkpoints at random moments.
 pub(super) const SETTINGS: &[&str] = &[
     "max_connections=400",
     "shared_buffers=1GB",
@@ -39,13 +39,13 @@ impl<'a> Stage<'a> {
         Ok(Self { workspace, postgres, link, schemas: Cell::new(0) })
     }
 
-    /// The port of PostgreSQL behind a network that takes so much longer for a message and its answer.
+    /// The port of PostgreSQL behind a network with this additional round-trip time.
     pub(super) fn port(&self, network: Duration) -> u16 {
         self.link.delay(network / 2);
         if network.is_zero() { self.postgres.port() } else { self.link.port() }
     }
 
-    /// Nodes on tables that nobody has used.
+    /// Starts nodes on new tables.
     pub(super) fn nodes(&self, count: usize, network: Duration) -> Result<Nodes> {
         let number = self.schemas.get();
         if number > 0 {
@@ -55,36 +55,36 @@ impl<'a> Stage<'a> {
         self.join(count, network)
     }
 
-    /// Nodes on the tables that were used last.
+    /// Starts nodes on the tables that were used last.
     pub(super) fn join(&self, count: usize, network: Duration) -> Result<Nodes> {
         let (port, schema) = (self.port(network), self.schemas.get());
         let storage = format!("postgres://settee@127.0.0.1:{port}/postgres?sslmode=disable&schema=b{schema}");
         Nodes::start(self.workspace, "throughput", &vec![storage; count], &[])
     }
 
-    /// Ends what is left to be done of what came before.
+    /// Completes pending work of earlier measurements.
     pub(super) fn rest(&self) -> Result<()> {
         self.postgres.sql("CHECKPOINT").map(drop)
     }
 }
 
-/// Commits, those that gave way to others, and questions for what others have committed; as names begin, since earlier programs end some in
-/// another way.
+/// Prefixes of the counters of commits, commit conflicts, and polls for commits of other nodes. Earlier versions use
+/// other endings.
 const COUNTED: [&str; 3] = ["settee_engine_commits_total", "settee_engine_conflicts_total", "settee_engine_polls"];
 
-/// What nodes and PostgreSQL have used.
+/// Resources used by nodes and PostgreSQL.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
-    /// Seconds of processors: of all nodes, of PostgreSQL, and of the clients.
+    /// Processor seconds of all nodes, of PostgreSQL, and of the clients.
     pub(super) processors: [f64; 3],
-    /// The most memory that a node has had, in bytes.
+    /// Maximum memory of a node, in bytes.
     pub(super) memory: u64,
-    /// What nodes have counted, in the order of [`COUNTED`].
+    /// Counters of the nodes, in the order of [`COUNTED`].
     pub(super) counts: [u64; 3],
 }
 
 impl Used {
-    /// Adds what was used from `before` until `after`.
+    /// Adds the usage between `before` and `after`.
     pub(super) fn add(&mut self, before: Self, after: Self) {
         for (sum, (before, after)) in
             self.processors.iter_mut().zip(before.processors.into_iter().zip(after.processors))
@@ -108,7 +108,7 @@ impl Stage<'_> {
     }
 }
 
-/// As Linux counts them, in hundredths.
+/// Processor seconds of a process, which Linux counts in hundredths.
 fn processor_seconds(id: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
@@ -122,12 +122,12 @@ fn peak_memory(id: u32) -> Option<u64> {
     line.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 
-/// Where nodes listen, and the header that lets in.
+/// Addresses of the nodes, with the header for authentication.
 pub(super) fn addresses(nodes: &Nodes) -> Result<Vec<(SocketAddr, String)>> {
     nodes.servers.iter().map(|server| split(&server.url())).collect()
 }
 
-/// The sums of what nodes have counted.
+/// The sums of the counters of all nodes.
 fn counts(nodes: &Nodes) -> Result<[u64; COUNTED.len()]> {
     let mut sums = [0; COUNTED.len()];
     for (address, who) in addresses(nodes)? {

@@ -12,10 +12,10 @@ use crate::attack::client::Connection;
 
 const DATABASE: &str = "rows";
 
-/// An index may take longer than other requests.
+/// Timeout of requests for an index, which exceeds that of other requests.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How many load at a time.
+/// Number of concurrent loaders.
 const LOADERS: u64 = 4;
 
 /// Loads documents once; each network has an index of its own.
@@ -41,7 +41,7 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report)
         let rate = options.documents as f64 / built;
         let row = Row::new(format!("index of {} documents built", options.documents), 1, network, rate, "changes/s");
         report.add(row.asked(Asked::Rate(150_000.0)));
-        // What the builder has in memory is not what it reads from the store.
+        // A new node must read from the store, without the cache of the builder.
         drop(nodes);
         let nodes = stage.join(1, network)?;
         let (address, who) = addresses(&nodes)?.pop().context("there is a node")?;
@@ -78,7 +78,7 @@ fn load(address: std::net::SocketAddr, who: &str, documents: u64) -> Result<()> 
     loaded.map(drop)
 }
 
-/// Seconds until the last row was there, and how many there were.
+/// Seconds until the last row, and the number of rows.
 fn read(connection: &mut Connection, line: &str, who: &str) -> Result<(f64, u64)> {
     let (begun, mut rows) = (Instant::now(), Rows::default());
     let status = connection.read(line, who, &mut |piece| rows.take(piece))?;
@@ -86,10 +86,10 @@ fn read(connection: &mut Connection, line: &str, who: &str) -> Result<(f64, u64)
     Ok((begun.elapsed().as_secs_f64(), rows.count()))
 }
 
-/// Counts the rows of an answer, which has one a line.
+/// Counter of the rows of a response, which has one per line.
 #[derive(Default)]
 struct Rows {
-    /// Whether the last byte ended a line.
+    /// True if the last byte ended a line.
     is_new: bool,
     count: u64,
 }

@@ -1,11 +1,10 @@
 //! Exceptions from the rules, each with its reason ([`Allowed`]).
 //!
-//! A line of the file is `RULE PATH REASON`. The path names one file, or all files below it if it ends
-//! with a slash.
+//! A line of the file is `RULE PATH REASON`. The path names one file, or all files below it if it ends with a slash.
 
 use super::{Finding, Severity};
 
-/// Where the exceptions stand.
+/// Path of the file of exceptions.
 pub(super) const FILE: &str = "crates/xtask/tidy-allow.txt";
 const RULE: &str = "exception";
 
@@ -28,7 +27,7 @@ impl Entry {
 }
 
 impl Allowed {
-    /// Reads the file; lines that make no sense become findings.
+    /// Parses the file; invalid lines become findings.
     pub(super) fn parse(text: &str) -> (Self, Vec<Finding>) {
         let mut entries = Vec::new();
         let mut problems = Vec::new();

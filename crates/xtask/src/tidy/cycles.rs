@@ -1,7 +1,7 @@
-//! Which modules of a crate import each other in a circle ([`check`]). A module is a file or folder at the top of `src`.
+//! Import cycles between the modules of a crate ([`check`]). A module is a file or folder at the top of `src`.
 //!
-//! A circle is read as a whole or not at all, so it must stay small. [`GROWN`] lists the crates whose circles are larger:
-//! their numbers only fall.
+//! The modules of a cycle can only be understood together, so cycles must stay small. [`GROWN`] lists the crates with
+//! larger cycles: these numbers may only decrease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use super::{Finding, Severity};
 const RULE: &str = "import-cycle";
 const HERE: &str = "crates/xtask/src/tidy/cycles.rs";
 
-/// The most modules of a circle.
+/// Maximum number of modules of a cycle.
 const MODULES_MAX: usize = 3;
 
-/// Crates that have a larger circle, and of how many modules.
+/// Crates with a larger cycle, with its number of modules.
 const GROWN: &[(&str, usize)] = &[("mango", 4), ("storage-rocksdb", 5)];
 
 /// The modules that each module imports.

@@ -1,5 +1,5 @@
-//! Which crate may import which ([`ROWS`]). The table is the layer diagram of ARCHITECTURE.md, and
-//! both are compared here, so that neither can grow away from the code.
+//! Permitted imports between crates ([`ROWS`]). The table must equal the layer diagram of ARCHITECTURE.md; both are
+//! compared here.
 
 use super::manifest::{self, Dependency, Kind};
 use super::tree::Tree;
@@ -8,14 +8,14 @@ use super::{Finding, Severity};
 const RULE: &str = "edge";
 const HERE: &str = "crates/xtask/src/tidy/edges.rs";
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// The prefix of package names; folders do without it.
+/// The prefix of package names, which folders lack.
 const PREFIX: &str = "settee-";
 
-/// What one crate may import of this workspace.
+/// Permitted imports of one crate within this workspace.
 struct Row {
     name: &'static str,
     imports: &'static [&'static str],
-    /// What its tests may import besides, for example an engine to run on.
+    /// Additional permitted imports of its tests, for example an engine to run on.
     tests_import: &'static [&'static str],
 }
 
@@ -23,10 +23,10 @@ const fn row(name: &'static str, imports: &'static [&'static str]) -> Row {
     Row { name, imports, tests_import: &[] }
 }
 
-/// Crates that no program of the product has.
+/// Crates that no program of the product contains.
 const NO_PRODUCT: [&str; 2] = ["xtask", "storage-testing"];
 
-/// The one place where a new crate or a new edge is admitted.
+/// The only place that admits a new crate or a new edge.
 const ROWS: &[Row] = &[
     row("model", &[]),
     Row { name: "wire", imports: &[], tests_import: &["model"] },
@@ -152,8 +152,8 @@ fn forbidden(row: &Row, dependency: &Dependency, path: &str) -> Option<Finding> 
     Some(error(path, dependency.line, message))
 }
 
-/// Compares a row with the line of ARCHITECTURE.md that begins with the crate's name in backticks and
-/// ends with its imports.
+/// Compares a row with the line of ARCHITECTURE.md that starts with the crate's name in backticks and ends with its
+/// imports.
 fn undocumented(row: &Row, architecture: Option<&str>) -> Option<Finding> {
     let start = format!("| `{}` |", row.name);
     let Some((index, line)) =

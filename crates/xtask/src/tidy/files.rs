@@ -1,11 +1,11 @@
-//! Rules about files as a whole: how long they are and how they begin.
+//! Rules about whole files: their length and their first lines.
 
 use super::tree::{Tree, is_test_file};
 use super::{Finding, Severity};
 
-/// More lines than one head holds.
+/// Number of lines from which a file gets a warning.
 const LONG_LINES: usize = 600;
-/// More lines than are let in.
+/// Number of lines from which a file gets an error.
 const TOO_LONG_LINES: usize = 900;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,7 +1,7 @@
-//! The dependencies that a `Cargo.toml` names ([`dependencies`]). Reads only what this workspace
-//! writes: tables of dependencies, dotted keys and the `package` member; no other TOML.
+//! The dependencies in a `Cargo.toml` ([`dependencies`]). Parses only the syntax that this workspace uses: tables of
+//! dependencies, dotted keys and the `package` member; no other TOML.
 
-/// For what a dependency is compiled.
+/// Purpose of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// For the crate itself, or its build script.
@@ -15,7 +15,7 @@ pub(super) enum Kind {
 pub(super) struct Dependency {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub(super) line: usize,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn dependencies(text: &str) -> Vec<Dependency> {
 }
 
 enum Section {
-    /// A table with one dependency a line.
+    /// A table with one dependency per line.
     Table(Kind),
     /// A table about one dependency.
     One(Kind, String),

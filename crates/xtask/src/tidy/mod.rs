@@ -1,8 +1,8 @@
-//! Rules about the shape of the code that compilers and lints do not know ([`command`]).
+//! Rules about the structure of the code that compilers and lints do not check ([`command`]).
 //!
-//! A [`Tree`] is what is checked: the files of the crates in memory, so that tests can hand in small
-//! invented ones. Each module holds one kind of rule and reports [`Finding`]s. Exceptions are listed
-//! with their reasons in `tidy-allow.txt`; one that is no longer needed is itself a finding.
+//! The input is a [`Tree`]: the files of the crates in memory, so that tests can use small invented ones. Each module
+//! implements one kind of rule and reports [`Finding`]s. Exceptions are listed with their reasons in `tidy-allow.txt`;
+//! an exception without effect is itself a finding.
 
 mod allowed;
 mod cycles;
@@ -22,14 +22,14 @@ use allowed::Allowed;
 use anyhow::Result;
 use tree::Tree;
 
-/// Whether a finding fails the check.
+/// Severity of a finding: an error fails the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Severity {
     Error,
     Warning,
 }
 
-/// Something that is not as it should be.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
@@ -37,9 +37,9 @@ struct Finding {
     rule: &'static str,
     /// The file, from the root of the checkout.
     path: String,
-    /// Counted from 1; 0 for the file as a whole.
+    /// Line number, counted from 1; 0 for the file as a whole.
     line: usize,
-    /// What is wrong and what to do about it.
+    /// Description of the violation and advice.
     message: String,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the checkout at `root` and prints what was found. True if there is no error.
+/// Checks the checkout at `root` and prints the findings. Returns true if there is no error.
 pub(crate) fn command(root: &Path) -> Result<bool> {
     let findings = check(&Tree::read(root)?);
     for finding in &findings {
@@ -66,12 +66,12 @@ pub(crate) fn command(root: &Path) -> Result<bool> {
     Ok(holds(&findings))
 }
 
-/// Whether there is nothing worse than a warning.
+/// True if no finding is worse than a warning.
 fn holds(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.severity == Severity::Warning)
 }
 
-/// All findings that no exception covers, in the order of their files.
+/// All findings without an exception, in the order of their files.
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = edges::check(tree);
     findings.extend(words::check(tree));

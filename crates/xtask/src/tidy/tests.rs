@@ -1,10 +1,10 @@
-//! The rules on small invented trees.
+//! Tests of the rules on small invented trees.
 
 use super::manifest::{self, Kind};
 use super::tokens;
 use super::*;
 
-/// A tree in which every rule holds.
+/// A tree without findings.
 fn sound() -> Tree {
     let rows: [(&str, &[&str]); 24] = [
         ("model", &[]),
@@ -68,7 +68,7 @@ fn sound() -> Tree {
     tree
 }
 
-/// Checks the sound tree with some files changed. Each expectation is the beginning of a finding.
+/// Checks the valid tree with some files changed. Each expectation is the start of a finding.
 #[track_caller]
 fn check_with(changes: &[(&str, &str)], expected: &[&str]) {
     let mut tree = sound();
@@ -142,7 +142,7 @@ fn circles_of_modules_are_found() {
     circle(&[three[0], three[1], ("c", "use crate::d;"), d], &[found]);
     circle(&[three[0], three[1], ("c", "#[cfg(test)]\nmod tests { use crate::d; }"), d], &[]);
     circle(&[three[0], three[1], ("c", "// crate::d"), ("c/tests", "use crate::d;"), d], &[]);
-    // `super` of a module below the top is that module's own.
+    // `super` of a module below the top refers to that module itself.
     circle(&[three[0], three[1], ("c", ""), ("c/inner", "use super::d;"), d], &[]);
 }
 

@@ -1,12 +1,12 @@
-//! Rust source as words and marks ([`Token`]), without comments, the text of strings, and code that is
-//! compiled for tests only. Enough to find names; knows no grammar.
+//! [`Token`]: Rust source as words and punctuation, without comments, the text of strings, and code that is compiled
+//! for tests only. Sufficient to find names; grammar is not parsed.
 
-/// A word or a mark.
+/// A word or a punctuation mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     /// An identifier, `::`, a single other character, or `"` for any literal string.
     pub(super) text: &'a str,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub(super) line: usize,
 }
 
@@ -160,7 +160,7 @@ pub(super) fn without_tests<'a>(tokens: &[Token<'a>]) -> (Vec<Token<'a>>, Vec<&'
     (kept, modules)
 }
 
-/// Whether tokens begin with these texts.
+/// True if the tokens start with these texts.
 pub(super) fn starts_with(tokens: &[Token<'_>], texts: &[&str]) -> bool {
     tokens.len() >= texts.len() && tokens.iter().zip(texts).all(|(token, text)| token.text == *text)
 }
@@ -183,7 +183,7 @@ fn closing(tokens: &[Token<'_>], open: usize) -> usize {
     tokens.len()
 }
 
-/// The index after the item that begins at `start`: it ends with its block or with a semicolon.
+/// The index after the item that starts at `start`: it ends with its block or with a semicolon.
 fn item_end(tokens: &[Token<'_>], start: usize) -> usize {
     let mut at = start;
     while at < tokens.len() {

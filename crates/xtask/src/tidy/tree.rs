@@ -1,4 +1,4 @@
-//! The files that are checked ([`Tree`]), with the text of each in memory.
+//! [`Tree`]: the checked files, with the text of each in memory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads the crates at `root` and the few files beside them that rules look at.
+    /// Reads the crates at `root` and the few other files that rules check.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "crates")?;
@@ -76,7 +76,7 @@ fn is_source(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "rs")
 }
 
-/// Whether a file is compiled for tests, benchmarks or examples only, judged by its name.
+/// True if a file is compiled for tests, benchmarks or examples only, according to its name.
 pub(super) fn is_test_file(path: &str) -> bool {
     let folders = ["/tests/", "/benches/", "/examples/"];
     path.ends_with("/tests.rs") || folders.iter().any(|folder| path.contains(folder))

@@ -1,13 +1,13 @@
-//! The log of commits in a [`Store`], beside the backups: [`ship`] brings it there, [`replay`] brings what was restored of a backup
-//! to any moment that the log covers.
+//! The commit log in a [`Store`], in addition to the backups. [`ship`] uploads it; [`replay`] brings a restored backup
+//! to any time that the log covers.
 //!
 //! ```text
 //! log/STREAM/POSITION   a piece: the commits from this position on, see [`piece`]
-//! log/STREAM/through    up to which time the pieces have everything
+//! log/STREAM/through    time up to which the pieces are complete
 //! ```
 //!
-//! A stream is a log without a gap. A server begins a new one whenever it starts, and when it cannot prove that what it would send
-//! goes on where the last piece ended; each begins with a backup.
+//! A stream is a log without a gap. A server starts a new stream at every start, and whenever it cannot prove that the
+//! next commits continue the last piece. Each stream starts with a backup.
 
 mod piece;
 pub(crate) mod replay;
@@ -22,14 +22,14 @@ use settee_model::json::{Json, Value};
 use super::remote::retention::LOG;
 use super::remote::{self, Store};
 
-/// Up to where a stream goes.
+/// End of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Through {
-    /// Everything that was acknowledged before this time is in the pieces.
+    /// Every commit acknowledged before this time is in the pieces.
     time_us: u64,
-    /// The number of the position behind the last piece.
+    /// The log position after the last piece.
     position: u64,
-    /// Nothing was committed behind that: the server stopped.
+    /// True if nothing was committed after that position, because the server stopped.
     is_closed: bool,
 }
 
@@ -44,7 +44,7 @@ impl Through {
         store.put(&Self::name(stream), text.into_bytes())
     }
 
-    /// `None`: nothing of the stream has come there.
+    /// Reads the end of a stream. `None` if nothing of the stream was uploaded.
     fn get(store: &Store, stream: &str) -> anyhow::Result<Option<Self>> {
         let Some(text) = store.get(&Self::name(stream))? else { return Ok(None) };
         let unreadable = || format!("{} in {} cannot be read", Self::name(stream), store.shown());
@@ -58,7 +58,7 @@ impl Through {
     }
 }
 
-/// From when to when each log covers every moment, the oldest first.
+/// Time ranges that each log covers completely, the oldest first.
 pub(crate) fn covered(store: &Store) -> anyhow::Result<Vec<(u64, u64)>> {
     let mut found: Vec<(String, (u64, u64))> = Vec::new();
     for name in remote::names(store)? {

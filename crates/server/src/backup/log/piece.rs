@@ -20,10 +20,10 @@ use sha2::{Digest as _, Sha256};
 const MAGIC: &[u8; 8] = b"SETTEEL1";
 const SUM: usize = 32;
 
-/// The longest piece, unpacked: a commit has a limit of its own, and one can be a piece.
+/// Maximum size of an unpacked piece. A single commit, which has its own limit, can fill a piece.
 const UNPACKED_BYTES: u64 = 2 << 30;
 
-/// A piece in the making.
+/// A piece under construction.
 pub(super) struct Piece {
     bytes: Vec<u8>,
     pub(super) after: u64,
@@ -31,7 +31,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// A piece from this position on.
+    /// Creates a piece that starts after this position.
     pub(super) fn new(after: u64) -> Self {
         let mut bytes = MAGIC.to_vec();
         put_varint(&mut bytes, after);
@@ -62,11 +62,11 @@ impl Piece {
     }
 }
 
-/// The contents of a piece.
+/// The unpacked contents of a piece.
 pub(super) struct Read(Vec<u8>);
 
 impl Read {
-    /// Unpacks a piece and compares it with its checksum.
+    /// Unpacks a piece and verifies its checksum.
     pub(super) fn open(packed: &[u8]) -> anyhow::Result<Self> {
         let mut bytes = Vec::new();
         GzDecoder::new(packed).take(UNPACKED_BYTES).read_to_end(&mut bytes).context("it cannot be unpacked")?;
@@ -77,8 +77,8 @@ impl Read {
         Ok(Self(bytes))
     }
 
-    /// Calls `each` with the records for as long as it wants more, if they follow this position. Answers whether it wanted all, and
-    /// the position behind the last one.
+    /// Calls `each` with the records until it returns false. The records must follow the position `after`. Returns
+    /// whether all records were consumed, and the position after the last one.
     pub(super) fn each(
         &self,
         after: u64,

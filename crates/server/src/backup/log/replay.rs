@@ -1,4 +1,5 @@
-//! Restoring to a moment: [`find`] says which backup and which log lead there, and [`Route::run`] makes a data directory of them.
+//! Point-in-time restore: [`find`] selects the backup and the log for a time, and [`Route::run`] creates a data
+//! directory from them.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +14,10 @@ use crate::backup::remote::{self, Store};
 use crate::descriptors::Descriptors;
 use crate::{backends, time};
 
-/// A moment.
+/// Target of a point-in-time restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// As far as the log goes.
+    /// The end of the log.
     Newest,
     /// A time in microseconds of the Unix epoch.
     Time(u64),
@@ -48,23 +49,23 @@ impl Moment {
     }
 }
 
-/// The way to a moment.
+/// The backup and the part of the log that lead to a target time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The backup that it begins with.
+    /// The backup to start from.
     backup: String,
     moment: Moment,
     log: Logged,
     through: Through,
 }
 
-/// The way to a moment, from the last backup before it.
+/// Selects the last backup before the target time, and its log.
 pub(crate) fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
     ensure!(store.check()?, "there are no backups in {}", store.shown());
-    // The oldest backup that is too young.
+    // The oldest backup that is later than the target time.
     let mut younger = None;
     for backup in remote::names(store)?.into_iter().rev() {
-        // A backup is taken after the second that it is called after has begun.
+        // A backup is taken after the start of the second that its name states.
         if time::parse(&backup).is_some_and(|begun_us| moment.is_before(begun_us)) {
             younger = Some(backup);
             continue;
@@ -75,7 +76,7 @@ pub(crate) fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
             continue;
         }
         let through = Through::get(store, &log.stream)?;
-        // Of a log that has just begun nothing may be there yet.
+        // A log that has just started may have no uploaded pieces yet.
         let through = through.unwrap_or(Through { time_us: log.taken_us, position: log.position, is_closed: false });
         if moment.is_after(through.time_us) && !goes_on(store, through, younger.as_deref())? {
             bail!(
@@ -92,14 +93,15 @@ pub(crate) fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
     )
 }
 
-/// Whether nothing was committed between the end of a log and a backup that was taken later, as of a server that was stopped.
+/// True if nothing was committed between the end of a log and a later backup, which holds for a server that was stopped
+/// in between.
 fn goes_on(store: &Store, through: Through, younger: Option<&str>) -> anyhow::Result<bool> {
     let Some(younger) = younger.filter(|_| through.is_closed) else { return Ok(false) };
     Ok(remote::manifest(store, younger)?.log.is_some_and(|log| log.position == through.position))
 }
 
 impl Route {
-    /// Makes the data directory `data`.
+    /// Creates the data directory `data`.
     pub(crate) fn run(&self, store: &Store, data: &Path) -> anyhow::Result<Manifest> {
         remote::restore(store, &self.backup, data, &mut |aside| {
             let engine = backends::open(aside, Descriptors::claim()?.engine)?;
@@ -114,7 +116,7 @@ impl Route {
         })
     }
 
-    /// Reads all that it takes, and compares it with its checksums.
+    /// Reads all needed objects and verifies their checksums.
     pub(crate) fn verify(&self, store: &Store) -> anyhow::Result<Manifest> {
         self.read(store, &mut |_| Ok(()))?;
         remote::verify(store, &self.backup)
@@ -124,13 +126,13 @@ impl Route {
         self.pieces(store, each).with_context(|| format!("the log {} cannot be used", self.log.stream))
     }
 
-    /// Calls `each` with the commits between the backup and the moment.
+    /// Calls `each` with the commits between the backup and the target time.
     fn pieces(&self, store: &Store, each: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let Logged { stream, position, .. } = &self.log;
         let first = piece_name(stream, *position);
         let listed = store.list(&format!("{LOG}/{stream}"))?.into_iter().map(|piece| piece.name);
         let names: Vec<String> = listed.filter(|name| !name.ends_with("/through")).collect();
-        // The backup may stand within a piece.
+        // The position of the backup may be within a piece.
         let begin = names.partition_point(|name| *name <= first).saturating_sub(1);
         let mut reached = None;
         for name in &names[begin..] {
@@ -176,7 +178,7 @@ mod tests {
         ] {
             assert_eq!(Moment::parse(text).ok(), expected, "{text}");
         }
-        // What was committed in that very microsecond is in it.
+        // A commit in the same microsecond as the target time is included.
         assert!(!Moment::Time(5).is_before(5) && Moment::Time(5).is_before(6) && !Moment::Newest.is_before(6));
     }
 }

@@ -1,4 +1,4 @@
-//! [`Shipper`]: sends what was committed since it last did, and tells up to when everything is there.
+//! [`Shipper`]: uploads new commits and the time up to which the log is complete.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use super::{Through, piece_name};
 use crate::backup::remote::Store;
 use crate::{environment, time};
 
-/// A piece is sent when it has so many bytes, and with the last commit that there is.
+/// Maximum size of a piece. A smaller piece is sent when it contains the last existing commit.
 const PIECE_BYTES: usize = 8 << 20;
 
-/// How often an idle server tells that nothing has happened.
+/// Interval in which an idle server updates the time up to which the log is complete.
 const IDLE_US: u64 = 60_000_000;
 
 /// A log without a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) id: String,
-    /// Where it begins.
+    /// Position of its start.
     pub(crate) begins: LogPosition,
 }
 
 impl Stream {
-    /// A stream that begins now.
+    /// Creates a stream that starts now.
     pub(crate) fn begin(engine: &dyn Engine) -> anyhow::Result<Self> {
         let mut random = [0; 4];
         environment::random(&mut random);
@@ -41,23 +41,23 @@ fn log(engine: &dyn Engine) -> anyhow::Result<&dyn CommitLog> {
     engine.log().context("the engine keeps no log")
 }
 
-/// What became of the commits since the last time.
+/// Outcome of an upload of new commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shipped {
-    /// They were sent.
+    /// All commits were sent.
     All,
-    /// They could not all be had: a new stream has begun, and needs a backup.
+    /// Some commits were no longer available: a new stream has started and needs a backup.
     Anew,
 }
 
-/// The way of a log to a store.
+/// Upload of a log to a store.
 pub(crate) struct Shipper {
     store: Store,
     engine: Arc<dyn Engine>,
-    /// What the shipper and those who write backups agree on.
+    /// State shared between the shipper and the writers of backups.
     stream: Arc<Mutex<Stream>>,
     shipped: LogPosition,
-    /// When the store was last told how far the log goes.
+    /// Time of the last update of the end of the log in the store.
     told_us: u64,
 }
 
@@ -67,12 +67,12 @@ impl Shipper {
         Self { store, engine, stream, shipped, told_us: 0 }
     }
 
-    /// Sends what is there.
+    /// Sends the new commits.
     pub(crate) fn ship(&mut self) -> anyhow::Result<Shipped> {
         self.go(false)
     }
 
-    /// Sends the rest, when nothing is committed any more.
+    /// Sends the remaining commits. The caller must have stopped all writers.
     pub(crate) fn close(&mut self) -> anyhow::Result<Shipped> {
         self.go(true)
     }
@@ -80,7 +80,7 @@ impl Shipper {
     fn go(&mut self, is_closed: bool) -> anyhow::Result<Shipped> {
         self.store.prepare()?;
         let stream = self.stream.lock().id.clone();
-        // Everything that was acknowledged before this moment is found.
+        // Every commit acknowledged before this time is found by the reads below.
         let now_us = environment::now_us();
         let before = self.shipped;
         loop {
@@ -100,7 +100,7 @@ impl Shipper {
         Ok(Shipped::All)
     }
 
-    /// The commits that follow, as far as they fit into a piece. `None`: there is a gap.
+    /// The next commits, up to the size of a piece. `None` if the log has a gap.
     fn next(&self) -> anyhow::Result<Option<Piece>> {
         let mut piece = Piece::new(self.shipped.number);
         let read = log(self.engine.as_ref())?.read(self.shipped, &mut |record| {

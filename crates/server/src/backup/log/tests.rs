@@ -1,4 +1,4 @@
-//! Logs in a store in memory: every moment that they cover is restored, and what they do not cover is refused.
+//! Tests with logs in a store in memory: every time that they cover is restored, and any other time is refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::backup::tests::World;
 use crate::control::Checkpoint;
 use crate::{backends, environment};
 
-/// A server with a log that is sent to a bucket.
+/// A server whose log is shipped to a bucket.
 struct Sent {
     world: World,
     bucket: Bucket,
@@ -41,7 +41,7 @@ fn get(data: &Path, shard: u64, key: &str) -> Option<String> {
     value.map(|value| String::from_utf8(value).unwrap())
 }
 
-/// A time that no commit has, between those before and those behind.
+/// A time that differs from the times of all commits before and after it.
 fn now_us() -> u64 {
     let begun = environment::now_us();
     while environment::now_us() <= begun + 1 {
@@ -63,7 +63,7 @@ impl Sent {
         put(self.engine.as_ref(), 1, key, value);
     }
 
-    /// Writes a backup as if it had been begun in this second.
+    /// Writes a backup with a start time in this second.
     fn back_up(&self, key: Option<u8>, second: u64) -> u64 {
         let store = self.bucket.store(key);
         store.prepare().unwrap();
@@ -124,7 +124,7 @@ fn what_a_log_does_not_cover_is_refused() {
     let before_us = now_us();
     sent.put("a", "1");
     sent.back_up(None, 1);
-    // Nothing of the log has come yet: the backup alone is the newest that there is.
+    // No log was uploaded yet: the backup alone is the newest state.
     assert!(sent.refusal(Moment::Time(now_us())).contains("goes up to"));
     assert_eq!(get(&sent.restore(None, Moment::Newest, "alone").unwrap(), 1, "a").as_deref(), Some("1"));
     sent.put("a", "2");
@@ -154,14 +154,14 @@ fn a_stopped_server_has_no_gap_and_another_log_has() {
     sent.shipper.close().unwrap();
     let stopped_us = now_us();
     assert!(sent.refusal(Moment::Time(stopped_us)).contains("goes up to"), "it may have been started again");
-    // It starts again where it was.
+    // The server starts again at the same state.
     *sent.stream.lock() = Stream::begin(sent.engine.as_ref()).unwrap();
     let mut shipper = Shipper::new(sent.bucket.store(None), Arc::clone(&sent.engine), Arc::clone(&sent.stream));
     sent.back_up(None, 2);
     sent.put("a", "3");
     shipper.close().unwrap();
     assert_eq!(get(&sent.restore(None, Moment::Time(stopped_us), "2").unwrap(), 1, "a").as_deref(), Some("2"));
-    // It runs for a while without its log being sent.
+    // The server runs for a while without shipping its log.
     let silent_us = now_us();
     sent.put("a", "4");
     *sent.stream.lock() = Stream::begin(sent.engine.as_ref()).unwrap();

@@ -1,16 +1,16 @@
-//! Backups in a [`Store`]: [`upload`] writes one, [`restore`] makes a data directory of one.
+//! Backups in a [`Store`]: [`upload`] writes one, [`restore`] creates a data directory from one.
 //!
 //! ```text
-//! about.json           the format, and which key the rest is encrypted with
-//! backups/TIME         a manifest: which files a backup has, with their checksums
-//! files/XX/CHECKSUM    a file; any number of backups may have it
+//! about.json           the format, and the id of the key that encrypts the rest
+//! backups/TIME         a manifest: the files of a backup, with their checksums
+//! files/XX/CHECKSUM    a file; any number of backups may share it
 //! full                 the name of the newest backup for which everything was sent
-//! log/                 the log of commits, see `log`
+//! log/                 the commit log, see `log`
 //! ```
 //!
-//! A backup is a manifest, and costs what is new: files of the engine never change once they are written, so those that the
-//! newest backup has as well are neither read nor sent. What no manifest names any more is `retention`'s to remove. One
-//! server writes to a place.
+//! A backup is a manifest and takes only the space of its new files: engine files never change once they are written,
+//! so the files that the newest backup also has are neither read nor sent. `retention` removes files that no manifest
+//! names any more. Only one server may write to a store.
 
 pub(crate) mod retention;
 pub(crate) mod s3;
@@ -36,19 +36,19 @@ use crate::{environment, time};
 
 const BACKUPS: &str = "backups";
 
-/// Holds the name of the newest backup for which everything was sent.
+/// Name of the object that holds the name of the newest full backup.
 const FULL: &str = "full";
 
-/// How much is sent.
+/// Extent of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// What the newest backup does not have.
+    /// Only files that the newest backup does not have.
     New,
-    /// Everything is read and sent again, in place of what is there.
+    /// All files, which replace the stored ones.
     Full,
 }
 
-/// Writes a backup of the server whose data is in `data`, whether it runs or not.
+/// Writes a backup of the server whose data is in `data`. The server may be running.
 pub(crate) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
@@ -58,14 +58,14 @@ pub(crate) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<
     upload(store, &sources(held.directory(), &data)?, begun_us, None, effort, &|| false)
 }
 
-/// Everything that belongs into a backup.
+/// All files of a backup.
 pub(crate) fn sources(engine: &Path, data: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = files::below(engine, Path::new(ENGINE))?;
     sources.extend(files::configuration(data)?);
     Ok(sources)
 }
 
-/// Stores files as the backup that was begun at this time, unless it is to end before.
+/// Uploads files as the backup with this start time, unless it is cancelled.
 pub(crate) fn upload(
     store: &Store,
     sources: &[Source],
@@ -91,7 +91,7 @@ pub(crate) fn upload(
         entries,
         log,
     };
-    // From here on it counts.
+    // The manifest makes the backup complete.
     store.put(&format!("{BACKUPS}/{name}"), manifest.to_text().into_bytes())?;
     if effort == Effort::Full {
         store.put(FULL, name.clone().into_bytes())?;
@@ -104,12 +104,12 @@ pub(crate) fn upload(
     })
 }
 
-/// Files on their way to a store.
+/// An upload in progress.
 struct Sending<'a> {
     store: &'a Store,
     previous: Option<&'a Manifest>,
     effort: Effort,
-    /// The objects that need not be sent: the newest backup keeps them alive.
+    /// Objects that need not be sent, because the newest backup protects them from removal.
     there: BTreeSet<String>,
     sent_bytes: u64,
 }
@@ -145,8 +145,8 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Whether the engine writes a file once. The time at which it was written tells it from one of the same name that an engine wrote
-/// that began from a backup.
+/// True if the engine writes a file with this name only once. The modification time distinguishes it from a file with
+/// the same name that was written after a restore.
 fn never_changes(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "sst" || extension == "blob")
 }
@@ -157,7 +157,7 @@ pub(crate) fn names(store: &Store) -> anyhow::Result<Vec<String>> {
     Ok(listed.filter_map(|object| Some(object.name.rsplit_once('/')?.1.to_owned())).collect())
 }
 
-/// When the newest backup was begun for which everything was sent.
+/// Start time of the newest full backup.
 pub(crate) fn last_full(store: &Store) -> anyhow::Result<Option<u64>> {
     let name = store.get(FULL)?.and_then(|name| String::from_utf8(name).ok());
     Ok(name.and_then(|name| time::parse(&name)))
@@ -209,7 +209,8 @@ fn compare(store: &Store, entry: &Entry, found: &(u64, String)) -> anyhow::Resul
     )
 }
 
-/// Makes the data directory `data` of a backup; `finish` may work on what was fetched before it takes its place.
+/// Creates the data directory `data` from a backup. `finish` may modify the fetched files before they are moved into
+/// place.
 pub(crate) fn restore(
     store: &Store,
     name: &str,

@@ -1,34 +1,35 @@
-//! [`apply`]: backups that are older than they are kept are removed, and then what no backup needs any more: files, and the
-//! beginnings of logs. The newest backup always stays.
+//! [`apply`]: removes backups beyond their retention time, and then the files and starts of logs that no backup needs
+//! any more. The newest backup is never removed.
 //!
-//! A backup that is being written names files of the newest one, which stays, and files that it sends itself, which are
-//! young: nothing young is removed, whether it is named or not. So backups may be written meanwhile, also by others.
+//! A backup in progress refers to files of the newest backup, which is kept, and to files that it sends itself, which
+//! are recent. Recent objects are never removed, even if no manifest names them. Therefore backups may be written
+//! concurrently, also by other processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BACKUPS, Store, manifest, names};
 use crate::time;
 
-/// The folder of logs: `log/STREAM/POSITION`.
+/// Name of the folder of logs: `log/STREAM/POSITION`.
 pub(crate) const LOG: &str = "log";
 
-/// What nobody names is removed from this age on: longer than a backup takes.
+/// Age from which unreferenced objects are removed. It is longer than a backup takes.
 const YOUNG_S: u64 = 86_400;
 
-/// What was removed.
+/// Numbers of removed objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Removed {
     pub(crate) backups: usize,
     pub(crate) files: usize,
-    /// Pieces of logs.
+    /// Number of pieces of logs.
     pub(crate) pieces: usize,
 }
 
-/// Removes what is older than `keep_s` and what that leaves behind.
+/// Removes backups older than `keep_s`, and everything that only they needed.
 pub(crate) fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<Removed> {
     let now_s = now_us / 1_000_000;
     let mut removed = Removed::default();
-    // Names are times, which sort as such.
+    // Names are times and sort as such.
     let oldest = time::file_name(now_s.saturating_sub(keep_s).saturating_mul(1_000_000));
     let mut kept = names(store)?;
     let expired = kept.partition_point(|name| *name < oldest).min(kept.len().saturating_sub(1));
@@ -60,8 +61,8 @@ pub(crate) fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<R
     Ok(removed)
 }
 
-/// The pieces of logs, which come with whether they are old, that no backup needs: all that end where the oldest backup of their log
-/// begins, and those of logs without a backup.
+/// The pieces of logs that no backup needs: pieces that end where the oldest backup of their log starts, and all pieces
+/// of a log without a backup once all of them are old. Each piece comes with a flag that is true if it is old.
 fn superfluous<'a>(pieces: &'a [(bool, String)], positions: &BTreeMap<String, u64>) -> Vec<&'a str> {
     let parts = |name: &'a str| -> Option<(&'a str, Option<u64>)> {
         let (stream, position) = name.strip_prefix(LOG)?.strip_prefix('/')?.split_once('/')?;
@@ -78,7 +79,7 @@ fn superfluous<'a>(pieces: &'a [(bool, String)], positions: &BTreeMap<String, u6
                         .iter()
                         .all(|(is_old, name)| *is_old || parts(name).is_none_or(|(other, _)| other != stream))
             }
-            // A piece ends where the next one begins.
+            // A piece ends at the start of the next one.
             Some(least) => {
                 position.is_some()
                     && next.and_then(|(_, next)| next).is_some_and(|next| next <= least.saturating_add(1))

@@ -1,5 +1,5 @@
-//! [`open`]: a [`Store`] in a bucket that speaks S3. Requests take the same way as those of replications: the same TLS, the same
-//! limits of time. Nothing is asked of anybody but the server of the bucket: credentials are given, not looked for.
+//! [`open`]: a [`Store`] in an S3 bucket. Requests use the transport of replications, with the same TLS and timeouts.
+//! Only the server of the bucket is contacted: credentials are given explicitly, not discovered.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,32 +19,32 @@ use super::store::Store;
 use crate::environment;
 use crate::site;
 
-/// The beginning of the URL of a place in a bucket.
+/// Scheme of the URL of a bucket.
 const SCHEME: &str = "s3://";
 
 const REGION: &str = "us-east-1";
 
-/// A request that fails for reasons that pass is sent again so often, for so long.
+/// Maximum number of retries of a request after a transient error.
 const RETRIES: usize = 4;
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
-/// Where backups are, and how to get there. What is not given comes from the environment, by the names that AWS's tools know.
+/// Location of backups and the access to it. Missing values come from the environment variables of the AWS tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// `s3://bucket/prefix`
     pub(crate) url: String,
-    /// Where the bucket is served; AWS without.
+    /// Endpoint of the bucket; AWS if missing.
     pub(crate) endpoint: Option<String>,
     pub(crate) region: Option<String>,
     /// The id and the secret of an access key.
     pub(crate) access_key: Option<(String, String)>,
-    /// Certificates to trust instead of those of the web.
+    /// Certificates to trust instead of the public authorities.
     pub(crate) authorities: Option<PathBuf>,
-    /// The key to encrypt with.
+    /// File with the encryption key.
     pub(crate) key_file: Option<PathBuf>,
 }
 
-/// Whether `text` names a place in a bucket.
+/// True if `text` is the URL of a bucket.
 pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with(SCHEME)
 }
@@ -58,7 +58,7 @@ fn bucket_and_prefix(url: &str) -> anyhow::Result<(&str, &str)> {
     Ok((bucket, prefix))
 }
 
-/// Opens the place. Nothing is sent yet.
+/// Opens the store. This sends no request.
 pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
     let (bucket, prefix) = bucket_and_prefix(&place.url)?;
     let key = place.key_file.as_deref().map(Key::read).transpose()?;
@@ -97,7 +97,7 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
     Store::new(Arc::new(objects), prefix, key, place.url.clone())
 }
 
-/// The transport of replications as that of a bucket's client.
+/// Adapter from the transport of replications to that of the bucket's client.
 #[derive(Clone)]
 struct Way(Arc<dyn Transport>);
 

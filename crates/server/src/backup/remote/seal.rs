@@ -1,12 +1,12 @@
-//! [`Key`]: what is stored elsewhere can be encrypted. A stored object is then
+//! [`Key`]: optional encryption of stored objects. A stored object is then
 //!
 //! ```text
 //! "SETTEES1", salt (32 bytes), pieces of 256 KiB, each followed by its tag (16 bytes)
 //! ```
 //!
-//! AES-256-GCM, with a key for each object that HKDF makes of the key and the salt. The nonce of a piece is its number
-//! and whether it is the last one, so that pieces cannot be cut off, exchanged or repeated unnoticed; the name of the
-//! object is authenticated with each piece, so that no object can take the place of another.
+//! The cipher is AES-256-GCM with a key for each object, which HKDF derives from the key and the salt. The nonce of a
+//! piece contains its number and a flag for the last piece, so truncated, exchanged or repeated pieces are detected.
+//! The name of the object is authenticated with each piece, so an object cannot replace another one.
 
 use std::fs;
 use std::path::Path;
@@ -24,20 +24,20 @@ const HEAD: usize = MAGIC.len() + SALT;
 const PIECE: usize = 256 << 10;
 const TAG: usize = 16;
 
-/// The length of the key in its file, in hexadecimal digits.
+/// Length of the key in its file, in hexadecimal digits.
 const DIGITS: usize = 64;
 
-/// The secret that everything of a store is encrypted with.
+/// The secret that encrypts all objects of a store.
 #[derive(Clone)]
 pub(crate) struct Key {
     objects: hkdf::Prk,
     names: hmac::Key,
-    /// Tells keys apart without telling anything of them.
+    /// Identifies the key without revealing it.
     pub(super) id: String,
 }
 
 impl Key {
-    /// Reads a file with 64 hexadecimal digits.
+    /// Reads the key from a file with 64 hexadecimal digits.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("the key {} cannot be read", path.display()))?;
         let text = text.trim();
@@ -62,7 +62,7 @@ impl Key {
         }
     }
 
-    /// The name of an object for contents of this checksum, which the name does not tell.
+    /// The name of an object with contents of this checksum. The name does not reveal the checksum.
     pub(super) fn name(&self, sha256: &str) -> String {
         HEXLOWER.encode(hmac::sign(&self.names, sha256.as_bytes()).as_ref())
     }
@@ -73,7 +73,7 @@ impl Key {
         LessSafeKey::new(UnboundKey::from(okm))
     }
 
-    /// Begins to encrypt the object `name`.
+    /// Starts the encryption of the object `name`.
     pub(super) fn seal(&self, name: &str) -> Sealing {
         let mut salt = [0; SALT];
         environment::random(&mut salt);
@@ -82,7 +82,7 @@ impl Key {
         Sealing { key: self.object(&salt), name: name.to_owned(), number: 0, plain: Vec::new(), sealed: head }
     }
 
-    /// Begins to decrypt the object `name`.
+    /// Starts the decryption of the object `name`.
     pub(super) fn open(&self, name: &str) -> Opening<'_> {
         Opening { key: self, object: None, name: name.to_owned(), number: 0, sealed: Vec::new() }
     }
@@ -95,7 +95,7 @@ fn nonce(number: u64, is_last: bool) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// Bytes on their way to a store.
+/// Encryption in progress.
 pub(super) struct Sealing {
     key: LessSafeKey,
     name: String,
@@ -105,10 +105,10 @@ pub(super) struct Sealing {
 }
 
 impl Sealing {
-    /// Takes further bytes, and gives those that are ready.
+    /// Accepts further bytes and returns those that are encrypted so far.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.plain.extend_from_slice(bytes);
-        // One piece stays, which may be the last.
+        // One piece is held back, because it may be the last.
         while self.plain.len() > PIECE {
             let rest = self.plain.split_off(PIECE);
             let piece = std::mem::replace(&mut self.plain, rest);
@@ -132,7 +132,7 @@ impl Sealing {
     }
 }
 
-/// Bytes on their way out of a store.
+/// Decryption in progress.
 pub(super) struct Opening<'k> {
     key: &'k Key,
     object: Option<LessSafeKey>,
@@ -142,7 +142,7 @@ pub(super) struct Opening<'k> {
 }
 
 impl Opening<'_> {
-    /// Takes further bytes, and gives those that are ready.
+    /// Accepts further bytes and returns those that are decrypted so far.
     pub(super) fn push(&mut self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
         self.sealed.extend_from_slice(bytes);
         if self.object.is_none() {

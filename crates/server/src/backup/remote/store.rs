@@ -1,5 +1,5 @@
-//! [`Store`]: named objects somewhere else, encrypted if there is a key. Calls block; names are relative to the place that the
-//! store was opened for. What objects mean is up to others.
+//! [`Store`]: named remote objects, encrypted if there is a key. Calls block. Names are relative to the prefix of the
+//! store. The store does not interpret the objects.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,38 +18,38 @@ use tokio::runtime::Runtime;
 
 use super::seal::{Key, Sealing};
 
-/// What is not longer is sent at once; the rest in parts of this size. 10,000 of them are the most that S3 takes.
+/// Size of the parts of an upload. Shorter objects are sent in one request. S3 accepts at most 10,000 parts.
 const PART_BYTES: usize = 16 << 20;
 
-/// So many parts are on their way at a time.
+/// Number of parts that are sent concurrently.
 const PARTS: usize = 3;
 
-/// The longest object that is read into memory.
+/// Maximum size of an object that is read into memory.
 const WHOLE_BYTES: u64 = 256 << 20;
 
-/// Says what the place holds, and with which key.
+/// Name of the object that describes the store and its key.
 const ABOUT: &str = "about.json";
 
-/// A place for objects.
+/// A store of objects.
 pub(crate) struct Store {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
     key: Option<Key>,
-    /// For messages.
+    /// Name for messages.
     shown: String,
 }
 
-/// An object that is there.
+/// An existing object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::backup) struct Listed {
     pub(in crate::backup) name: String,
     pub(in crate::backup) bytes: u64,
-    /// By the clock of the store.
+    /// Modification time by the clock of the store.
     pub(in crate::backup) modified_s: u64,
 }
 
 impl Store {
-    /// The place below `prefix`.
+    /// Creates the store below `prefix`.
     pub(super) fn new(
         objects: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -57,7 +57,7 @@ impl Store {
         shown: String,
     ) -> anyhow::Result<Self> {
         let prefix = Path::parse(prefix).with_context(|| format!("{shown} names no place"))?;
-        // Its own thread of callers drives it.
+        // The runtime is driven by the thread of the caller.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
         Ok(Self { objects: Arc::new(PrefixStore::new(objects, prefix)), runtime, key, shown })
     }
@@ -70,10 +70,9 @@ impl Store {
         Path::parse(name).with_context(|| format!("{name} is no name in {}", self.shown))
     }
 
-    /// Whether backups are here already, and this is their key.
+    /// Returns true if the store has backups that are encrypted with this key, or unencrypted if there is none.
     ///
-    /// # Errors
-    /// When there are, but with another key, with one or without.
+    /// # Errors If the store has backups with another key, or only one of both is encrypted.
     pub(crate) fn check(&self) -> anyhow::Result<bool> {
         let Some(about) = self.get_plain(ABOUT)? else { return Ok(false) };
         let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is no JSON", self.shown))?;
@@ -92,7 +91,7 @@ impl Store {
         }
     }
 
-    /// The same, and makes it a place for backups if it is none.
+    /// Same as [`check`](Self::check), and initializes an empty store.
     pub(crate) fn prepare(&self) -> anyhow::Result<()> {
         if self.check()? {
             return Ok(());
@@ -101,13 +100,13 @@ impl Store {
         self.put_plain(ABOUT, format!("{{\"settee_store\":1,\"key\":{key}}}\n").into_bytes())
     }
 
-    /// The name of the object for contents of this checksum.
+    /// The name of the object with contents of this checksum.
     pub(super) fn name_of(&self, sha256: &str) -> String {
         let name = self.key.as_ref().map_or_else(|| sha256.to_owned(), |key| key.name(sha256));
         format!("files/{}/{name}", &name[..2])
     }
 
-    /// Stores an object as a whole, in place of the one that may be there.
+    /// Stores an object in one request and replaces an existing one.
     pub(in crate::backup) fn put(&self, name: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
         let bytes = match self.key.as_ref().map(|key| key.seal(name)) {
             Some(mut sealing) => {
@@ -126,7 +125,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a file of which size and checksum are known. If it has changed, nothing is stored.
+    /// Stores a file with the given size and checksum. Stores nothing if the file has changed.
     pub(super) fn put_file(&self, name: &str, file: &FilePath, bytes: u64, sha256: &str) -> anyhow::Result<()> {
         let mut source = File::open(file).with_context(|| format!("{} cannot be read", file.display()))?;
         let mut sealing = self.key.as_ref().map(|key| key.seal(name));
@@ -164,7 +163,7 @@ impl Store {
                     Ok(Some(more)) => more,
                     Ok(None) => break,
                     Err(error) => {
-                        // The parts cost space for as long as nobody removes them.
+                        // Parts of an incomplete upload take up space until they are removed.
                         let _ = upload.abort().await;
                         return Err(error);
                     }
@@ -178,7 +177,7 @@ impl Store {
         })
     }
 
-    /// Reads an object piece by piece. `false`: there is none.
+    /// Reads an object piece by piece. Returns false if it does not exist.
     pub(super) fn fetch(&self, name: &str, each: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>) -> anyhow::Result<bool> {
         let mut opening = self.key.as_ref().map(|key| key.open(name));
         let is_there = self.fetch_plain(name, &mut |piece| match &mut opening {
@@ -207,7 +206,7 @@ impl Store {
         })
     }
 
-    /// An object as a whole, if it is there.
+    /// A whole object, if it exists.
     pub(in crate::backup) fn get(&self, name: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let is_there = self.fetch(name, &mut |piece| collect(&mut bytes, name, piece))?;
@@ -220,7 +219,7 @@ impl Store {
         Ok(is_there.then_some(bytes))
     }
 
-    /// The objects whose names begin with `folder` and a slash, by name.
+    /// The objects whose names start with `folder` and a slash, sorted by name.
     pub(in crate::backup) fn list(&self, folder: &str) -> anyhow::Result<Vec<Listed>> {
         let path = self.named(folder)?;
         self.runtime.block_on(async {
@@ -235,7 +234,7 @@ impl Store {
         })
     }
 
-    /// Removes an object, if it is there.
+    /// Removes an object if it exists.
     pub(in crate::backup) fn delete(&self, name: &str) -> anyhow::Result<()> {
         let path = self.named(name)?;
         match self.runtime.block_on(self.objects.delete(&path)) {

@@ -1,4 +1,4 @@
-//! Backups in a store in memory: what is sent, what is restored, what is refused, what is removed.
+//! Tests of backups in a store in memory: upload, restore, refusals, retention.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::*;
 
 const DAY_S: u64 = 86_400;
 
-/// A bucket in memory, and a way around the store to what is in it.
+/// A bucket in memory with access to its objects that bypasses the store.
 pub(in crate::backup) struct Bucket {
     objects: Arc<dyn ObjectStore>,
     runtime: Runtime,
@@ -49,7 +49,7 @@ impl Bucket {
     }
 }
 
-/// A backup of a world, each a day after the one before.
+/// Writes a backup. Each one is dated a day after the previous one.
 fn back_up(world: &World, store: &Store, effort: Effort) -> Report {
     static DAY: AtomicU64 = AtomicU64::new(1);
     store.prepare().unwrap();
@@ -95,7 +95,7 @@ fn a_backup_sends_what_the_one_before_does_not_have() {
         assert!(has(&two, "a") && has(&two, "b"));
         assert_eq!(fs::read_to_string(two.join("local.d/a.ini")).unwrap(), "[s]\nk = v\n");
         assert_eq!(verify(&store, &name(&second)).unwrap().bytes(), second.bytes);
-        // Data is not overwritten.
+        // Existing data is not overwritten.
         assert!(restore(&store, &name(&second), &two, &mut |_| Ok(())).is_err());
     }
 }
@@ -200,7 +200,7 @@ fn retention_removes_old_backups_and_what_only_they_had() {
     assert!(has(&data, "a") && has(&data, "c"));
 }
 
-/// How many files a backup has, equal ones once.
+/// Number of distinct files of a backup.
 fn fs_files(store: &Store, name: &str) -> usize {
     let entries = manifest(store, name).unwrap().entries;
     entries.iter().map(|entry| entry.sha256.clone()).collect::<BTreeSet<_>>().len()

@@ -1,4 +1,4 @@
-//! INI text: what is read, and that writing changes nothing else.
+//! Tests of INI text: parsing, and that changes preserve everything else.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn check_read(text: &str, expect: &[&str]) {
 
 #[test]
 fn reading() {
-    // Lines that mean nothing, and lines outside of a section.
+    // Invalid lines, and lines outside of a section.
     for text in [
         "",
         "k",
@@ -86,19 +86,20 @@ fn setting() {
     check_set("[s]", "s", "k", "v", "[s]\nk = v\n");
     check_set("[s]\na = 1", "s", "k", "v", "[s]\na = 1\nk = v\n");
     check_set("[s]\r\na = 1\r\n", "s", "k", "v", "[s]\r\na = 1\r\nk = v\r\n");
-    // The line that counts, with the comment behind it.
+    // The effective line keeps its comment.
     check_set("[s]\nk=1\n ; a\n\tk =2 ; why\nz=1\n", "s", "k", "v", "[s]\nk=1\n ; a\nk = v ; why\nz=1\n");
-    // After the last entry, before the comment of the next section.
+    // New entries follow the last entry, before the comment of the next section.
     let file = "[a]\nx = 1\n;y = 2\n\n; about b\n[b]\nx = 1\n";
     check_set(file, "a", "k", "v", "[a]\nx = 1\nk = v\n;y = 2\n\n; about b\n[b]\nx = 1\n");
     check_set(file, "c", "k", "v", "[a]\nx = 1\n;y = 2\n\n; about b\n[b]\nx = 1\n\n[c]\nk = v\n");
     check_set("[a]\n;k = 1\n[b]\nk = 2\n", "a", "k", "v", "[a]\nk = v\n;k = 1\n[b]\nk = 2\n");
     check_set("[a]\n[b]\n[a]\nx=1\n[c]\n", "a", "k", "v", "[a]\n[b]\n[a]\nx=1\nk = v\n[c]\n");
-    // An empty value takes back.
+    // An empty value removes the earlier one.
     check_set("[s]\nk = 1\n", "s", "k", "", "[s]\nk = \n");
 }
 
-/// Values with a comment mark are in force until the file is read again. Each further one once kept the end of the one before.
+/// Values with a comment mark are in force until the file is read again. A regression let each new value keep the end
+/// of the previous one.
 #[test]
 fn values_that_look_like_comments_replace_each_other() {
     let mut ini = Ini::parse("[s]\nk = 1 ; why\n");
@@ -170,7 +171,7 @@ fn what_can_be_written() {
     }
 }
 
-/// Whatever is set is read back, nothing else changes, and neither do comments.
+/// Every written value is read back; other entries and comments do not change.
 #[test]
 fn random_changes() {
     for seed in 1..=300u64 {

@@ -1,4 +1,4 @@
-//! Admins: where they come from, that no password stays in plain text, and that the last one stays.
+//! Tests of admins: their sources, that no password stays in plain text, and that the last admin cannot be deleted.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn the_admin_of_the_environment() {
     let stored = get(&configuration, "admins/env").unwrap();
     assert!(verifies(&stored, "first"));
     assert!(directory.read("local.ini").ends_with(&format!("\nenv = {stored}\n")));
-    // Later starts leave it alone, so that a change through the API stays.
+    // Later starts do not change the admin, so a change through the API is kept.
     configuration.set("admins", "env", "second", Persist::Disk).unwrap();
     assert!(verifies(&get(&open("env", "first").unwrap(), "admins/env").unwrap(), "second"));
     assert!(verifies(&get(&open("anna", "first").unwrap(), "admins/anna").unwrap(), "geheim"));
@@ -59,7 +59,7 @@ fn the_admin_of_the_environment() {
 #[test]
 fn a_directory_that_cannot_be_written_still_serves() {
     let directory = Directory::new();
-    // The file cannot be created, whoever runs this: its directory is a file.
+    // The file cannot be created, even by root, because its directory is a file.
     directory.write("data", "");
     let admin = Some(AdminSeed { name: "env".to_owned(), password: "first".to_owned() });
     let data_dir = directory.0.join("data");
@@ -67,11 +67,11 @@ fn a_directory_that_cannot_be_written_still_serves() {
     let overrides = vec![Given { section, key, value, place: "--set".to_owned() }];
     let options = Options { data_dir, admin, overrides, ..directory.options() };
     let result = Configuration::open(options);
-    // Reading through a file gives "not a directory", which is no missing file.
+    // Reading through a file fails with "not a directory", which is not treated as a missing file.
     assert!(reason(result).contains("data/local.ini"));
 
     let directory = Directory::with("[admins]\nanna = geheim\n");
-    // What is in the way of the temporary file is in the way of every change.
+    // An obstacle to the temporary file prevents every change.
     fs::create_dir(directory.0.join(".local.ini.new")).unwrap();
     let admin = Some(AdminSeed { name: "env".to_owned(), password: "first".to_owned() });
     let configuration = Configuration::open(Options { admin, ..directory.options() }).unwrap();

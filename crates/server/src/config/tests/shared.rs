@@ -1,4 +1,4 @@
-//! Nodes on one store: what they share is in the store, and what is their own is not.
+//! Tests of nodes on one store: shared settings are in the store, settings of a single node are not.
 
 use settee_database::Catalog;
 use settee_storage::memory::MemoryEngine;
@@ -49,7 +49,7 @@ fn the_first_node_says_what_all_agree_on() {
     assert_eq!(get(&first, "cluster/secret"), get(&second, "cluster/secret"));
     assert_eq!(get(&first, "couchdb/uuid"), get(&second, "couchdb/uuid"));
     assert_eq!([&first, &second].map(|node| get(node, "log/level").unwrap()), ["debug", "error"]);
-    // Read again, it is the same.
+    // A reload does not change the shared settings.
     second.reload().unwrap();
     assert_eq!(get(&second, "vendor/name").as_deref(), Some("One"));
     assert_eq!(get(&second, "admins/bob"), None);
@@ -74,7 +74,7 @@ fn changes_of_one_node_are_followed_by_the_others() {
     let version = second.version();
     second.follow().unwrap();
     assert_eq!(second.version(), version, "nothing is read that did not change");
-    // What is in memory only stays on its node, also when others change something else.
+    // Changes in memory stay on their node, even when other nodes change other settings.
     second.set("cors", "max_age", "5", Persist::Memory).unwrap();
     first.set("admins", "bob", "pw", Persist::Disk).unwrap();
     first.set("log", "level", "debug", Persist::Disk).unwrap();
@@ -100,7 +100,7 @@ fn two_nodes_do_not_remove_the_last_administrator() {
     let (_one, first, _) = node(&store, 1, wide);
     let (_two, second, _) = node(&store, 2, wide);
     first.delete("admins", "ann", Persist::Disk).unwrap();
-    // The second one has not heard of it yet.
+    // The second node has not read the change yet.
     let refused = reason(second.delete("admins", "bob", Persist::Disk));
     assert_eq!(refused, "The last admin cannot be removed while the server listens on 0.0.0.0");
     second.follow().unwrap();

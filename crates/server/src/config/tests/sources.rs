@@ -1,4 +1,4 @@
-//! The table of settings against the source: what is in the table is read somewhere.
+//! Checks the table of settings against the sources: every setting of the table is read by some code.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! [`Columns`]: the members of documents as columns of CSV. Text stands as it is, everything else as JSON.
+//! [`Columns`]: members of documents as columns of CSV. Text is written as it is, other values as JSON.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use anyhow::ensure;
 use settee_model::json::Value;
 
-/// More columns than this are no table.
+/// Maximum number of columns.
 const COLUMNS_MAX: usize = 5000;
 
-/// Columns in their order.
+/// Ordered columns.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     names: Vec<String>,
@@ -21,7 +21,7 @@ impl Columns {
         Self { names: names.into_iter().collect(), known: HashSet::new() }
     }
 
-    /// Adds the members of a document that are no columns yet.
+    /// Adds the members of a document that have no column yet.
     pub(super) fn add(&mut self, document: Value<'_>) -> anyhow::Result<()> {
         for (name, _) in document.members().filter(|(name, _)| !name.is_string("_attachments")) {
             let name = name.as_str().unwrap_or_default();

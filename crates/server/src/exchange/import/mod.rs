@@ -1,8 +1,8 @@
-//! `settee import`: the documents of a file go into a database, in batches of which several are under way.
+//! `settee import`: writes the documents of a file into a database, in batches that are sent concurrently.
 //!
-//! A reader on a thread of its own makes [`Batch`]es, [`send`] writes them, and [`Tally`] knows up to which row all is written.
-//! That is kept in a local document of the target, so that a run that was killed goes on there; doing a row twice does no harm,
-//! because ids that a file lacks are made of its beginning and the number of the row.
+//! A reader thread produces [`Batch`]es, [`send`] writes them, and [`Tally`] tracks the row up to which everything is
+//! written. That row is stored in a local document of the target, so that an interrupted run can be resumed. Writing a
+//! row again is idempotent, because ids that a file lacks are derived from its start and the number of the row.
 
 mod progress;
 mod reader;
@@ -28,43 +28,43 @@ use reader::Batch;
 use refused::Refusals;
 use tally::Tally;
 
-/// After so many batches it is remembered how far a run came.
+/// Number of batches between two checkpoints.
 const CHECKPOINT_BATCHES: u64 = 20;
 
-/// `settee import`
+/// Arguments of `settee import`
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The file, also compressed by gzip or zstd; - for the input
+    /// The file, which may be compressed by gzip or zstd; - for the input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The database, http://user:password@host:port/db; it is made if it is not there
+    /// The database, http://user:password@host:port/db; it is created if it is missing
     #[arg(long, value_name = "URL")]
     to: String,
-    /// What the file is, if its beginning does not tell
+    /// Format of the file, if it cannot be detected from its start
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// CSV: the column that is the _id
+    /// CSV: the column of the _id
     #[arg(long, value_name = "COLUMN")]
     id: Option<String>,
-    /// CSV: what columns hold: COLUMN:string (which all do by default), :number, :boolean, :json, :auto
+    /// CSV: types of columns: COLUMN:string (the default), :number, :boolean, :json, :auto
     #[arg(long, value_name = "COLUMN:TYPE", value_delimiter = ',')]
     types: Vec<String>,
-    /// CSV: what separates values
+    /// CSV: the separator of values
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     delimiter: Option<u8>,
-    /// Write documents as new ones, whatever revisions the file gives them
+    /// Write documents as new ones and ignore the revisions of the file
     #[arg(long)]
     drop_revisions: bool,
-    /// Write rows that are refused to this file, as JSON lines with line, reason and document
+    /// Write refused rows to this file, as JSON lines with line, reason and document
     #[arg(long, value_name = "FILE")]
     refused: Option<PathBuf>,
-    /// Begin at the first row, even if an earlier run with this file was cut off
+    /// Start at the first row, even if an earlier run with this file was interrupted
     #[arg(long)]
     anew: bool,
     /// Documents in a batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
-    /// Batches under way at the same time
+    /// Number of batches that are sent concurrently
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
     parallel: u32,
     #[command(flatten)]
@@ -125,7 +125,7 @@ impl ImportArgs {
         Ok(tally.refused() == 0)
     }
 
-    /// Writes batches as they come; answers how far that was remembered.
+    /// Writes batches as they arrive. Returns the row of the last checkpoint.
     async fn write(
         &self,
         target: &Peer,
@@ -138,7 +138,7 @@ impl ImportArgs {
         let mut running: JoinSet<anyhow::Result<()>> = JoinSet::new();
         let mut ended_batches = 0u64;
         loop {
-            // A batch is taken when it can be sent: what waits in memory is bounded.
+            // A batch is received only when it can be sent, which bounds the memory of waiting batches.
             let next = async {
                 let place = Arc::clone(&places).acquire_owned().await.ok()?;
                 Some((batches.recv().await?, place))
@@ -169,7 +169,7 @@ impl ImportArgs {
     }
 }
 
-/// Makes the database, unless it is there.
+/// Creates the database unless it exists.
 async fn make(target: &Peer) -> anyhow::Result<()> {
     let found = target.request(Verb::Get, "", "").await?;
     match found.status {
@@ -186,7 +186,7 @@ async fn make(target: &Peer) -> anyhow::Result<()> {
     }
 }
 
-/// The local document that remembers how far a run came.
+/// The local document with the checkpoint of a run.
 struct Mark {
     path: String,
     rev: Option<String>,
@@ -194,7 +194,7 @@ struct Mark {
 }
 
 impl Mark {
-    /// The mark of an input and the row that it names.
+    /// Reads the checkpoint of an input and the row that it names.
     async fn find(target: &Peer, name: &str, is_anew: bool) -> anyhow::Result<(Self, u64)> {
         let path = Peer::document_path(&format!("_local/settee-import-{name}"));
         let found = target.request(Verb::Get, &path, "").await?;
@@ -214,7 +214,7 @@ impl Mark {
         Ok(())
     }
 
-    /// The run is through.
+    /// Deletes the checkpoint after a complete run.
     async fn clear(&mut self, target: &Peer) -> anyhow::Result<()> {
         if self.rev.is_some() { self.put(target, "\"_deleted\":true").await } else { Ok(()) }
     }
@@ -224,7 +224,7 @@ impl Mark {
         let body = format!("{{{rev}{members}}}");
         let put = target.request(Verb::Put, &self.path, body).await?;
         self.rev = if put.status == 409 {
-            // A try whose answer was lost did it.
+            // An earlier attempt whose response was lost has written it.
             self::rev(&target.request(Verb::Get, &self.path, "").await?.json()?, "_rev")
         } else {
             self::rev(&put.json().context("how far it came cannot be written")?, "rev")

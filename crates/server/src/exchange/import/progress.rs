@@ -1,4 +1,4 @@
-//! How far an import is, told on the standard error.
+//! Progress of an import on the standard error.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::tally::Tally;
 
-/// How often a terminal is told.
+/// Interval of progress updates on a terminal.
 const NEWS: Duration = Duration::from_secs(1);
 
-/// Of these, one goes into a log.
+/// Number of updates for each line in a log.
 const LINES: u32 = 10;
 
-/// Tells again and again.
+/// Prints progress periodically.
 pub(super) async fn tell(tally: Arc<Tally>, read: Arc<AtomicU64>, length: Option<u64>) {
     let is_terminal = std::io::stderr().is_terminal();
     let mut timer = tokio::time::interval(NEWS);
@@ -30,7 +30,7 @@ pub(super) async fn tell(tally: Arc<Tally>, read: Arc<AtomicU64>, length: Option
     }
 }
 
-/// Makes room for what comes.
+/// Clears the progress line.
 pub(super) fn end() {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");

@@ -1,4 +1,4 @@
-//! [`Input`]: rows become documents, and documents batches.
+//! [`Input`]: converts rows into documents, and documents into batches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::super::{Format, csv, input};
 use super::refused::Refusals;
 use super::tally::Tally;
 
-/// A batch is sent when it has so many bytes.
+/// Size from which a batch is sent.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// How rows are read.
+/// Options of the reader.
 pub(super) struct Options {
     pub(super) format: Option<Format>,
     pub(super) columns: csv::Options,
@@ -31,7 +31,7 @@ pub(super) struct Options {
 pub(super) struct Batch {
     /// The number of its first row.
     pub(super) first: u64,
-    /// Whether they are written with the revisions that they have.
+    /// True if the documents are written with the revisions of the file.
     pub(super) is_replicated: bool,
     pub(super) documents: Vec<Document>,
     bytes: usize,
@@ -45,23 +45,23 @@ pub(super) struct Document {
     pub(super) text: Vec<u8>,
 }
 
-/// An input whose format is known.
+/// An input with a detected format.
 pub(super) struct Input {
     rows: Rows<Box<dyn std::io::BufRead + Send>>,
     options: Options,
     kind: Kind,
-    /// Tells inputs apart: a hash of what it begins with.
+    /// Identifies the input: a hash of its start.
     pub(super) name: String,
     pub(super) read: Arc<AtomicU64>,
     pub(super) length: Option<u64>,
     since_row: Arc<AtomicU64>,
 }
 
-/// Opens a file and looks what it is.
+/// Opens a file and detects its format.
 pub(super) fn open(path: &Path, options: Options) -> anyhow::Result<Input> {
     let mut input = input::open(path)?;
     let head = input::fill(&mut *input.content).with_context(|| format!("{} cannot be read", path.display()))?;
-    // Of pipes there may be little, but a line nearly always.
+    // A pipe may deliver little data at first, but nearly always a line.
     let beginning = &head[..head.len().min(4096)];
     let kind = Kind::of(options.format, beginning);
     let digest = Sha256::digest(beginning);
@@ -71,7 +71,7 @@ pub(super) fn open(path: &Path, options: Options) -> anyhow::Result<Input> {
 }
 
 impl Input {
-    /// Reads everything behind the row `past`, on the calling thread. Ends early if nobody takes batches any more.
+    /// Reads all rows after `past`, on the calling thread. Ends early if the receiver of batches is closed.
     pub(super) fn read_all(
         mut self,
         past: u64,
@@ -109,13 +109,13 @@ impl Input {
             }
         }
         for batch in open.into_iter().filter(|batch| !batch.documents.is_empty()) {
-            // If nobody takes it, they know why.
+            // If the receiver is closed, it has an error of its own.
             let _ = batches.blocking_send(batch);
         }
         Ok(())
     }
 
-    /// The document of a row and whether it has a revision to be kept, or why there is none.
+    /// The document of a row, and true if its revision is kept. The error is the reason why there is no document.
     fn document(&self, number: u64, row: &Row) -> Result<(Document, bool), String> {
         let text = row.content.as_ref().map_err(Clone::clone)?;
         let json = Json::parse(text).map_err(|error| format!("it is no JSON: {error}"))?;
@@ -139,7 +139,7 @@ impl Input {
         Ok((Document { line: row.line, id, text }, is_replicated))
     }
 
-    /// The document as it is sent: without what only answers have.
+    /// The document as it is sent: without members that only responses contain.
     fn text(&self, id: &str, document: Value<'_>) -> Vec<u8> {
         const OF_ANSWERS: [&str; 6] =
             ["_conflicts", "_deleted_conflicts", "_local_seq", "_revs_info", "_db_updates", "_id"];

@@ -1,4 +1,4 @@
-//! [`Refusals`]: rows that were not taken, each with its line and the reason, as JSON lines in a file.
+//! [`Refusals`]: refused rows, each with its line and the reason, as JSON lines in a file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,10 +8,10 @@ use anyhow::Context as _;
 use parking_lot::Mutex;
 use settee_model::json::write_string;
 
-/// So many are shown where no file is wanted.
+/// Maximum number of refused rows that are printed without a file.
 const SHOWN: u64 = 20;
 
-/// Where refused rows are told.
+/// Destination of refused rows.
 pub(super) struct Refusals(Mutex<State>);
 
 struct State {
@@ -20,15 +20,15 @@ struct State {
 }
 
 impl Refusals {
-    /// Into a file, or some of them on the standard error.
+    /// Opens the file. Without one, some of the rows are printed to the standard error.
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
-        // A run that goes on adds to it.
+        // A resumed run appends to the file.
         let open = |path: &Path| File::options().create(true).append(true).open(path);
         let file = path.map(|path| open(path).with_context(|| format!("{} cannot be written", path.display())));
         Ok(Self(Mutex::new(State { file: file.transpose()?.map(BufWriter::new), shown: 0 })))
     }
 
-    /// A row was refused. `document` is what it holds, if that is JSON.
+    /// Records a refused row. `document` is its content, if that is JSON.
     pub(super) fn add(&self, line: u64, why: &str, document: Option<&[u8]>) -> anyhow::Result<()> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -37,7 +37,7 @@ impl Refusals {
             write_string(&mut text, why);
             if let Some(document) = document {
                 text.extend_from_slice(b",\"doc\":");
-                // A line end within is only space between members.
+                // A line end within JSON is only whitespace between members.
                 text.extend(
                     document.trim_ascii().iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }),
                 );

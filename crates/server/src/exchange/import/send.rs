@@ -1,4 +1,4 @@
-//! A batch is written by `_bulk_docs`, and what the server says to each document is counted.
+//! Writes a batch by `_bulk_docs` and counts the result of each document.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::reader::{Batch, Document};
 use super::refused::Refusals;
 use super::tally::Tally;
 
-/// Writes a batch. Documents that the server does not take are refused; anything else ends the import.
+/// Writes a batch. Documents that the server refuses are recorded; any other error ends the import.
 pub(super) async fn write(target: &Peer, batch: Batch, tally: &Tally, refusals: &Refusals) -> anyhow::Result<()> {
     let mut parts = vec![&batch.documents[..]];
     while let Some(part) = parts.pop() {
@@ -20,7 +20,7 @@ pub(super) async fn write(target: &Peer, batch: Batch, tally: &Tally, refusals: 
                 let answer = Json::parse(&reply.body).context("the answer of _bulk_docs is no JSON")?;
                 settle(target, part, batch.is_replicated, &answer, tally, refusals).await?;
             }
-            // One of them spoils the whole.
+            // A single document fails the whole request, so the batch is split.
             400 | 403 | 412 | 413 if part.len() > 1 => {
                 let (first, second) = part.split_at(part.len() / 2);
                 parts.extend([second, first]);
@@ -50,7 +50,8 @@ fn body(documents: &[Document], is_replicated: bool) -> Vec<u8> {
     body
 }
 
-/// Counts what an answer says. Of replicated documents it names only those that were refused, of others all in their order.
+/// Counts the results of a response. For replicated documents it lists only refused ones, otherwise all documents in
+/// order.
 async fn settle(
     target: &Peer,
     documents: &[Document],
@@ -85,7 +86,8 @@ async fn settle(
     Ok(())
 }
 
-/// Counts the documents that are there as they are in the file: an earlier try has written them. The others are refused.
+/// Counts conflicting documents that are stored exactly as in the file, because an earlier attempt has written them.
+/// The others are refused.
 async fn compare(target: &Peer, conflicts: &[&Document], tally: &Tally, refusals: &Refusals) -> anyhow::Result<u64> {
     if conflicts.is_empty() {
         return Ok(0);
@@ -107,7 +109,7 @@ async fn compare(target: &Peer, conflicts: &[&Document], tally: &Tally, refusals
     Ok(present)
 }
 
-/// What a user wrote, and the bytes of attachments.
+/// The content written by a user, and the data of attachments.
 fn content(document: Value<'_>) -> Vec<(&[u8], &[u8])> {
     let mut found = Vec::new();
     for (name, value) in document.members() {

@@ -1,4 +1,4 @@
-//! [`Tally`]: what became of the rows of an import, and up to which one all is done.
+//! [`Tally`]: the results of the rows of an import, and the row up to which all are done.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,25 +7,25 @@ use parking_lot::Mutex;
 
 use crate::environment;
 
-/// Shared by the reader, the senders and whoever wants to know.
+/// Counters shared by the reader, the senders and the progress display.
 pub(super) struct Tally {
     begun_us: u64,
     written: AtomicU64,
-    /// Those that were there already, as they are in the file.
+    /// Documents that were already stored as in the file.
     present: AtomicU64,
     refused: AtomicU64,
     rows: Mutex<Rows>,
 }
 
 struct Rows {
-    /// The last row that was read.
+    /// Number of the last row that was read.
     read: u64,
-    /// The first rows of batches that are not written.
+    /// The first rows of batches that are not yet written.
     open: BTreeSet<u64>,
 }
 
 impl Tally {
-    /// A tally that begins behind a row.
+    /// A tally that starts after a row.
     pub(super) fn new(past: u64) -> Self {
         Self {
             begun_us: environment::monotonic_us(),
@@ -36,7 +36,7 @@ impl Tally {
         }
     }
 
-    /// A row was read that begins a batch, or not.
+    /// Records that a row was read. `begins_batch` is true for the first row of a batch.
     pub(super) fn read(&self, row: u64, begins_batch: bool) {
         let mut rows = self.rows.lock();
         rows.read = row;
@@ -45,12 +45,12 @@ impl Tally {
         }
     }
 
-    /// The batch that begins with this row is written.
+    /// Records that the batch with this first row was written.
     pub(super) fn close(&self, first: u64) {
         self.rows.lock().open.remove(&first);
     }
 
-    /// The last row before which nothing is open.
+    /// The last row up to which every batch is written.
     pub(super) fn done_through(&self) -> u64 {
         let rows = self.rows.lock();
         rows.open.first().map_or(rows.read, |first| first - 1)

@@ -1,6 +1,7 @@
-//! What is in leaf revisions, on both sides: members, whether it is a tombstone, attachments by their digests.
+//! Comparison of the contents of leaf revisions: members, deletion, and attachments by their digests.
 //!
-//! A digest is that of the stored bytes, which may be compressed in two ways: where digests differ, the bytes are compared.
+//! A digest covers the stored bytes, which two servers may compress differently. If digests differ, the contents are
+//! compared.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Leaves, Report};
 use crate::bulk_get;
 
-/// What is in a revision.
+/// Content of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Content {
     members: [u8; 32],
@@ -51,10 +52,10 @@ impl Content {
     }
 }
 
-/// By id and revision.
+/// Contents by id and revision.
 type Found = HashMap<(String, String), Content>;
 
-/// Compares these leaves of the source with the target's.
+/// Compares these leaves of the source with those of the target.
 pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], report: &mut Report) -> anyhow::Result<()> {
     if batch.is_empty() {
         return Ok(());
@@ -81,7 +82,7 @@ pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], repo
     Ok(())
 }
 
-/// What differs, if something does.
+/// A description of the difference, if any.
 async fn difference(
     source: &Peer,
     target: &Peer,
@@ -121,7 +122,7 @@ async fn hash(peer: &Peer, path: &str) -> Result<[u8; 32], PeerError> {
     Ok(hasher.finalize().into())
 }
 
-/// Reads leaves, without the bytes of attachments.
+/// Reads leaves without the data of attachments.
 async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found> {
     let mut found = Found::new();
     let mut halves = vec![batch];
@@ -133,7 +134,7 @@ async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found> {
                     read_alone(peer, leaves, &mut found).await?;
                 }
             }
-            // The answer may be too long.
+            // The response may be too long, so the batch is split.
             Err(PeerError::Transport { .. }) if batch.len() > 1 => {
                 let (first, second) = batch.split_at(batch.len() / 2);
                 halves.extend([second, first]);
@@ -144,7 +145,7 @@ async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// By `_bulk_get`; `false` where there is none, as before version 2.
+/// Reads by `_bulk_get`. Returns false if the server lacks it, as before version 2.
 async fn read_together(peer: &Peer, batch: &[Leaves], found: &mut Found) -> Result<bool, PeerError> {
     let wanted = batch.iter().flat_map(|leaves| leaves.revs.iter().map(|rev| (leaves.id.as_str(), rev.as_str())));
     let reply = peer.request(Verb::Post, "_bulk_get", bulk_get::body(wanted)).await?;
@@ -160,7 +161,7 @@ async fn read_together(peer: &Peer, batch: &[Leaves], found: &mut Found) -> Resu
     Ok(true)
 }
 
-/// By `open_revs`, which all versions have.
+/// Reads by `open_revs`, which all versions support.
 async fn read_alone(peer: &Peer, leaves: &Leaves, found: &mut Found) -> anyhow::Result<()> {
     let mut revs = Vec::new();
     for rev in &leaves.revs {

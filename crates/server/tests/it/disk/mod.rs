@@ -1,5 +1,5 @@
-//! What the server makes of a disk that is full, fails, or of too few open files: nothing acknowledged is lost, reads go on,
-//! and writes as well once the cause is gone, without a restart. Only a failed sync needs one.
+//! Tests of a full or failing disk and of too few open files: nothing acknowledged is lost, reads continue, and writes
+//! resume without a restart once the cause is removed. Only a failed sync requires a restart.
 
 mod small;
 
@@ -14,7 +14,7 @@ use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, design, number, rows, save, text, wait_for};
 use small::SmallDisk;
 
-/// Compiles a library that is loaded before all others.
+/// Compiles a library for `LD_PRELOAD`.
 pub(crate) fn preload(source: &str, directory: &Directory) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(source);
     let library = directory.path().join(source.with_extension("so").file_name().unwrap());
@@ -24,7 +24,7 @@ pub(crate) fn preload(source: &str, directory: &Directory) -> PathBuf {
     library
 }
 
-/// A server whose calls on files of the engine fail when they are told to.
+/// A server whose system calls on engine files can be made to fail.
 struct Faulty {
     directory: Directory,
     server: Server,
@@ -54,13 +54,13 @@ impl Faulty {
     }
 }
 
-/// Writes until that is refused, and returns the last refusal.
+/// Writes until a write is refused, and returns the last refusal.
 fn write_until_refused(client: &mut Client, acknowledged: &mut Vec<String>) -> (u16, String) {
     let mut number = acknowledged.len();
     wait_for("a refusal", || {
         number += 1;
         let id = format!("d{number}");
-        // Compactions make and open files.
+        // Compactions create and open files.
         client.post("/db/_compact", "{}");
         let reply = client.put(&format!("/db/{id}"), "{}");
         if reply.status == 201 {
@@ -80,7 +80,8 @@ fn are_there(client: &mut Client, acknowledged: &[String]) {
     }
 }
 
-/// Breaks the server's disk, sees that writes are refused and reads go on, mends it, and sees that writes go on.
+/// Injects a fault into the server's disk, checks that writes are refused and reads continue, removes the fault, and
+/// checks that writes resume.
 #[track_caller]
 fn check_healing(call: &str, status: u16) {
     let faulty = Faulty::start();
@@ -123,7 +124,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_next_start() {
     faulty.inject("sync");
     assert_eq!(client.put("/db/failed", "{}").status, 500);
     faulty.mend();
-    // Longer than the engine takes to look after itself.
+    // Longer than the interval of the engine's maintenance.
     let uptime = |client: &mut Client| number(client.get("/_node/_local/_system").expect(200).json().value(), "uptime");
     let since = uptime(&mut client);
     wait_for("three seconds", || (uptime(&mut client) >= since + 3).then_some(()));
@@ -137,7 +138,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_next_start() {
     server.client().put("/db/later", "{}").expect(201);
 }
 
-/// A shell that lowers the limit of open files and then is the server.
+/// A server with a lower limit of open files, set by a shell.
 fn limited(directory: &Directory, files: u32) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]).arg(env!("CARGO_BIN_EXE_settee"));
@@ -154,9 +155,9 @@ fn idle_connections_take_no_files_from_the_engine() {
     assert!(server.greeting.contains(remark), "{}", server.greeting);
     let mut client = server.client();
     client.put("/db", "").expect(201);
-    // More than are taken, and fewer than the system keeps for later.
+    // More connections than the server accepts, and fewer than the backlog of the system.
     let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(server.address).unwrap()).collect();
-    // The connection of the client was idle longest, and gave way. Another one gets a place in the same way.
+    // The connection of the client was idle longest and was closed. A new one is accepted in the same way.
     let mut client = server.client();
     save(&mut client, "/db/_design/d", &design("function (doc) { emit(doc.n, null); }", None));
     for number in 0..20 {
@@ -177,12 +178,12 @@ fn a_server_that_may_open_hardly_any_file_says_so() {
     assert!(!output.status.success() && said.contains("may open 64 files, which is too few"), "{said}");
 }
 
-/// A body that does not shrink.
+/// Incompressible text.
 fn padding(random: &mut Random, bytes: usize) -> String {
     (0..bytes).map(|_| char::from(b'0' + random.below(64_u8))).filter(|letter| *letter != '\\').collect()
 }
 
-/// Loads documents into a database until there is no room; returns how many there are.
+/// Loads documents into a database until the disk is full; returns their number.
 fn fill(client: &mut Client, database: &str, random: &mut Random) -> usize {
     let mut count = 0;
     loop {
@@ -197,7 +198,7 @@ fn fill(client: &mut Client, database: &str, random: &mut Random) -> usize {
     }
 }
 
-/// Deletes something, at once, also if a compaction has just taken the last of the room.
+/// Deletes an object, with retries in case a compaction has just used the last space.
 #[track_caller]
 fn remove(client: &mut Client, path: &str) {
     client.delete(path).expect(200);
@@ -215,7 +216,8 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
     let rev = save(&mut client, "/small/d", "{}");
     save(&mut client, "/other/d", "{}");
     let (mut count, mut probes) = (0, 0);
-    // Reads go on, and it says what is wrong. A compaction that ends meanwhile makes room: then there is more to write.
+    // Reads continue, and the server reports the full disk. A compaction that ends concurrently frees space for more
+    // writes.
     wait_for("a full disk that everybody tells of", || {
         count += fill(&mut client, "/large", &mut random);
         assert_eq!(number(client.get("/large").expect(200).json().value(), "doc_count"), count as i64);
@@ -228,7 +230,7 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
         (is_refused && up == 503 && is_told).then_some(())
     });
     assert!(count > 1_000, "only {count} documents found room on 60 MB");
-    // What makes room is done.
+    // Requests that free space are accepted.
     remove(&mut client, &format!("/small/d?rev={rev}"));
     client.post("/large/_compact", "{}").expect(202);
     remove(&mut client, "/large");
@@ -238,7 +240,7 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
     let again = fill(&mut client, "/small", &mut random);
     assert!(again * 4 > count * 3, "{again} documents have room where {count} had");
 
-    // Somebody else takes everything that is left.
+    // Another process uses all remaining space.
     disk.fill();
     remove(&mut client, "/small");
     remove(&mut client, "/other");
@@ -262,10 +264,10 @@ fn a_server_starts_on_a_full_disk_and_writes_when_there_is_room() {
     fill(&mut client, "/db", &mut random);
     let count = number(client.get("/db").expect(200).json().value(), "doc_count");
     server.kill();
-    // With the reserve, and then without.
+    // With the reserve file, and without it.
     for is_reserve_left in [true, false] {
         if !is_reserve_left {
-            // A start on a disk without room for it gives it up.
+            // A start on a disk without space for the reserve releases it.
             let _ = fs::remove_file(disk.here().join("reserve"));
         }
         disk.fill();

@@ -1,4 +1,4 @@
-//! [`SmallDisk`]: a file system of its own for a test, in memory, that other processes do not see.
+//! [`SmallDisk`]: a file system in memory for one test, invisible to other processes.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,16 +7,16 @@ use std::process::{Child, Command, Stdio};
 
 use crate::server::{Directory, Server, program};
 
-/// A mount in a namespace that lives as long as its holder, a process that does nothing.
+/// A mount in a namespace that lives as long as its holder, an idle process.
 pub(crate) struct SmallDisk {
     directory: Directory,
     holder: Child,
-    /// Whether the namespace is one of users as well, where the user of the test may mount.
+    /// True if a user namespace was needed to permit the mount.
     is_of_users: bool,
 }
 
 impl SmallDisk {
-    /// A file system of so many MiB. `None`, with a remark, where the system does not let tests make one.
+    /// A file system of this size in MiB. `None`, with a message, if the system does not permit it.
     pub(crate) fn new(mebibytes: u32) -> Option<Self> {
         let made = [false, true].into_iter().find_map(|is_of_users| Self::mount(mebibytes, is_of_users));
         if made.is_none() {
@@ -40,7 +40,7 @@ impl SmallDisk {
         (line == "mounted\n").then_some(disk)
     }
 
-    /// The data directory as a server sees it.
+    /// The data directory as the server sees it.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("disk/data")
     }
@@ -51,7 +51,7 @@ impl SmallDisk {
         root.join(self.data().strip_prefix("/").unwrap())
     }
 
-    /// A program that sees the disk.
+    /// A command in the namespace of the disk.
     pub(crate) fn enter(&self, inner: &Command) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.holder.id().to_string(), "-m"]);
@@ -69,19 +69,19 @@ impl SmallDisk {
         Server::start_as(&self.directory, &mut self.enter(&server))
     }
 
-    /// How much of it is taken.
+    /// Used space.
     pub(crate) fn used_mebibytes(&self) -> u64 {
         let figures = rustix::fs::statvfs(self.here()).unwrap();
         ((figures.f_blocks - figures.f_bfree) * figures.f_frsize) >> 20
     }
 
-    /// Takes everything that is left.
+    /// Uses all remaining space.
     pub(crate) fn fill(&self) {
         let mut file = File::create(self.other()).unwrap();
         while file.write_all(&[1; 4096]).is_ok() {}
     }
 
-    /// Gives it back.
+    /// Frees the space used by [`fill`](Self::fill).
     pub(crate) fn empty(&self) {
         fs::remove_file(self.other()).unwrap();
     }

@@ -1,8 +1,9 @@
-//! Data of each stored layout, kept as an archive beside its answers: what a version wrote, every later one reads.
+//! Data of each stored layout, kept as an archive with its expected responses: every later version must read the data
+//! of each earlier one.
 //!
-//! `layout-N.tar.gz` is a data directory as a server of layout N left it, `layout-N.txt` what it answered. When the layout
-//! changes, `SETTEE_MAKE_LAYOUT=1 cargo test --release -p settee-server --test it format` makes both for the new one; those of
-//! earlier layouts are never made again.
+//! `layout-N.tar.gz` is a data directory written by a server of layout N, `layout-N.txt` its responses. When the layout
+//! changes, `SETTEE_MAKE_LAYOUT=1 cargo test --release -p settee-server --test it format` makes both for the new one;
+//! those of earlier layouts are never made again.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::{Client, load};
 /// The layout that this version writes.
 const LAYOUT: u64 = 2;
 
-/// All that is asked of an archive, and answered with text that does not change.
+/// Requests to each archive, whose responses do not change.
 const QUESTIONS: [&str; 16] = [
     "/_all_dbs",
     "/plain/_all_docs?include_docs=true&conflicts=true&attachments=true&startkey=\"d000990\"",
@@ -32,7 +33,7 @@ const QUESTIONS: [&str; 16] = [
     "/plain/_design/d/_view/by_n?group_level=1&limit=3",
     "/parts/_partition/a/_all_docs?include_docs=true",
     "/parts/_partition/b/_design/p/_view/all",
-    // Since layout 2.
+    // Only since layout 2.
     "/plain/conflicts?conflicts=true&deleted_conflicts=true&revs=true",
 ];
 
@@ -45,7 +46,7 @@ fn tar(arguments: &[&str]) {
     assert!(output.status.success(), "tar {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Something of everything that is stored.
+/// Writes an example of every kind of stored data.
 fn fill(client: &mut Client) {
     client.put("/plain", "").expect(201);
     load(client, "/plain", 1000, 20);
@@ -79,7 +80,7 @@ fn fill(client: &mut Client) {
     client
         .put("/parts/_design/p", r#"{"views":{"all":{"map":"function (doc) { emit(doc._id, null); }"}}}"#)
         .expect(201);
-    // Its record lies in pieces.
+    // This record is stored in several pieces.
     let conflict = |number: usize| {
         format!(r#"{{"_id":"conflicts","_rev":"1-{number:032x}","_deleted":{},"c":{number}}}"#, number % 2 == 1)
     };
@@ -99,7 +100,7 @@ fn answers(client: &mut Client, layout: u64) -> String {
     told
 }
 
-/// Makes the archive of this layout.
+/// Writes the archive of this layout.
 fn make() {
     let directory = Directory::new();
     let server = Server::start(&directory);

@@ -1,4 +1,4 @@
-//! `settee migrate`: whole servers that move while they are used, runs that are killed, and the comparison afterwards.
+//! Tests of `settee migrate`: servers in use, interrupted runs, and the comparison.
 
 mod old;
 
@@ -13,7 +13,7 @@ use crate::{load, number, save, text, wait_for};
 const ANN: &str = "Basic YW5uOnNlY3JldA==";
 const BOB: &str = "Basic Ym9iOnNlY3JldA==";
 
-/// Databases that are only there to take time.
+/// Number of databases that only make the run longer.
 const BULK: usize = 8;
 
 /// Documents in each.
@@ -56,7 +56,7 @@ impl Pair {
         succeeds(&run(&mut self.command(further)))
     }
 
-    /// What the comparison prints, and whether it found both sides equal.
+    /// The output of the comparison, and true if both sides were equal.
     fn verify(&self, further: &[&str]) -> (bool, String) {
         let output = run(self.command(&["--verify"]).args(further));
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
@@ -77,7 +77,7 @@ fn bulk(client: &mut Client, database: &str, docs: &str) {
     assert_eq!(reply.text().trim(), "[]");
 }
 
-/// One of each kind.
+/// Writes an object of each kind.
 fn fill(client: &mut Client) {
     client.put("/shop%2Forders", "").expect(201);
     save(client, "/shop%2Forders/plain%2F1", r#"{"price":1.50,"big":12345678901234567890}"#);
@@ -98,7 +98,7 @@ fn fill(client: &mut Client) {
     let headers = [("Content-Type", "text/plain")];
     let bytes = vec![b'x'; 300_000];
     client.request("PUT", &format!("/shop%2Forders/large/a?rev={rev}"), &headers, &bytes).unwrap().expect(201);
-    // It would refuse everything that came before it.
+    // The function would reject all documents before it.
     save(
         client,
         "/shop%2Forders/_design/guard",
@@ -169,12 +169,12 @@ fn a_server_that_is_written_to_moves_although_it_is_killed() {
     assert!(report.contains("equal  shop/orders: 6 documents, 8 leaves, 2 attachments, 1 local documents"), "{report}");
     assert!(report.ends_with("both sides are equal\n"), "{report}");
     check_target(&pair);
-    // Nothing is new, so nothing is done.
+    // Nothing is new, so nothing is copied.
     let told = pair.migrate(&[]);
     assert!(told.starts_with("12 databases: 0 revisions and 0 local documents were copied"), "{told}");
 }
 
-/// Without the comparison's own words.
+/// Checks the target directly, independent of the comparison.
 #[track_caller]
 fn check_target(pair: &Pair) {
     let mut target = pair.target();
@@ -193,14 +193,14 @@ fn check_target(pair: &Pair) {
     );
     assert_eq!(target.get("/shop%2Forders/_revs_limit").text(), "77\n");
     target.put("/parts/nopartition", "{}").expect(400);
-    // joe is who he was, and may do what he might.
+    // The user joe has the same password and permissions.
     let mut joe = pair.target.client().with("Basic am9lOnB3");
     joe.get("/shop%2Forders").expect(200);
     joe.get("/parts").expect(403);
-    // So is ann.
+    // So has the administrator ann.
     let origins = pair.target.client().with(ANN).get("/_node/_local/_config/cors/origins").expect(200);
     assert_eq!(origins.text(), "\"https://shop.example\"\n");
-    // Nothing replicates until somebody says so.
+    // No replication runs until an operator starts one.
     assert_eq!(number(target.get("/_scheduler/docs").json().value(), "total_rows"), 0);
     target.get("/_replicator/pull").expect(404);
     target.get("/replicator_paused/pull").expect(200);
@@ -232,13 +232,13 @@ fn a_deliberate_difference_is_found() {
     finds(&pair, &format!("p:1: at the source its leaves are {rev}"));
     target.delete("/parts").expect(200);
     finds(&pair, "there is no database parts at the target");
-    // A revision of the same name with another content, which no list of revisions shows.
+    // A revision with the same id and another content, which no list of revisions shows.
     target.put("/parts?partitioned=true", "").expect(201);
     bulk(&mut target, "parts", &format!("{{\"_id\":\"p:1\",\"_rev\":\"{rev}\",\"x\":1}}"));
     finds(&pair, &format!("p:1 {rev}: its members are not the same"));
     let (is_equal, report) = pair.verify(&["--leaves-only", "--database", "parts"]);
     assert!(is_equal, "that is not looked at: {report}");
-    // More at the target than there was.
+    // Additional documents at the target.
     bulk(&mut target, "parts", r#"{"_id":"q:1","_rev":"1-a"}"#);
     finds(&pair, "q:1: at the target its leaves are 1-a");
     target.put("/shop%2Forders/_local/note%201", r#"{"_rev":"0-1","n":2}"#).expect(201);
@@ -264,7 +264,7 @@ fn refusals_are_told_and_moved_later() {
     assert!(!pair.verify(&[]).0, "the design document is not there yet");
     pair.migrate(&[]);
     assert!(pair.verify(&[]).0);
-    // As if the source had accepted it from somebody who may do more.
+    // As if a privileged user had written it to the source.
     let mut target = pair.target();
     let rev = text(source.get("/db/_design/guard").json().value(), "_rev");
     source.delete(&format!("/db/_design/guard?rev={rev}")).expect(200);
@@ -273,7 +273,7 @@ fn refusals_are_told_and_moved_later() {
     let told = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(!refused.status.success() && told.contains("not here") && told.contains("`second`"), "{told}");
     assert!(!pair.verify(&[]).0);
-    // The design document is gone at the source, so it goes.
+    // The design document was deleted at the source, so it is deleted here.
     pair.migrate(&[]);
     target.get("/db/_design/guard").expect(404);
     target.get("/db/second").expect(404);

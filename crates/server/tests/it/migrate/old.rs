@@ -1,4 +1,4 @@
-//! A server that answers as CouchDB 1.6 does: sequences are numbers, there is neither `_bulk_get` nor `_local_docs`, and the
+//! A server that imitates CouchDB 1.6: sequences are numbers, `_bulk_get` and `_local_docs` do not exist, and the
 //! configuration is at `/_config`.
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::{BOB, succeeds};
 use crate::server::{Directory, Server, program, run};
 
-/// Answers by method and path; those of paths with a query are found without it, too.
+/// Responses by method and path; a path with a query falls back to the one without.
 const ANSWERS: &[(&str, u16, &str)] = &[
     (
         "GET /",
@@ -72,7 +72,7 @@ const LEAVES: &[(&str, &str, &str)] = &[
     ("/shop/conflict", "1-a", r#""x":1.0,"_revisions":{"start":1,"ids":["a"]}"#),
     ("/shop/gone", "2-d", r#""_deleted":true,"_revisions":{"start":2,"ids":["d","c"]}"#),
     ("/shop/_design/d", "1-e", r#""views":{},"_revisions":{"start":1,"ids":["e"]}"#),
-    // The password is `pw`, hashed as version 1.2 did: the SHA-1 of `pw00`.
+    // The password is `pw`, hashed as in version 1.2: the SHA-1 of `pw00`.
     (
         "/_users/org.couchdb.user:joe",
         "1-f",
@@ -82,7 +82,7 @@ const LEAVES: &[(&str, &str, &str)] = &[
 
 const MISSING: &str = r#"{"error":"not_found","reason":"missing"}"#;
 
-/// Starts it; answers its address. It ends with the test.
+/// Starts the server and returns its address. It ends with the test.
 fn start() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -171,7 +171,7 @@ fn couchdb_1_moves_too() {
     let reply = client.request("GET", "/shop/conflict?open_revs=all", &[("Accept", "application/json")], b"").unwrap();
     assert!(reply.text().contains("\"x\":1.0") && reply.text().contains("\"x\":2"), "{}", reply.text());
     client.get("/shop/gone").expect_error(404, "not_found", "deleted");
-    // Everybody might use it, and may.
+    // The database was public at the source and stays so.
     target.client().get("/shop").expect(200);
     let told = succeeds(&run(&mut program(&["migrate", &from, "--to", &to])));
     assert!(told.contains("3 databases: 0 revisions"), "{told}");
@@ -181,7 +181,7 @@ fn couchdb_1_moves_too() {
         report.contains("equal  shop: 3 documents, 4 leaves, 0 attachments, local documents not listed"),
         "{report}"
     );
-    // Accounts hashed as long ago are known. The login hashes the password anew, so that it comes after the comparison.
+    // Accounts with such old hashes work. The login rehashes the password, so it follows the comparison.
     target.client().with("Basic am9lOnB3").get("/_session").expect(200);
     client.put("/shop/new", "{}").expect(201);
     assert!(!verify().status.success());

@@ -1,9 +1,9 @@
-//! [`Disk`]: what happened to the files of a directory, and what a power loss may leave of them.
+//! [`Disk`]: a record of changes to the files of a directory, and the possible states after a power loss.
 //!
-//! The rules are those of POSIX and no stricter: contents are durable once the file was synced, names once their directory was.
-//! Of everything else any part may be there: writes may be missing, cut, or there without earlier ones; a file may have
-//! its length without its bytes; names may have come, gone and changed independently of each other and of what they
-//! name. Only the change of a name within a directory is whole.
+//! The rules are those of POSIX and no stricter: contents are durable once the file was synced, names once their
+//! directory was. Of everything else any subset may be durable: writes may be missing, truncated, or present without
+//! earlier ones; a file may have its length without its bytes; names may be added, removed and changed independently of
+//! each other and of their files. Only a rename within a directory is atomic.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use settee_model::testing::Random;
 
-/// One thing that happened, as `recorder.c` writes it.
+/// An event, as `recorder.c` writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Create { inode: u64, path: PathBuf },
@@ -26,7 +26,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The first event of `record`, and how long it is. `None` for half an event.
+    /// The first event of `record`, and its length. `None` for an incomplete event.
     pub(crate) fn read(record: &[u8]) -> Option<(Event, usize)> {
         let number = |at: usize| Some(u64::from_le_bytes(record.get(at..at + 8)?.try_into().ok()?));
         let text = |at: usize| {
@@ -53,7 +53,7 @@ impl Event {
     }
 }
 
-/// The place of a file or directory in [`Disk::nodes`]. Inodes are used again, these are not.
+/// Index of a file or directory in [`Disk::nodes`]. Inodes are reused, these are not.
 type Id = usize;
 
 #[derive(Debug)]
@@ -76,14 +76,14 @@ enum Naming {
     Rename(String, String, Id),
 }
 
-/// How much of what was not synced is there after a power loss.
+/// Selection of the unsynced changes that survive a power loss.
 #[derive(Clone, Copy, Debug)]
 enum Luck {
     Nothing,
     Everything,
-    /// What came first.
+    /// A prefix of the changes.
     Beginning,
-    /// Each part by itself.
+    /// Each change independently.
     Any,
 }
 
@@ -132,7 +132,7 @@ impl Disk {
     }
 
     fn change(&mut self, inode: u64, change: Change) {
-        // Files that the recorder did not see are not there.
+        // Files that the recorder did not observe are skipped.
         let Some(&id) = self.inodes.get(&inode) else { return };
         if let Node::File { pending, .. } = &mut self.nodes[id] {
             pending.push(change);
@@ -168,13 +168,13 @@ impl Disk {
         Some(id)
     }
 
-    /// Writes into the directory `to` what a power loss at this moment could leave.
+    /// Writes a possible state after a power loss at this moment into the directory `to`.
     pub(crate) fn image(&self, to: &Path, random: &mut Random) {
         let mut left = Left { lucks: &Luck::ALL, random, files: HashMap::new() };
         self.write(ROOT, to, &mut left);
     }
 
-    /// Writes what is there as long as the power stays.
+    /// Writes the current state without a power loss.
     pub(crate) fn copy(&self, to: &Path) {
         let mut left = Left { lucks: &[Luck::Everything], random: &mut Random::of(0), files: HashMap::new() };
         self.write(ROOT, to, &mut left);
@@ -204,11 +204,11 @@ impl Disk {
     }
 }
 
-/// What is being found after a power loss.
+/// State after a power loss, under construction.
 struct Left<'a> {
     lucks: &'a [Luck],
     random: &'a mut Random,
-    /// A file with two names has one content.
+    /// Files by id, so that a file with two names has one content.
     files: HashMap<Id, Vec<u8>>,
 }
 
@@ -219,7 +219,7 @@ fn name_of(path: &Path) -> String {
 impl Luck {
     const ALL: [Self; 4] = [Self::Nothing, Self::Everything, Self::Beginning, Self::Any];
 
-    /// Goes through those of `parts` that are there; tells of the last one that it may be cut.
+    /// Calls `each` for the surviving `parts`, with true for the last one, which may be truncated.
     fn choose<T>(self, parts: &[T], random: &mut Random, mut each: impl FnMut(&T, bool, &mut Random)) {
         let end = match self {
             Self::Nothing => 0,
@@ -268,7 +268,7 @@ impl Change {
             Self::Write { at, bytes } => {
                 let (at, before) = (*at as usize, file.len());
                 let kept = if is_cut { random.below(bytes.len() + 1) } else { bytes.len() };
-                // Of what is cut, the length may be there or not.
+                // The length of a truncated write may be durable or not.
                 let has_length = !is_cut || random.one_in(2);
                 let end = at + if has_length { bytes.len() } else { kept };
                 file.resize(end.max(before), 0);

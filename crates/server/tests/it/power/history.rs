@@ -1,11 +1,11 @@
-//! [`History`]: what a client was told, and when; and which states may be found after a power loss at some moment.
+//! [`History`]: acknowledged states with their times, and the states permitted after a power loss at a given moment.
 
 use std::collections::BTreeMap;
 
-/// What is found where there is nothing.
+/// State of an object that does not exist.
 pub(crate) const NOTHING: &str = "nothing";
 
-/// A change of something that has a name. Moments are lengths of the record.
+/// A change of a named object. Moments are lengths of the record.
 #[derive(Clone, Debug)]
 struct Told {
     sent: u64,
@@ -17,30 +17,30 @@ struct Told {
 pub(crate) struct History(BTreeMap<String, Vec<Told>>);
 
 impl History {
-    /// Notes that `name` was given a state in a request that was sent and acknowledged at these moments.
+    /// Records that a request, sent and acknowledged at these moments, gave `name` a state.
     pub(crate) fn note(&mut self, name: &str, sent: u64, acknowledged: u64, state: String) {
         self.0.entry(name.to_owned()).or_default().push(Told { sent, acknowledged, state });
     }
 
-    /// Adds what another client was told about other things.
+    /// Adds the history of another client, about other objects.
     pub(crate) fn add(&mut self, other: Self) {
         for (name, told) in other.0 {
             self.0.entry(name).or_default().extend(told);
         }
     }
 
-    /// The names that begin with `prefix`.
+    /// The names that start with `prefix`.
     pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
         self.0.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
     }
 
-    /// What was acknowledged last.
+    /// The last acknowledged state.
     pub(crate) fn last(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.last().map(|told| told.state.as_str())
     }
 
-    /// Compares what was found after a power loss at `moment`: the last state that was acknowledged then, or one that
-    /// was sent later. Nothing may be found that nobody sent.
+    /// Checks the state after a power loss at `moment`: it must be the last state that was acknowledged by then, or one
+    /// that was sent later. States that no client sent are errors.
     pub(crate) fn check(&self, moment: u64, found: &BTreeMap<String, String>) {
         for name in found.keys() {
             assert!(self.0.contains_key(name), "nobody wrote {name}");

@@ -1,9 +1,9 @@
-//! Power losses over the whole data directory, from the very first start on. A server is recorded while it is set up,
-//! configured, written to, killed, and started on the data of an older version; [`Disk`] then makes of any moment what a
-//! power loss could leave; and on each such image a server must start, have everything that was acknowledged by then, and
-//! take writes.
+//! Tests of power losses of the whole data directory, from the first start on. A server is recorded while it is set up,
+//! configured, written to, killed, and started on the data of an older version. [`Disk`] then produces a possible state
+//! after a power loss at any moment. On each such image a server must start, have everything that was acknowledged by
+//! then, and accept writes.
 //!
-//! Fifty images every day; `SETTEE_POWER_LOSSES=2000` makes as many, of a new record each hundred.
+//! The default is fifty images; `SETTEE_POWER_LOSSES=2000` makes as many, with a new record for each hundred.
 
 mod disk;
 mod history;
@@ -25,7 +25,7 @@ use crate::{Client, design, number, rows, save, text};
 use disk::{Disk, Event};
 use history::{History, NOTHING};
 
-/// `ann:pw`, the administrator that the environment names.
+/// `ann:pw`, the administrator in the environment.
 const ANN: &str = "Basic YW5uOnB3";
 
 const IMAGES_OF_A_RECORD: usize = 100;
@@ -44,11 +44,11 @@ fn every_power_loss_leaves_what_was_acknowledged() {
     }
 }
 
-/// A server's life.
+/// A recorded life cycle of a server.
 struct Recorded {
-    /// What happened, and how long the record was then.
+    /// The events, each with the length of the record after it.
     events: Vec<(Event, u64)>,
-    /// The length of the record when parts of the life ended.
+    /// The length of the record at the end of each phase.
     ends: Vec<u64>,
     history: History,
     root: PathBuf,
@@ -72,7 +72,7 @@ impl Recorded {
         recorded
     }
 
-    /// Whether the events lead to what is there: then the recorder has missed nothing.
+    /// Checks that the events lead to the actual files, so that the recorder has missed nothing.
     fn is_complete(&self, life: &Life) {
         let mut disk = Disk::new(&self.root, self.root_inode);
         self.events.iter().for_each(|(event, _)| disk.apply(event.clone()));
@@ -101,7 +101,7 @@ impl Recorded {
         }
     }
 
-    /// The number of events that happen before the power fails: each part of the life is as likely as the others.
+    /// Number of events before the power loss. All phases have the same probability.
     fn moment(&self, random: &mut Random) -> usize {
         let part = random.below(self.ends.len());
         let index = |end: u64| self.events.partition_point(|(_, at)| *at <= end);
@@ -110,8 +110,8 @@ impl Recorded {
     }
 }
 
-/// The files below a directory that are to be as recorded: no sockets, not the store's information log, and not what is
-/// kept for its room.
+/// The files below a directory that must equal the record: no sockets, not the store's information log, and not the
+/// reserve file.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -126,7 +126,7 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// The data directory, two levels below what is there before the first start.
+/// The data directory, two levels below the directory that exists before the first start.
 fn data(root: &Path) -> PathBuf {
     root.join("a/data")
 }
@@ -138,7 +138,7 @@ fn start(directory: &Directory, data: &Path, prepare: impl FnOnce(&mut Command))
     Server::start_as(directory, &mut command)
 }
 
-/// What is recorded.
+/// The server to be recorded.
 struct Life {
     directory: Directory,
     root: PathBuf,
@@ -215,7 +215,7 @@ impl Life {
         }
     }
 
-    /// Documents by two writers, so that commits are shared; some with attachments, some replaced, some deleted.
+    /// Writes documents by two writers, so that commits are shared; some with attachments, some replaced, some deleted.
     fn write(&self, server: &Server, history: &mut History, random: &mut Random) {
         thread::scope(|scope| {
             let writers: Vec<_> = ["kept", "dropped"]
@@ -252,7 +252,7 @@ impl Life {
         });
     }
 
-    /// Leaves the mark of the layout as a version did that did not sync it, or had none.
+    /// Changes the layout mark to that of a version that did not sync it, or had none.
     fn age(&self, random: &mut Random) {
         let version = data(&self.root).join("version");
         let parent = fs::metadata(version.parent().unwrap()).unwrap().ino();
@@ -268,7 +268,7 @@ impl Life {
         self.note_event(6, parent, "");
     }
 
-    /// Adds to the record what this test itself has done.
+    /// Adds an action of this test itself to the record.
     fn note_event(&self, kind: u8, inode: u64, path: &str) {
         let mut event = vec![kind];
         event.extend_from_slice(&inode.to_le_bytes());
@@ -285,7 +285,7 @@ impl Life {
     }
 }
 
-/// The only one who writes documents of a database.
+/// The only writer of a database.
 struct Writer<'a> {
     life: &'a Life,
     client: Client,
@@ -358,7 +358,7 @@ fn state(rev: &str, n: i64, attachment_bytes: usize) -> String {
     format!("{rev} n={n} attached={attachment_bytes}")
 }
 
-/// What a power loss left.
+/// A state after a power loss.
 struct Image<'a> {
     directory: Directory,
     history: &'a History,
@@ -370,7 +370,7 @@ impl Image<'_> {
     fn check(&mut self) {
         let data = data(&self.directory.path().join("root"));
         let mut found = BTreeMap::new();
-        // The server would make the administrator again.
+        // The server would create the administrator again.
         let ini = fs::read_to_string(data.join("local.ini")).unwrap_or_default();
         if ini.lines().any(|line| line.starts_with("ann = -pbkdf2")) {
             found.insert("admin".to_owned(), "ann".to_owned());
@@ -399,7 +399,7 @@ impl Image<'_> {
     }
 }
 
-/// The documents of a database and what they have attached. The view must know as many.
+/// The documents of a database with their attachments. The view must have as many rows.
 fn documents(client: &mut Client, name: &str, found: &mut BTreeMap<String, String>) {
     let all = client.get(&format!("/{name}/_all_docs?include_docs=true")).expect(200).json();
     let mut count = 0;
@@ -419,7 +419,7 @@ fn documents(client: &mut Client, name: &str, found: &mut BTreeMap<String, Strin
         found.insert(format!("{name}/{id}"), state(&text(doc, "_rev"), number(doc, "n"), attached));
     }
     let view = client.get(&format!("/{name}/_design/d/_view/v?limit=0"));
-    // The design document was written after the database.
+    // The design document was written after the database, so it may be missing.
     if view.status != 404 {
         assert_eq!(number(view.expect(200).json().value(), "total_rows"), count, "rows of the view of {name}");
     }

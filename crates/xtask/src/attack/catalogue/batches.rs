@@ -38,7 +38,7 @@ fn revisions(target: &Target) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Makes ten thousand conflicts of a document in one request, and asks for them in ways that look at each.
+/// Creates ten thousand conflicts of a document in one request, and sends requests that read each of them.
 fn many_conflicts(target: &Target) {
     let number = target.next.fetch_add(1, Ordering::Relaxed);
     let revs = |generation: usize| (0..10_000).map(move |hash| format!("\"{generation}-{hash:032x}\""));

