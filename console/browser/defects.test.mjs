@@ -28,8 +28,7 @@ flow('the page of a deleted document is left, and Back does not reopen the dialo
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   assert.ok(page.url().endsWith(`#/db/${db}`), page.url());
   await page.goBack();
-  await page.getByRole('heading', { name: 'order-0000003' }).waitFor();
-  await page.getByRole('alert').waitFor();
+  await page.getByText('This document is deleted').waitFor();
   assert.equal(await page.getByRole('dialog').count(), 0);
 });
 

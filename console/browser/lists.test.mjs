@@ -173,3 +173,33 @@ flow('the schema shows fields, types, frequency and examples', `#/db/${db}/schem
   await row('city').getByRole('link', { name: 'Query' }).click();
   await page.getByText('25 documents').waitFor();
 });
+
+flow('a member is edited in its cell, and taken back', `#/db/${db}?q=${encodeURIComponent('order-000015')}`, async (page) => {
+  const row = page.locator('.grid-row.body', { hasText: 'order-0000150' });
+  const { city, total } = await made('GET', `${db}/order-0000150`);
+  await row.getByText(city, { exact: true }).dblclick();
+  await page.getByLabel('city of order-0000150').fill('Bergen');
+  await page.keyboard.press('Tab');
+  await page.getByText('city of order-0000150 is saved').waitFor();
+  // Tab goes on to the next cell, and F2 starts on a row.
+  await page.keyboard.press('Escape');
+  await row.getByText('Bergen').waitFor();
+  const saved = await made('GET', `${db}/order-0000150`);
+  assert.deepEqual([saved.city, saved.total, saved._rev.split('-')[0]], ['Bergen', total, '2']);
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await row.getByText(city, { exact: true }).waitFor();
+  assert.equal((await made('GET', `${db}/order-0000150`)).city, city);
+  await page.getByRole('region', { name: 'Documents' }).focus();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('F2');
+  await page.getByLabel('type of order-0000150').waitFor();
+  await page.keyboard.press('Escape');
+  // Another client was faster: the refusal is shown, and nothing is lost.
+  const theirs = await made('GET', `${db}/order-0000151`);
+  await made('PUT', `${db}/order-0000151`, { ...theirs, city: 'Accra' });
+  await page.locator('.grid-row.body', { hasText: 'order-0000151' }).getByText(theirs.city, { exact: true }).dblclick();
+  await page.getByLabel('city of order-0000151').fill('Bern');
+  await page.keyboard.press('Enter');
+  await page.getByRole('alert').getByText('Document update conflict').waitFor();
+  assert.equal((await made('GET', `${db}/order-0000151`)).city, 'Accra');
+});

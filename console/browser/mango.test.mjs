@@ -158,3 +158,19 @@ flow('a long string is edited as text', '#/databases', async (page) => {
   const { text: stored } = await http('GET', `${db}/long`);
   assert.ok(stored.includes('"one\\n\\"two\\"\\nthree"') && stored.includes('12345678901234567890'), stored);
 });
+
+flow('conditions are added to a query', `#/db/${db}/query`, async (page) => {
+  const form = page.getByRole('form', { name: 'Add a condition' });
+  await page.locator('datalist option[value="city"]').waitFor({ state: 'attached' });
+  for (const [field, condition, value] of [['city', '$eq', 'Oslo'], ['total', '$gt', '100.50']]) {
+    await form.getByLabel('Field').fill(field);
+    await form.getByLabel('Condition').selectOption(condition);
+    await form.getByLabel('Value').fill(value);
+    await form.getByRole('button', { name: 'Add' }).click();
+  }
+  await editor(page, 'Mango query').getByText('100.50').waitFor();
+  await page.getByRole('button', { name: 'Find' }).click();
+  await page.getByText(/^\d+ documents$/).waitFor();
+  const query = JSON.parse(new URL(page.url().replace('#/', '')).searchParams.get('q'));
+  assert.deepEqual(query.selector, { city: { $eq: 'Oslo' }, total: { $gt: 100.5 } });
+});

@@ -34,7 +34,7 @@ async function violations(page) {
 }
 
 for (const [theme, width] of [['light', 1400], ['dark', 1400], ['light', 400]]) {
-  test(`axe finds nothing on any page, ${theme}, ${width} pixels`, { timeout: 120_000 }, async () => {
+  test(`axe finds nothing on any page, ${theme}, ${width} pixels`, { timeout: 240_000 }, async () => {
     const page = await openPage(browser, { theme, width });
     const found = {};
     for (const [name, address, ready] of pages(db)) {

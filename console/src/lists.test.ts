@@ -6,6 +6,8 @@ import { fromFauxton } from './fauxton.ts';
 import { addColumns, csvHead, csvRow } from './json/export.ts';
 import { compareValues } from './json/rows.ts';
 import { schemaOf } from './json/schema.ts';
+import { conditionValue, withCondition } from './pages/builder.tsx';
+import { typedValue } from './pages/cell.tsx';
 import { readAnalyzers, writeAnalyzers } from './pages/search-index.tsx';
 import { stringsOf } from './pages/string-editor.tsx';
 import { parseHash } from './router.ts';
@@ -73,6 +75,20 @@ describe('analyzers of a search index', () => {
   test('lines that name no analyzer yet are left out', () => {
     expect(writeAnalyzers('nouveau', '{"index":"f","x":1.0}', { main: 'standard', fields: 'a: keyword\nb:\nc' })).toBe('{"default_analyzer":"standard","field_analyzers":{"a":"keyword"},"index":"f","x":1.0}');
   });
+});
+
+test('conditions are written into a selector', () => {
+  const start = '{"selector":{"_id":{"$gt":null}},"limit":25}';
+  const once = withCondition(start, 'total', '$gte', conditionValue('$gte', '1.50'));
+  expect(JSON.parse(once)).toEqual({ selector: { total: { $gte: 1.5 } }, limit: 25 });
+  expect(once).toContain('1.50');
+  expect(JSON.parse(withCondition(once, 'total', '$lt', '9'))).toEqual({ selector: { total: { $gte: 1.5, $lt: 9 } }, limit: 25 });
+  expect(JSON.parse(withCondition('{"selector":{"a":"x"}}', 'a', '$ne', '"y"'))).toEqual({ selector: { a: { $eq: 'x', $ne: 'y' } } });
+  expect([conditionValue('$in', 'a, 2'), conditionValue('$in', '[1]'), conditionValue('$in', '1'), conditionValue('$exists', ''), conditionValue('$eq', 'Oslo')]).toEqual(['["a",2]', '[1]', '[1]', 'true', '"Oslo"']);
+});
+
+test('a typed value keeps the type of a string, and is JSON otherwise', () => {
+  for (const [old, typed, expected] of [['"a"', '5', '"5"'], ['"a"', '', '""'], ['1', '1.50', '1.50'], ['1', 'x', '"x"'], ['1', '', undefined], [undefined, '[1.0]', '[1.0]']] as const) expect(typedValue(old, typed)).toBe(expected);
 });
 
 test('strings of a document, the longest first', () => {

@@ -14,6 +14,7 @@ import { useCommands } from '../ui/palette.tsx';
 import { useSettled } from '../ui/use.ts';
 import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural } from '../ui/words.ts';
+import { Cell, type CellAt } from './cell.tsx';
 import { DeleteMany } from './bulk.tsx';
 import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
@@ -160,6 +161,11 @@ function List({ db, look, paged, picked, toggle, top, chosen }: ListProps) {
   const common = useCommon(look, paged);
   const names = look !== 'table' ? [] : chosen.length > 0 ? chosen : common.slice(0, COLUMNS_MAX);
   const [widths, resize] = useWidths(db);
+  const [edited, setEdited] = useState<CellAt>();
+  const edit = (row: Row | undefined, name: string, step: number | undefined) => {
+    const next = step === undefined ? undefined : names[names.indexOf(name) + step];
+    setEdited(row?.id === undefined || row.doc === undefined || next === undefined ? undefined : { id: row.id, name: next });
+  };
   const narrow = innerWidth < 720;
   const template = look === 'table'
     ? `40px ${narrow ? 150 : 230}px ${names.map((name) => (widths[name] === undefined ? 'minmax(120px, 1fr)' : `${widths[name]}px`)).join(' ')} ${names.length === 0 ? '1fr' : ''}`
@@ -179,14 +185,14 @@ function List({ db, look, paged, picked, toggle, top, chosen }: ListProps) {
   const least = look === 'table' ? 40 + (narrow ? 150 : 230) + Math.max(120, names.reduce((sum, name) => sum + (widths[name] ?? 120), 0)) : 480;
   const style = { gridTemplateColumns: template, minWidth: `${least}px` };
   const head = <div class="grid-row head" style={style}><span /><span>id</span>{look === 'meta' ? <span>rev</span> : names.map((name) => <span key={name} title={name}>{name}<Grip name={name} width={widths[name]} onWidth={(width) => resize(name, width)} /></span>)}</div>;
-  return <Virtual {...list} height={ROW_HEIGHT} head={head} row={(index, active) => {
+  return <Virtual {...list} onEdit={(index) => edit(paged.rows[index], names[0] ?? '', 0)} height={ROW_HEIGHT} head={head} row={(index, active) => {
     const row = paged.rows[index];
     if (!row) return null;
     return (
       <div class={`grid-row body ${active ? 'active' : ''} ${row.id !== undefined && picked.has(row.id) ? 'on' : ''}`} style={style}>
         <span class="pick">{pick(row)}</span>
         <IdLink db={db} row={row} />
-        {look === 'meta' ? <span class="mono">{row.error ?? revOf(row)}</span> : names.map((name) => <span key={name} title={cell(membersOf(row).get(name))}>{cell(membersOf(row).get(name))}</span>)}
+        {look === 'meta' ? <span class="mono">{row.error ?? revOf(row)}</span> : names.map((name) => <Cell key={name} db={db} row={row} name={name} text={cell(membersOf(row).get(name))} isEdited={edited?.id === row.id && edited?.name === name} onEdit={(step) => edit(row, name, step)} onSaved={paged.put} />)}
       </div>
     );
   }} />;

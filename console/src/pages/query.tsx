@@ -18,6 +18,7 @@ import { useAction, useAsk } from '../ui/use.ts';
 import { millis, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
+import { Builder } from './builder.tsx';
 import { type Explained, Plan, suggestion } from './explain.tsx';
 import { type Index, Indexes, NewIndex } from './indexes.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
@@ -83,6 +84,7 @@ export function Query({ db, info }: DbPage) {
       <div class="stack">
         <Card title="Query" actions={<><Button kind="quiet" icon="history" onClick={() => setDialog('queries')}>Queries</Button><CopyAs request={{ method: 'POST', path: `${partition.path}/_find`, body: text }} /></>}>
           <PartitionField db={db} info={info} />
+          <Builder text={text} names={sample.data ?? []} onText={setText} />
           <Editor label="Mango query" language="json" value={text} onValue={setText} problems={jsonProblems} onSave={() => ask()} lines={[10, 24]} complete={() => [...OPERATORS, ...(sample.data ?? [])]} />
           <div class="actions"><Button kind="primary" icon="play" busy={busy} onClick={() => ask()}>Find</Button><Button onClick={() => void run(async () => { setParams({ q: text, show: 'plan' }); edited.linked(text); await explain(text); })}>Explain</Button><Button kind="quiet" onClick={() => { try { setText(format(text)); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><span class="note hide-small"><kbd>Ctrl Enter</kbd> finds</span></div>
         </Card>

@@ -35,6 +35,8 @@ export interface Paged {
   ms: number | undefined;
   near: (end: 'first' | 'last') => void;
   again: () => void;
+  /** Shows this in place of the row of the same document: the outcome of a write. */
+  put: (row: Row) => void;
 }
 
 const ROWS_MAX = 3000;
@@ -112,7 +114,12 @@ export function usePager(ask: Ask | undefined, deps: unknown[]): Paged {
     if (busy || at.rows.length === 0 || (end === 'last' ? at.atLast : at.atFirst)) return;
     void load(end);
   }, [load]);
-  return { ...state, error, loading, ms, near, again: useCallback(() => bump((n) => n + 1), []) };
+  const put = useCallback((row: Row) => {
+    const at = now.current;
+    at.state = { ...at.state, rows: at.state.rows.map((each) => (each.id === row.id ? row : each)) };
+    setState(at.state);
+  }, []);
+  return { ...state, error, loading, ms, near, put, again: useCallback(() => bump((n) => n + 1), []) };
 }
 
 function append(old: State, rows: Row[], atLast: boolean, isStart: boolean, found: { total: number | undefined; offset: number | undefined }): State {

@@ -17,12 +17,14 @@ interface VirtualProps {
   onTop?: (index: number) => void;
   onOpen?: (index: number) => void;
   onPick?: (index: number) => void;
+  /** F2 on a row. */
+  onEdit?: (index: number) => void;
 }
 
 /** Rows beyond what is seen, on both sides. */
 const SPARE = 12;
 
-export function Virtual({ label, count, height, row, head, shift = 0, onNear, onTop, onOpen, onPick }: VirtualProps) {
+export function Virtual({ label, count, height, row, head, shift = 0, onNear, onTop, onOpen, onPick, onEdit }: VirtualProps) {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [active, setActive] = useState(-1);
@@ -68,6 +70,7 @@ export function Virtual({ label, count, height, row, head, shift = 0, onNear, on
     Home: () => move(0), End: () => move(count - 1),
     Enter: () => { if (active >= 0) onOpen?.(active); },
     ' ': () => { if (active >= 0) onPick?.(active); },
+    F2: () => { if (active >= 0) onEdit?.(active); },
   };
   const onKeyDown = (event: KeyboardEvent) => {
     // Within a row (a link, a box) keys have their own meaning.
