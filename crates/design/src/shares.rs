@@ -32,13 +32,19 @@ pub struct Owner {
     pub number: u64,
     /// Rank of the owner.
     pub rank: Rank,
-    /// Distinguishes what an owner works on, such as databases. Units are shared between owners; the parts of one owner wait in turn.
+    /// Distinguishes what an owner works on, such as databases; 0 if that is not known. Units are shared between owners, and
+    /// those of an owner between its parts.
     pub part: u64,
 }
 
 impl Owner {
     fn whole(self) -> Self {
         Self { part: 0, ..self }
+    }
+
+    /// Returns the keys under which its units are counted.
+    fn keys(self) -> impl Iterator<Item = Self> {
+        [Some(self.whole()), (self.part != 0).then_some(self)].into_iter().flatten()
     }
 }
 
@@ -77,27 +83,33 @@ impl Shares {
 
     /// Takes a unit if `owner` may. A caller without owner may take any free unit.
     pub fn try_take(&mut self, owner: Option<Owner>) -> bool {
-        let owner = owner.map(Owner::whole);
         let free = owner.map_or(self.capacity, |owner| owner.rank.of(self.capacity)).saturating_sub(self.taken);
-        let held = owner.map_or(0, |owner| self.held.get(&owner).copied().unwrap_or(0));
-        if free == 0 || owner.is_some() && held >= SHARE * free {
+        if free == 0 || owner.is_some_and(|owner| !self.may_take(owner, free)) {
             return false;
         }
         self.taken += 1;
-        if let Some(owner) = owner {
-            *self.held.entry(owner).or_default() += 1;
+        for key in owner.iter().flat_map(|owner| owner.keys()) {
+            *self.held.entry(key).or_default() += 1;
         }
         true
+    }
+
+    /// The units that an owner may still take are shared between its parts as all units are between owners.
+    fn may_take(&self, owner: Owner, free: usize) -> bool {
+        let held = |owner: Owner| self.held.get(&owner).copied().unwrap_or(0);
+        let limit = SHARE * free;
+        let whole = held(owner.whole());
+        whole < limit && (owner.part == 0 || held(owner) < SHARE * (limit - whole).div_ceil(SHARE + 1))
     }
 
     /// Releases a unit that was taken for `owner`.
     pub fn give_back(&mut self, owner: Option<Owner>) {
         self.taken = self.taken.saturating_sub(1);
-        let Some(owner) = owner.map(Owner::whole) else { return };
-        if let Some(held) = self.held.get_mut(&owner) {
+        for key in owner.iter().flat_map(|owner| owner.keys()) {
+            let Some(held) = self.held.get_mut(&key) else { continue };
             *held -= 1;
             if *held == 0 {
-                self.held.remove(&owner);
+                self.held.remove(&key);
             }
         }
     }
@@ -138,6 +150,21 @@ mod tests {
         assert_eq!(shares(2, 2), [2, 0]);
         assert_eq!(shares(3, 3), [2, 1, 0]);
         assert_eq!(shares(0, 2), [1, 0]);
+    }
+
+    #[test]
+    fn parts_of_an_owner_leave_room_for_each_other_and_for_other_owners() {
+        let mut shares = Shares::new(24);
+        let mut all = |number, part| {
+            let owner = Some(Owner { part, ..Owner::from(number) });
+            std::iter::repeat_with(|| shares.try_take(owner)).take_while(|taken| *taken).count()
+        };
+        assert_eq!([all(1, 1), all(1, 2), all(1, 3), all(2, 1), all(2, 2)], [11, 4, 1, 4, 1]);
+        let mut shares = Shares::new(1);
+        let owner = Some(Owner { part: 1, ..Owner::from(1) });
+        assert!(shares.try_take(owner) && !shares.try_take(owner));
+        shares.give_back(owner);
+        assert!(shares.held.is_empty() && shares.try_take(owner));
     }
 
     #[test]
