@@ -131,7 +131,7 @@ impl Recorder {
         sync()?;
         if let Ok(Some((manifest, log, path, length))) = newest
             && let Ok(length) =
-                self.write(bytes, &path, Acknowledged { manifest, log, length, sequence, ..Acknowledged::default() })
+                self.write(bytes, &path, &Acknowledged { manifest, log, length, sequence, ..Acknowledged::default() })
         {
             *written = (sequence, length);
         }
@@ -139,9 +139,9 @@ impl Recorder {
     }
 
     /// Appends a line and returns the length of the file.
-    fn write(&self, bytes: u64, log: &Path, state: Acknowledged) -> io::Result<u64> {
+    fn write(&self, bytes: u64, log: &Path, state: &Acknowledged) -> io::Result<u64> {
         let crc = tail(&File::open(log)?, state.length)?;
-        let line = Acknowledged { crc, identity: self.identity.clone(), ..state }.line();
+        let line = Acknowledged { crc, identity: self.identity.clone(), ..state.clone() }.line();
         let path = self.store.join(FILE);
         if bytes > FILE_BYTES_MAX {
             durable::write(&path, Readers::Owner, line.as_bytes())?;

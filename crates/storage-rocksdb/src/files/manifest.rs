@@ -207,7 +207,7 @@ impl Edit {
                 3 => self.min_log = Some(u64::from_le_bytes(field.try_into().ok()?)),
                 4 => oldest_blob = Some(Bytes(field).varint()?),
                 12 => {
-                    session = field.first_chunk::<8>().map(|half| u64::from_le_bytes(*half)).filter(|half| *half != 0)
+                    session = field.first_chunk::<8>().map(|half| u64::from_le_bytes(*half)).filter(|half| *half != 0);
                 }
                 _ => {}
             }

@@ -129,7 +129,7 @@ fn harm_all(origin: &Path, expected: &Contents, foreign: &Path, results: &mut Re
     };
     for name in names(origin) {
         let extension = |name: &str| kind(name);
-        let other = names(foreign).into_iter().filter(|other| extension(other) == extension(&name)).next_back();
+        let other = names(foreign).into_iter().rfind(|other| extension(other) == extension(&name));
         let other = foreign.join(other.unwrap_or_else(|| "CURRENT".to_owned()));
         let (kind, is_needed) = kind(&name);
         for harm in HARMS {
