@@ -158,8 +158,8 @@ pub(crate) struct ServeArgs {
     /// PostgreSQL: docs/operation/cluster.md.
     #[arg(long, value_name = "URL")]
     pub(crate) storage: Option<String>,
-    /// Name of this server among those that use the same store [default: cluster/node of the configuration, or
-    /// settee@HOST]
+    /// Name of this server among those that use the same store; the default is cluster/node of the configuration, or
+    /// settee@HOST
     #[arg(long, value_name = "NAME@HOST")]
     pub(crate) node_name: Option<String>,
     #[command(flatten)]

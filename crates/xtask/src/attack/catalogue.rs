@@ -1,7 +1,7 @@
-//! The catalogue of hostile input: [`ALL`] attacks by class, one file per class. The attackers are unauthenticated
+//! The catalogue of hostile input: [`all`] attacks by class, one file per class. The attackers are unauthenticated
 //! clients; an authorized user has made the databases that they use public.
 //!
-//! A new class is a file with its list, which has a line in [`ALL`]. Most entries are data: the set-up by an
+//! A new class is a file with its list, which has a line in [`CLASSES`]. Most entries are data: the set-up by an
 //! administrator, the hostile requests, and the required responses ([`Ask`]). An entry that needs more has a function
 //! ([`Attack::act`]). Every attack must preserve three guarantees: the server stays alive, the second client is served
 //! within its bound, and the memory is released.
