@@ -109,12 +109,16 @@ fn gigabytes_of_rows() {
         "for (;;) emit(1, 1);",
         "for (;;) emit(doc, doc);",
         "var s = 'x'.repeat(1e6); for (var i = 0; i < 1000; i++) emit(i, s);",
-        "var s = 'x'.repeat(1e6), a = []; for (var i = 0; i < 1000; i++) a.push(s); emit(a, null);",
         "var a = ['x'.repeat(1e3)]; for (var i = 0; i < 20; i++) a = [a, a]; emit(null, a);",
         "for (var i = 0; i < 1e9; i++) { var o = {i: i}; emit(o, o); }",
     ] {
         check_attack(body, limits, &["limit_exceeded"]);
     }
+    // A key that is too long is an error of its document only.
+    let key =
+        "function() { var s = 'x'.repeat(1e6), a = []; for (var i = 0; i < 1000; i++) a.push(s); emit(a, null); }";
+    let result = run(&[key], &["{}"], limits);
+    assert!(result.is_ok() && format!("{result:?}").contains("limit_exceeded: emitted a key"), "{result:?}");
     // A function that catches the exception of a limit runs until the time limit.
     check_attack("for (;;) try { emit('x'.repeat(1e5), 1); } catch (e) {}", limits, &["os_process_error"]);
 }
