@@ -92,7 +92,7 @@ class PythonTest(Configured):
         self.save("d", {"language": "python", "validate_doc_update": "def f(new, old, context):\n  return 1\n"})
         with self.assertRaises(couchdb.ServerError) as refused:
             self.db["a"] = {}
-        self.assertIn("has views only", str(refused.exception))
+        self.assertIn("it may support only views", str(refused.exception))
 
 
 class SimplejsonTest(PythonTest):

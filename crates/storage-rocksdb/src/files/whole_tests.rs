@@ -244,7 +244,7 @@ fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
     (20..40).for_each(put);
     let bytes = fs::read(&log).unwrap();
     let (synced, record) = (synced as usize, (bytes.len() - synced as usize) / 20);
-    copy(&origin, &directory.path().join("image"));
+    copy_in_use(&origin, &directory.path().join("image"));
     drop(engine);
     let check = |what: &str, torn: &[u8], is_opened: bool| {
         let path = directory.path().join(what);
