@@ -31,7 +31,6 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rocksdb::checkpoint::Checkpoint;
@@ -53,14 +52,10 @@ pub use options::{Log, Options, Tickers};
 use shards::{Slot, Slots, Stored};
 use snapshot::RocksSnapshot;
 use space::Space;
-use store::Store;
+use store::{Current, Store, close};
 
 /// Column families are created only when the store is opened, and their handles need no lock in this mode.
 type Database = DBWithThreadMode<SingleThreaded>;
-
-/// Time for which new reads wait for running ones to end before the store is opened again.
-const DRAIN: Duration = Duration::from_millis(200);
-const DRAIN_STEP: Duration = Duration::from_millis(1);
 
 /// Number of attempts to open the store again after which running reads are ended. The limit is lower for damage,
 /// because all other operations wait for that.
@@ -83,7 +78,7 @@ pub struct RocksEngine {
     path: PathBuf,
     options: Options,
     /// `None` if the store could not be opened even for reading.
-    store: RwLock<Option<Arc<Store>>>,
+    store: RwLock<Current>,
     slots: Slots,
     /// Number of bytes written since the store was opened.
     written: AtomicU64,
@@ -214,7 +209,7 @@ impl RocksEngine {
         Self {
             path: path.to_owned(),
             options: options.clone(),
-            store: RwLock::new(Some(Arc::new(store))),
+            store: RwLock::new(Current::Open(Arc::new(store))),
             slots: Slots::default(),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
@@ -235,8 +230,18 @@ impl RocksEngine {
     }
 
     fn store(&self) -> Result<Arc<Store>> {
-        let store = self.store.read().clone();
-        store.ok_or_else(|| StorageError::Io("the store could not be opened again after an error".to_owned()))
+        let open = || match &*self.store.read() {
+            Current::Open(store) => Ok(Arc::clone(store)),
+            Current::Draining => Err(store::interrupted()),
+            Current::Closed => Err(StorageError::Io("the store could not be opened again after an error".to_owned())),
+        };
+        match open() {
+            Err(StorageError::Interrupted(_)) => {
+                self.mending.wait();
+                open()
+            }
+            opened => opened,
+        }
     }
 
     /// Records a failed write. After a failed write the contents of the log are unknown until the store is opened
@@ -277,17 +282,24 @@ impl RocksEngine {
     /// Opens the store again once no reader uses it.
     fn reopen(&self, healing: &mut Healing) -> Result<()> {
         let mut current = self.store.write();
-        if let Some(store) = current.take()
+        if let Current::Open(store) = std::mem::replace(&mut *current, Current::Draining)
             && let Err(store) = close(store)
         {
             healing.drains += 1;
             let is_damage = self.mending.fault().as_ref().is_some_and(isolate::is_damage);
             let most = if is_damage { DRAINS_WITH_DAMAGE_MAX } else { DRAINS_MAX };
+            let mut left = Some(store);
             if healing.drains.is_multiple_of(most) {
-                store.end_leases();
+                left.iter().for_each(|store| store.end_leases());
+                // A reader that holds a snapshot and waits for another one is refused, so that it releases the first.
+                drop(current);
+                left = left.take().and_then(|store| close(store).err());
+                current = self.store.write();
             }
-            *current = Some(store);
-            return Ok(());
+            if let Some(store) = left {
+                *current = Current::Open(store);
+                return Ok(());
+            }
         }
         // The cached states are dropped, because the log determines which commits were applied.
         self.slots.forget_states();
@@ -296,13 +308,14 @@ impl RocksEngine {
         match isolate::open(&self.path, &self.options, cause.as_ref()) {
             Ok(mut store) => {
                 store.mending = Arc::clone(&self.mending);
-                *current = Some(Arc::new(store));
+                *current = Current::Open(Arc::new(store));
                 self.mending.end();
                 Ok(())
             }
             Err(error) => {
                 // A read-only store may need fewer resources. If this fails as well, a later attempt may succeed.
-                *current = Store::open_read_only(&self.path, &self.options).ok().map(Arc::new);
+                let opened = Store::open_read_only(&self.path, &self.options);
+                *current = opened.map_or(Current::Closed, |store| Current::Open(Arc::new(store)));
                 Err(error)
             }
         }
@@ -390,25 +403,6 @@ impl RocksEngine {
     }
 }
 
-/// Closes a store after a wait for its readers. Returns the store if they take too long.
-fn close(mut store: Arc<Store>) -> Result<(), Arc<Store>> {
-    // The files must not change while remaining readers use the store.
-    store.database.cancel_all_background_work(true);
-    let mut waited = Duration::ZERO;
-    loop {
-        store = match Arc::try_unwrap(store) {
-            Ok(store) => {
-                drop(store);
-                return Ok(());
-            }
-            Err(store) if waited >= DRAIN => return Err(store),
-            Err(store) => store,
-        };
-        std::thread::park_timeout(DRAIN_STEP);
-        waited += DRAIN_STEP;
-    }
-}
-
 fn total(database: &Database, property: &str) -> u64 {
     Keyspace::ALL.iter().map(|space| size::property(database, *space, property)).sum()
 }
@@ -470,7 +464,7 @@ impl Engine for RocksEngine {
         batch.check()?;
         match self.try_commit(shard, expected, token, batch, durability) {
             Err(error) if self.mending.is_under_way(&error) => {
-                mending::wait();
+                self.mending.wait();
                 // The caller releases its snapshot after a conflict, which the reopening waits for.
                 Ok(Outcome::Conflict(expected))
             }
@@ -528,7 +522,7 @@ impl Engine for RocksEngine {
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         self.admit(Purpose::Room)?;
         while self.check_store().is_err_and(|error| self.mending.is_under_way(&error)) {
-            mending::wait();
+            self.mending.wait();
         }
         let store = self.store()?;
         self.check_store()?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use settee_storage::StorageError;
 
 use crate::isolate;
@@ -16,6 +16,7 @@ const TENDS_MAX: u32 = 30;
 /// `tend` was not called yet, and possibly never is.
 const UNTENDED: u32 = u32::MAX;
 
+/// Maximum duration of a wait. Waiters hold a snapshot, which the repair waits for.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Maximum number of recorded errors.
@@ -24,20 +25,16 @@ const MET_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Mending {
     fault: Mutex<Option<StorageError>>,
+    ended: Condvar,
     /// Number of further calls of `tend` for which commits wait.
     left: AtomicU32,
     /// Errors of reads that found damage. The same error triggers a repair only once.
     met: Mutex<BTreeSet<String>>,
 }
 
-/// Blocks the thread for a short time.
-pub(crate) fn wait() {
-    std::thread::park_timeout(STEP);
-}
-
 impl Mending {
     pub(crate) fn new(fault: Option<StorageError>) -> Self {
-        Self { fault: Mutex::new(fault), left: AtomicU32::new(UNTENDED), met: Mutex::default() }
+        Self { fault: Mutex::new(fault), ended: Condvar::new(), left: AtomicU32::new(UNTENDED), met: Mutex::default() }
     }
 
     pub(crate) fn fault(&self) -> Option<StorageError> {
@@ -55,6 +52,15 @@ impl Mending {
 
     pub(crate) fn end(&self) {
         *self.fault.lock() = None;
+        self.ended.notify_all();
+    }
+
+    /// Blocks until the end of the repair, for a short time at most.
+    pub(crate) fn wait(&self) {
+        let mut fault = self.fault.lock();
+        if fault.is_some() {
+            self.ended.wait_for(&mut fault, STEP);
+        }
     }
 
     /// Counts a call of `tend`. `is_faulty` is true if a repair is needed.

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{Cache, WriteBufferManager};
@@ -16,6 +17,10 @@ use crate::error::translate;
 use crate::mending::Mending;
 use crate::options::{Options, Tuned};
 use crate::{Database, column, isolate};
+
+/// Time for which new reads wait for running ones to end before the store is opened again.
+const DRAIN: Duration = Duration::from_millis(200);
+const DRAIN_STEP: Duration = Duration::from_millis(1);
 
 pub(crate) struct Store {
     /// Dropped before the database, of which it has a reference.
@@ -55,7 +60,8 @@ impl Lease {
     }
 }
 
-fn interrupted() -> StorageError {
+/// Returns the error of a read that ends because of a repair.
+pub(crate) fn interrupted() -> StorageError {
     StorageError::Interrupted("the store is opened again after an error".to_owned())
 }
 
@@ -110,12 +116,14 @@ impl Store {
         self.holes.read().clone()
     }
 
-    /// Translates the error of a read, and records it if it is damage.
+    /// Translates the error of a read, and records it if it is damage. Before a repair it blocks for as long as a
+    /// commit does, so that callers with a number of attempts do not use them up before the repair begins.
     pub(crate) fn failed_read(&self, error: rocksdb::Error) -> StorageError {
         let error = isolate::without_place(&self.path, translate(error));
         if isolate::is_damage(&error) {
             self.met.lock().get_or_insert_with(|| error.to_string());
             if self.mending.met(&error) {
+                self.mending.wait();
                 return interrupted();
             }
         }
@@ -161,5 +169,33 @@ impl Store {
     pub(crate) fn end_leases(&self) {
         let ended = std::mem::take(&mut *self.lease.lock());
         ended.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The store of an engine.
+pub(crate) enum Current {
+    Open(Arc<Store>),
+    /// The store is opened again when its last reader has gone.
+    Draining,
+    /// The store could not be opened again.
+    Closed,
+}
+
+/// Closes a store after a wait for its readers. Returns the store if they take too long.
+pub(crate) fn close(mut store: Arc<Store>) -> Result<(), Arc<Store>> {
+    // The files must not change while remaining readers use the store.
+    store.database.cancel_all_background_work(true);
+    let mut waited = Duration::ZERO;
+    loop {
+        store = match Arc::try_unwrap(store) {
+            Ok(store) => {
+                drop(store);
+                return Ok(());
+            }
+            Err(store) if waited >= DRAIN => return Err(store),
+            Err(store) => store,
+        };
+        std::thread::park_timeout(DRAIN_STEP);
+        waited += DRAIN_STEP;
     }
 }

@@ -1,6 +1,11 @@
 //! Tests of internals: disk space, and when it is reclaimed.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
 use rocksdb::WaitForCompactOptions;
 use rocksdb::perf::{PerfContext, PerfMetric, PerfStatsLevel};
 use settee_storage::conformance::Generator;
@@ -314,6 +319,32 @@ fn commit(engine: &RocksEngine, shard: Shard, number: u64) -> Result<Outcome> {
     let mut batch = Batch::new();
     batch.put(Keyspace::Bodies, &number.to_be_bytes(), b"value");
     engine.commit(shard, Version(number), CommitToken(u128::from(number)), batch, Durability::Synced)
+}
+
+/// A reader that holds one snapshot whenever it takes another one must not keep the store closed for writes.
+#[test]
+fn a_reader_with_overlapping_snapshots_does_not_prevent_the_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = small(directory.path());
+    let _ = commit(&engine, Shard(1), 0).unwrap();
+    let (is_over, began) = (AtomicBool::new(false), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut held = engine.snapshot(Shard(1));
+            began.wait();
+            while !is_over.load(Ordering::Relaxed) {
+                // The previous snapshot ends after the next one was taken, or refused.
+                held = engine.snapshot(Shard(1));
+            }
+            drop(held);
+        });
+        began.wait();
+        engine.mending.replace(StorageError::Io("a test".to_owned()));
+        let is_open = (0..DRAINS_MAX).any(|_| engine.tend().is_ok());
+        is_over.store(true, Ordering::Relaxed);
+        assert!(is_open);
+    });
+    assert_eq!(commit(&engine, Shard(1), 1).unwrap(), Outcome::Committed(Version(2)));
 }
 
 #[test]

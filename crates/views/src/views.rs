@@ -346,6 +346,8 @@ impl Core {
             if meta.is_current(reduce.as_slice(), update_seq) {
                 break (handle, snapshot, meta);
             }
+            // A build may wait for a repair of the store, which waits for snapshots.
+            drop(snapshot);
             self.advance(host, ddoc, signature, update_seq, (Urgency::Client, &sink.cancellation()))?;
         };
         let shown = Shown { tree: handle.store().tree(&*snapshot), meta: &meta };
