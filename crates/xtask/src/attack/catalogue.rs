@@ -11,6 +11,7 @@ mod connections;
 mod functions;
 mod memory;
 mod scans;
+mod searches;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -21,7 +22,7 @@ use anyhow::Result;
 use super::target::Target;
 
 /// All classes.
-const CLASSES: &[&[Attack]] = &[connections::ALL, memory::ALL, batches::ALL, functions::ALL, scans::ALL];
+const CLASSES: &[&[Attack]] = &[connections::ALL, memory::ALL, batches::ALL, functions::ALL, scans::ALL, searches::ALL];
 
 /// Returns all attacks.
 pub(super) fn all() -> impl Iterator<Item = &'static Attack> {
