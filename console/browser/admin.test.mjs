@@ -55,6 +55,13 @@ flow('an administrator is added and removed', '#/users', async (page) => {
   assert.equal((await http('GET', '_node/_local/_config/admins/second')).status, 404);
 });
 
+flow('the charts of the last day are those of the server', '#/dashboard', async (page) => {
+  await page.getByRole('button', { name: '24 h' }).click();
+  // The first sample is taken when the server starts.
+  await page.getByRole('img', { name: /^Memory: Memory [\d.]+ [kMG]B/ }).waitFor();
+  assert.match(page.url(), /window=day/);
+});
+
 flow('a replication is stored, looked at and deleted', `#/replication/new?source=${db}`, async (page) => {
   const target = freshName('copy');
   const to = page.locator('.card', { has: page.getByRole('heading', { name: 'To', exact: true }) });

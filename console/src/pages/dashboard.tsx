@@ -1,7 +1,9 @@
-/** The state of the server, live: from `_prometheus`, `_system` and the tasks. */
+/** The state of the server: live from `_prometheus`, `_system` and the tasks; hours from the server's history. */
 import { useEffect, useState } from 'preact/hooks';
-import { type Sample, Series, rate, readMetrics, total } from '../api/prometheus.ts';
+import { type History, type Plots, plots, plotsOf } from '../api/history.ts';
+import { type Sample, type Series, rate, readMetrics, total } from '../api/prometheus.ts';
 import { get, send } from '../api/http.ts';
+import { query } from '../api/paths.ts';
 import { useParam } from '../router.ts';
 import { Chart } from '../ui/chart.tsx';
 import { Card, LinkButton, PageHead, Problem, Segments, Skeleton, Stat } from '../ui/kit.tsx';
@@ -11,6 +13,9 @@ import { bytes, duration, millis, number, plural, short } from '../ui/words.ts';
 
 const EVERY_MS = 2000;
 const POINTS = 300;
+
+/** Windows that the server's history fills, and their seconds. */
+const HISTORY: Record<string, number> = { hour: 3600, day: 86_400 };
 
 interface Reading {
   at: number;
@@ -23,24 +28,6 @@ interface System {
   memory?: Record<string, number>;
   process_count?: number;
 }
-
-interface Plots {
-  requests: Series;
-  latency: Series;
-  writes: Series;
-  memory: Series;
-  errors: Series;
-  disk: Series;
-}
-
-const plots = (): Plots => ({
-  requests: new Series(['Requests'], POINTS),
-  latency: new Series(['Median', '90 %', '99 %'], POINTS),
-  writes: new Series(['Documents written', 'Documents read'], POINTS),
-  memory: new Series(['Memory'], POINTS),
-  errors: new Series(['4xx', '5xx'], POINTS),
-  disk: new Series(['Data on disk'], POINTS),
-});
 
 const quantile = (samples: Sample[], which: string) => {
   const found = samples.find(({ name, labels }) => /couchdb_request_time_seconds$/.test(name) && labels['quantile'] === which);
@@ -64,7 +51,7 @@ function record(to: Plots, before: Reading | undefined, now: Reading, disk: numb
 }
 
 /** What was plotted last: a later visit of the page continues it. */
-const kept: { plots: Plots; last: Reading | undefined } = { plots: plots(), last: undefined };
+const kept: { plots: Plots; last: Reading | undefined } = { plots: plots(POINTS), last: undefined };
 
 export function Dashboard() {
   const [window_, setWindow] = useParam('window', '150');
@@ -78,6 +65,8 @@ export function Dashboard() {
     ]);
     return { at: Date.now(), samples: readMetrics(text), system };
   }, [], EVERY_MS);
+  const seconds = HISTORY[window_];
+  const history = useAsk(async (signal) => (seconds === undefined ? undefined : plotsOf(await get<History>(`_node/_local/_history${query({ since: Date.now() - seconds * 1000 })}`, signal))), [seconds], 60_000);
   useEffect(() => {
     if (!asked.data) return;
     record(kept.plots, kept.last, asked.data, disk.data);
@@ -89,15 +78,15 @@ export function Dashboard() {
   const { samples, system } = asked.data;
   const lag = jobs.data?.jobs.reduce((sum, { info }) => sum + (info?.changes_pending ?? 0), 0);
   const slow = total(samples, 'settee_slow_requests_total') ?? total(samples, 'settee_slow_requests');
-  const points = Number(window_);
+  const span = seconds ?? Number(window_) * (EVERY_MS / 1000);
   const plot = (title: string, series: Series, format: (value: number) => string, note?: string) => (
-    <Card title={title} note={note}><Chart label={title} names={series.names} data={tail(series, points, turn)} format={format} span={points * (EVERY_MS / 1000)} /></Card>
+    <Card title={title} note={note}><Chart label={title} names={series.names} data={tail(series, span, turn)} format={format} span={span} /></Card>
   );
-  const plotsNow = kept.plots;
+  const plotsNow = seconds === undefined ? kept.plots : (history.data ?? plots(0));
   return (
     <>
-      <PageHead title="Dashboard" note={`Read every ${EVERY_MS / 1000} seconds while this page is open`}>
-        <Segments label="Time shown" value={window_} onValue={setWindow} options={[['30', '1 min'], ['150', '5 min'], ['300', '10 min']]} />
+      <PageHead title="Dashboard" note={seconds === undefined ? `Read every ${EVERY_MS / 1000} seconds while this page is open` : 'A sample of each minute since the server started'}>
+        <Segments label="Time shown" value={window_} onValue={setWindow} options={[['30', '1 min'], ['150', '5 min'], ['300', '10 min'], ['hour', '1 h'], ['day', '24 h']]} />
         <CopyAs request={{ method: 'GET', path: '_node/_local/_prometheus' }} />
       </PageHead>
       <Card><dl class="stats">
@@ -109,6 +98,7 @@ export function Dashboard() {
         <Stat label="Replication lag" value={jobs.data && jobs.data.jobs.length > 0 ? plural(lag ?? 0, 'change') : '–'} note={jobs.data?.jobs.length === 0 ? 'No replication is running' : undefined} />
         {slow !== undefined && <Stat label="Slow requests" value={<a href="#/slow">{number(slow)}</a>} />}
       </dl></Card>
+      {history.error && <Problem error={history.error} again={history.again} />}
       <div class="grid-2">
         {plot('Requests a second', plotsNow.requests, (value) => short(value))}
         {plot('Latency', plotsNow.latency, millis, 'Of requests in the last minute')}
@@ -122,10 +112,10 @@ export function Dashboard() {
   );
 }
 
-function tail(series: Series, points: number, _turn: number) {
+function tail(series: Series, span: number, _turn: number) {
   const [times, ...values] = series.data();
   // By time: the page may not have been open throughout.
-  const start = (times.at(-1) ?? 0) - points * (EVERY_MS / 1000);
+  const start = (times.at(-1) ?? 0) - span;
   const from = times.findIndex((time) => time >= start);
   return [times.slice(from), ...values.map((list) => list.slice(from))] as [number[], ...(number | null)[][]];
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use parking_lot::Mutex;
@@ -30,6 +31,7 @@ use crate::catch_up::CatchUp;
 use crate::failures::Failures;
 use crate::handover::couriers::Couriers;
 use crate::load::{Load, ProcessorTime};
+use crate::metrics::history::{self, History};
 use crate::metrics::table::Figures;
 use crate::metrics::{Count, Metrics, SlowRequest};
 use crate::nodes::{HANDED_OVER_MAX, Nodes};
@@ -148,6 +150,8 @@ pub struct Node {
     pub(crate) replicator: Arc<OnceLock<Arc<Replicator>>>,
     pub(crate) operation: Arc<Operation>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Figures of the last day.
+    pub(crate) history: History,
     pub(crate) started_ms: u64,
     requests: AtomicU64,
     pub(crate) catch_up: CatchUp,
@@ -269,6 +273,7 @@ impl Node {
             replicator,
             operation,
             metrics,
+            history: History::default(),
             started_ms,
             requests,
             catch_up,
@@ -363,6 +368,14 @@ impl Node {
     /// Returns the response to a refused request.
     pub(crate) fn refuse(&self, caller: &Caller, error: &Error) -> Response {
         caller.refuse(&self.auth_policy(), &self.policy().forwarded, error)
+    }
+
+    /// Interval of [`Self::record_history`].
+    pub const HISTORY_INTERVAL: Duration = Duration::from_millis(history::INTERVAL_MS);
+
+    /// Adds a sample to the history of this node's figures. Blocks.
+    pub fn record_history(&self) {
+        self.history.record(history::Sample::of(self));
     }
 
     /// Returns the components that observe every request.

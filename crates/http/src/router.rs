@@ -466,7 +466,7 @@ fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
         ["_all_dbs" | "_dbs_info", ..] => Permission::ListDatabases,
         ["_up" | "_uuids" | "_session" | "_replicate" | "_active_tasks"] => Permission::Anyone,
         ["_utils", ..] if *method == Method::GET => Permission::Anyone,
-        ["_node", _, "_stats" | "_system" | "_prometheus", ..] | ["_stats", ..] => Permission::Metrics,
+        ["_node", _, "_stats" | "_system" | "_prometheus" | "_history", ..] | ["_stats", ..] => Permission::Metrics,
         ["_users" | "_replicator", "_all_docs" | "_changes", ..] => Permission::ServerAdmin,
         [_] if makes_or_ends => Permission::ServerAdmin,
         ["_users" | "_replicator" | "_global_changes", ..] => Permission::Document,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Compaction, Database, DatabaseError, Garbage, Happened, throttled};
+use settee_http::Node;
 use settee_settings::{compaction_daemon, global_changes, smoosh_ratio_dbs};
 use settee_storage::Shard;
 use tokio::sync::Notify;
@@ -63,7 +64,7 @@ struct Threshold {
 
 impl Maintenance {
     /// Starts the tasks on the runtime of the caller.
-    pub(crate) fn start(self) -> Running {
+    pub(crate) fn start(self, node: Arc<Node>) -> Running {
         let maintenance = Arc::new(self);
         names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
         maintenance.forget_damage();
@@ -75,6 +76,7 @@ impl Maintenance {
             tokio::spawn(tend_the_engine(Arc::clone(&maintenance))),
             tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
             tokio::spawn(keep_events(Arc::clone(&maintenance), news)),
+            tokio::spawn(record_history(node)),
         ];
         loops.extend(maintenance.indexing.start());
         Running { maintenance, is_over, loops }
@@ -199,6 +201,16 @@ async fn compact_from_time_to_time(maintenance: Arc<Maintenance>, is_over: Arc<A
         if let Err(panic) = spawn_blocking(move || working.compact(&is_over)).await {
             tracing::error!(%panic, "automatic compaction ended in a panic");
         }
+    }
+}
+
+async fn record_history(node: Arc<Node>) {
+    loop {
+        let recording = Arc::clone(&node);
+        if let Err(panic) = spawn_blocking(move || recording.record_history()).await {
+            tracing::error!(%panic, "recording the history of metrics ended in a panic");
+        }
+        tokio::time::sleep(Node::HISTORY_INTERVAL).await;
     }
 }
 

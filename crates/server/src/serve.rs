@@ -282,7 +282,7 @@ async fn listen(
     let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
     traces.keep();
     greet(&opened.addresses, place, &administrators, &remarks);
-    let background = maintenance.start();
+    let background = maintenance.start(Arc::clone(&node));
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
     let replication = replication::start(&node, configuration, opened.plain.port(), &shutdown).await?;
     let (stop, restarted) = (shutdown.clone(), shutdown.clone());

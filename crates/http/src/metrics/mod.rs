@@ -6,6 +6,7 @@
 
 mod cells;
 pub(crate) mod histogram;
+pub(crate) mod history;
 pub(crate) mod table;
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "tests")]

@@ -132,6 +132,7 @@ fn operation_resources() -> Vec<Resource> {
         Resource::new("/_stats", "GET").get(Metrics, stats::stats_of_version_1),
         Resource::new("/_stats/{*path}", "GET").get(Metrics, stats::stats_of_version_1),
         Resource::new("/_node/{node}/_prometheus", "GET").get(Metrics, stats::prometheus),
+        Resource::new("/_node/{node}/_history", "GET").get(Metrics, stats::history),
         Resource::new("/_node/{node}/_log", "GET").get(ServerAdmin, operate::log),
         Resource::new("/_log", "GET").get(ServerAdmin, operate::log),
         Resource::new("/_node/{node}/_restart", "POST").post(ServerAdmin, operate::restart),

@@ -10,6 +10,7 @@ use super::server::require_node;
 use crate::Error;
 use crate::metrics::Totals;
 use crate::metrics::histogram::Distribution;
+use crate::metrics::history::{INTERVAL_MS, NAMES, Sample};
 use crate::metrics::table::{Stat, stats};
 use crate::node::Node;
 use crate::params::Raw;
@@ -181,6 +182,24 @@ pub(super) async fn prometheus(request: Request) -> Answer {
     require_node(&request)?;
     let text = exposition(&request.node);
     Ok(respond::whole(StatusCode::OK, "text/plain; version=2.0", text.into_bytes()))
+}
+
+/// `GET /_node/{node}/_history[?since=MS]`: the samples of the last day after a time in milliseconds since the Unix
+/// epoch. Counters are since the start of the process.
+pub(super) async fn history(request: Request) -> Answer {
+    require_node(&request)?;
+    let since_ms = request.query.get("since").map_or(Ok(0), |text| Raw::Text(text.to_owned()).natural())?;
+    let mut out = format!("{{\"interval_ms\":{INTERVAL_MS},\"names\":[\"{}\"],\"samples\":[", NAMES.join("\",\""));
+    for (index, Sample { at_ms, numbers }) in request.node.history.since(since_ms).iter().enumerate() {
+        let separator = if index == 0 { "" } else { "," };
+        let _ = write!(out, "{separator}[{at_ms}");
+        numbers.iter().for_each(|number| {
+            let _ = write!(out, ",{number}");
+        });
+        out.push(']');
+    }
+    out.push_str("]}");
+    Ok(respond::json(StatusCode::OK, out.into_bytes()))
 }
 
 /// Returns all numbers in Prometheus' text format, under CouchDB's names where a number has the same meaning.

@@ -106,3 +106,24 @@ fn a_distribution_tells_its_moments() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }
+
+#[tokio::test]
+async fn the_history_has_the_samples_after_a_time() {
+    let world = crate::tests::node::World::new();
+    world.admin("PUT /db", "").await;
+    world.admin("PUT /db/a", "{}").await;
+    let history = async |since: &str| world.admin(&format!("GET /_node/_local/_history?since={since}"), "").await;
+    assert!(history("0").await.body.ends_with("\"samples\":[]}\n"));
+    world.node.record_history();
+    let answer = history("0").await;
+    let json = settee_model::json::Json::parse(answer.body.as_bytes()).unwrap();
+    let samples: Vec<_> = json.value().get("samples").unwrap().elements().collect();
+    let numbers: Vec<f64> = samples[0].elements().map(|number| number.as_f64().unwrap()).collect();
+    assert_eq!((samples.len(), numbers.len()), (1, NAMES.len() + 1));
+    // Document writes.
+    assert!(numbers[2] >= 1.0, "{}", answer.body);
+    assert!(history(&numbers[0].to_string()).await.body.ends_with("\"samples\":[]}\n"));
+    assert_eq!(history("x").await.status, 400);
+    let anonymous = world.ask(crate::tests::node::Ask::new("GET /_node/_local/_history")).await;
+    assert_eq!(anonymous.status, 401);
+}

@@ -1,0 +1,113 @@
+//! [`History`]: a sample of a node's figures per minute, for charts of the last day.
+//!
+//! Counters are stored as they are, since the start of the process: a reader computes rates from differences, so a
+//! missing sample changes no rate. The history ends with the process.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+use super::table::stats;
+use super::{Measure, Totals};
+use crate::node::Node;
+
+/// Interval of the samples.
+pub(crate) const INTERVAL_MS: u64 = 60_000;
+
+/// Maximum number of samples: a day.
+const SAMPLES_MAX: usize = 24 * 60;
+
+/// Range of the distribution of durations.
+const RECENT_US: u64 = INTERVAL_MS * 1000;
+
+/// Names of the numbers of a sample. Durations are in milliseconds.
+pub(crate) const NAMES: [&str; 10] = [
+    "requests",
+    "document_writes",
+    "database_reads",
+    "responses_4xx",
+    "responses_5xx",
+    "request_time_p50",
+    "request_time_p90",
+    "request_time_p99",
+    "resident_bytes",
+    "disk_bytes",
+];
+
+/// A sample.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sample {
+    /// Milliseconds since the Unix epoch.
+    pub(crate) at_ms: u64,
+    /// The numbers, in the order of [`NAMES`].
+    pub(crate) numbers: [f64; NAMES.len()],
+}
+
+/// The samples of the last day.
+#[derive(Default)]
+pub(crate) struct History(Mutex<VecDeque<Sample>>);
+
+impl History {
+    /// Adds a sample, and discards the oldest one beyond a day.
+    pub(crate) fn record(&self, sample: Sample) {
+        let mut samples = self.0.lock();
+        samples.push_back(sample);
+        if samples.len() > SAMPLES_MAX {
+            samples.pop_front();
+        }
+    }
+
+    /// Returns the samples after `since_ms`, oldest first.
+    pub(crate) fn since(&self, since_ms: u64) -> Vec<Sample> {
+        self.0.lock().iter().filter(|sample| sample.at_ms > since_ms).cloned().collect()
+    }
+}
+
+impl Sample {
+    /// Reads the figures of a node.
+    pub(crate) fn of(node: &Node) -> Self {
+        let totals = node.metrics.totals();
+        let (recent, _) = node.metrics.recent((node.operation.monotonic_us)(), RECENT_US);
+        let durations = recent.measure(Measure::Request);
+        let statuses = |first: u16| (first..first + 100).map(|status| totals.status(status)).sum::<u64>() as f64;
+        let files = ["sorted_file_bytes", "blob_file_bytes"];
+        let engine = node.catalog.engine_statistics();
+        let disk_bytes: u64 = engine.iter().filter(|(name, _)| files.contains(name)).map(|(_, bytes)| bytes).sum();
+        Self {
+            at_ms: (node.clock_ms)(),
+            numbers: [
+                totals.requests() as f64,
+                counter(node, &totals, "document_writes"),
+                counter(node, &totals, "database_reads"),
+                statuses(400),
+                statuses(500),
+                durations.quantile(0.5),
+                durations.quantile(0.9),
+                durations.quantile(0.99),
+                (node.operation.process)().resident_bytes as f64,
+                disk_bytes as f64,
+            ],
+        }
+    }
+}
+
+fn counter(node: &Node, totals: &Totals, name: &str) -> f64 {
+    let path = ["couchdb", name, ""];
+    stats().iter().find(|stat| stat.path == path).map_or(0.0, |stat| stat.number(&node.figures(), totals) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_of_samples_is_kept() {
+        let history = History::default();
+        let sample = |minute: u64| Sample { at_ms: minute * INTERVAL_MS, numbers: [minute as f64; NAMES.len()] };
+        (0..2000).for_each(|minute| history.record(sample(minute)));
+        let kept = history.since(0);
+        assert_eq!((kept.len(), kept.first(), kept.last()), (SAMPLES_MAX, Some(&sample(560)), Some(&sample(1999))));
+        assert_eq!(history.since(1998 * INTERVAL_MS), [sample(1999)]);
+        assert!(history.since(u64::MAX).is_empty());
+    }
+}
