@@ -38,7 +38,7 @@ conformance: ## Replay the recorded answers of CouchDB; AREA=views plays one are
 	@$(XTASK) setup --for test
 	@$(XTASK) conformance $(if $(AREA),--area $(AREA))
 
-bench: setup ## Run the benchmarks; ARGS are those of `settee bench`
+bench: setup ## Run the benchmarks; ARGS are those of `settee-bench`
 	@$(XTASK) bench $(ARGS)
 
 lint: setup ## Lints and tidy

@@ -6,56 +6,56 @@ use crate::generate::{IdOrder, Shape};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Arguments of `settee bench`.
+/// Arguments of `settee-bench`.
 #[derive(Args, Debug, Clone)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// The measurement.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
     /// Options of every measurement.
     #[command(flatten)]
-    pub common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 /// Options of all measurements.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Options of every benchmark")]
-pub struct CommonArgs {
+pub(crate) struct CommonArgs {
     /// The server to measure, with credentials if required: http://admin:pw@127.0.0.1:5984
     #[arg(long, global = true, value_name = "URL", default_value = "http://127.0.0.1:5984")]
-    pub url: String,
+    pub(crate) url: String,
     /// A second server: every cell is measured A B A B and compared pair by pair
     #[arg(long, global = true, value_name = "URL2")]
-    pub vs: Option<String>,
+    pub(crate) vs: Option<String>,
     /// Number of measurements of every cell [default: 1, with --vs 3]
     #[arg(long, global = true, value_name = "N")]
-    pub runs: Option<u32>,
+    pub(crate) runs: Option<u32>,
     /// Seed of the generated documents and of random choices during the measurement
     #[arg(long, global = true, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Number of shards of created databases (`?q=N`) [default: that of the server]
     #[arg(long, global = true, value_name = "N")]
-    pub q: Option<u32>,
+    pub(crate) q: Option<u32>,
     /// Process id of the (first) server on this machine, to report its peak memory
     #[arg(long, global = true, value_name = "PID")]
-    pub server_pid: Option<u32>,
+    pub(crate) server_pid: Option<u32>,
     /// Measure this machine in the same run and print each figure as a share of its limit
     #[arg(long = "yardstick", global = true)]
-    pub with_yardstick: bool,
+    pub(crate) with_yardstick: bool,
     /// Directory of the yardstick; choose the disk that holds the server's data [default: the current directory]
     #[arg(long, global = true, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
     /// Write all figures as JSON
     #[arg(long, global = true, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
     /// Write a report with charts, one self-contained HTML file
     #[arg(long, global = true, value_name = "FILE.html")]
-    pub report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// A measurement.
 #[derive(Subcommand, Debug, Clone)]
-pub enum Command {
+pub(crate) enum Command {
     /// Bulk loading: batch sizes, sequential and random ids
     Load(LoadArgs),
     /// Building the founding index over small and big documents
@@ -78,57 +78,57 @@ pub enum Command {
 
 /// Options of `load`.
 #[derive(Args, Debug, Clone)]
-pub struct LoadArgs {
+pub(crate) struct LoadArgs {
     /// Documents in every cell
     #[arg(long, default_value_t = 100_000)]
-    pub docs: u64,
+    pub(crate) docs: u64,
     /// Bytes of a document; values below the minimum (about 100 bytes) select the minimum
     #[arg(long, default_value_t = 0)]
-    pub size: usize,
+    pub(crate) size: usize,
     /// Batch sizes; 1 writes single documents by PUT, all others use `_bulk_docs`
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,3000,10000")]
-    pub batches: Vec<u64>,
+    pub(crate) batches: Vec<u64>,
     /// Document ids
     #[arg(long, value_delimiter = ',', default_value = "sequential,random")]
-    pub ids: Vec<IdOrder>,
+    pub(crate) ids: Vec<IdOrder>,
     /// Number of concurrently loading clients
     #[arg(long, default_value_t = 1)]
-    pub clients: usize,
+    pub(crate) clients: usize,
     /// Maximum number of requests in a cell, which bounds the time of small batches (0: no limit)
     #[arg(long, default_value_t = 5_000)]
-    pub most_requests: u64,
+    pub(crate) most_requests: u64,
 }
 
 /// Options of `index`.
 #[derive(Args, Debug, Clone)]
-pub struct IndexArgs {
+pub(crate) struct IndexArgs {
     /// Number of small documents
     #[arg(long, default_value_t = 100_000)]
-    pub docs: u64,
+    pub(crate) docs: u64,
     /// Number of big documents (about 40 KB each)
     #[arg(long, default_value_t = 10_000)]
-    pub big_docs: u64,
+    pub(crate) big_docs: u64,
     /// Kinds of documents
     #[arg(long, value_delimiter = ',', default_value = "small,big")]
-    pub documents: Vec<DocumentKind>,
+    pub(crate) documents: Vec<DocumentKind>,
     /// Languages; those that the server does not support are skipped
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "javascript,quickjs,wasm,erlang,python,simplejson,pypy,coffeescript"
     )]
-    pub languages: Vec<Language>,
+    pub(crate) languages: Vec<Language>,
     /// Reduce functions: one in the view's own language, or the built-in `_sum`
     #[arg(long, value_delimiter = ',', default_value = "own,sum")]
-    pub reduces: Vec<SumReduce>,
+    pub(crate) reduces: Vec<SumReduce>,
     /// Interval between two samples of `_active_tasks`
     #[arg(long, default_value_t = 100)]
-    pub sample_ms: u64,
+    pub(crate) sample_ms: u64,
 }
 
 /// Founding documents.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DocumentKind {
+pub(crate) enum DocumentKind {
     /// `{"metadata":{…},"username":…,"score":…}`
     Small,
     /// The same followed by 0 to 100 members of 800 base64 characters
@@ -149,7 +149,7 @@ impl DocumentKind {
 
 /// Languages of map functions.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub(crate) enum Language {
     /// CouchDB's default
     Javascript,
     /// The same without Settee's native evaluator, which requires an administrator
@@ -170,7 +170,7 @@ pub enum Language {
 
 /// The function that sums the scores.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SumReduce {
+pub(crate) enum SumReduce {
     /// A reduce function in the language of the map function
     Own,
     /// The built-in `_sum`
@@ -179,112 +179,112 @@ pub enum SumReduce {
 
 /// Options of `views`.
 #[derive(Args, Debug, Clone)]
-pub struct ViewsArgs {
+pub(crate) struct ViewsArgs {
     /// Number of documents
     #[arg(long, default_value_t = 3_000)]
-    pub docs: u64,
+    pub(crate) docs: u64,
     /// Bytes of padding in a document
     #[arg(long, value_delimiter = ',', default_value = "1,1000,2000")]
-    pub padding: Vec<usize>,
+    pub(crate) padding: Vec<usize>,
     /// Number of rows that a document emits
     #[arg(long, value_delimiter = ',', default_value = "0,1,2,3,4,5,10")]
-    pub rows: Vec<u64>,
+    pub(crate) rows: Vec<u64>,
     /// Number of views in one design document
     #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
-    pub views: Vec<u64>,
+    pub(crate) views: Vec<u64>,
 }
 
 /// Options of `writes`.
 #[derive(Args, Debug, Clone)]
-pub struct WritesArgs {
+pub(crate) struct WritesArgs {
     /// Concurrent clients
     #[arg(long, default_value_t = 10)]
-    pub clients: usize,
+    pub(crate) clients: usize,
     /// Length of a measurement
     #[arg(long, default_value_t = 10.0)]
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Number of hot documents that each client edits
     #[arg(long, default_value_t = 100)]
-    pub hot: usize,
+    pub(crate) hot: usize,
     /// Also measure clients that all edit the same hot documents, and count conflicts
     #[arg(long)]
-    pub shared: bool,
+    pub(crate) shared: bool,
 }
 
 /// Options of `reads`.
 #[derive(Args, Debug, Clone)]
-pub struct ReadsArgs {
+pub(crate) struct ReadsArgs {
     /// Number of documents
     #[arg(long, default_value_t = 100_000)]
-    pub docs: u64,
+    pub(crate) docs: u64,
     /// Duration of the measurement of each kind of request
     #[arg(long, default_value_t = 2.0)]
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Number of rows of a page, a range, a list of keys
     #[arg(long, default_value_t = 100)]
-    pub page: u64,
+    pub(crate) page: u64,
     /// Clients in the cell that reads single documents concurrently
     #[arg(long, default_value_t = 10)]
-    pub clients: usize,
+    pub(crate) clients: usize,
 }
 
 /// Options of `grow`.
 #[derive(Args, Debug, Clone)]
-pub struct GrowArgs {
+pub(crate) struct GrowArgs {
     /// Documents at the end
     #[arg(long, default_value_t = 1_000_000)]
-    pub docs: u64,
+    pub(crate) docs: u64,
     /// Documents loaded between two measurements
     #[arg(long, default_value_t = 250_000)]
-    pub step: u64,
+    pub(crate) step: u64,
     /// Document ids
     #[arg(long, default_value = "random")]
-    pub ids: IdOrder,
+    pub(crate) ids: IdOrder,
     /// Number of deleted documents in one range of ids; 0 skips that measurement
     #[arg(long, default_value_t = 100_000)]
-    pub deleted: u64,
+    pub(crate) deleted: u64,
     /// Build another index from scratch at each step
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
-    pub full_build: bool,
+    pub(crate) full_build: bool,
     /// Compact the database at each step
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
-    pub compact: bool,
+    pub(crate) compact: bool,
 }
 
 /// Options of `auth`.
 #[derive(Args, Debug, Clone)]
-pub struct AuthArgs {
+pub(crate) struct AuthArgs {
     /// Duration of the measurement of each kind of request
     #[arg(long, default_value_t = 5.0)]
-    pub seconds: f64,
+    pub(crate) seconds: f64,
     /// Number of concurrently reading clients
     #[arg(long, default_value_t = 8)]
-    pub clients: usize,
+    pub(crate) clients: usize,
     /// Number of wrong passwords per second
     #[arg(long, default_value_t = 1_000)]
-    pub wrong_passwords: u64,
+    pub(crate) wrong_passwords: u64,
     /// Number of users whose passwords are guessed
     #[arg(long, default_value_t = 2_000)]
-    pub users: u64,
+    pub(crate) users: u64,
 }
 
 /// Options of `yardstick`.
 #[derive(Args, Debug, Clone)]
-pub struct YardstickArgs {
+pub(crate) struct YardstickArgs {
     /// Number of small documents loaded into the key-value store
     #[arg(long, default_value_t = 100_000)]
-    pub docs: u64,
+    pub(crate) docs: u64,
     /// Bytes of a document; values below the minimum select the minimum
     #[arg(long, default_value_t = 0)]
-    pub size: usize,
+    pub(crate) size: usize,
 }
 
 /// Options of `all`.
 #[derive(Args, Debug, Clone)]
-pub struct AllArgs {
+pub(crate) struct AllArgs {
     /// A tenth of the documents, a fifth of the time
     #[arg(long)]
-    pub quick: bool,
+    pub(crate) quick: bool,
 }
 
 /// The default arguments of a subcommand.

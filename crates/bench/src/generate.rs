@@ -100,7 +100,7 @@ impl Shape {
 
 /// Order of document ids.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IdOrder {
+pub(crate) enum IdOrder {
     /// Each id is greater than the one before.
     Sequential,
     /// 128 random bits.

@@ -1,7 +1,6 @@
-//! Limits of this machine: fsync, key-value store, a hand-written map, memory. Main type: [`RawStore`].
+//! Limits of this machine: fsync, key-value store, a hand-written map, memory. Main function: [`measure`].
 //!
-//! Other figures are compared with these limits; no server is involved. The caller provides the key-value library, so
-//! that this crate does not depend on one.
+//! Other figures are compared with these limits; no server is involved.
 
 use crate::args::YardstickArgs;
 use crate::generate::{Documents, IdOrder, Shape};
@@ -10,6 +9,7 @@ use crate::progress::Progress;
 use crate::results::Results;
 use crate::statistics::{median, quantile};
 use anyhow::{Context, Result, ensure};
+use settee_storage_rocksdb::raw::{RawPattern, RawStore};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -18,25 +18,12 @@ use std::time::Instant;
 
 /// Entries that a bare store writes per document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RawLoad {
+pub(crate) enum RawLoad {
     /// Its id and body as one pair: the same bytes in the fewest entries. Nothing is read.
     Pairs,
     /// The minimum of a document database: the id is looked up; a record under the id, an entry in the order of updates
     /// and the body are written.
     Documents,
-}
-
-/// The bare key-value store below the server.
-pub trait RawStore {
-    /// Opens an empty store in `directory` and writes the batches of ids and bodies, with a sync after each one if
-    /// `sync_each_batch`. Returns the seconds spent in the store, without the generation of the batches.
-    fn load(
-        &self,
-        directory: &Path,
-        load: RawLoad,
-        batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
-        sync_each_batch: bool,
-    ) -> Result<f64>;
 }
 
 impl RawLoad {
@@ -81,7 +68,7 @@ pub(crate) fn limits(args: &YardstickArgs, seed: u64) -> Vec<Limit> {
 }
 
 /// Measures the machine and the given limits.
-pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], results: &mut Results) -> Result<()> {
+pub(crate) fn measure(directory: &Path, limits: &[Limit], results: &mut Results) -> Result<()> {
     eprintln!("yardstick: this machine");
     let scratch = Scratch::new(directory)?;
     let mut add = |label: String, figure: Figure| results.machine.push((label, figure));
@@ -102,7 +89,7 @@ pub(crate) fn measure(raw: &dyn RawStore, directory: &Path, limits: &[Limit], re
                 rate
             }
             Limit::RawLoad(load, documents) => {
-                let rate = raw_load(raw, &scratch.0.join("raw"), *load, documents)?;
+                let rate = raw_load(&scratch.0.join("raw"), *load, documents)?;
                 let (entries, shape) = (load.name(), documents.shape.name());
                 let label =
                     format!("key-value store, {entries}, {shape}, {} ids, {BATCH} per fsync", documents.order.name());
@@ -195,15 +182,19 @@ fn read_rate(path: &Path) -> Result<f64> {
     Ok(bytes as f64 / seconds)
 }
 
-fn raw_load(raw: &dyn RawStore, directory: &Path, load: RawLoad, documents: &Documents) -> Result<f64> {
+fn raw_load(directory: &Path, load: RawLoad, documents: &Documents) -> Result<f64> {
     let progress = Progress::new("yardstick: key-value store", documents.count);
-    let mut batches = (0..documents.count).step_by(BATCH as usize).map(|start| {
+    let batches = (0..documents.count).step_by(BATCH as usize).map(|start| {
         let end = (start + BATCH).min(documents.count);
         progress.advance(end - start);
         (start..end).map(|index| (documents.id(index).into_bytes(), documents.body(index))).collect()
     });
     fs::create_dir_all(directory)?;
-    let seconds = raw.load(directory, load, &mut batches, true)?;
+    let pattern = match load {
+        RawLoad::Pairs => RawPattern::Pair,
+        RawLoad::Documents => RawPattern::Document,
+    };
+    let seconds = RawStore::load(directory, pattern, batches, true)?.seconds;
     fs::remove_dir_all(directory)?;
     Ok(documents.count as f64 / seconds)
 }
@@ -395,26 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_measured_with_the_store_given() {
-        struct Memory;
-        impl RawStore for Memory {
-            fn load(
-                &self,
-                directory: &Path,
-                _: RawLoad,
-                batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
-                _: bool,
-            ) -> Result<f64> {
-                assert!(directory.is_dir());
-                Ok(batches.flatten().count() as f64 / 100.0)
-            }
-        }
+    fn limits_are_measured() {
         let directory = std::env::temp_dir();
         let documents = Documents { shape: Shape::Score { size: 0 }, order: IdOrder::Random, seed: 5, count: 2_500 };
         let limit = Limit::RawLoad(RawLoad::Documents, documents);
         let mut results = Results::default();
-        measure(&Memory, &directory, &[limit, limit, Limit::SharedSync { clients: 10 }], &mut results).unwrap();
-        assert_eq!(results.limits[&limit], 100.0);
+        measure(&directory, &[limit, limit, Limit::SharedSync { clients: 10 }], &mut results).unwrap();
+        assert!(results.limits[&limit] > 0.0);
         assert!(results.limits[&Limit::SharedSync { clients: 10 }] > 0.0);
         assert!(!directory.join(format!("bench-yardstick-{}", std::process::id())).exists());
     }

@@ -47,9 +47,6 @@ pub(crate) enum Command {
     /// Later sources take precedence. `settee config --defaults` prints all settings.
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
-    /// Measure this server, any CouchDB, or two of them side by side
-    #[cfg(feature = "bench")]
-    Bench(Box<settee_bench::BenchArgs>),
     /// Print the default settings, print the settings in force, or check a configuration file
     Config(ConfigArgs),
     /// Check a data directory and the server on it, and suggest repairs

@@ -1,8 +1,7 @@
 //! The `settee` program: command line, composition of the crates, and lifecycle of the process.
 //!
-//! `settee serve` serves until it is asked to stop; `settee worker` is the process that runs user functions; `settee
-//! bench` measures a server. Only this crate reads the clock, the environment and random numbers, and passes them to
-//! the others.
+//! `settee serve` serves until it is asked to stop; `settee worker` is the process that runs user functions. Only this
+//! crate reads the clock, the environment and random numbers, and passes them to the others.
 
 mod aside;
 mod backends;
@@ -48,8 +47,6 @@ mod transfer;
 mod uuids;
 mod verify;
 mod version;
-#[cfg(feature = "bench")]
-mod yardstick;
 
 use std::process::ExitCode;
 
@@ -73,8 +70,6 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Worker => Ok(settee_js::worker_main()),
         #[cfg(feature = "wasm")]
         Command::WasmCompiler => Ok(settee_wasm::compiler_main()),
-        #[cfg(feature = "bench")]
-        Command::Bench(args) => settee_bench::run(*args, &yardstick::RawRocks),
         Command::Doctor(args) => Ok(args.run()),
         Command::Verify(args) => args.run(),
         Command::Salvage(args) => args.run(),

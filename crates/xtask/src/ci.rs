@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::attack;
-use crate::build::{self, BUILD, finish, logged};
+use crate::build::{self, finish, logged};
 use crate::chaos;
 use crate::clients;
 use crate::conformance;
@@ -127,10 +127,8 @@ pub(crate) fn test(workspace: &Workspace, arguments: &[String]) -> Result<bool> 
 }
 
 pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<bool> {
-    if !process::run_shown(&mut workspace.cargo(BUILD))? {
-        return Ok(false);
-    }
-    process::run_shown(std::process::Command::new(workspace.binary()).arg("bench").args(arguments))
+    let command = ["run", "--release", "--package", "settee-bench", "--"];
+    process::run_shown(workspace.cargo(&command).args(arguments))
 }
 
 fn document(workspace: &Workspace) -> Result<Tally> {

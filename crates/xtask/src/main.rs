@@ -70,7 +70,7 @@ cargo xtask COMMAND
   clients       plays the suites of PouchDB, nano and couchdb-python against this server
   console       checks the web console's sources, and plays its flows in Chromium
   readme        runs the shell sessions of README.md and docs/operation against this server
-  bench         builds the server and runs `settee bench` with the further arguments
+  bench         builds and runs `settee-bench` with the further arguments
   dist          makes packages in dist/: tar.gz, deb, image, wheel, npm, formula
                   --try        installs each in an empty place and runs the README's session
                   --url URL    where the packages will lie, for the formula

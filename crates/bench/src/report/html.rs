@@ -27,7 +27,7 @@ pub(crate) fn render(results: &Results) -> String {
     push(&mut out, format_args!("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"));
     push(
         &mut out,
-        format_args!("<title>settee bench</title><style>{STYLE}</style></head>\n<body><h1>settee bench</h1>\n<ul>"),
+        format_args!("<title>settee-bench</title><style>{STYLE}</style></head>\n<body><h1>settee-bench</h1>\n<ul>"),
     );
     for (place, server) in results.servers.iter().enumerate() {
         push(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// All measurements, including every single run.
 pub(crate) fn render(results: &Results) -> Value {
     json!({
-        "program": concat!("settee bench ", env!("CARGO_PKG_VERSION")),
+        "program": concat!("settee-bench ", env!("CARGO_PKG_VERSION")),
         "seed": results.seed,
         "servers": results.servers.iter().map(|server| json!({"url": server.url, "product": server.product})).collect::<Vec<_>>(),
         "machine": results.machine.iter().map(|(label, figure)| {

@@ -4,36 +4,16 @@
 
 mod fake;
 
-use crate::{BenchArgs, RawLoad, RawStore, run};
-use clap::Parser;
+use crate::{Program, run};
+use clap::Parser as _;
 use fake::{Fake, Honesty};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-
-struct NoStore;
-
-impl RawStore for NoStore {
-    fn load(
-        &self,
-        _: &Path,
-        _: RawLoad,
-        batches: &mut dyn Iterator<Item = Vec<(Vec<u8>, Vec<u8>)>>,
-        _: bool,
-    ) -> anyhow::Result<f64> {
-        Ok(batches.flatten().count() as f64 / 1e6)
-    }
-}
-
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    args: BenchArgs,
-}
 
 fn bench(words: &[&str]) -> anyhow::Result<ExitCode> {
     let words = std::iter::once("bench").chain(words.iter().copied());
-    run(Program::parse_from(words).args, &NoStore)
+    run(Program::parse_from(words).args)
 }
 
 /// A temporary file, removed when this is dropped.

@@ -82,7 +82,7 @@ const ROWS: &[Row] = &[
         imports: &["model", "auth", "settings", "design", "database", "views", "replication"],
         tests_import: &["storage", "mango"],
     },
-    row("bench", &[]),
+    row("bench", &["storage-rocksdb"]),
     row(
         "server",
         &[
@@ -106,7 +106,6 @@ const ROWS: &[Row] = &[
             "search",
             "service",
             "http",
-            "bench",
         ],
     ),
     row("xtask", &[]),

@@ -1,8 +1,8 @@
-//! The benchmark program: founding measurements of Settee, or of any CouchDB, over HTTP alone.
+//! The program `settee-bench`: measurements of Settee, or of any CouchDB, over HTTP.
 //!
 //! Main function: [`run`]. A *workload* has *cells*; each cell is measured on one server, or on two alternately, and
-//! every response is checked: a wrong sum fails the run. No code of the server is imported, so the measurements reflect
-//! the view of any client; the bare key-value store of the yardstick is passed in as a [`RawStore`].
+//! every response is checked: a wrong sum fails the run. Only the bare key-value store of the yardstick is code of the
+//! server, so the measurements reflect the view of any client.
 
 mod args;
 mod auth;
@@ -25,17 +25,12 @@ mod views;
 mod writes;
 mod yardstick;
 
-pub use args::{
-    AllArgs, AuthArgs, BenchArgs, Command, CommonArgs, DocumentKind, GrowArgs, IndexArgs, Language, LoadArgs,
-    ReadsArgs, SumReduce, ViewsArgs, WritesArgs, YardstickArgs,
+use crate::args::{
+    AllArgs, BenchArgs, Command, CommonArgs, DocumentKind, IndexArgs, LoadArgs, ReadsArgs, ViewsArgs, defaults,
 };
-pub use generate::IdOrder;
-pub use yardstick::{RawLoad, RawStore};
-
-use crate::args::defaults;
 use crate::auth::Auth;
 use crate::client::Server;
-use crate::generate::{Documents, Shape};
+use crate::generate::{Documents, IdOrder, Shape};
 use crate::grow::Grow;
 use crate::index::Index;
 use crate::load::Load;
@@ -45,15 +40,33 @@ use crate::results::{Results, ServerName};
 use crate::views::Views;
 use crate::writes::Writes;
 use anyhow::{Context, Result, bail};
+use clap::Parser as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+#[derive(clap::Parser)]
+#[command(name = "settee-bench", version, about = "Measure Settee, any CouchDB, or two servers side by side")]
+struct Program {
+    #[command(flatten)]
+    args: BenchArgs,
+}
+
+fn main() -> ExitCode {
+    match run(Program::parse().args) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("settee-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Runs the benchmark and prints the results. The exit code is 1 if any response was wrong or missing.
 ///
 /// # Errors A URL that cannot be used, a server that cannot be reached, a report that cannot be written.
-pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
+fn run(args: BenchArgs) -> Result<ExitCode> {
     let BenchArgs { command, common } = args;
     let plan = Plan::new(&command, common.seed);
     let mut results = Results { seed: common.seed, ..Results::default() };
@@ -70,7 +83,7 @@ pub fn run(args: BenchArgs, raw: &dyn RawStore) -> Result<ExitCode> {
     runtime.block_on(greet(&servers, &mut results))?;
     if common.with_yardstick || plan.yardstick {
         let directory = common.dir.clone().unwrap_or_else(|| PathBuf::from("."));
-        yardstick::measure(raw, &directory, &plan.limits(), &mut results)?;
+        yardstick::measure(&directory, &plan.limits(), &mut results)?;
     }
     let finished = runtime.block_on(measure_all(&plan, &common, servers, &mut results));
     print!("{}", report::table::render(&results));
