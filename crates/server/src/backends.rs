@@ -11,7 +11,7 @@ use settee_storage_postgres::PostgresEngine;
 pub(crate) use settee_storage_rocksdb::files::{Checked, Depth, Fault, Salvaged};
 use settee_storage_rocksdb::{Inspected, Log, Options, RocksEngine, files};
 
-use crate::{environment, names, storage, verify, version};
+use crate::{environment, names, node, storage, verify, version};
 
 /// Name of the file in the data directory that reserves disk space.
 pub(crate) const RESERVE: &str = "reserve";
@@ -72,7 +72,10 @@ fn refused(data: &Path, error: StorageError) -> anyhow::Error {
 /// Refuses to create a store where one existed before, or among files of another program.
 fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
     let shown = data.display();
-    if let Some(mark) = [version::FILE, names::FILE].into_iter().find(|name| data.join(name).exists()) {
+    // The reserve is created after the directory of the engine.
+    let marks =
+        [version::FILE, names::FILE].into_iter().chain((!data.join(verify::ENGINE).exists()).then_some(RESERVE));
+    if let Some(mark) = marks.into_iter().find(|name| data.join(name).exists()) {
         bail!(
             "{shown}/{ENGINE} is missing or empty, and {shown}/{mark} says that a store was here. Nothing was changed.\n\
              Mount the volume that it is on, or put it back. Otherwise restore a backup:\n  \
@@ -89,7 +92,7 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
     }
     let is_expected = |name: &str| {
         name.starts_with('.')
-            || matches!(name, "lock" | "lost+found" | "log" | verify::ENGINE)
+            || matches!(name, "lock" | "lost+found" | "log" | verify::ENGINE | node::SPILL)
             || name.ends_with(".log")
     };
     if let Some(other) = names.iter().find(|name| !is_expected(name)) {

@@ -22,6 +22,9 @@ use crate::maintenance::Maintenance;
 use crate::uuids::{Algorithm, Entropy, Uuids};
 use crate::{cluster, environment, keys, languages, memory, process};
 
+/// Name of the directory for temporary files in the data directory.
+pub(crate) const SPILL: &str = "spill";
+
 /// Version of CouchDB whose interface is implemented.
 const COUCHDB_VERSION: &str = "3.5.2";
 
@@ -42,7 +45,7 @@ pub(crate) fn make(
     limit_open_databases(&configuration, &catalog);
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::find(&configuration, data)?;
-    let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join("spill"))?);
+    let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join(SPILL))?);
     follow_reduce_limit(&configuration, &views);
     let uuid = couchdb::UUID.of(configuration.as_ref());
     let name = cluster::name(&configuration)?;

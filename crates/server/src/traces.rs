@@ -11,10 +11,10 @@ use anyhow::Context as _;
 use settee_storage::durable;
 
 use crate::verify::ENGINE;
-use crate::{backends, control, lock, names, storage, version};
+use crate::{backends, control, lock, names, node, storage, version};
 
 /// Names of the server's files in its data directory.
-const OWN: [&str; 9] = [
+const OWN: [&str; 10] = [
     ENGINE,
     backends::RESERVE,
     version::FILE,
@@ -23,6 +23,7 @@ const OWN: [&str; 9] = [
     lock::FILE,
     control::SOCKET,
     control::CHECKPOINTS,
+    node::SPILL,
     "local.ini",
 ];
 

@@ -121,13 +121,16 @@ fn a_start_that_fails_leaves_nothing_behind() {
     let base = Directory::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    for further in
-        [&["--port", &port][..], &["--bind", "0.0.0.0"], &["--set", "chttpd/prot=1"], &["--config", "/nosuch"]]
-    {
+    for (further, reason) in [
+        (["--port", &port], "is another server running there"),
+        (["--bind", "0.0.0.0"], "administrator"),
+        (["--set", "chttpd/prot=1"], "prot"),
+        (["--config", "/nosuch"], "/nosuch"),
+    ] {
         let data = base.path().join("a/b/data");
-        let output = run(program(&["serve", "--port", "0"]).args(further).arg("--data").arg(&data));
-        // The last of two `--port` options applies.
-        assert!(!output.status.success(), "{further:?}: {}", said(&output));
+        let free: &[&str] = if further[0] == "--port" { &[] } else { &["--port", "0"] };
+        let output = run(program(&["serve"]).args(free).args(further).arg("--data").arg(&data));
+        assert!(!output.status.success() && said(&output).contains(reason), "{further:?}: {}", said(&output));
         assert!(!base.path().join("a").exists(), "{further:?}: {}", said(&output));
     }
     let unrelated = base.path().join("unrelated");

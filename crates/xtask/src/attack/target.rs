@@ -3,8 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -21,6 +20,8 @@ pub(super) struct Target {
     pub(super) form: Form,
     /// Set when the attack must end.
     pub(super) stop: Arc<AtomicBool>,
+    /// Notified when `stop` was set.
+    ended: (Mutex<()>, Condvar),
     /// Counter for unique names.
     pub(super) next: AtomicU64,
     /// Work that must be finished before the attack ends.
@@ -34,8 +35,8 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn prepare(url: &str, form: Form, attack: &Attack) -> Result<Self> {
         let (address, admin) = split(url)?;
-        let (stop, next, unfinished, longest_ms, failures) = Default::default();
-        let target = Self { address, admin, form, stop, next, unfinished, longest_ms, failures };
+        let (stop, ended, next, unfinished, longest_ms, failures) = Default::default();
+        let target = Self { address, admin, form, stop, ended, next, unfinished, longest_ms, failures };
         target.make("PUT /public", b"")?;
         target.make("PUT /public/_security", br#"{"admins":{"roles":[]},"members":{"roles":[]}}"#)?;
         for (line, body) in attack.setup {
@@ -59,6 +60,8 @@ impl Target {
     /// Requests the end of the attack.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        drop(self.ended.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.ended.1.notify_all();
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -66,9 +69,7 @@ impl Target {
     }
 
     pub(super) fn wait(&self) {
-        while !self.is_over() {
-            thread::sleep(Duration::from_millis(20));
-        }
+        self.pause(Duration::MAX);
     }
 
     /// Runs ordinary requests, so that the memory for ordinary work is already in use.
@@ -125,12 +126,11 @@ impl Target {
         }
     }
 
-    /// Sleeps until the time has passed or the attack ends.
+    /// Sleeps until the time has passed or the attack ends. Hundreds of attackers that poll would take a processor from
+    /// the server.
     pub(super) fn pause(&self, time: Duration) {
-        let end = Instant::now() + time;
-        while !self.is_over() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(10));
-        }
+        let ended = self.ended.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.ended.1.wait_timeout_while(ended, time, |()| !self.is_over());
     }
 
     /// True while the attack continues.
