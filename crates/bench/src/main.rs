@@ -26,7 +26,8 @@ mod writes;
 mod yardstick;
 
 use crate::args::{
-    AllArgs, BenchArgs, Command, CommonArgs, DocumentKind, IndexArgs, LoadArgs, ReadsArgs, ViewsArgs, defaults,
+    AllArgs, BenchArgs, Command, CommonArgs, DocumentKind, IndexArgs, LoadArgs, ReadsArgs, ViewsArgs, WritesArgs,
+    defaults,
 };
 use crate::auth::Auth;
 use crate::client::Server;
