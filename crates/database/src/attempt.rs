@@ -7,7 +7,7 @@ use settee_storage::{
     StorageError, Version,
 };
 
-use crate::{DatabaseError, Premise, Result};
+use crate::{DatabaseError, ReadSet, Result};
 
 /// Tries to apply one commit. All tries share a token, so that a late success of an earlier try is recognized.
 pub(crate) struct Attempt {
@@ -15,7 +15,7 @@ pub(crate) struct Attempt {
     /// Expected version of a try with an unknown outcome.
     doubt: Option<Version>,
     /// Read sets on which the commit depends.
-    premises: Vec<Premise>,
+    read_sets: Vec<ReadSet>,
     /// True if [`Engine::tend`] was called already.
     tended: bool,
 }
@@ -23,25 +23,25 @@ pub(crate) struct Attempt {
 impl Attempt {
     /// Creates an attempt without tries. `token` must be unique among the commits to the shard.
     pub(crate) fn new(token: CommitToken) -> Self {
-        Self { token, doubt: None, premises: Vec::new(), tended: false }
+        Self { token, doubt: None, read_sets: Vec::new(), tended: false }
     }
 
     /// Sets the read sets that the commit must validate.
-    pub(crate) fn presuming(self, premises: Vec<Premise>) -> Self {
-        Self { premises, ..self }
+    pub(crate) fn with_read_sets(self, read_sets: Vec<ReadSet>) -> Self {
+        Self { read_sets, ..self }
     }
 
     /// Adds the validation of the read sets to `batch`.
     ///
     /// # Errors
     /// Returns [`StorageError::Outdated`] if a read set is already known to be outdated.
-    pub(crate) fn presume(&self, batch: &mut Batch) -> Result<()> {
+    pub(crate) fn add_read_sets(&self, batch: &mut Batch) -> Result<()> {
         if self.is_overtaken() {
             return Err(self.outdated().into());
         }
-        let around = self.premises.iter().map(|premise| premise.around().clone());
+        let around = self.read_sets.iter().map(|read_set| read_set.around().clone());
         if let Some(all) = around.reduce(|one, other| one.and(&other)) {
-            batch.presume(all);
+            batch.set_read_set(all);
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Attempt {
     }
 
     fn is_overtaken(&self) -> bool {
-        self.premises.iter().any(Premise::is_overtaken)
+        self.read_sets.iter().any(ReadSet::is_overtaken)
     }
 
     /// Returns the error of a try that wrote nothing because a read set is outdated.
@@ -119,7 +119,7 @@ impl Attempt {
     }
 
     fn hold(&self) {
-        self.premises.iter().for_each(Premise::hold);
+        self.read_sets.iter().for_each(ReadSet::hold);
     }
 
     /// Returns true if the outcome of a try is unknown.
@@ -219,15 +219,15 @@ mod tests {
         let [ours, theirs] = [1, 2].map(|seed| Catalog::open(Arc::new(store.user()), seed).unwrap());
         let options = crate::DatabaseOptions { created_ms: 0, instance: 1, layout: crate::Layout::Whole, q: 1 };
         let database = ours.create("db", options).unwrap();
-        let premise = Premise::of(&database, Vec::new()).unwrap();
+        let read_set = ReadSet::of(&database, Vec::new()).unwrap();
         theirs.create("other", options).unwrap();
         for (doubt, expected) in
             [(None, StorageError::Outdated.to_string()), (Some(Version(7)), in_doubt().to_string())]
         {
-            let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.presuming(vec![premise.clone()]);
+            let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.with_read_sets(vec![read_set.clone()]);
             let mut batch = Batch::new();
             batch.put(Keyspace::Local, b"key", b"value");
-            attempt.presume(&mut batch).unwrap();
+            attempt.add_read_sets(&mut batch).unwrap();
             let refused = attempt.commit(ours.engine().as_ref(), Shard(1000), Version(0), batch).unwrap_err();
             assert_eq!(refused.to_string(), expected);
             assert_eq!(attempt.is_in_doubt(), doubt.is_some());

@@ -74,7 +74,7 @@ pub(crate) const CONTENTION_MAX: u32 = 64 * CONTENTION;
 
 /// Number of requests without optimistic validation after other processes were found to write to the database. A
 /// failed validation repeats the work of the request and separates it from the group commit.
-pub(crate) const UNPRESUMED: u32 = 32;
+pub(crate) const REQUESTS_WITHOUT_READ_SET: u32 = 32;
 
 /// Origin of the commit that cached data comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub struct Database {
     /// Incremented when [`Self::known`] may contain a commit of another process.
     foreign: AtomicU64,
     /// Number of further requests without optimistic validation.
-    unpresumed: AtomicU32,
+    without_read_set: AtomicU32,
     /// Number of further writes to forward to the preferred node, after a commit conflict with another process.
     contention: AtomicU32,
     /// Value of `contention` after the last conflict.
@@ -178,7 +178,7 @@ impl Database {
             looking: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
-            unpresumed: AtomicU32::new(0),
+            without_read_set: AtomicU32::new(0),
             contention: AtomicU32::new(0),
             contention_lasts: AtomicU32::new(0),
             writer: Mutex::new(writer),
@@ -321,15 +321,15 @@ impl Database {
 
     /// Returns true if a request may use optimistic validation, because no other process has written here recently.
     /// Each call counts as one request.
-    pub(crate) fn may_be_presumed(&self) -> bool {
+    pub(crate) fn may_use_read_set(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
-        self.unpresumed.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_err()
+        self.without_read_set.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_err()
     }
 
-    /// Disables optimistic validation for the next [`UNPRESUMED`] requests, because other processes write to this
+    /// Disables optimistic validation for the next [`REQUESTS_WITHOUT_READ_SET`] requests, because other processes write to this
     /// database.
-    pub(crate) fn is_not_to_be_presumed(&self) {
-        self.unpresumed.store(UNPRESUMED, Ordering::Release);
+    pub(crate) fn suspend_read_sets(&self) {
+        self.without_read_set.store(REQUESTS_WITHOUT_READ_SET, Ordering::Release);
     }
 
     /// Returns true if the database was deleted.

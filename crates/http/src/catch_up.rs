@@ -1,7 +1,7 @@
 //! [`CatchUp`]: makes commits of other processes visible to each request. Before a request is handled, the
 //! listeners of the store are notified of all commits that finished before the request arrived, and the
 //! settings include the changes of other nodes. Small writes validate this in their commit instead (module
-//! `presume`).
+//! `optimistic`).
 //!
 //! Concurrent requests share one round trip to the store. If no other process can write, no round trip is
 //! made.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri, Version};
-use settee_service::threads::{self, Judged};
+use settee_service::threads::{self, Optimistic};
 use settee_settings::Settings;
 
 use crate::authentication::{self, Caller};
@@ -29,7 +29,7 @@ use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::slots::Ending;
 use crate::steering::{self, Arriving, Steered};
-use crate::{Error, handed, jsonp, presume, target};
+use crate::{Error, handed, jsonp, optimistic, target};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -177,7 +177,7 @@ impl Service {
         mut body: Unread,
         renewed: &mut Option<HeaderValue>,
     ) -> Answer {
-        if let Some(answer) = self.presume(&head, &headers, &mut body, renewed).await {
+        if let Some(answer) = self.handle_optimistically(&head, &headers, &mut body, renewed).await {
             return answer;
         }
         // Precedes all decisions that depend on state that other nodes may have changed: settings, accounts,
@@ -188,7 +188,7 @@ impl Service {
     }
 
     /// Handles a small write with optimistic validation. Returns `None` if the node must catch up first.
-    async fn presume(
+    async fn handle_optimistically(
         &self,
         head: &RequestHead,
         headers: &HeaderMap,
@@ -197,8 +197,8 @@ impl Service {
     ) -> Option<Answer> {
         let Unread::Incoming(incoming) = body else { return None };
         let asked = (&head.method, &head.uri, headers);
-        let (_, database) = presume::small_write(&self.node, &self.router, asked, incoming)?;
-        let premise = presume::premise(&self.node, &database, &head.uri, headers)?;
+        let (_, database) = optimistic::small_write(&self.node, &self.router, asked, incoming)?;
+        let read_set = optimistic::read_set(&self.node, &database, &head.uri, headers)?;
         let policy = self.node.policy();
         let Unread::Incoming(incoming) = std::mem::replace(body, Unread::Known(Bytes::new())) else { return None };
         let (begun_us, timeout) = ((self.node.operation.monotonic_us)(), ReceiveTimeout::new(policy.receive_timeout));
@@ -209,13 +209,13 @@ impl Service {
         head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
         *body = Unread::Known(bytes.clone());
         let routed = Box::pin(self.route(&policy, head.clone(), headers.clone(), Unread::Known(bytes), renewed));
-        match threads::presuming(premise.clone(), routed).await {
-            Judged::Settled(answer) => Some(answer),
-            Judged::Open(answer) => {
-                let is_all = self.node.catch_up.wait().await.is_ok() && premise.is_all_that_is_heard();
+        match threads::with_read_set(read_set.clone(), routed).await {
+            Optimistic::Settled(answer) => Some(answer),
+            Optimistic::Open(answer) => {
+                let is_all = self.node.catch_up.wait().await.is_ok() && read_set.is_current();
                 is_all.then_some(answer)
             }
-            Judged::Outdated => None,
+            Optimistic::Outdated => None,
         }
     }
 

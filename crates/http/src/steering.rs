@@ -23,8 +23,8 @@ use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::metrics::Count;
 use crate::node::Node;
 use crate::nodes::ALIVE;
+use crate::optimistic;
 use crate::origin::Peer;
-use crate::presume;
 use crate::pulse;
 use crate::request::Unread;
 use crate::respond::{self, Response};
@@ -132,7 +132,7 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
     if headers.contains_key(TOKEN) || !headers.contains_key(header::HOST) {
         return None;
     }
-    let (path, database) = presume::small_write(node, router, (method, uri, headers), body)?;
+    let (path, database) = optimistic::small_write(node, router, (method, uri, headers), body)?;
     seen.set_under_way(&node.nodes.writing);
     let best = node.nodes.writer(&database, database.yields_write())?;
     if best.name == node.nodes.own || best.address.is_empty() {

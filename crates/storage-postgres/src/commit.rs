@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use settee_storage::{Batch, CommitToken, Durability, Outcome, Premise, Result, Shard, Version};
+use settee_storage::{Batch, CommitToken, Durability, Outcome, ReadSet, Result, Shard, Version};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Statement};
 
 use crate::connect::{Link, together};
 use crate::error::Failure;
-use crate::fence::{self, FENCE_PARAMETERS, PREMISE_PARAMETERS, SWEEP_PARAMETERS};
+use crate::fence::{self, FENCE_PARAMETERS, READ_SET_PARAMETERS, SWEEP_PARAMETERS};
 use crate::follow::moment;
 use crate::joint::{Joined, Joint};
 use crate::lease::{Last, number};
@@ -133,11 +133,11 @@ async fn alone(
 /// Makes small commits to different shards with one statement, atomically. They must be ordered by shard. `None` if the
 /// connection has no capacity for the statement.
 pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
-    let premise =
-        commits.iter().filter_map(|commit| commit.batch.premise().cloned()).reduce(|one, other| one.and(&other));
+    let read_set =
+        commits.iter().filter_map(|commit| commit.batch.read_set().cloned()).reduce(|one, other| one.and(&other));
     // A newer connection may be to another server than the one that was read, or to a restarted one, which reuses
     // transaction numbers.
-    if premise.as_ref().is_some_and(|premise| moment(leased.link().since()) >= premise.moment()) {
+    if read_set.as_ref().is_some_and(|read_set| moment(leased.link().since()) >= read_set.moment()) {
         return Some(Err(Failure::Outdated));
     }
     let batches: Vec<(i64, &Batch)> = commits.iter().map(|commit| (number(commit.shard), &commit.batch)).collect();
@@ -147,19 +147,19 @@ pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Resu
     if !leased.link().has_room_for(sql) {
         return None;
     }
-    Some(by_statement(leased, sql, (&fences, &Presumed::of(premise.as_ref())), &pieces).await)
+    Some(by_statement(leased, sql, (&fences, &ReadSetCheck::of(read_set.as_ref())), &pieces).await)
 }
 
 async fn by_statement(
     leased: &Leased,
     sql: Sql,
-    (fences, presumed): (&Fences<'_>, &Presumed<'_>),
+    (fences, read_set): (&Fences<'_>, &ReadSetCheck<'_>),
     pieces: &[Piece<'_>],
 ) -> Result<(), Failure> {
     let link = leased.link();
     let statement = link.statement(sql).await?;
     let mut parameters = fences.parameters().to_vec();
-    parameters.extend(presumed.parameters());
+    parameters.extend(read_set.parameters());
     pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
     // The statement is a transaction by itself. A holder of the shard lock has started one.
     let is_written = AtomicBool::new(false);
@@ -180,7 +180,7 @@ async fn by_statement(
 
 /// Makes a commit with one statement per piece. It must not have a read set.
 async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
-    if commit.batch.premise().is_some() {
+    if commit.batch.read_set().is_some() {
         return Err(Failure::Outdated);
     }
     let link = leased.link();
@@ -255,18 +255,18 @@ impl<'a> Fences<'a> {
 }
 
 /// The read sets of commits, as parameters.
-struct Presumed<'a> {
+struct ReadSetCheck<'a> {
     shards: Vec<i64>,
     shown: Option<&'a str>,
 }
 
-impl<'a> Presumed<'a> {
-    fn of(premise: Option<&'a Premise>) -> Self {
-        let shards = premise.map(Premise::shards).unwrap_or_default();
-        Self { shards: shards.iter().copied().map(number).collect(), shown: premise.map(Premise::heard) }
+impl<'a> ReadSetCheck<'a> {
+    fn of(read_set: Option<&'a ReadSet>) -> Self {
+        let shards = read_set.map(ReadSet::shards).unwrap_or_default();
+        Self { shards: shards.iter().copied().map(number).collect(), shown: read_set.map(ReadSet::heard) }
     }
 
-    fn parameters(&self) -> [Parameter<'_>; PREMISE_PARAMETERS] {
+    fn parameters(&self) -> [Parameter<'_>; READ_SET_PARAMETERS] {
         [&self.shards, &self.shown]
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use settee_storage::{CommitListener, Premise, Result, Shard, StorageError, Version};
+use settee_storage::{CommitListener, ReadSet, Result, Shard, StorageError, Version};
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 
@@ -200,9 +200,9 @@ impl Follower {
     }
 
     /// Returns the read set of `shards` as of the state that the listeners were notified of.
-    pub(crate) fn premise(&self, shards: &[Shard]) -> Premise {
+    pub(crate) fn read_set(&self, shards: &[Shard]) -> ReadSet {
         let told = self.told.lock();
-        Premise::new(shards, told.moment, Arc::clone(&told.shown))
+        ReadSet::new(shards, told.moment, Arc::clone(&told.shown))
     }
 
     /// Waits for the end of a poll that starts after this call.

@@ -45,7 +45,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Premise, Request, Result,
+    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, ReadSet, Request, Result,
     Shard, ShardState, Snapshot, StorageError, Turn, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
@@ -379,8 +379,8 @@ impl Engine for PostgresEngine {
         block_on(self.handle(), self.follower.catch_up())
     }
 
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
-        Some(self.follower.premise(shards))
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
+        Some(self.follower.read_set(shards))
     }
 
     fn members(&self) -> &dyn Members {

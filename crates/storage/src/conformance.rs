@@ -5,7 +5,7 @@ mod commits;
 mod concurrency;
 mod members;
 mod model;
-mod premises;
+mod read_sets;
 mod scans;
 mod shards;
 mod users;
@@ -40,7 +40,7 @@ pub use members::{
     claims_are_exclusive, names_are_of_one_node, released_claims_are_free, what_the_dead_claimed_is_taken_over,
     who_has_a_claim_hears_who_waits_for_it,
 };
-pub use premises::{premises_are_of_one_commit, premises_hold_until_somebody_commits};
+pub use read_sets::{premises_are_of_one_commit, premises_hold_until_somebody_commits};
 pub use users::{
     OpenTwice, commits_are_told_before_catch_up_returns, commits_of_others_are_told, one_of_two_commits_wins,
 };

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Premise, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
+    Outcome, ReadSet, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
 };
 
 /// Rows of a first page, unless the caller expects more.
@@ -198,8 +198,8 @@ impl Engine for CountingEngine {
         self.engine.catch_up()
     }
 
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
-        self.engine.premise(shards)
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
+        self.engine.read_set(shards)
     }
 
     fn members(&self) -> &dyn Members {

@@ -14,8 +14,8 @@ pub mod faulty;
 mod log;
 pub mod members;
 pub mod memory;
-mod premise;
 mod read;
+mod read_set;
 pub mod tally;
 
 use std::fmt;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 pub use batch::{Batch, Operation, Purpose};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use members::Members;
-pub use premise::Premise;
 pub use read::{Page, PageRange, Reply, Request};
+pub use read_set::ReadSet;
 
 /// Kind of entry. Engines may store and tune each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,7 +201,7 @@ pub enum StorageError {
     /// The key of an insert has a value. Nothing was written.
     #[error("a key to insert already exists: {0}")]
     Present(String),
-    /// Another process has committed to a shard of the [read set](Batch::presume). Nothing was written.
+    /// Another process has committed to a shard of the [read set](Batch::set_read_set). Nothing was written.
     #[error("the data have changed since they were read")]
     Outdated,
     /// The shard was dropped.
@@ -366,9 +366,9 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the observed state of `shards` as a read set for [`Batch::presume`]. `None` if it is not available, or
+    /// Returns the observed state of `shards` as a read set for [`Batch::set_read_set`]. `None` if it is not available, or
     /// if no other process writes.
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
         let _ = shards;
         None
     }

@@ -10,11 +10,11 @@ use settee_storage::memory::MemoryEngine;
 use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::{Store, audit, create, edit, ids, new, open, save, write};
-use crate::database::{CONTENTION, CONTENTION_MAX, UNPRESUMED};
+use crate::database::{CONTENTION, CONTENTION_MAX, REQUESTS_WITHOUT_READ_SET};
 use crate::tasks::Tasks;
 use crate::update::{Writer, load_writer};
 use crate::{
-    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, Premise, StorageError,
+    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, ReadSet, StorageError,
     Submitted, UpdateOutcome, Upload, Work,
 };
 
@@ -371,18 +371,18 @@ fn one_process_compacts_and_one_drops_a_shard() {
 }
 
 /// Submits documents together, each with or without a read set, and returns the results.
-fn together(database: &Arc<Database>, works: Vec<(&str, Option<&Premise>)>) -> Vec<Result<Vec<UpdateOutcome>, String>> {
+fn together(database: &Arc<Database>, works: Vec<(&str, Option<&ReadSet>)>) -> Vec<Result<Vec<UpdateOutcome>, String>> {
     let (sender, answers) = mpsc::channel();
     let mut leads = Vec::new();
     let count = works.len();
-    for (place, (id, premise)) in works.into_iter().enumerate() {
+    for (place, (id, read_set)) in works.into_iter().enumerate() {
         let sender = sender.clone();
         let done = Box::new(move |result: crate::Result<_>| {
             sender.send((place, result.map_err(|error| error.to_string()))).unwrap();
         });
         let work = Work::Documents(vec![new(id, "{}")]);
-        leads.push(match premise {
-            Some(premise) => database.submit_presuming(work, premise, done),
+        leads.push(match read_set {
+            Some(read_set) => database.submit_with_read_set(work, read_set, done),
             None => database.submit(work, done),
         });
     }
@@ -399,12 +399,12 @@ fn premises_are_of_the_works_that_came_with_them() {
     let here = create(&ours, "db");
     let besides = create(&ours, "besides");
     let there = next(&theirs, "db");
-    let premise = || {
+    let read_set = || {
         ours.engine().catch_up().unwrap();
         ours.database("db").unwrap();
         ours.database("besides").unwrap();
         // Optimistic validation is disabled for a while after foreign commits.
-        let found = (0..=UNPRESUMED).find_map(|_| Premise::of(&here, vec![Arc::clone(&besides)]));
+        let found = (0..=REQUESTS_WITHOUT_READ_SET).find_map(|_| ReadSet::of(&here, vec![Arc::clone(&besides)]));
         found.expect("everything was looked at")
     };
     let outdated = || Err(DatabaseError::Storage(StorageError::Outdated).to_string());
@@ -413,10 +413,10 @@ fn premises_are_of_the_works_that_came_with_them() {
     // A new connection cannot validate a read set.
     let saved = |id: &str| {
         (0..3).any(|_| {
-            let premise = premise();
-            let answers = together(&here, vec![(id, Some(&premise))]);
-            assert_eq!(is_saved(&answers[0]), premise.is_held(), "{answers:?}");
-            premise.is_held()
+            let read_set = read_set();
+            let answers = together(&here, vec![(id, Some(&read_set))]);
+            assert_eq!(is_saved(&answers[0]), read_set.is_held(), "{answers:?}");
+            read_set.is_held()
         })
     };
     type Elsewhere<'a> = &'a dyn Fn(u32);
@@ -427,21 +427,21 @@ fn premises_are_of_the_works_that_came_with_them() {
     for (round, change) in (0..4).flat_map(|_| elsewhere).enumerate() {
         let ids = [0, 1, 2, 3].map(|number| format!("{round} {number}"));
         assert!(saved(&ids[3]), "{round}");
-        let (first, second) = (premise(), premise());
-        assert!(first.is_all_that_is_heard());
+        let (first, second) = (read_set(), read_set());
+        assert!(first.is_current());
         change(round as u32);
         let works = vec![(ids[0].as_str(), Some(&first)), (ids[1].as_str(), None), (ids[2].as_str(), Some(&second))];
         let answers = together(&here, works);
         assert!(is_saved(&answers[1]), "{round}: {answers:?}");
-        for (answer, premise) in [(&answers[0], &first), (&answers[2], &second)] {
-            assert!(*answer == outdated() && !premise.is_held(), "{round}: {answer:?}");
+        for (answer, read_set) in [(&answers[0], &first), (&answers[2], &second)] {
+            assert!(*answer == outdated() && !read_set.is_held(), "{round}: {answer:?}");
             ours.engine().catch_up().unwrap();
-            assert!(!premise.is_all_that_is_heard(), "{round}");
+            assert!(!read_set.is_current(), "{round}");
         }
         // A request that failed validation can be retried, and its work is not queued any more.
         assert!(saved(&ids[0]) && saved(&ids[2]), "{round}");
         // A work without changes validates nothing.
-        let last = premise();
+        let last = read_set();
         assert_eq!(together(&here, vec![(&ids[0], Some(&last))]), [Ok(vec![UpdateOutcome::Conflict])], "{round}");
         assert!(!last.is_held());
     }
@@ -454,15 +454,15 @@ fn who_has_heard_of_something_looks_before_anything_is_presumed() {
     let here = create(&ours, "db");
     let there = next(&theirs, "db");
     ours.engine().catch_up().unwrap();
-    assert!(Premise::of(&here, Vec::new()).is_some());
+    assert!(ReadSet::of(&here, Vec::new()).is_some());
     save(&there, new("a", "{}"));
     ours.engine().catch_up().unwrap();
-    assert!(Premise::of(&here, Vec::new()).is_none());
+    assert!(ReadSet::of(&here, Vec::new()).is_none());
     ours.database("db").unwrap();
-    let before = Premise::of(&here, Vec::new()).unwrap();
+    let before = ReadSet::of(&here, Vec::new()).unwrap();
     // A failed validation disables optimistic validation for a while.
     save(&there, new("b", "{}"));
     assert!(together(&here, vec![("c", Some(&before))])[0].is_err());
-    assert!((0..UNPRESUMED).all(|_| Premise::of(&here, Vec::new()).is_none()));
-    assert!(Premise::of(&here, Vec::new()).is_some());
+    assert!((0..REQUESTS_WITHOUT_READ_SET).all(|_| ReadSet::of(&here, Vec::new()).is_none()));
+    assert!(ReadSet::of(&here, Vec::new()).is_some());
 }

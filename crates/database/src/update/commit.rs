@@ -15,7 +15,7 @@ use super::writer::{LOOKS, News, Writer};
 use super::{Completion, UpdateOutcome, Work, WorkResult};
 use crate::attempt::Attempt;
 use crate::database::Database;
-use crate::{DatabaseError, Event, Premise, Result};
+use crate::{DatabaseError, Event, ReadSet, Result};
 
 /// Commits `works` under the shard lock `turn` and completes each of them. If a completion panics, the others are
 /// still called; the last panic is returned.
@@ -31,9 +31,9 @@ pub(super) fn commit(
         let grows = |item: &mut Pending| item.work.purpose() == Purpose::Growth;
         refused = works.extract_if(.., grows).map(|item| (item.done, Err(error.clone().into()))).collect();
     }
-    let premises = works.iter().filter_map(|item| item.premise.clone()).collect();
-    let works = works.into_iter().map(|item| (item.work, (item.done, item.premise.is_some()))).collect();
-    let (results, mut panicked) = match results(database, writer, turn, premises, works) {
+    let read_sets = works.iter().filter_map(|item| item.read_set.clone()).collect();
+    let works = works.into_iter().map(|item| (item.work, (item.done, item.read_set.is_some()))).collect();
+    let (results, mut panicked) = match results(database, writer, turn, read_sets, works) {
         Ok(results) => (results, Ok(())),
         // A dropped completion informs its owner of the failure.
         Err(panic) => (Vec::new(), Err(panic)),
@@ -44,32 +44,32 @@ pub(super) fn commit(
     panicked
 }
 
-/// Commits works, some of which may depend on `premises`, and returns the result for each completion.
+/// Commits works, some of which may depend on `read_sets`, and returns the result for each completion.
 fn results(
     database: &Arc<Database>,
     writer: &mut Writer,
     turn: Turn,
-    premises: Vec<Premise>,
+    read_sets: Vec<ReadSet>,
     works: Vec<(Work, (Completion, bool))>,
 ) -> thread::Result<Vec<(Completion, WorkResult)>> {
-    let presumes = !premises.is_empty();
+    let has_read_sets = !read_sets.is_empty();
     let (works, waiting): (Vec<Work>, Vec<_>) = works.into_iter().unzip();
-    let attempt = Attempt::new(database.next_token()).presuming(premises);
+    let attempt = Attempt::new(database.next_token()).with_read_sets(read_sets);
     match catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, turn, &works, attempt)))? {
         Ok(outcomes) => {
             database.counters().committed(&works, &outcomes);
             Ok(waiting.into_iter().map(|(done, _)| done).zip(outcomes.into_iter().map(Ok)).collect())
         }
-        Err(error @ DatabaseError::Storage(StorageError::Outdated)) if presumes => {
+        Err(error @ DatabaseError::Storage(StorageError::Outdated)) if has_read_sets => {
             let all = works.into_iter().zip(waiting);
-            let (presuming, free): (Vec<_>, Vec<_>) = all.partition(|(_, (_, presumes))| *presumes);
+            let (with_read_sets, free): (Vec<_>, Vec<_>) = all.partition(|(_, (_, has_read_sets))| *has_read_sets);
             // Works without a read set are committed again without the outdated ones.
             let free = if free.is_empty() {
                 Vec::new()
             } else {
                 results(database, writer, Turn::default(), Vec::new(), free)?
             };
-            Ok(presuming.into_iter().map(|(_, (done, _))| (done, Err(error.clone()))).chain(free).collect())
+            Ok(with_read_sets.into_iter().map(|(_, (done, _))| (done, Err(error.clone()))).chain(free).collect())
         }
         Err(error) => Ok(waiting.into_iter().map(|(done, _)| (done, Err(error.clone()))).collect()),
     }

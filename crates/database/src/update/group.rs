@@ -250,7 +250,7 @@ impl<'a> Group<'a> {
             self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
             return Ok(true);
         }
-        attempt.presume(&mut self.batch)?;
+        attempt.add_read_sets(&mut self.batch)?;
         let expected = self.writer.state.version;
         let state = ShardState { version: Version(expected.0 + 1), token: attempt.token() };
         self.ranks.state = state;

@@ -46,7 +46,7 @@ pub use validation::{Precheck, Validated, ValidationBasis};
 pub(crate) use writer::{Writer, load, load_writer};
 
 use crate::attachment::{self, EncodingInfo};
-use crate::{Database, Premise, Result, StorageError, keys};
+use crate::{Database, ReadSet, Result, StorageError, keys};
 
 /// Approximate maximum size of the updates of one commit. An engine may refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
@@ -372,10 +372,10 @@ impl Database {
         self.queue.push(works, None)
     }
 
-    /// Queues `work`, which depends on the read set `premise`. If that is outdated, nothing is written and the result
-    /// is [`StorageError::Outdated`]. A work without changes is not validated, see [`Premise::is_held`].
-    pub fn submit_presuming(self: &Arc<Self>, work: Work, premise: &Premise, done: Completion) -> Submitted {
-        self.queue.push(vec![(work, done)], Some(premise))
+    /// Queues `work`, which depends on the read set `read_set`. If that is outdated, nothing is written and the result
+    /// is [`StorageError::Outdated`]. A work without changes is not validated, see [`ReadSet::is_held`].
+    pub fn submit_with_read_set(self: &Arc<Self>, work: Work, read_set: &ReadSet, done: Completion) -> Submitted {
+        self.queue.push(vec![(work, done)], Some(read_set))
     }
 
     /// Commits queued work until the queue is empty. Must be called if [`Self::submit`] returns [`Submitted::Lead`].

@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Completion, Submitted, Work};
-use crate::Premise;
+use crate::ReadSet;
 
 /// Number of consecutive wasted waits after which waiting is suspended.
 const WAITS_IN_VAIN: u32 = 3;
@@ -26,7 +26,7 @@ pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) done: Completion,
     /// Read set of the work, unless it was based on the latest state.
-    pub(crate) premise: Option<Premise>,
+    pub(crate) read_set: Option<ReadSet>,
     /// True for the last work that the client submitted together, after whose answer it may submit again.
     pub(crate) is_last: bool,
     cost_bytes: usize,
@@ -65,12 +65,12 @@ struct Patience {
 
 impl Queue {
     /// Adds the works of one client, which share a read set. Returns [`Submitted::Lead`] if no leader is active.
-    pub(crate) fn push(&self, works: Vec<(Work, Completion)>, premise: Option<&Premise>) -> Submitted {
+    pub(crate) fn push(&self, works: Vec<(Work, Completion)>, read_set: Option<&ReadSet>) -> Submitted {
         let last = works.len().saturating_sub(1);
         let mut pending: Vec<Pending> = Vec::with_capacity(works.len());
         for (place, (work, done)) in works.into_iter().enumerate() {
             let cost_bytes = work.cost_bytes();
-            pending.push(Pending { work, done, premise: premise.cloned(), is_last: place == last, cost_bytes });
+            pending.push(Pending { work, done, read_set: read_set.cloned(), is_last: place == last, cost_bytes });
         }
         if pending.is_empty() {
             return Submitted::Queued;

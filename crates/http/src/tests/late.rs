@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use settee_storage::members::Members;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Premise, Result, Shard, Snapshot, StorageError,
+    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, ReadSet, Result, Shard, Snapshot, StorageError,
     Version,
 };
 
@@ -137,7 +137,7 @@ impl Engine for LateEngine {
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(StorageError::Io("cut".to_owned()));
         }
-        let told = self.store.premise(&[]).map_or(0, |premise| premise.moment());
+        let told = self.store.read_set(&[]).map_or(0, |read_set| read_set.moment());
         let news = std::mem::take(&mut *self.news.lock());
         for (shard, version) in news {
             self.listeners.lock().iter().for_each(|listener| listener(shard, version));
@@ -146,8 +146,8 @@ impl Engine for LateEngine {
         Ok(())
     }
 
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
-        Some(Premise::new(shards, self.told.load(Ordering::Acquire), "".into()))
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
+        Some(ReadSet::new(shards, self.told.load(Ordering::Acquire), "".into()))
     }
 
     fn members(&self) -> &dyn Members {
