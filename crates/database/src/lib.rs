@@ -16,7 +16,7 @@ mod entry;
 mod keys;
 mod local;
 mod meta;
-mod news;
+mod notifications;
 mod open;
 mod partitions;
 mod pieces;

@@ -80,7 +80,7 @@ impl ReadSet {
 
 /// Returns the observed foreign commits of the database, of the catalog and of the other databases.
 fn known(database: &Database, besides: &[Arc<Database>]) -> Vec<[u64; 2]> {
-    let of_one = |database: &Database| [database.foreign(), database.heard_elsewhere()];
-    let around = [0, database.catalog_heard()];
+    let of_one = |database: &Database| [database.foreign(), database.foreign_version()];
+    let around = [0, database.notified_catalog_version()];
     [of_one(database), around].into_iter().chain(besides.iter().map(|database| of_one(database))).collect()
 }

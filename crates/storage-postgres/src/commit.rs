@@ -263,7 +263,7 @@ struct ReadSetCheck<'a> {
 impl<'a> ReadSetCheck<'a> {
     fn of(read_set: Option<&'a ReadSet>) -> Self {
         let shards = read_set.map(ReadSet::shards).unwrap_or_default();
-        Self { shards: shards.iter().copied().map(number).collect(), shown: read_set.map(ReadSet::heard) }
+        Self { shards: shards.iter().copied().map(number).collect(), shown: read_set.map(ReadSet::observed) }
     }
 
     fn parameters(&self) -> [Parameter<'_>; READ_SET_PARAMETERS] {

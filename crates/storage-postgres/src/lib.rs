@@ -235,7 +235,7 @@ impl PostgresEngine {
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
         runtime.spawn(follow::follow(Arc::downgrade(&follower), Arc::clone(connector.heard().committed())));
-        runtime.spawn(follow::herald(Arc::downgrade(&follower), Arc::downgrade(&writers)));
+        runtime.spawn(follow::notify_others(Arc::downgrade(&follower), Arc::downgrade(&writers)));
         runtime.spawn(nodes::keep(Arc::downgrade(&nodes)));
         Ok(Self {
             connector,

@@ -475,7 +475,7 @@ impl Members for Nodes {
         block_on(self.runtime(), self.give_back(&claim.key, claim.epoch))
     }
 
-    fn say_awaited(&self, key: &str) -> Result<()> {
+    fn announce_wait(&self, key: &str) -> Result<()> {
         let heard = self.writers.connector().heard();
         let say = async || self.writers.repeatedly(async |link| Ok(heard.say(link, Said::Awaited(key)).await?)).await;
         block_on(self.runtime(), say())

@@ -122,7 +122,7 @@ impl FaultyEngine {
         assert!(self.watcher.set(Box::new(watcher)).is_ok(), "an engine has one watcher");
     }
 
-    fn tell_watcher(&self) {
+    fn notify_watcher(&self) {
         if let Some(watcher) = self.watcher.get() {
             watcher(self);
         }
@@ -318,7 +318,7 @@ impl Engine for FaultyEngine {
         };
         log.write(&self.visible, Change::Commit(shard, ShardState { version, token }, batch), durability)?;
         drop(log);
-        self.tell_watcher();
+        self.notify_watcher();
         Ok(answer)
     }
 
@@ -380,7 +380,7 @@ impl Engine for FaultyEngine {
         log.check_poison()?;
         log.sync()?;
         drop(log);
-        self.tell_watcher();
+        self.notify_watcher();
         Ok(())
     }
 

@@ -89,7 +89,7 @@ pub trait Members: Send + Sync {
     ///
     /// # Errors
     /// If the store cannot be accessed.
-    fn say_awaited(&self, key: &str) -> Result<()>;
+    fn announce_wait(&self, key: &str) -> Result<()>;
 
     /// Returns true if another node has recently announced that it waits for this claim. The announcement ends with the
     /// claim. Cached.
@@ -156,7 +156,7 @@ impl Members for Sole {
         Ok(())
     }
 
-    fn say_awaited(&self, _key: &str) -> Result<()> {
+    fn announce_wait(&self, _key: &str) -> Result<()> {
         Ok(())
     }
 

@@ -91,7 +91,7 @@ impl MemoryEngine {
 
     /// Notifies the other users of a commit. The caller must hold the lock of the shards, so that every validated read
     /// set was notified.
-    fn tell(&self, shard: Shard, version: Version) {
+    fn notify_listeners(&self, shard: Shard, version: Version) {
         for (_, listener) in self.store.listeners.lock().iter().filter(|(user, _)| *user != self.user) {
             listener(shard, version);
         }
@@ -124,7 +124,7 @@ impl MemoryEngine {
     pub(crate) fn remove(&self, shard: Shard) {
         let mut shards = self.store.shards.lock();
         let version = Arc::make_mut(&mut shards).remove(shard);
-        self.tell(shard, version);
+        self.notify_listeners(shard, version);
     }
 }
 
@@ -226,7 +226,7 @@ impl Engine for MemoryEngine {
         batch.read_set().map_or(Ok(()), |read_set| shards.check_read_set(read_set))?;
         shards.check_inserts(shard, &batch)?;
         Arc::make_mut(&mut shards).apply(shard, ShardState { version, token }, &batch);
-        self.tell(shard, version);
+        self.notify_listeners(shard, version);
         Ok(Outcome::Committed(version))
     }
 

@@ -11,15 +11,15 @@ use crate::Shard;
 pub struct ReadSet {
     shards: Arc<[Shard]>,
     moment: u64,
-    heard: Arc<str>,
+    observed: Arc<str>,
 }
 
 impl ReadSet {
-    /// Creates a read set of `shards`, of which everything up to `heard`, in the notation of the engine, was observed.
+    /// Creates a read set of `shards`, of which everything up to `observed`, in the notation of the engine, was observed.
     /// The `moment` orders the read sets of an engine.
     #[must_use]
-    pub fn new(shards: &[Shard], moment: u64, heard: Arc<str>) -> Self {
-        Self { shards: shards.into(), moment, heard }
+    pub fn new(shards: &[Shard], moment: u64, observed: Arc<str>) -> Self {
+        Self { shards: shards.into(), moment, observed }
     }
 
     /// Returns the shards.
@@ -36,8 +36,8 @@ impl ReadSet {
 
     /// Returns the observed state in the notation of the engine.
     #[must_use]
-    pub fn heard(&self) -> &str {
-        &self.heard
+    pub fn observed(&self) -> &str {
+        &self.observed
     }
 
     /// Combines two read sets: the result is current only if both are.

@@ -462,14 +462,14 @@ fn no_shard_is_attached_while_its_database_goes() {
     // A deletion that had read the owned shards already would never drop this one.
     let nodes = Nodes::new();
     let (here, _) = nodes.database();
-    let heard = Arc::new(Mutex::new(None));
-    let (node, note) = (Arc::clone(&here), Arc::clone(&heard));
+    let notified = Arc::new(Mutex::new(None));
+    let (node, note) = (Arc::clone(&here), Arc::clone(&notified));
     nodes.script.on_commit(OnCommit::After(Box::new(move |_| {
         let value = Some(99_u64.to_be_bytes().to_vec());
         *note.lock() = Some(node.update(Work::Attach { key: [crate::OWNED_SHARDS, b"x"].concat(), value }));
     })));
     nodes.first.delete("db").unwrap();
-    let attached = heard.lock().take().expect("it was tried");
+    let attached = notified.lock().take().expect("it was tried");
     assert!(matches!(attached, Err(DatabaseError::NotFound)));
 }
 

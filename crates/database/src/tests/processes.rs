@@ -64,7 +64,7 @@ fn who_lines_up_does_so_for_as_long_as_others_write() {
     let there = next(&theirs, "db");
     let write = |database: &Arc<Database>, number: u32| {
         save(database, new(&format!("{number}"), "{}"));
-        database.writer.lock().crowd
+        database.writer.lock().locked_commits
     };
     assert_eq!([write(&here, 0), write(&here, 1)], [0, 0]);
     // After an occasional foreign commit, the lock is not used any more after a few commits.
@@ -139,11 +139,11 @@ fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
     let made = || *kept.of_designs("the last", |view| Ok::<_, DatabaseError>((view.design_seq()?, 8))).unwrap();
     assert_eq!(made(), 0);
     for round in 1..50 {
-        let heard = kept.version_heard();
+        let notified = kept.notified_version();
         let security = Json::parse(format!(r#"{{"admins":{{"names":["{round}"]}}}}"#).as_bytes()).unwrap();
         written.update(Work::SetSecurity(security.clone())).unwrap();
         ours.engine().catch_up().unwrap();
-        assert!(kept.version_heard() > heard);
+        assert!(kept.notified_version() > notified);
         // The refresh does not wait for commits of this process.
         let writing = kept.writer.lock();
         let used = next(&ours, "db");
@@ -284,13 +284,13 @@ fn events_of_databases_that_others_write_reach_who_waits_here() {
         catalog.activity().watch(|| {});
     }
     let events = next(&ours, GLOBAL_CHANGES);
-    let (sender, heard) = mpsc::channel();
+    let (sender, notified) = mpsc::channel();
     let _subscription = events.subscribe(move |event| sender.send(event).unwrap());
     save(&create(&theirs, "db"), new("a", "{}"));
     let happened = theirs.activity().take();
     assert!(happened.contains(&("db".to_owned(), Happened::Updated)));
     theirs.keep_events(&happened).unwrap();
-    while heard.recv_timeout(PATIENCE).unwrap() != Event::Committed(3) {}
+    while notified.recv_timeout(PATIENCE).unwrap() != Event::Committed(3) {}
     assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);
     next(&ours, "db");
     assert_eq!(ours.activity().take(), [], "what others do they keep themselves");

@@ -11,16 +11,16 @@ use crate::{Database, DatabaseError, Event, Subscription, Work};
 /// Timeout for notifications.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-type Heard = Arc<Mutex<Vec<Event>>>;
+type Events = Arc<Mutex<Vec<Event>>>;
 
-fn listen(database: &Arc<Database>) -> (Subscription, Heard) {
-    let heard = Heard::default();
-    let notes = Arc::clone(&heard);
-    (database.subscribe(move |event| notes.lock().unwrap().push(event)), heard)
+fn listen(database: &Arc<Database>) -> (Subscription, Events) {
+    let notified = Events::default();
+    let notes = Arc::clone(&notified);
+    (database.subscribe(move |event| notes.lock().unwrap().push(event)), notified)
 }
 
-fn take(heard: &Heard) -> Vec<Event> {
-    std::mem::take(&mut heard.lock().unwrap())
+fn take(notified: &Events) -> Vec<Event> {
+    std::mem::take(&mut notified.lock().unwrap())
 }
 
 #[test]
@@ -46,15 +46,15 @@ fn events_follow_commits_and_end_with_the_subscription() {
 fn what_changes_no_document_is_not_told() {
     let database = super::database();
     let rev = save(&database, new("a", "{}"));
-    let (_subscription, heard) = listen(&database);
+    let (_subscription, notified) = listen(&database);
     write(&database, vec![edit("_local/x", None, false, "{}")]);
     write(&database, vec![new("a", "{\"n\":1}")]);
     write(&database, Vec::new());
     database.update(Work::SetRevsLimit(7)).unwrap();
     database.update(Work::Attach { key: b"x".to_vec(), value: None }).unwrap();
-    assert_eq!(take(&heard), []);
+    assert_eq!(take(&notified), []);
     save(&database, edit("a", Some(&rev), true, "{}"));
-    assert_eq!(take(&heard), [Event::Committed(2)]);
+    assert_eq!(take(&notified), [Event::Committed(2)]);
 }
 
 #[test]
@@ -79,13 +79,13 @@ fn subscribers_hear_of_the_deletion() {
     let catalog = open(&engine());
     let database = create(&catalog, "db");
     let other = create(&catalog, "other");
-    let (_one, heard) = listen(&database);
+    let (_one, notified) = listen(&database);
     let (_two, heard_other) = listen(&other);
     catalog.delete("db").unwrap();
-    assert_eq!(take(&heard), [Event::Deleted]);
+    assert_eq!(take(&notified), [Event::Deleted]);
     assert!(matches!(database.update(Work::Documents(vec![new("a", "{}")])), Err(DatabaseError::NotFound)));
     save(&create(&catalog, "db"), new("a", "{}"));
-    assert_eq!(take(&heard), [], "the new database is another one");
+    assert_eq!(take(&notified), [], "the new database is another one");
     assert_eq!(take(&heard_other), []);
 }
 

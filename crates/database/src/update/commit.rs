@@ -11,7 +11,7 @@ use super::contents::{Contents, Named};
 use super::group::Group;
 use super::queue::Pending;
 use super::touched::Documents;
-use super::writer::{LOOKS, News, Writer};
+use super::writer::{COMMITS_READING_FIRST, LaterChanges, Writer};
 use super::{Completion, UpdateOutcome, Work, WorkResult};
 use crate::attempt::Attempt;
 use crate::database::Database;
@@ -107,7 +107,9 @@ fn commit_until_done(
                 thread::park_timeout(INTERRUPTION);
             }
             // A document exists that was expected to be new. The next try reads first, so this can happen only once.
-            Err(DatabaseError::Storage(StorageError::Present(_))) if writer.looks == 0 => writer.looks = LOOKS,
+            Err(DatabaseError::Storage(StorageError::Present(_))) if writer.commits_reading_first == 0 => {
+                writer.commits_reading_first = COMMITS_READING_FIRST
+            }
             Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => return Err(error),
             Err(_) => {}
         }
@@ -130,11 +132,11 @@ fn try_commit(
     }
     let snapshot = engine.snapshot(shard)?;
     // If several processes write, the read includes the changes of their commits.
-    let news = News::after(writer.state);
-    let requests = news.requests();
-    let is_known = is_current || writer.crowd == 0;
+    let later = LaterChanges::after(writer.state);
+    let requests = later.requests();
+    let is_known = is_current || writer.locked_commits == 0;
     let besides = if is_known { &[] } else { &requests[1..] };
-    let may_guess = is_known && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
+    let may_guess = is_known && writer.commits_reading_first == 0 && !attempt.is_in_doubt() && engine.refuses_present();
     if may_guess && let Some(documents) = Documents::likely_new(works) {
         let mut group =
             Group::new(database, writer, snapshot.as_ref(), (documents, Contents::default()), purpose(works));

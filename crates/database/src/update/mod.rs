@@ -393,7 +393,7 @@ impl Database {
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
             // A wait for the shard lock replaces the batching window.
-            let turn = match writer.crowd {
+            let turn = match writer.locked_commits {
                 0 => {
                     self.queue.collect(expected, COMMIT_BYTES, window);
                     Turn::default()

@@ -16,7 +16,7 @@ use super::{Completion, Submitted, Work};
 use crate::ReadSet;
 
 /// Number of consecutive wasted waits after which waiting is suspended.
-const WAITS_IN_VAIN: u32 = 3;
+const WASTED_WAITS_MAX: u32 = 3;
 
 /// Number of commits without a wait then. The next wait tests whether waiting has become useful.
 const HURRIED_COMMITS: u32 = 32;
@@ -46,7 +46,7 @@ struct State {
     led: bool,
     /// Condition on which the leader waits.
     awaited: Option<Awaited>,
-    patience: Patience,
+    statistics: WaitStatistics,
 }
 
 /// Sufficient amount of work for a commit: a number of works, or an approximate number of bytes.
@@ -58,8 +58,8 @@ struct Awaited {
 
 /// Statistics of the usefulness of waiting.
 #[derive(Default)]
-struct Patience {
-    waits_in_vain: u32,
+struct WaitStatistics {
+    wasted_waits: u32,
     hurried_commits: u32,
 }
 
@@ -91,11 +91,11 @@ impl Queue {
     pub(crate) fn collect(&self, writes: usize, limit_bytes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
         let awaited = Awaited { works: writes, bytes: limit_bytes };
-        if !state.has(awaited) && !state.patience.hurries() {
+        if !state.has(awaited) && !state.statistics.hurries() {
             state.awaited = Some(awaited);
-            let in_vain = self.pushed.wait_while_for(&mut state, |state| !state.has(awaited), window).timed_out();
+            let is_wasted = self.pushed.wait_while_for(&mut state, |state| !state.has(awaited), window).timed_out();
             state.awaited = None;
-            state.patience.waited(in_vain);
+            state.statistics.waited(is_wasted);
         }
         state.waiting.len()
     }
@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-impl Patience {
+impl WaitStatistics {
     /// Returns true if the next commit must not wait. Each call counts as one commit.
     fn hurries(&mut self) -> bool {
         let hurries = self.hurried_commits > 0;
@@ -149,9 +149,9 @@ impl Patience {
         hurries
     }
 
-    fn waited(&mut self, in_vain: bool) {
-        self.waits_in_vain = if in_vain { self.waits_in_vain + 1 } else { 0 };
-        if self.waits_in_vain >= WAITS_IN_VAIN {
+    fn waited(&mut self, is_wasted: bool) {
+        self.wasted_waits = if is_wasted { self.wasted_waits + 1 } else { 0 };
+        if self.wasted_waits >= WASTED_WAITS_MAX {
             self.hurried_commits = HURRIED_COMMITS;
         }
     }
@@ -192,29 +192,29 @@ mod tests {
         let large = Work::Attach { key: vec![1], value: Some(vec![0; 100]) };
         let _ = queue.push(vec![(large, Box::new(|_| {}))], None);
         assert_eq!(queue.collect(9, 100, Duration::from_secs(60)), 1);
-        assert_eq!(queue.state.lock().patience.waits_in_vain, 0);
+        assert_eq!(queue.state.lock().statistics.wasted_waits, 0);
     }
 
     /// Counts the commits until the next one that waits.
-    fn hurried(patience: &mut Patience) -> usize {
-        std::iter::from_fn(|| patience.hurries().then_some(())).count()
+    fn hurried(statistics: &mut WaitStatistics) -> usize {
+        std::iter::from_fn(|| statistics.hurries().then_some(())).count()
     }
 
     #[test]
     fn who_waits_in_vain_hurries_for_a_while() {
-        let patience = &mut Patience::default();
+        let statistics = &mut WaitStatistics::default();
         // Occasional wasted waits do not suspend waiting.
-        for in_vain in [true, true, false, true, true, false] {
-            patience.waited(in_vain);
-            assert_eq!(hurried(patience), 0);
+        for is_wasted in [true, true, false, true, true, false] {
+            statistics.waited(is_wasted);
+            assert_eq!(hurried(statistics), 0);
         }
-        (0..WAITS_IN_VAIN).for_each(|_| patience.waited(true));
-        assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
+        (0..WASTED_WAITS_MAX).for_each(|_| statistics.waited(true));
+        assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
         // One wasted wait suspends waiting again; one useful wait resets the count.
-        patience.waited(true);
-        assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
-        patience.waited(false);
-        patience.waited(true);
-        assert_eq!(hurried(patience), 0);
+        statistics.waited(true);
+        assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
+        statistics.waited(false);
+        statistics.waited(true);
+        assert_eq!(hurried(statistics), 0);
     }
 }

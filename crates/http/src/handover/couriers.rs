@@ -183,7 +183,7 @@ async fn exchange(
         return Ok(());
     };
     if taken == BUSY {
-        nodes.load.hear_of_busy();
+        nodes.load.note_busy_node();
     }
     let (mut body, mut reader) = (response.into_body(), Reader::new(ANSWER_BYTES_MAX));
     let broken = |why: String| TransportError::Broken(why);

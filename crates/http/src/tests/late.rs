@@ -17,11 +17,11 @@ use settee_storage::{
 /// A user of a store in memory.
 pub(crate) struct LateEngine {
     store: MemoryEngine,
-    news: Arc<Mutex<Vec<(Shard, Version)>>>,
+    commits: Arc<Mutex<Vec<(Shard, Version)>>>,
     listeners: Mutex<Vec<CommitListener>>,
     trips: AtomicU64,
     /// The version of the store up to which the listeners are notified.
-    told: AtomicU64,
+    notified: AtomicU64,
     is_cut: AtomicBool,
     reads: Gate,
     catching_up: Gate,
@@ -41,15 +41,15 @@ impl LateEngine {
     /// Returns another user of `store`.
     pub(crate) fn on(store: &MemoryEngine) -> Arc<Self> {
         let store = store.user();
-        let news: Arc<Mutex<Vec<_>>> = Arc::default();
-        let heard = Arc::clone(&news);
-        store.subscribe(Box::new(move |shard, version| heard.lock().push((shard, version))));
+        let commits: Arc<Mutex<Vec<_>>> = Arc::default();
+        let observed = Arc::clone(&commits);
+        store.subscribe(Box::new(move |shard, version| observed.lock().push((shard, version))));
         Arc::new(Self {
             store,
-            news,
+            commits,
             listeners: Mutex::default(),
             trips: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
             reads: Gate::default(),
             catching_up: Gate::default(),
@@ -137,17 +137,17 @@ impl Engine for LateEngine {
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(StorageError::Io("cut".to_owned()));
         }
-        let told = self.store.read_set(&[]).map_or(0, |read_set| read_set.moment());
-        let news = std::mem::take(&mut *self.news.lock());
-        for (shard, version) in news {
+        let notified = self.store.read_set(&[]).map_or(0, |read_set| read_set.moment());
+        let commits = std::mem::take(&mut *self.commits.lock());
+        for (shard, version) in commits {
             self.listeners.lock().iter().for_each(|listener| listener(shard, version));
         }
-        self.told.fetch_max(told, Ordering::AcqRel);
+        self.notified.fetch_max(notified, Ordering::AcqRel);
         Ok(())
     }
 
     fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
-        Some(ReadSet::new(shards, self.told.load(Ordering::Acquire), "".into()))
+        Some(ReadSet::new(shards, self.notified.load(Ordering::Acquire), "".into()))
     }
 
     fn members(&self) -> &dyn Members {

@@ -121,7 +121,7 @@ pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
     let [one, other] = [&*engines[0], &*engines[1]];
     let [held, further] = ["work", "other work"].map(|key| claim(one, key).expect("it is free"));
     let is_awaited = |claim: &Claim| one.members().is_awaited(claim);
-    let say = |engine: &dyn Engine, key| engine.members().say_awaited(key).expect("the engine can be asked");
+    let say = |engine: &dyn Engine, key| engine.members().announce_wait(key).expect("the engine can be asked");
     assert!(!is_awaited(&held), "the claim has no waiter yet");
     say(one, "other work");
     until("it is heard", || {
