@@ -67,10 +67,10 @@ impl Commit {
 ///
 /// # Errors
 /// If it was not applied, for a reason other than a conflict.
-pub(crate) async fn commit(joint: &Arc<Joint>, turn: Option<Leased>, commit: Commit) -> Result<Outcome> {
+pub(crate) async fn commit(joint: &Arc<Joint>, lock_connection: Option<Leased>, commit: Commit) -> Result<Outcome> {
     let (begun, commit) = (Instant::now(), Arc::new(commit));
-    if turn.is_some() || !Joint::takes(&commit) {
-        return alone(joint.pool(), turn, &commit, begun, false).await;
+    if lock_connection.is_some() || !Joint::takes(&commit) {
+        return alone(joint.pool(), lock_connection, &commit, begun, false).await;
     }
     match joint.make(&commit).await {
         Joined::Committed => Ok(commit.done()),
@@ -82,14 +82,14 @@ pub(crate) async fn commit(joint: &Arc<Joint>, turn: Option<Leased>, commit: Com
 /// Makes a single commit. `is_unknown` is true if it may have been applied already.
 async fn alone(
     pool: &Arc<Pool>,
-    mut turn: Option<Leased>,
+    mut lock_connection: Option<Leased>,
     commit: &Commit,
     begun: Instant,
     mut is_unknown: bool,
 ) -> Result<Outcome> {
     let mut tries = 0;
     loop {
-        let taken = if let Some(held) = turn.take() { Ok(held) } else { pool.take().await };
+        let taken = if let Some(held) = lock_connection.take() { Ok(held) } else { pool.take().await };
         let leased = match taken {
             Ok(leased) => leased,
             Err(_) if is_unknown && begun.elapsed() < PATIENCE && !pool.connector().is_silent() => {

@@ -50,7 +50,7 @@ pub(crate) struct Follower {
     pool: Arc<Pool>,
     node: i64,
     listeners: RwLock<Vec<CommitListener>>,
-    turns: Mutex<Turns>,
+    poll_state: Mutex<PollState>,
     /// Notified at the end of each poll.
     ended: Notify,
     session: tokio::sync::Mutex<Session>,
@@ -65,7 +65,7 @@ pub(crate) struct Follower {
 
 /// State of the polls.
 #[derive(Default)]
-struct Turns {
+struct PollState {
     is_running: bool,
     /// Number of polls that have started, and of those that have ended.
     begun: u64,
@@ -113,7 +113,7 @@ impl RecentCommits {
     }
 
     /// Starts a new part if the current one is old enough; called after each poll.
-    fn turn(&mut self, shown: &str, now: Instant) {
+    fn rotate(&mut self, shown: &str, now: Instant) {
         if now.saturating_duration_since(self.since) < SETTLED {
             return;
         }
@@ -136,18 +136,18 @@ fn oldest(shown: &str) -> &str {
 }
 
 /// Records the end of a poll when dropped, with any result.
-struct Turn<'a> {
+struct PollGuard<'a> {
     follower: &'a Follower,
     answer: Result<()>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
-        let mut turns = self.follower.turns.lock();
-        turns.is_running = false;
-        turns.ended = turns.begun;
-        turns.failure = std::mem::replace(&mut self.answer, Ok(())).err();
-        drop(turns);
+        let mut poll_state = self.follower.poll_state.lock();
+        poll_state.is_running = false;
+        poll_state.ended = poll_state.begun;
+        poll_state.failure = std::mem::replace(&mut self.answer, Ok(())).err();
+        drop(poll_state);
         self.follower.ended.notify_waiters();
     }
 }
@@ -169,7 +169,7 @@ impl Follower {
             pool,
             node,
             listeners: RwLock::default(),
-            turns: Mutex::default(),
+            poll_state: Mutex::default(),
             ended: Notify::new(),
             session,
             notified_state,
@@ -207,28 +207,28 @@ impl Follower {
 
     /// Waits for the end of a poll that starts after this call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
-        let mine = self.turns.lock().begun + 1;
+        let mine = self.poll_state.lock().begun + 1;
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
             // Enabled first, so that no end of a poll is missed.
             ended.as_mut().enable();
             let is_ours = {
-                let mut turns = self.turns.lock();
-                if turns.ended >= mine {
-                    return turns.failure.clone().map_or(Ok(()), Err);
+                let mut poll_state = self.poll_state.lock();
+                if poll_state.ended >= mine {
+                    return poll_state.failure.clone().map_or(Ok(()), Err);
                 }
-                let is_ours = !turns.is_running;
+                let is_ours = !poll_state.is_running;
                 if is_ours {
-                    turns.is_running = true;
-                    turns.begun += 1;
+                    poll_state.is_running = true;
+                    poll_state.begun += 1;
                 }
                 is_ours
             };
             if is_ours {
                 let unfinished = Err(StorageError::Io("a poll did not end".to_owned()));
-                let mut turn = Turn { follower: self, answer: unfinished };
-                turn.answer = self.poll().await;
-                return turn.answer.clone();
+                let mut guard = PollGuard { follower: self, answer: unfinished };
+                guard.answer = self.poll().await;
+                return guard.answer.clone();
             }
             ended.await;
         }
@@ -291,7 +291,7 @@ impl Follower {
                 gone = recent_commits.shards.iter().flatten().copied().collect();
             }
             news.iter().for_each(|(shard, _)| recent_commits.note(*shard));
-            recent_commits.turn(shown, Instant::now());
+            recent_commits.rotate(shown, Instant::now());
         }
         self.heard.fetch_add(news.len() as u64, Ordering::Relaxed);
         for (shard, _) in news {
@@ -372,7 +372,7 @@ mod tests {
             (20, "50:50:", 5, "40:40:"),
             (31, "60:99:70", 6, "50:50:"),
         ] {
-            recent_commits.turn(shown, at(second));
+            recent_commits.rotate(shown, at(second));
             recent_commits.note(Shard(shard));
             assert_eq!(recent_commits.settled(), wanted, "after {second} s");
         }

@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 
 use settee_storage::{
     Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, ReadSet, Request, Result,
-    Shard, ShardState, Snapshot, StorageError, Turn, Version, members::NodeId,
+    Shard, ShardLock, ShardState, Snapshot, StorageError, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -316,7 +316,7 @@ impl Engine for PostgresEngine {
         true
     }
 
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
         block_on(self.handle(), Line::up(&self.line, &self.writers, shard, wanted))
     }
 

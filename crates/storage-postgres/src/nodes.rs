@@ -81,7 +81,7 @@ pub(crate) struct Nodes {
     beats: Arc<Pool>,
     writers: Arc<Pool>,
     /// Held while the row of this node is changed.
-    turn: tokio::sync::Mutex<()>,
+    heartbeat_lock: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -133,8 +133,8 @@ impl State {
 impl Nodes {
     /// Enters this process without a name.
     pub(crate) async fn begin(id: NodeId, beats: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
-        let (turn, state) = (tokio::sync::Mutex::new(()), Mutex::default());
-        let nodes = Self { id, beats, writers, turn, state };
+        let (heartbeat_lock, state) = (tokio::sync::Mutex::new(()), Mutex::default());
+        let nodes = Self { id, beats, writers, heartbeat_lock, state };
         // Under full load a first connection may exceed its timeout.
         if nodes.beat().await.is_err() {
             nodes.beat().await?;
@@ -148,7 +148,7 @@ impl Nodes {
 
     /// Sends a heartbeat. If it was too late this node re-enters without claims.
     async fn beat(&self) -> Result<()> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.heartbeat_lock.lock().await;
         if self.state.lock().has_left {
             return Ok(());
         }
@@ -407,7 +407,7 @@ impl Members for Nodes {
 
     fn leave(&self) -> Result<()> {
         block_on(self.runtime(), async {
-            let _turn = self.turn.lock().await;
+            let _lock = self.heartbeat_lock.lock().await;
             {
                 let mut state = self.state.lock();
                 state.lose_claims();

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, ReadSet, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
+    Outcome, ReadSet, Reply, Request, Result, Shard, ShardLock, ShardState, Snapshot, Version,
 };
 
 /// Rows of a first page, unless the caller expects more.
@@ -158,7 +158,7 @@ impl Engine for CountingEngine {
         self.engine.refuses_present()
     }
 
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
         self.engine.line_up(shard, wanted)
     }
 

@@ -221,12 +221,12 @@ pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 /// Lock to write to a shard; released when dropped.
 #[derive(Default)]
 #[must_use]
-pub struct Turn {
+pub struct ShardLock {
     held: Option<Box<dyn Send>>,
     seen: Option<Vec<Reply>>,
 }
 
-impl Turn {
+impl ShardLock {
     /// Creates a lock that is released when `held` is dropped. `seen` are the replies for [`Engine::line_up`].
     pub fn of(held: impl Send + 'static, seen: Vec<Reply>) -> Self {
         Self { held: Some(Box::new(held)), seen: Some(seen) }
@@ -244,9 +244,9 @@ impl Turn {
     }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for ShardLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("is_held", &self.is_held()).finish_non_exhaustive()
+        f.debug_struct("ShardLock").field("is_held", &self.is_held()).finish_non_exhaustive()
     }
 }
 
@@ -287,9 +287,9 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// The lock contains the replies to `wanted`. [`Request::State`] is read first: if others commit without the lock,
     /// the other replies may be newer, and a commit at that state conflicts.
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
         let _ = (shard, wanted);
-        Turn::default()
+        ShardLock::default()
     }
 
     /// Checks that the engine accepts commits of any purpose.

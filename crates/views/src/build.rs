@@ -10,7 +10,7 @@ use settee_storage::StorageError;
 
 use crate::claims::Claimed;
 use crate::error::{Result, ViewError};
-use crate::handle::{BuildGuard, DatabaseIndexes, Turn};
+use crate::handle::{Acquired, BuildGuard, DatabaseIndexes};
 use crate::host::IndexHost;
 use crate::index::identity::definitions;
 use crate::index::{IndexDefinition, IndexStore, Meta, Opened, Signature};
@@ -69,9 +69,9 @@ impl Core {
         let Some(definition) = definitions.iter().find(|definition| definition.signature == signature) else {
             return Err(ViewError::MissingView);
         };
-        let guard = match self.handle(host, signature)?.take_turn_while(&mut || Ok(cancellation.check()?)) {
-            Ok(Turn::Build(guard)) => guard,
-            Ok(Turn::Over) => return Ok(()),
+        let guard = match self.handle(host, signature)?.acquire_build_while(&mut || Ok(cancellation.check()?)) {
+            Ok(Acquired::Build(guard)) => guard,
+            Ok(Acquired::Over) => return Ok(()),
             // The build was paused, and resumed before the end of the wait.
             Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
             Err(error) => return Err(error),
@@ -309,7 +309,7 @@ impl Core {
             database,
             pending: total_changes,
             database_name: host.name(),
-            control: &|turn, bytes| self.rest(build, turn, bytes),
+            control: &|pace_state, bytes| self.rest(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
             report: &|documents, emissions| self.report(host, ddoc, documents, emissions),
             remark: &|message| self.say(host, ddoc, About::Engine, message),
@@ -318,10 +318,10 @@ impl Core {
     }
 
     /// Paces a thread of a build, and returns an error if the build must stop.
-    fn rest(&self, build: &Build<'_>, turn: &mut pace::Turn, bytes: u64) -> Result<()> {
+    fn rest(&self, build: &Build<'_>, pace_state: &mut pace::PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.rights.iter().any(Right::is_awaited);
         if build.urgency == Urgency::Background {
-            self.pace.rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
+            self.pace.rest(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
         }
         self.check(build)
     }

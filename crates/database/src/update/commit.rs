@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use settee_storage::{Durability, Purpose, StorageError, Turn};
+use settee_storage::{Durability, Purpose, ShardLock, StorageError};
 
 use super::contents::{Contents, Named};
 use super::group::Group;
@@ -17,12 +17,12 @@ use crate::attempt::Attempt;
 use crate::database::Database;
 use crate::{DatabaseError, Event, ReadSet, Result};
 
-/// Commits `works` under the shard lock `turn` and completes each of them. If a completion panics, the others are
+/// Commits `works` under the shard lock `shard_lock` and completes each of them. If a completion panics, the others are
 /// still called; the last panic is returned.
 pub(super) fn commit(
     database: &Arc<Database>,
     writer: &mut Writer,
-    turn: Turn,
+    shard_lock: ShardLock,
     mut works: Vec<Pending>,
 ) -> thread::Result<()> {
     let mut refused = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn commit(
     }
     let read_sets = works.iter().filter_map(|item| item.read_set.clone()).collect();
     let works = works.into_iter().map(|item| (item.work, (item.done, item.read_set.is_some()))).collect();
-    let (results, mut panicked) = match results(database, writer, turn, read_sets, works) {
+    let (results, mut panicked) = match results(database, writer, shard_lock, read_sets, works) {
         Ok(results) => (results, Ok(())),
         // A dropped completion informs its owner of the failure.
         Err(panic) => (Vec::new(), Err(panic)),
@@ -48,14 +48,14 @@ pub(super) fn commit(
 fn results(
     database: &Arc<Database>,
     writer: &mut Writer,
-    turn: Turn,
+    shard_lock: ShardLock,
     read_sets: Vec<ReadSet>,
     works: Vec<(Work, (Completion, bool))>,
 ) -> thread::Result<Vec<(Completion, WorkResult)>> {
     let has_read_sets = !read_sets.is_empty();
     let (works, waiting): (Vec<Work>, Vec<_>) = works.into_iter().unzip();
     let attempt = Attempt::new(database.next_token()).with_read_sets(read_sets);
-    match catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, turn, &works, attempt)))? {
+    match catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, shard_lock, &works, attempt)))? {
         Ok(outcomes) => {
             database.counters().committed(&works, &outcomes);
             Ok(waiting.into_iter().map(|(done, _)| done).zip(outcomes.into_iter().map(Ok)).collect())
@@ -67,7 +67,7 @@ fn results(
             let free = if free.is_empty() {
                 Vec::new()
             } else {
-                results(database, writer, Turn::default(), Vec::new(), free)?
+                results(database, writer, ShardLock::default(), Vec::new(), free)?
             };
             Ok(with_read_sets.into_iter().map(|(_, (done, _))| (done, Err(error.clone()))).chain(free).collect())
         }
@@ -79,11 +79,11 @@ fn results(
 const INTERRUPTIONS_MAX: u32 = 1500;
 const INTERRUPTION: Duration = Duration::from_millis(20);
 
-/// Commits `works` and retries after conflicts. The shard lock `turn` ends with the first commit.
+/// Commits `works` and retries after conflicts. The shard lock `shard_lock` ends with the first commit.
 fn commit_until_done(
     database: &Arc<Database>,
     writer: &mut Writer,
-    mut turn: Turn,
+    mut shard_lock: ShardLock,
     works: &[Work],
     mut attempt: Attempt,
 ) -> Result<Vec<Vec<UpdateOutcome>>> {
@@ -91,7 +91,7 @@ fn commit_until_done(
     let mut left = INTERRUPTIONS_MAX;
     loop {
         let tried = writer
-            .take_turn(database, &mut turn)
+            .lock_shard(database, &mut shard_lock)
             .and_then(|is_current| attempt.check().map(|()| is_current))
             .and_then(|is_current| try_commit(database, writer, works, is_current, &mut attempt, &mut outcomes));
         match tried {
@@ -99,8 +99,8 @@ fn commit_until_done(
             Ok(false) => {
                 // After a conflict with another process, the next try waits for the shard lock.
                 writer.give_way(database);
-                drop(std::mem::take(&mut turn));
-                turn = writer.line_up(database);
+                drop(std::mem::take(&mut shard_lock));
+                shard_lock = writer.line_up(database);
             }
             Err(DatabaseError::Storage(StorageError::Interrupted(_))) if left > 0 => {
                 left -= 1;

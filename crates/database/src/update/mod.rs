@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
-use settee_storage::{Purpose, Turn};
+use settee_storage::{Purpose, ShardLock};
 
 pub use contents::Stage;
 pub(crate) use fullness::Fullness;
@@ -393,18 +393,18 @@ impl Database {
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
             // A wait for the shard lock replaces the batching window.
-            let turn = match writer.locked_commits {
+            let shard_lock = match writer.locked_commits {
                 0 => {
                     self.queue.collect(expected, COMMIT_BYTES, window);
-                    Turn::default()
+                    ShardLock::default()
                 }
-                _ if self.queue.waiting() == 0 => Turn::default(),
+                _ if self.queue.waiting() == 0 => ShardLock::default(),
                 _ => writer.line_up(self),
             };
             let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.iter().filter(|work| work.is_last).count();
             let begun = Instant::now();
-            lead.panicked = commit::commit(self, &mut writer, turn, works).and(lead.panicked);
+            lead.panicked = commit::commit(self, &mut writer, shard_lock, works).and(lead.panicked);
             if is_over() {
                 lead.is_left = !self.queue.end_lead();
                 return lead;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settee_model::json::Json;
 use settee_storage::{
-    Direction, KeyRange, Keyspace, Page, PageRange, Reply, Request, ShardState, Snapshot, Turn, Version,
+    Direction, KeyRange, Keyspace, Page, PageRange, Reply, Request, ShardLock, ShardState, Snapshot, Version,
 };
 
 use super::Fullness;
@@ -79,13 +79,13 @@ impl Writer {
     }
 
     /// Waits for the shard lock, which also returns the changes of other processes.
-    pub(super) fn line_up(&self, database: &Database) -> Turn {
+    pub(super) fn line_up(&self, database: &Database) -> ShardLock {
         database.engine().line_up(database.shard(), &LaterChanges::after(self.state).requests())
     }
 
     /// Updates this to the state that was read with the lock. Returns `false` if the lock returned no state.
-    pub(super) fn take_turn(&mut self, database: &Database, turn: &mut Turn) -> Result<bool> {
-        let Some(mut seen) = turn.take_seen().filter(|seen| !seen.is_empty()) else { return Ok(false) };
+    pub(super) fn lock_shard(&mut self, database: &Database, shard_lock: &mut ShardLock) -> Result<bool> {
+        let Some(mut seen) = shard_lock.take_seen().filter(|seen| !seen.is_empty()) else { return Ok(false) };
         let state = seen.remove(0).into_state()?;
         if state != self.state {
             let snapshot = database.engine().snapshot(database.shard())?;

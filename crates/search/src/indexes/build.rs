@@ -10,12 +10,12 @@ use settee_database::tasks::TaskKind;
 use settee_database::{Database, ReadView};
 use settee_design::DesignDocument;
 use settee_storage::StorageError;
-use settee_views::{BuildState, BuildStatus, ChangeSnapshot, Claimed, PaceTurn, Urgency, ViewError};
+use settee_views::{BuildState, BuildStatus, ChangeSnapshot, Claimed, PaceState, Urgency, ViewError};
 
 use super::definition::SearchIndex;
 use super::pass::Pass;
 use super::position::Position;
-use super::state::{Indexes, SearchGuard, SearchTurn};
+use super::state::{Indexes, SearchAcquired, SearchGuard};
 use super::{Result, SearchError, Searches, signature_of_all};
 use crate::{Error, SearchLimits};
 
@@ -56,9 +56,9 @@ impl Searches {
         urgency: Urgency,
     ) -> Result<()> {
         self.require_buildable(database, ddoc, wanted, update_seq)?;
-        let guard = match self.handle(database, wanted)?.take_turn() {
-            Ok(SearchTurn::Build(guard)) => guard,
-            Ok(SearchTurn::Over) => return Ok(()),
+        let guard = match self.handle(database, wanted)?.acquire_build() {
+            Ok(SearchAcquired::Build(guard)) => guard,
+            Ok(SearchAcquired::Over) => return Ok(()),
             // The build was paused, and resumed before the end of the wait.
             Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => {
                 return Ok(());
@@ -264,7 +264,7 @@ impl Searches {
             since,
             pending: total_changes,
             is_unhurried: build.urgency == Urgency::Background,
-            control: &|turn, bytes| self.rest_a_while(build, turn, bytes),
+            control: &|pace_state, bytes| self.rest_a_while(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
             say: &|about, message| self.say(database, ddoc, about, message),
         };
@@ -277,10 +277,10 @@ impl Searches {
     }
 
     /// Paces a thread of a build, and returns an error if the build must stop.
-    fn rest_a_while(&self, build: &Build<'_>, turn: &mut PaceTurn, bytes: u64) -> Result<()> {
+    fn rest_a_while(&self, build: &Build<'_>, pace_state: &mut PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.guard.handle().activity().1 > 0 || build.claimed.is_some_and(Claimed::is_awaited);
         if build.urgency == Urgency::Background {
-            self.views.pace().rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
+            self.views.pace().rest(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
         }
         self.check(build)
     }

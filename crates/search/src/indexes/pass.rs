@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use settee_database::Layout;
 use settee_design::{DesignOptions, Emissions, Language, Limits, MapSource, Program};
 use settee_model::partition;
-use settee_views::{About, ChangeBatch, ChangeSnapshot, Changes, Fill, PaceTurn, Settings, ViewError};
+use settee_views::{About, ChangeBatch, ChangeSnapshot, Changes, Fill, PaceState, Settings, ViewError};
 
 use super::definition::SearchIndex;
 use super::fields::field;
@@ -39,7 +39,7 @@ pub(super) struct Pass<'a> {
     pub(super) is_unhurried: bool,
     /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
     /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
-    pub(super) control: &'a (dyn Fn(&mut PaceTurn, u64) -> Result<()> + Sync),
+    pub(super) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     /// Receives the number of processed changes.
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
     /// Receives exceptions, log lines, and the engine of functions.
@@ -60,7 +60,7 @@ struct Scan<'a> {
 /// Maps documents on one thread.
 struct Worker {
     program: Box<dyn Program>,
-    turn: PaceTurn,
+    pace_state: PaceState,
     batch: ChangeBatch,
     emissions: Emissions,
 }
@@ -97,16 +97,16 @@ impl Pass<'_> {
             writer.lock().commit(&(if is_over { current } else { reached }).encode())?;
             match interrupted {
                 Some(reason) => return Err(reason),
-                None if is_over => return self.merge(&mut workers[0].turn, writer.into_inner()),
+                None if is_over => return self.merge(&mut workers[0].pace_state, writer.into_inner()),
                 None => {}
             }
         }
     }
 
     /// Concurrent searches continue, with the same results.
-    fn merge(&self, turn: &mut PaceTurn, mut writer: Writer) -> Result<()> {
+    fn merge(&self, pace_state: &mut PaceState, mut writer: Writer) -> Result<()> {
         while self.is_unhurried && writer.merge()? {
-            (self.control)(turn, 0)?;
+            (self.control)(pace_state, 0)?;
         }
         Ok(())
     }
@@ -114,10 +114,10 @@ impl Pass<'_> {
     fn worker(&self) -> Result<Worker> {
         let source = MapSource { functions: vec![Arc::clone(&self.wanted.function)], library: None };
         let program = self.language.index_program(self.wanted.kind, &source, self.limits)?;
-        let (turn, emissions) = Default::default();
+        let (pace_state, emissions) = Default::default();
         // CouchDB passes conflicts to map functions of views, but not to index functions.
         let batch = ChangeBatch { hides_conflicts: true, ..ChangeBatch::default() };
-        Ok(Worker { program, turn, batch, emissions })
+        Ok(Worker { program, pace_state, batch, emissions })
     }
 
     fn remark_on_engine(&self, worker: &Worker) {
@@ -172,7 +172,7 @@ impl Pass<'_> {
         while !failed.load(Ordering::Relaxed) {
             // Checked before changes are read, because read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
-            if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
+            if let Err(reason) = (self.control)(&mut worker.pace_state, bytes) {
                 scan.lock().interrupted = Some(reason);
             }
             if !scan.lock().fill_batch(&mut worker.batch, self.settings)? {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use settee_storage::members::NodeId;
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Page, PageRange, Reply, Request,
-    Shard, ShardState, Turn, Version,
+    Shard, ShardLock, ShardState, Version,
 };
 use settee_storage_postgres::PostgresEngine;
 
@@ -96,38 +96,38 @@ fn who_lines_up_writes_after_who_was_first() {
     let url = server.url();
     let (first, second) = (open(&url), open(&url));
     let version = |engine: &PostgresEngine| engine.snapshot(SHARD).unwrap().state().unwrap().version;
-    let turn = first.line_up(SHARD, &[]);
-    assert!(turn.is_held());
+    let lock = first.line_up(SHARD, &[]);
+    assert!(lock.is_held());
     thread::scope(|scope| {
         let other = scope.spawn(|| {
-            let turn = second.line_up(SHARD, &[]);
-            (turn.is_held(), version(&second))
+            let lock = second.line_up(SHARD, &[]);
+            (lock.is_held(), version(&second))
         });
         until_somebody_waits(server, &url);
         step(&first, SHARD, 0, Durability::Synced);
         assert_eq!(other.join().unwrap(), (true, Version(1)));
     });
     // An unused lock, and one whose commit is not synced.
-    drop((turn, second.line_up(SHARD, &[])));
-    let turn = first.line_up(SHARD, &[]);
+    drop((lock, second.line_up(SHARD, &[])));
+    let lock = first.line_up(SHARD, &[]);
     step(&first, SHARD, 1, Durability::Buffered);
-    assert!(turn.is_held() && second.line_up(SHARD, &[]).is_held());
+    assert!(lock.is_held() && second.line_up(SHARD, &[]).is_held());
     // A writer that has waited for too long continues without the lock, and may then commit first.
-    let turn = first.line_up(SHARD, &[]);
+    let lock = first.line_up(SHARD, &[]);
     let begun = Instant::now();
     assert!(!second.line_up(SHARD, &[]).is_held());
     assert!(begun.elapsed() < Duration::from_secs(20));
     step(&second, SHARD, 2, Durability::Synced);
     let late = first.commit(SHARD, Version(2), CommitToken(9), Batch::new(), Durability::Synced).unwrap();
     assert_eq!(late, Outcome::Conflict(Version(3)));
-    drop(turn);
+    drop(lock);
     // Locks of other shards, or of failed processes, do not block.
-    let turn = first.line_up(SHARD, &[]);
+    let lock = first.line_up(SHARD, &[]);
     assert!(second.line_up(Shard(6), &[]).is_held());
     server.run(&format!("SELECT count(pg_terminate_backend(pid)) {} AND granted", in_line(&url)));
     assert!(second.line_up(SHARD, &[]).is_held());
     step(&first, SHARD, 3, Durability::Synced);
-    drop(turn);
+    drop(lock);
     assert_eq!(version(&second), Version(4));
 }
 
@@ -150,7 +150,7 @@ fn a_turn_brings_what_others_have_committed() {
         PageRange { space: Keyspace::Catalog, range: KeyRange::default(), direction: Direction::Forward, rows: 10 };
     let wanted =
         [Request::State, Request::Head, Request::MultiGet(Keyspace::Catalog, &[b"key", b"none"]), Request::Page(all)];
-    let is_seen = |mut turn: Turn, version: u64| {
+    let is_seen = |mut lock: ShardLock, version: u64| {
         let state = ShardState { version: Version(version + 1), token: token(version + 1) };
         let value = version.to_be_bytes().to_vec();
         let page = Page { rows: vec![(b"key".to_vec(), value.clone())], is_last: true };
@@ -160,19 +160,19 @@ fn a_turn_brings_what_others_have_committed() {
             Reply::Values(vec![Some(value), None]),
             Reply::Page(page),
         ];
-        assert!(turn.is_held());
-        assert_eq!(turn.take_seen().unwrap(), seen);
-        assert_eq!(turn.take_seen(), None);
+        assert!(lock.is_held());
+        assert_eq!(lock.take_seen().unwrap(), seen);
+        assert_eq!(lock.take_seen(), None);
     };
     is_seen(second.line_up(SHARD, &wanted), 0);
-    let turn = first.line_up(SHARD, &wanted);
+    let lock = first.line_up(SHARD, &wanted);
     thread::scope(|scope| {
         let other = scope.spawn(|| second.line_up(SHARD, &wanted));
         until_somebody_waits(server, &url);
         commit(1);
         is_seen(other.join().unwrap(), 1);
     });
-    is_seen(turn, 0);
+    is_seen(lock, 0);
     // Dropped shards cannot be locked, and the locks stay enabled.
     first.drop_shard(SHARD).unwrap();
     assert!(!second.line_up(SHARD, &wanted).is_held());

@@ -23,8 +23,8 @@ fn commit(engine: &PostgresEngine, number: u64) -> Result<Outcome> {
 fn fill(engine: &PostgresEngine, count: u64) {
     let snapshots: Vec<_> = (0..count).map(|_| engine.snapshot(SHARD).unwrap()).collect();
     assert!(snapshots.iter().all(|snapshot| snapshot.state().is_ok()));
-    let turns: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard), &[])).collect();
-    assert!(turns.iter().all(settee_storage::Turn::is_held));
+    let locks: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard), &[])).collect();
+    assert!(locks.iter().all(settee_storage::ShardLock::is_held));
 }
 
 /// Runs all kinds of requests, each on its own thread, after `happening`, and returns the outcome of a commit. No
@@ -149,8 +149,8 @@ fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
     step(&engine, SHARD, 0, Durability::Synced);
     let proxy = Proxy::start(server.socket());
     let far = open(&proxy.url(schema_of(&url)));
-    let turn = far.line_up(SHARD, &[]);
-    assert!(turn.is_held());
+    let lock = far.line_up(SHARD, &[]);
+    assert!(lock.is_held());
     proxy.forget();
     let begun = Instant::now();
     drop(engine.line_up(SHARD, &[]));

@@ -47,7 +47,7 @@ use write::{Found, Reached, Writing};
 use crate::clock::Clock;
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, IndexWriter, Meta};
-use crate::pace::Turn;
+use crate::pace::PaceState;
 use crate::reduce::Aggregate;
 use crate::tree::aggregates::rebuild;
 use crate::tree::write::NodeWriter;
@@ -111,7 +111,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) database_name: &'a str,
     /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
     /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
-    pub(crate) control: &'a (dyn Fn(&mut Turn, u64) -> Result<()> + Sync),
+    pub(crate) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     /// Receives the number of processed changes.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
     /// Receives exceptions and log lines of functions.
@@ -265,7 +265,7 @@ impl Pass<'_> {
         while !failed.load(Ordering::Relaxed) {
             // Checked before changes are read, because read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
-            if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
+            if let Err(reason) = (self.control)(&mut worker.pace_state, bytes) {
                 scan.lock().interrupted = Some(reason);
             }
             if !scan.lock().fill_batch(worker, self.options, &self.settings.clock)? {
