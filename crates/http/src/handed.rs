@@ -90,7 +90,7 @@ async fn judge(
         (Arc::<Seen>::default(), Account::new(&service.node().budget, Some(ending), Share::Anonymous));
     let _work = account.cancellation().on_drop();
     let (head, mut body) = service.answer_handed(request, &seen, &account).await.into_parts();
-    if !seen.is_judged() {
+    if !seen.is_handled() {
         // The catch-up failed, so the request was not handled.
         write_answer(&mut begin, at, None, bytes).ok()?;
         return Some((begin, pieces));

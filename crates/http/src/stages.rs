@@ -113,7 +113,7 @@ impl Service {
         let Handed { method, uri, headers, client, body } = request;
         let id = self.request_id(&headers);
         let head = RequestHead::of_client(method, uri, client, Arc::clone(seen), Arc::clone(account));
-        self.judge(head, headers, Unread::Incoming(Inbound::of_message(body)), &id).await
+        self.handle(head, headers, Unread::Incoming(Inbound::of_message(body)), &id).await
     }
 
     /// Handles a request here or forwards it to the preferred node of its database.
@@ -125,15 +125,15 @@ impl Service {
         };
         let Arriving { method, uri, headers, peer, id, seen, account } = request;
         let head = RequestHead::of_client(method, uri, peer, seen, account);
-        let response = self.judge(head, headers, body, id).await;
+        let response = self.handle(head, headers, body, id).await;
         match doubt {
-            Some(doubt) => doubt.judge(response),
+            Some(doubt) => doubt.handle(response),
             None => response,
         }
     }
 
     /// Handles a request on this node.
-    async fn judge(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
+    async fn handle(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
         let viewer = Viewer::of(&headers, head.scheme);
         let prefers_minimal = headers.get(PREFER).is_some_and(|value| value == "return=minimal");
         let (method, uri, seen) = (head.method.clone(), head.uri.clone(), Arc::clone(&head.seen));
@@ -227,7 +227,7 @@ impl Service {
         body: Unread,
         renewed: &mut Option<HeaderValue>,
     ) -> Answer {
-        head.seen.set_judged();
+        head.seen.set_handled();
         if let Some(error) = target::refused(&headers) {
             return Err(error);
         }

@@ -70,7 +70,7 @@ fn write_stat(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, rece
         }
         None => {
             out.extend_from_slice(stat.number(&node.figures(), totals).to_string().as_bytes());
-            stat.told_kind()
+            stat.reported_kind()
         }
     };
     out.extend_from_slice(format!(",\"type\":\"{kind}\",\"desc\":").as_bytes());

@@ -114,8 +114,8 @@ pub(super) async fn info(request: Request) -> Answer {
 
 /// Appends the error of the last build, if it failed. This member is an extension of CouchDB's response.
 fn write_failure(failure: Option<ViewError>, out: &mut Vec<u8>) {
-    let is_told = !matches!(failure, None | Some(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled));
-    if let Some(failure) = failure.filter(|_| is_told) {
+    let is_reported = !matches!(failure, None | Some(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled));
+    if let Some(failure) = failure.filter(|_| is_reported) {
         out.extend_from_slice(br#","build_error":"#);
         out.extend_from_slice(&respond::error_text(&failure.into()));
     }

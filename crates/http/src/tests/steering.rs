@@ -120,7 +120,7 @@ impl Pair {
     }
 
     fn is_there(&self) -> bool {
-        self.other.node.nodes.pulses.is_there(self.store_of_writer.members().this())
+        self.other.node.nodes.health_probes.is_there(self.store_of_writer.members().this())
     }
 }
 
@@ -265,7 +265,8 @@ async fn a_busy_node_writes_for_fewer_databases() {
     assert!(handed_over(&pair.other, &of_writer, "e").await);
     // The busy node also forwards writes, because it has observed a write of the other one.
     assert!(!handed_over(&pair.writer, &of_other, "f").await, "it looks for the other one first");
-    until("the other one gives a sign of life", || pair.writer.node.nodes.pulses.is_there(pair.other_id())).await;
+    until("the other one gives a sign of life", || pair.writer.node.nodes.health_probes.is_there(pair.other_id()))
+        .await;
     assert!(handed_over(&pair.writer, &of_other, "g").await);
     now.fetch_add(SPREAD_MS, Ordering::Relaxed);
     assert!(handed_over(&pair.other, &of_other, "h").await, "it is busy no more");
@@ -306,7 +307,7 @@ async fn much_to_write_goes_to_one_of_three() {
     let more = Arc::clone(&nodes.writing);
     assert_eq!(write("met").await, 0, "it looks for the other one first");
     let writer = writers[0].1.members().this();
-    until("the writer gives a sign of life", || nodes.pulses.is_there(writer)).await;
+    until("the writer gives a sign of life", || nodes.health_probes.is_there(writer)).await;
     assert_eq!(write("many").await, 1);
     // The node has observed the write of the other one, and continues with fewer writes.
     store_of_other.catch_up().unwrap();

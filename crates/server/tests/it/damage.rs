@@ -303,9 +303,9 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
         if errors.is_empty() {
             assert_eq!(failures.lock().unwrap().get(database.as_str()), None, "{what}: {database} is not hurt");
         } else {
-            let is_told =
+            let is_reported =
                 |error: &String| error.contains("\"error\":\"file_corruption\"") || error.contains("interrupted");
-            assert!(errors.iter().all(is_told), "{what}: {errors:?}");
+            assert!(errors.iter().all(is_reported), "{what}: {errors:?}");
             assert!(verified.contains(&database), "{what}: verify says {verified}");
             hurt.push(database);
         }

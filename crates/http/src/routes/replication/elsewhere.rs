@@ -42,8 +42,8 @@ pub(super) async fn documents(request: &Request, database: &str) -> HashMap<Stri
 
 /// Maximum number of retries, and their interval, for a replication that a node has claimed but no node
 /// reports.
-pub(super) const LOOKS: u32 = 50;
-pub(super) const LOOK_WAIT: Duration = Duration::from_millis(200);
+pub(super) const RETRIES_MAX: u32 = 50;
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Forwards a replication request to the node that runs the replication. Returns its result, or that it is
 /// running. Returns `None` if no node runs it.
@@ -64,7 +64,7 @@ async fn ask(request: &Request, id: &str, what: &str, value: &[u8]) -> Option<Re
         return None;
     }
     let known = format!("/_scheduler/jobs/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
-    let node = nodes.who_knows(&known).await?;
+    let node = nodes.find_node(&known).await?;
     let mut body = format!("{{\"{what}\":").into_bytes();
     body.extend_from_slice(value);
     if let Some(name) = &request.user.name {

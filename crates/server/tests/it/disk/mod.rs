@@ -225,9 +225,9 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
         let refused = client.put(&format!("/small/probe{probes}"), "{}");
         let up = client.get("/_up").status;
         let doctor = run(&mut disk.enter(program(&["doctor", "--data"]).arg(disk.data())));
-        let is_told = String::from_utf8_lossy(&doctor.stdout).contains("the server refuses writes: no space left");
+        let is_reported = String::from_utf8_lossy(&doctor.stdout).contains("the server refuses writes: no space left");
         let is_refused = refused.status == 507 && refused.text().contains("no space left");
-        (is_refused && up == 503 && is_told).then_some(())
+        (is_refused && up == 503 && is_reported).then_some(())
     });
     assert!(count > 1_000, "only {count} documents found room on 60 MB");
     // Requests that free space are accepted.
