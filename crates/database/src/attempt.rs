@@ -16,14 +16,14 @@ pub(crate) struct Attempt {
     doubt: Option<Version>,
     /// Read sets on which the commit depends.
     read_sets: Vec<ReadSet>,
-    /// True if [`Engine::tend`] was called already.
-    tended: bool,
+    /// True if [`Engine::maintain`] was called already.
+    maintained: bool,
 }
 
 impl Attempt {
     /// Creates an attempt without tries. `token` must be unique among the commits to the shard.
     pub(crate) fn new(token: CommitToken) -> Self {
-        Self { token, doubt: None, read_sets: Vec::new(), tended: false }
+        Self { token, doubt: None, read_sets: Vec::new(), maintained: false }
     }
 
     /// Sets the read sets that the commit must validate.
@@ -132,11 +132,11 @@ impl Attempt {
     /// stopped the store, so the store is opened again. The caller must not hold a snapshot.
     pub(crate) fn goes_on(&mut self, engine: &dyn Engine, purpose: Purpose, error: &DatabaseError) -> bool {
         let is_full = matches!(error, DatabaseError::Storage(StorageError::Full(_)));
-        if !is_full || purpose != Purpose::Room || std::mem::replace(&mut self.tended, true) {
+        if !is_full || purpose != Purpose::Room || std::mem::replace(&mut self.maintained, true) {
             return false;
         }
         // The result is ignored, because a store that refuses growth may still accept a deletion.
-        let _ = engine.tend();
+        let _ = engine.maintain();
         true
     }
 
@@ -183,7 +183,7 @@ fn in_doubt() -> StorageError {
     StorageError::InDoubt("the store lost the connection to it and has no record of it".to_owned())
 }
 
-/// Calls `act`, which frees space, and retries it once after [`Engine::tend`] if the disk is full. See
+/// Calls `act`, which frees space, and retries it once after [`Engine::maintain`] if the disk is full. See
 /// [`Attempt::goes_on`].
 ///
 /// # Errors
@@ -194,7 +194,7 @@ pub(crate) fn make_room(
 ) -> settee_storage::Result<()> {
     match act() {
         Err(StorageError::Full(_)) => {
-            let _ = engine.tend();
+            let _ = engine.maintain();
             act()
         }
         done => done,

@@ -28,7 +28,7 @@ mod tests;
 const PURGES_MAX: u64 = 10_000;
 
 /// Interval of the engine's maintenance.
-const TEND_INTERVAL: Duration = Duration::from_secs(1);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of the maintenance tasks.
 pub(crate) struct Maintenance {
@@ -72,7 +72,7 @@ impl Maintenance {
         let waker = Arc::clone(&news);
         maintenance.catalog.activity().watch(move || waker.notify_one());
         let mut loops = vec![
-            tokio::spawn(tend_the_engine(Arc::clone(&maintenance))),
+            tokio::spawn(maintain_engine(Arc::clone(&maintenance))),
             tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
             tokio::spawn(keep_events(Arc::clone(&maintenance), news)),
         ];
@@ -174,12 +174,12 @@ impl Threshold {
 }
 
 /// Runs the engine's maintenance, and logs when it starts and stops refusing writes.
-async fn tend_the_engine(maintenance: Arc<Maintenance>) {
+async fn maintain_engine(maintenance: Arc<Maintenance>) {
     let mut told = maintenance.catalog.engine().check().err().map(|error| error.to_string());
     loop {
-        tokio::time::sleep(TEND_INTERVAL).await;
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         let engine = Arc::clone(maintenance.catalog.engine());
-        let found = match spawn_blocking(move || engine.tend()).await {
+        let found = match spawn_blocking(move || engine.maintain()).await {
             Ok(found) => found.err().map(|error| error.to_string()),
             Err(panic) => Some(panic.to_string()),
         };

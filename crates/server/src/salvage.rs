@@ -56,7 +56,7 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     version::mark(&to)?;
     let engine = backends::open(&to, Descriptors::claim()?.engine)?;
     let known = names::read(&data).unwrap_or_default();
-    mend(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &known, &mut list)?;
+    repair(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &known, &mut list)?;
     names::write(&to, engine.as_ref());
     engine.sync()?;
     let text = list.text(&salvaged);
@@ -100,7 +100,7 @@ impl List {
 }
 
 /// Repairs the databases that may be damaged.
-fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut List) -> anyhow::Result<()> {
+fn repair(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut List) -> anyhow::Result<()> {
     let shards: Vec<u64> = salvaged.shards.iter().copied().collect();
     for (name, is_known) in catalog.adopt(&shards, known, environment::random_u64())? {
         list.lost.push(match is_known {
@@ -115,12 +115,12 @@ fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut L
         list.lost.push(format!("names of databases: {error}"));
     }
     for place in places {
-        mend_database(catalog, salvaged, &place, list)?;
+        repair_database(catalog, salvaged, &place, list)?;
     }
     Ok(())
 }
 
-fn mend_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &mut List) -> anyhow::Result<()> {
+fn repair_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &mut List) -> anyhow::Result<()> {
     let name = &place.name;
     let is_damaged = |shard: u64| salvaged.damaged.iter().any(|range| range.contains(&shard));
     let is_concerned = salvaged.lost_writes || is_damaged(place.shard.0);

@@ -89,7 +89,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     }
     let (engine, place) = open_storage(&configuration, &data, descriptors, prepared)?;
     // The engine requires periodic maintenance from now on.
-    let _ = engine.tend();
+    let _ = engine.maintain();
     let catalog = catalog(&engine, &configuration)?;
     let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;

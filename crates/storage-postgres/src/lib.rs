@@ -329,9 +329,9 @@ impl Engine for PostgresEngine {
         self.refusal.reason().map_or(Ok(()), Err)
     }
 
-    fn tend(&self) -> Result<()> {
+    fn maintain(&self) -> Result<()> {
         for pool in [&self.readers, &self.writers] {
-            pool.tend();
+            pool.maintain();
             // `check` returns the error.
             let _ = block_on(self.handle(), pool.try_again());
         }

@@ -247,7 +247,7 @@ impl Pool {
     }
 
     /// Closes unused connections, and ends the transactions of old snapshots. Must be called periodically.
-    pub(crate) fn tend(&self) {
+    pub(crate) fn maintain(&self) {
         while self.take_away(IDLE_HELD_MAX) {}
         self.holders.lock().retain(|holder| holder.strong_count() > 0);
         self.idle.lock().retain(|(link, since)| !link.client.is_closed() && since.elapsed() < IDLE);

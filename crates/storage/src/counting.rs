@@ -166,8 +166,8 @@ impl Engine for CountingEngine {
         self.engine.check()
     }
 
-    fn tend(&self) -> Result<()> {
-        self.engine.tend()
+    fn maintain(&self) -> Result<()> {
+        self.engine.maintain()
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {

@@ -148,14 +148,14 @@ impl FaultyEngine {
         self.reads.faults.lock().at.insert(at, error);
     }
 
-    /// Makes all reads from the `nth` on fail, until [`Self::heal_reads`]; 1 is the next.
+    /// Makes all reads from the `nth` on fail, until [`Self::clear_read_faults`]; 1 is the next.
     pub fn fail_reads(&self, nth: u64, error: StorageError) {
         let from = self.reads() + nth;
         self.reads.faults.lock().from = Some((from, error));
     }
 
     /// Removes all pending faults of reads.
-    pub fn heal_reads(&self) {
+    pub fn clear_read_faults(&self) {
         *self.reads.faults.lock() = ReadFaults::default();
     }
 

@@ -314,7 +314,7 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason why the engine does not accept commits yet.
-    fn tend(&self) -> Result<()> {
+    fn maintain(&self) -> Result<()> {
         self.check()
     }
 

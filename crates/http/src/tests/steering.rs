@@ -368,7 +368,7 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
         );
     }
     // Tests that run concurrently need time as well. The duration on an idle machine follows from the
-    // constants of `pulse`.
+    // constants of `health_probe`.
     assert!(begun.elapsed() < TIMEOUT / 10, "{:?}", begun.elapsed());
     assert!(!pair.is_there());
     assert_eq!(pair.ask("PUT /db/next", &[AUTHORIZED], "{}").await.status, 201);

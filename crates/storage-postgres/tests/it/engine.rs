@@ -344,7 +344,7 @@ fn statistics_and_limits_are_told() {
     let value = |name| engine.statistics().iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
     assert_eq!((value("commits"), value("conflicts")), (Some(1), Some(0)));
     assert!(value("connections") >= Some(1));
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     engine.check().unwrap();
     engine.reclaim(Shard(1)).unwrap();
     let error = engine.checkpoint(std::path::Path::new("/nowhere")).unwrap_err();

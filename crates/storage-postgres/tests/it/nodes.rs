@@ -387,7 +387,7 @@ fn what_is_long_over_is_removed() {
         "UPDATE {schema}.nodes SET heartbeat = now() - interval '1 hour'; UPDATE {schema}.claims SET since = now() - interval '2 hours'"
     ));
     let engine = open(&url);
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let count = |table: &str| server.run(&format!("SELECT count(*) FROM {schema}.{table}"));
     until("they are swept", || [count("nodes"), count("claims")] == ["1", "0"]);
 }

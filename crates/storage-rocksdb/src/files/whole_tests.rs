@@ -156,7 +156,7 @@ fn every_file_missing_cut_or_replaced_is_refused_or_harmless() {
     copy(&path("closed"), &path("open"));
     let engine = open(&path("open"));
     fill(&engine, &mut Random(5), 3);
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let expected = contents(&engine);
     copy_in_use(&path("open"), &path("killed"));
     drop(engine);
@@ -239,7 +239,7 @@ fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
             engine.commit(Shard(1), Version(number), CommitToken(u128::MAX), batch, Durability::Buffered).unwrap();
     };
     (0..20).for_each(put);
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let acknowledged = contents(&engine);
     let (.., log, synced) = super::newest_log(&origin).unwrap().unwrap();
     (20..40).for_each(put);

@@ -80,7 +80,7 @@ fn contents(engine: &RocksEngine) -> (Contents, BTreeSet<(u64, Keyspace)>) {
     loop {
         match read_all(engine) {
             Ok(found) => return found,
-            Err(StorageError::Interrupted(_)) => engine.tend().unwrap(),
+            Err(StorageError::Interrupted(_)) => engine.maintain().unwrap(),
             Err(error) => panic!("{error}"),
         }
     }
@@ -197,14 +197,14 @@ impl Drop for Ends<'_> {
 fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) -> String, seed: u64) -> (usize, usize) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let engine = open(path).unwrap();
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let what = format!("seed {seed}, {}", damage(path, &mut random));
     println!("{what}");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                let _ = engine.tend();
+                let _ = engine.maintain();
                 thread::park_timeout(Duration::from_millis(10));
             }
         });
@@ -260,7 +260,7 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
 fn reopened(engine: RocksEngine, path: &Path, what: &str) -> RocksEngine {
     drop(engine);
     let engine = open(path).unwrap_or_else(|error| panic!("{what}: {error}"));
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     engine
 }
 

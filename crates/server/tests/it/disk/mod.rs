@@ -49,7 +49,7 @@ impl Faulty {
         fs::write(self.directory.path().join("faults"), call).unwrap();
     }
 
-    fn mend(&self) {
+    fn repair(&self) {
         self.inject("");
     }
 }
@@ -83,7 +83,7 @@ fn are_there(client: &mut Client, acknowledged: &[String]) {
 /// Injects a fault into the server's disk, checks that writes are refused and reads continue, removes the fault, and
 /// checks that writes resume.
 #[track_caller]
-fn check_healing(call: &str, status: u16) {
+fn check_recovery(call: &str, status: u16) {
     let faulty = Faulty::start();
     let mut client = faulty.server.client();
     let mut acknowledged = Vec::new();
@@ -93,7 +93,7 @@ fn check_healing(call: &str, status: u16) {
         assert_eq!(refusal.0, status, "{refusal:?} in round {round}");
         are_there(&mut client, &acknowledged);
         assert_ne!(client.get("/_up").status, 200, "round {round}");
-        faulty.mend();
+        faulty.repair();
         wait_for("writes", || (client.get("/_up").status == 200).then_some(()));
         client.put(&format!("/db/after-{round}"), "{}").expect(201);
         acknowledged.push(format!("after-{round}"));
@@ -106,12 +106,12 @@ fn check_healing(call: &str, status: u16) {
 
 #[test]
 fn writes_go_on_after_files_could_not_be_opened() {
-    check_healing("open", 500);
+    check_recovery("open", 500);
 }
 
 #[test]
 fn writes_go_on_after_a_write_found_no_space() {
-    check_healing("write", 507);
+    check_recovery("write", 507);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_next_start() {
     acknowledged.push("before".to_owned());
     faulty.inject("sync");
     assert_eq!(client.put("/db/failed", "{}").status, 500);
-    faulty.mend();
+    faulty.repair();
     // Longer than the interval of the engine's maintenance.
     let uptime = |client: &mut Client| number(client.get("/_node/_local/_system").expect(200).json().value(), "uptime");
     let since = uptime(&mut client);
