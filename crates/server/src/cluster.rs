@@ -17,7 +17,7 @@ const SINGLE: &str = "nonode@nohost";
 
 /// Maximum number of attempts to join under a name that another node holds. A killed node is removed only after a few
 /// seconds.
-const TRIES: u32 = 4;
+const ATTEMPTS_MAX: u32 = 4;
 
 /// Delay between two attempts.
 const TRY_WAIT: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ impl Membership {
             let announced = tokio::task::spawn_blocking(move || engine.members().announce(&name, &address));
             match announced.await.context("joining the other nodes broke")? {
                 Ok(()) => return Ok(membership),
-                Err(error) if tries < TRIES => {
+                Err(error) if tries < ATTEMPTS_MAX => {
                     tracing::warn!(name = membership.name, %error, "cannot join the other nodes yet");
                     tries += 1;
                     tokio::time::sleep(TRY_WAIT).await;

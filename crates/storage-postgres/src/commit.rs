@@ -34,11 +34,11 @@ const STATEMENT_BYTES: usize = 256 << 10;
 const TRIP_BYTES: usize = 64 << 20;
 
 /// Maximum time for resolving a commit with unknown outcome, unless the server is unresponsive.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PATIENCE_STEP: Duration = Duration::from_millis(50);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(30);
+const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of attempts of a commit that the server asks to retry.
-const TRIES: u32 = 20;
+const ATTEMPTS_MAX: u32 = 20;
 
 /// A commit to be made.
 #[derive(Debug)]
@@ -92,8 +92,8 @@ async fn alone(
         let taken = if let Some(held) = lock_connection.take() { Ok(held) } else { pool.take().await };
         let leased = match taken {
             Ok(leased) => leased,
-            Err(_) if is_unknown && begun.elapsed() < PATIENCE && !pool.connector().is_silent() => {
-                tokio::time::sleep(PATIENCE_STEP).await;
+            Err(_) if is_unknown && begun.elapsed() < RESOLVE_TIMEOUT && !pool.connector().is_silent() => {
+                tokio::time::sleep(RESOLVE_INTERVAL).await;
                 continue;
             }
             Err(_) if is_unknown => return Ok(Outcome::Unknown),
@@ -116,11 +116,13 @@ async fn alone(
             Failure::Lost(_) => {
                 leased.set_broken();
                 is_unknown = true;
-                if begun.elapsed() > PATIENCE {
+                if begun.elapsed() > RESOLVE_TIMEOUT {
                     return Ok(Outcome::Unknown);
                 }
             }
-            Failure::Again(_) | Failure::Conflict if tries < TRIES && begun.elapsed() < PATIENCE => tries += 1,
+            Failure::Again(_) | Failure::Conflict if tries < ATTEMPTS_MAX && begun.elapsed() < RESOLVE_TIMEOUT => {
+                tries += 1
+            }
             // An earlier attempt may still be in progress, whatever the result of this one.
             _ if is_unknown => return Ok(Outcome::Unknown),
             Failure::Again(_) | Failure::Conflict | Failure::Outdated | Failure::Refused(_) => {
@@ -327,8 +329,8 @@ pub(crate) async fn drop_shard(pool: &Arc<Pool>, shard: Shard, node: i64) -> Res
         };
         match answer.await.map_err(Failure::from) {
             Ok(_) => return Ok(()),
-            Err(Failure::Lost(_)) if begun.elapsed() < PATIENCE => leased.set_broken(),
-            Err(Failure::Conflict | Failure::Again(_)) if tries < TRIES => tries += 1,
+            Err(Failure::Lost(_)) if begun.elapsed() < RESOLVE_TIMEOUT => leased.set_broken(),
+            Err(Failure::Conflict | Failure::Again(_)) if tries < ATTEMPTS_MAX => tries += 1,
             Err(failure) => return Err(failure.into_error()),
         }
     }

@@ -35,7 +35,7 @@ const QUIET: Duration = Duration::from_millis(50);
 const LIMIT: Duration = Duration::from_millis(1500);
 
 /// Maximum number of attempts of a poll whose connection is lost.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// Age after which a commit that PostgreSQL has acknowledged, synced or not, is safe: it is not lost and its
 /// transaction number is not reused after a restart or a failover, because the log is written every fifth of a second.
@@ -241,7 +241,7 @@ impl Follower {
         let mut tries = 0;
         loop {
             match self.try_poll(&mut session).await {
-                Err(Failure::Lost(_) | Failure::Again(_)) if tries < TRIES => tries += 1,
+                Err(Failure::Lost(_) | Failure::Again(_)) if tries < ATTEMPTS_MAX => tries += 1,
                 answer => return answer.map_err(Failure::into_error),
             }
         }

@@ -44,12 +44,12 @@ const SILENCE: Duration = Duration::from_millis(400);
 /// Duration of that search after which the server is considered unresponsive and everything sent to it lost. A server
 /// that is only slow with writes accepts a new connection within milliseconds. A request at any time since the last
 /// answered heartbeat waits for [`BEAT`] and these two durations, in total less than two seconds.
-const LOOK: Duration = Duration::from_millis(700);
+const SEARCH_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Time that a server under full load may need to read a request.
 const TO_READ: Duration = Duration::from_millis(120);
 
-/// As [`LOOK`], once the server is unresponsive.
+/// As [`SEARCH_TIMEOUT`], once the server is unresponsive.
 const LISTEN: Duration = Duration::from_secs(1);
 
 /// Timeout of a heartbeat, after which its connection is considered lost and the next heartbeat connects to the current
@@ -68,7 +68,7 @@ const EXPIRY: Duration = Duration::from_secs(5);
 const PARTED: Duration = Duration::from_millis(1200);
 
 /// Time for which a restarted node waits for the expiry of its predecessor, which has its name.
-const NAME_PATIENCE: Duration = Duration::from_secs(6);
+const NAME_TIMEOUT: Duration = Duration::from_secs(6);
 const NAME_STEP: Duration = Duration::from_millis(100);
 
 /// Number of heartbeats between two removals of expired rows.
@@ -213,7 +213,7 @@ impl Nodes {
         let connector = self.beats.connector();
         let name = name_of(self.id);
         let looking = async {
-            let look = || tokio::time::timeout(LOOK, connector.look_around(&name));
+            let look = || tokio::time::timeout(SEARCH_TIMEOUT, connector.look_around(&name));
             let mut sight = look().await;
             if matches!(sight, Ok(Ok(Sight::Unasked))) {
                 tokio::time::sleep(TO_READ).await;
@@ -395,7 +395,7 @@ impl Members for Nodes {
             }
             let begun = Instant::now();
             while !self.try_announce(name, address).await? {
-                if begun.elapsed() > NAME_PATIENCE {
+                if begun.elapsed() > NAME_TIMEOUT {
                     return Err(StorageError::Io(format!("another node on this database is called {name}")));
                 }
                 tokio::time::sleep(NAME_STEP).await;

@@ -66,7 +66,7 @@ const DRAINS_WITH_DAMAGE_MAX: u32 = 2;
 const LOST: ShardState = ShardState { version: Version(1 << 62), token: CommitToken(0) };
 
 /// Maximum number of calls of [`Engine::maintain`] between two attempts to open the store again.
-const PAUSE_MAX: u32 = 30;
+const BACKOFF_CALLS_MAX: u32 = 30;
 
 /// A store that received fewer bytes than this since the last call of [`Engine::maintain`] is flushed if its memtables
 /// exceed the second limit.
@@ -510,7 +510,7 @@ impl Engine for RocksEngine {
         }
         if let Err(error) = self.reopen(&mut reopening) {
             reopening.failures += 1;
-            reopening.pause = (1 << reopening.failures.min(5)).min(PAUSE_MAX);
+            reopening.pause = (1 << reopening.failures.min(5)).min(BACKOFF_CALLS_MAX);
             reopening.free_bytes = matches!(error, StorageError::Full(_)).then(|| self.space.free_bytes());
             self.repair_state.replace(error);
         }

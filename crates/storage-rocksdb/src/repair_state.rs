@@ -14,7 +14,7 @@ use crate::isolate;
 const MAINTENANCE_CALLS_MAX: u32 = 30;
 
 /// `maintain` was not called yet, and possibly never is.
-const UNTENDED: u32 = u32::MAX;
+const NEVER_MAINTAINED: u32 = u32::MAX;
 
 /// Maximum duration of a wait. Waiters hold a snapshot, which the repair waits for.
 const STEP: Duration = Duration::from_millis(20);
@@ -37,7 +37,7 @@ impl RepairState {
         Self {
             fault: Mutex::new(fault),
             ended: Condvar::new(),
-            left: AtomicU32::new(UNTENDED),
+            left: AtomicU32::new(NEVER_MAINTAINED),
             seen_errors: Mutex::default(),
         }
     }
@@ -71,7 +71,7 @@ impl RepairState {
     /// Counts a call of `maintain`. `is_faulty` is true if a repair is needed.
     pub(crate) fn note_maintenance(&self, is_faulty: bool) {
         let next = |left: u32| match (is_faulty, left) {
-            (false, _) | (true, UNTENDED) => Some(MAINTENANCE_CALLS_MAX),
+            (false, _) | (true, NEVER_MAINTAINED) => Some(MAINTENANCE_CALLS_MAX),
             (true, left) => left.checked_sub(1),
         };
         let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -79,7 +79,7 @@ impl RepairState {
 
     fn is_maintained(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
-        left > 0 && left != UNTENDED
+        left > 0 && left != NEVER_MAINTAINED
     }
 
     /// Returns true if an error will soon be resolved, because the store is opened again without the damaged data.

@@ -23,7 +23,7 @@ use crate::shared::{About, Core};
 
 /// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
 /// continues at the last commit.
-const ANEW_MAX: u32 = 1000;
+const RETRIES_MAX: u32 = 1000;
 
 /// The indexes of a design document that this process may build.
 struct Build<'a> {
@@ -78,7 +78,7 @@ impl Core {
         };
         let mut rights = vec![Right { definition, guard, claimed: None }];
         let mut result = Err(ViewError::Contended);
-        for _ in 0..ANEW_MAX {
+        for _ in 0..RETRIES_MAX {
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             match self.claim(&build, &Wanted { definition, update_seq }) {
                 Ok(claimed @ Some(_)) => rights[0].claimed = claimed,

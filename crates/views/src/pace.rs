@@ -57,7 +57,7 @@ pub struct Pace {
 }
 
 /// Interval at which a paused thread checks whether it must continue to pause.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Pace {
     pub(crate) fn new(clock: Clock) -> Self {
@@ -104,7 +104,7 @@ impl Pace {
             if is_over() || *urgent == 0 && left_us == 0 {
                 break;
             }
-            let left = if left_us == 0 { LOOK } else { LOOK.min(Duration::from_micros(left_us)) };
+            let left = if left_us == 0 { CHECK_INTERVAL } else { CHECK_INTERVAL.min(Duration::from_micros(left_us)) };
             self.changed.wait_for(&mut urgent, left);
         }
         drop(urgent);

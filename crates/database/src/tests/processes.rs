@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Timeout for notifications.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Opens the catalogs of two processes.
 fn processes() -> [Catalog; 2] {
@@ -290,7 +290,7 @@ fn events_of_databases_that_others_write_reach_who_waits_here() {
     let happened = theirs.activity().take();
     assert!(happened.contains(&("db".to_owned(), Happened::Updated)));
     theirs.keep_events(&happened).unwrap();
-    while notified.recv_timeout(PATIENCE).unwrap() != Event::Committed(3) {}
+    while notified.recv_timeout(TIMEOUT).unwrap() != Event::Committed(3) {}
     assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);
     next(&ours, "db");
     assert_eq!(ours.activity().take(), [], "what others do they keep themselves");

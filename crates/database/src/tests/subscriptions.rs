@@ -9,7 +9,7 @@ use super::{Store, create, edit, engine, ids, new, open, save, write};
 use crate::{Database, DatabaseError, Event, Subscription, Work};
 
 /// Timeout for notifications.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 type Events = Arc<Mutex<Vec<Event>>>;
 
@@ -96,7 +96,7 @@ fn what_another_process_commits_is_told() {
     let read = ours.database("db").unwrap();
     let (sender, events) = mpsc::channel();
     let _subscription = read.subscribe(move |event| sender.send(event).unwrap());
-    let next = || events.recv_timeout(PATIENCE).unwrap();
+    let next = || events.recv_timeout(TIMEOUT).unwrap();
     save(&written, new("a", "{}"));
     assert_eq!(next(), Event::Committed(1));
     assert_eq!(ids(&read.read().unwrap()), ["a"]);

@@ -206,7 +206,7 @@ async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
         answer(&sides(&server).run(&spec, &services).await.0);
         begun.elapsed().as_secs()
     };
-    assert_eq!(seconds().await, super::PLACE_WAIT.as_secs());
+    assert_eq!(seconds().await, super::SLOT_TIMEOUT.as_secs());
     // A dropped session releases its permit.
     waiting.pop();
     assert_eq!(seconds().await, 0);

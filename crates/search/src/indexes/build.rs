@@ -21,7 +21,7 @@ use crate::{Error, SearchLimits};
 
 /// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
 /// continues at the last commit.
-const ANEW_MAX: u32 = 1000;
+const RETRIES_MAX: u32 = 1000;
 
 /// A build with the right to write the index.
 struct Build<'a> {
@@ -152,7 +152,7 @@ impl Searches {
 
     fn build_until_it_ends(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
         let mut built = Ok(Built::Done);
-        for _ in 0..ANEW_MAX {
+        for _ in 0..RETRIES_MAX {
             // Each attempt has a new claim, so that numbers of files are never reused.
             let Some(claimed) = self.claim(build, update_seq)? else { return Ok(Built::Elsewhere) };
             built = self.build(&Build { claimed: Some(&claimed), ..*build }, update_seq);

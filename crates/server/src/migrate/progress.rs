@@ -13,7 +13,7 @@ use settee_replication::Progress;
 use crate::environment;
 
 /// Interval of progress updates on a terminal.
-const NEWS: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of updates for each line in a log.
 const LINES: u32 = 10;
@@ -90,7 +90,7 @@ impl Board {
 
     /// Prints progress periodically.
     pub(super) async fn tell(self: Arc<Self>) {
-        let mut timer = tokio::time::interval(NEWS);
+        let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
         timer.tick().await;
         for tick in 1.. {
             timer.tick().await;

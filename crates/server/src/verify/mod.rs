@@ -29,7 +29,7 @@ use crate::output::say;
 use crate::{regular, storage};
 
 /// Interval of progress updates.
-const NEWS: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Name of the directory with the engine's files within a data directory.
 pub(crate) const ENGINE: &str = "engine";
@@ -139,7 +139,7 @@ pub(crate) fn databases(engine: &dyn Engine, tell: &mut dyn FnMut(Vec<u8>) -> Co
         let (mut documents, mut told) = (0, Instant::now());
         let found = settee_database::verify::verify(engine, place.shard, &mut |_| {
             documents += 1;
-            if told.elapsed() < NEWS {
+            if told.elapsed() < PROGRESS_INTERVAL {
                 return ControlFlow::Continue(());
             }
             told = Instant::now();
@@ -260,7 +260,7 @@ impl Progress {
     }
 
     fn say(&mut self, text: &str) {
-        if self.is_shown && self.told.elapsed() >= NEWS {
+        if self.is_shown && self.told.elapsed() >= PROGRESS_INTERVAL {
             self.told = Instant::now();
             eprint!("\r\x1b[K{text}");
         }

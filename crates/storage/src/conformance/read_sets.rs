@@ -10,7 +10,7 @@ use crate::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, ReadSet, 
 const WATCHED: [Shard; 2] = [Shard(1), Shard(2)];
 
 /// Maximum number of retries of commits that an engine may abort.
-const TRIES: u32 = 50;
+const ATTEMPTS_MAX: u32 = 50;
 
 /// Returns a read set after catching up with all commits.
 fn read_set(engine: &dyn Engine) -> ReadSet {
@@ -32,19 +32,19 @@ fn next(engine: &dyn Engine, shard: Shard, batch: Batch) -> Result<Outcome> {
 
 /// Commits with a current read set. Engines may abort such commits, but not repeatedly.
 fn validate_and_commit(engine: &dyn Engine, shard: Shard, key: &[u8]) {
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS_MAX {
         match next(engine, shard, with_read_set(&read_set(engine), key)) {
             Ok(Outcome::Committed(_)) => return,
             made => assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}"),
         }
     }
-    panic!("{TRIES} commits were given up");
+    panic!("{ATTEMPTS_MAX} commits were given up");
 }
 
 /// Returns a read set after three commits with it. Commits of others to other shards, and commits of this process, do
 /// not invalidate it. Engines may abort here as well, for example after a reconnect.
 fn validate_and_commit_on([here, there]: [&dyn Engine; 2], shard: Shard) -> ReadSet {
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS_MAX {
         let known = read_set(here);
         commit(there, Shard(8), puts(Keyspace::Local, &[(b"key", b"value")]));
         let made = (0..3).try_for_each(|_| match next(here, shard, with_read_set(&known, b"held")) {
@@ -56,7 +56,7 @@ fn validate_and_commit_on([here, there]: [&dyn Engine; 2], shard: Shard) -> Read
             Err(made) => assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}"),
         }
     }
-    panic!("commits were given up {TRIES} times");
+    panic!("commits were given up {ATTEMPTS_MAX} times");
 }
 
 /// A batch is committed while no other process has committed to the shards of its read set; after that it writes

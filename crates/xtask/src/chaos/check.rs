@@ -12,8 +12,8 @@ use super::writer::{Doc, attachment};
 use crate::json::{member, texts};
 
 /// Time limit for followers and the replication to catch up.
-const PATIENCE: Duration = Duration::from_secs(120);
-const PAUSE: Duration = Duration::from_millis(100);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum duration of a request to a live node while another node has failed, or while it gets no response from
 /// PostgreSQL.
@@ -178,13 +178,13 @@ fn caught_up(shared: &Shared, follower: &Follower<'_>, changes: &HashMap<String,
         changes.iter().filter(is_missing).map(|(id, rev)| format!("{id} {rev}")).collect::<Vec<_>>()
     };
     while !missing().is_empty() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > CATCH_UP_TIMEOUT {
             let missing = missing();
             let some: Vec<&String> = missing.iter().take(5).collect();
             let kind = follower.kind();
             return shared.violation(format!("a follower ({kind:?}) MISSED {} changes: {some:?}", missing.len()));
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -198,12 +198,12 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
         if missing.is_empty() {
             return;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > CATCH_UP_TIMEOUT {
             let job = client.get("/_replicator/chaos").unwrap_or_default();
             let docs = client.get("/_scheduler/docs").unwrap_or_default();
             return client.shared.violation(format!("the replication has not copied {missing:?}; {job} {docs}"));
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -20,9 +20,9 @@ pub(super) const NEIGHBOURS: [&str; 6] = ["near-1", "near-2", "near-3", "near-4"
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time after which a client without a response from any node aborts the request.
-const PATIENCE: Duration = Duration::from_secs(120);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum number of recorded violations.
 const VIOLATIONS_MAX: usize = 200;
@@ -185,7 +185,7 @@ impl<'a> Client<'a> {
     /// none does.
     pub(super) fn settle(&mut self, line: &str, body: &[u8]) -> Option<Settled> {
         let (begun, mut was_unsure) = (Instant::now(), false);
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < REQUEST_TIMEOUT {
             let node = self.node;
             match self.ask(node, line, body) {
                 Answer::Said(status, text) if status < 500 => {
@@ -195,9 +195,9 @@ impl<'a> Client<'a> {
                 Answer::Said(..) | Answer::Lost => was_unsure = true,
             }
             self.node = (node + 1) % self.shared.nodes.len();
-            thread::sleep(PAUSE);
+            thread::sleep(RETRY_INTERVAL);
         }
-        self.shared.violation(format!("{line}: nobody has answered for {} s", PATIENCE.as_secs()));
+        self.shared.violation(format!("{line}: nobody has answered for {} s", REQUEST_TIMEOUT.as_secs()));
         None
     }
 

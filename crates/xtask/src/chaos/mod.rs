@@ -33,7 +33,7 @@ use crate::workspace::Workspace;
 const WRITERS: usize = 6;
 
 /// Maximum pause of a writer between two writes in the long form.
-const PAUSE_MS: u64 = 100;
+const WRITE_INTERVAL_MS: u64 = 100;
 
 /// Duration of the short form.
 const SHORT_SECONDS: u64 = 60;
@@ -107,7 +107,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         }
         let shared = &shared;
         // A long run is for faults, not for a large number of documents.
-        let pause_ms = if options.is_long { PAUSE_MS } else { 0 };
+        let pause_ms = if options.is_long { WRITE_INTERVAL_MS } else { 0 };
         let own = iter::repeat_n((DATABASE, Pace::Free(pause_ms)), WRITERS);
         let databases = own.chain(NEIGHBOURS.map(|database| (database, Pace::InStep)));
         let begin =

@@ -13,7 +13,7 @@ use super::load::{document, mixed};
 use crate::attack::client::head;
 
 /// Timeout of a response.
-const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+const IO_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Size of a read, and initial capacity for a response. Most responses are shorter.
 const ANSWER_BYTES: usize = 2 << 10;
@@ -95,7 +95,7 @@ impl Crowd {
         let wants = |client: &Client| if client.sent < client.request.len() { PollFlags::OUT } else { PollFlags::IN };
         let mut polled: Vec<PollFd<'_>> =
             waiting.iter().map(|(_, client)| PollFd::new(&client.stream, wants(client))).collect();
-        ensure!(poll(&mut polled, Some(&PATIENCE))? > 0, "no answer for {} s", PATIENCE.tv_sec);
+        ensure!(poll(&mut polled, Some(&IO_TIMEOUT))? > 0, "no answer for {} s", IO_TIMEOUT.tv_sec);
         let ready = waiting.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
         Ok(Some(ready.map(|((at, _), _)| *at).collect()))
     }

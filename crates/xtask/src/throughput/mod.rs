@@ -26,7 +26,7 @@ use stage::{Stage, Used};
 
 /// Number of alternating rounds of single writes and the bare client, because the speed of the machine may change by a
 /// third within a few seconds.
-const TURNS: u32 = 4;
+const ROUNDS: u32 = 4;
 
 /// Part of the measurement that can be selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ fn loads(
 ) -> Result<()> {
     let nodes = stage.nodes(count, network)?;
     let has_yardstick = kind == Kind::Single && options.has(Part::Bare);
-    let turns = if has_yardstick { TURNS } else { 1 };
+    let turns = if has_yardstick { ROUNDS } else { 1 };
     let length = Duration::from_secs(options.seconds) / turns;
     for spread in Spread::ALL.into_iter().filter(|spread| count > 1 || *spread != Spread::Apart) {
         let (mut measured, mut used, mut yardstick) = (Measured::default(), Used::default(), Vec::new());

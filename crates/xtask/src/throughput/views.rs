@@ -13,7 +13,7 @@ use crate::attack::client::Connection;
 const DATABASE: &str = "rows";
 
 /// Timeout of requests for an index, which exceeds that of other requests.
-const PATIENCE: Duration = Duration::from_secs(600);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Number of concurrent loaders.
 const LOADERS: u64 = 4;
@@ -23,7 +23,7 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report)
     for (number, network) in options.networks().into_iter().enumerate() {
         let nodes = if number == 0 { stage.nodes(1, network)? } else { stage.join(1, network)? };
         let (address, who) = addresses(&nodes)?.pop().context("there is a node")?;
-        let mut connection = Connection::open(address)?.with_timeout(PATIENCE);
+        let mut connection = Connection::open(address)?.with_timeout(BUILD_TIMEOUT);
         if number == 0 {
             ask(address, &format!("PUT /{DATABASE}"), &who, &[201])?;
             load(address, &who, options.documents)?;
@@ -45,7 +45,7 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report)
         drop(nodes);
         let nodes = stage.join(1, network)?;
         let (address, who) = addresses(&nodes)?.pop().context("there is a node")?;
-        let mut connection = Connection::open(address)?.with_timeout(PATIENCE);
+        let mut connection = Connection::open(address)?.with_timeout(BUILD_TIMEOUT);
         for turn in ["first", "second"] {
             let (seconds, rows) = read(&mut connection, &format!("GET {view}"), &who)?;
             ensure!(rows == options.documents, "wrong answer: {rows} rows in place of {}", options.documents);
