@@ -318,7 +318,7 @@ impl Run {
                 self.context.services.counters.failed_changes.increment();
                 return Err(Failure::Source(*error));
             }
-            Item::MadeAnew => return Err(start::made_anew("Source database")),
+            Item::Recreated => return Err(start::recreated("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();
                 // Without any of the named documents, CouchDB records no checkpoint for a replication by ids.

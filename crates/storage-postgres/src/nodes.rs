@@ -178,7 +178,7 @@ impl Nodes {
             (own || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
         };
         if is_late {
-            self.begin_anew(leased.link()).await?;
+            self.enter_again(leased.link()).await?;
             answer = self.try_beat(leased.link()).await?;
         }
         let mut state = self.state.lock();
@@ -252,7 +252,7 @@ impl Nodes {
     }
 
     /// Drops all claims, here and in the database, and enters this node again.
-    async fn begin_anew(&self, link: &Link) -> Result<(), Failure> {
+    async fn enter_again(&self, link: &Link) -> Result<(), Failure> {
         let announced = {
             let mut state = self.state.lock();
             state.lose_claims();

@@ -98,11 +98,11 @@ impl Core {
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             result = self.build(&build, update_seq);
             // If another process has replaced the shard, it cannot be used; this is detected at the start.
-            let begins_anew = matches!(
+            let must_reset = matches!(
                 result,
                 Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_) | StorageError::Dropped))
             );
-            if !begins_anew {
+            if !must_reset {
                 break;
             }
             // A new claim, so that numbers of nodes are never reused.
@@ -183,7 +183,7 @@ impl Core {
         for Right { definition, guard, claimed } in rights {
             match result {
                 Ok(unusable) if unusable.contains(&definition.signature) => {
-                    self.begin_anew(host, indexes, definition.signature, guard)?;
+                    self.reset_index(host, indexes, definition.signature, guard)?;
                 }
                 // Another process builds it: waiters check the result themselves.
                 _ if claimed.is_none() => guard.finish(Ok(())),
@@ -194,7 +194,7 @@ impl Core {
     }
 
     /// Replaces an index whose shard is unusable by an empty one.
-    fn begin_anew(
+    fn reset_index(
         &self,
         host: &dyn IndexHost,
         indexes: &DatabaseIndexes,

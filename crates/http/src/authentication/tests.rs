@@ -156,11 +156,11 @@ async fn what_cookies_are_like_is_configured() {
     assert_eq!(attributes, "Version=1; Domain=example.com; Path=/; Secure; HttpOnly; SameSite=Strict");
     // Cookies that another server signed with the secret are valid, as long as the algorithm is accepted.
     world.set("chttpd_auth", "hash_algorithms", "sha");
-    let told_again = log_in(&world, "ann", "secret").await;
+    let second = log_in(&world, "ann", "secret").await;
     let get = |cookie: &str| Ask::new("GET /db").header("cookie", cookie);
     assert_eq!(world.ask(get(&cookie(&told))).await.status, 404, "the cookie is not accepted, which is no error");
     assert!(session(&world, Ask::new("GET /_session").header("cookie", &cookie(&told))).await.contains("null"));
-    assert!(session(&world, Ask::new("GET /_session").header("cookie", &cookie(&told_again))).await.contains("ann"));
+    assert!(session(&world, Ask::new("GET /_session").header("cookie", &cookie(&second))).await.contains("ann"));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ pub(super) enum Item {
     /// The reader failed. The error is boxed, because the queue has slots for many items, most of which are rows.
     Failed(Box<PeerError>),
     /// The database was deleted and recreated, with different sequences.
-    MadeAnew,
+    Recreated,
 }
 
 /// Reads to the end of a normal feed, or indefinitely. `items` is bounded, so that a slow target applies backpressure
@@ -60,7 +60,7 @@ impl Reader {
             tracing::info!("the feed of changes of {} is reopened: {error}", self.source.endpoint());
             let instance = Box::pin(self.source.info()).await?.instance_start_time;
             if self.instance.is_some() && instance.is_some() && self.instance != instance {
-                return Ok(Some(Item::MadeAnew));
+                return Ok(Some(Item::Recreated));
             }
         }
     }

@@ -170,12 +170,12 @@ impl Checkpoints {
             (false, true) => "Target database",
             (true, true) => "Source and target databases",
         };
-        Err(made_anew(side))
+        Err(recreated(side))
     }
 }
 
 /// Returns the failure for a database that was recreated since the session started.
-pub(super) fn made_anew(side: &str) -> Failure {
+pub(super) fn recreated(side: &str) -> Failure {
     Failure::Checkpoint(format!("{side} out of sync: recreated since the replication started."))
 }
 

@@ -140,7 +140,7 @@ impl Searches {
                 guard.finish(Ok(()));
                 Ok(())
             }
-            Ok(Built::StartOver) => self.begin_anew(database, wanted, &indexes, guard),
+            Ok(Built::StartOver) => self.reset_index(database, wanted, &indexes, guard),
             Err(error) => {
                 // Waiters of a background build continue to wait for the other build.
                 let is_left = urgency == Urgency::Background && matches!(error, SearchError::Build(ViewError::Stopped));
@@ -156,12 +156,12 @@ impl Searches {
             // Each attempt has a new claim, so that numbers of files are never reused.
             let Some(claimed) = self.claim(build, update_seq)? else { return Ok(Built::Elsewhere) };
             built = self.build(&Build { claimed: Some(&claimed), ..*build }, update_seq);
-            let begins_anew = matches!(
+            let must_reset = matches!(
                 &built,
                 Err(SearchError::Index(Error::Contended | Error::Storage(StorageError::Interrupted(_)))
                     | SearchError::Build(ViewError::Storage(StorageError::Interrupted(_))))
             );
-            if !begins_anew {
+            if !must_reset {
                 break;
             }
         }
@@ -199,7 +199,7 @@ impl Searches {
     }
 
     /// Replaces an index whose shard is unusable by an empty one.
-    fn begin_anew(
+    fn reset_index(
         &self,
         database: &Arc<Database>,
         wanted: &SearchIndex,

@@ -302,7 +302,7 @@ impl Shared {
             let shipped = if is_over { shipper.close() } else { shipper.ship() };
             let failure = shipped.as_ref().err().map(|error| format!("{error:#}"));
             match (&shipped, &failure) {
-                (Ok(Shipped::Anew), _) => {
+                (Ok(Shipped::Restarted), _) => {
                     tracing::warn!("the log has a gap: a new one begins, with a backup");
                     self.orders.lock().is_wanted = true;
                     self.changed.notify_all();

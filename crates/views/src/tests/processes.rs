@@ -347,13 +347,15 @@ fn two_processes_build_at_all_times() {
     for process in &processes {
         assert_eq!(process.count(&design()), (3100, "3100".to_owned()));
         // Equal to an index that only this process has built.
-        let anew = ddoc(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "none"}"#);
-        let anew =
-            DesignDocument { options: settee_design::DesignOptions { include_design: true, ..anew.options }, ..anew };
-        assert_eq!(process.count(&anew), (3100, "3100".to_owned()));
+        let rebuilt = ddoc(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "none"}"#);
+        let rebuilt = DesignDocument {
+            options: settee_design::DesignOptions { include_design: true, ..rebuilt.options },
+            ..rebuilt
+        };
+        assert_eq!(process.count(&rebuilt), (3100, "3100".to_owned()));
         let rows =
             |design| process.ask(design, &ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() }).unwrap().map;
-        assert_eq!(rows(&design()), rows(&anew));
+        assert_eq!(rows(&design()), rows(&rebuilt));
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum Shipped {
     /// All commits were sent.
     All,
     /// Some commits were no longer available: a new stream has started and needs a backup.
-    Anew,
+    Restarted,
 }
 
 /// Upload of a log to a store.
@@ -84,7 +84,7 @@ impl Shipper {
         let now_us = environment::now_us();
         let before = self.shipped;
         loop {
-            let Some(piece) = self.next()? else { return self.begin_anew() };
+            let Some(piece) = self.next()? else { return self.restart_stream() };
             if piece.is_empty() {
                 break;
             }
@@ -110,11 +110,11 @@ impl Shipper {
         Ok((read != LogRead::Gap).then_some(piece))
     }
 
-    fn begin_anew(&mut self) -> anyhow::Result<Shipped> {
+    fn restart_stream(&mut self) -> anyhow::Result<Shipped> {
         let stream = Stream::begin(self.engine.as_ref())?;
         self.shipped = stream.begins;
         self.told_us = 0;
         *self.stream.lock() = stream;
-        Ok(Shipped::Anew)
+        Ok(Shipped::Restarted)
     }
 }

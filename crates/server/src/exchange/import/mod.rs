@@ -195,14 +195,14 @@ struct Mark {
 
 impl Mark {
     /// Reads the checkpoint of an input and the row that it names.
-    async fn find(target: &Peer, name: &str, is_anew: bool) -> anyhow::Result<(Self, u64)> {
+    async fn find(target: &Peer, name: &str, from_start: bool) -> anyhow::Result<(Self, u64)> {
         let path = Peer::document_path(&format!("_local/settee-import-{name}"));
         let found = target.request(Verb::Get, &path, "").await?;
         if found.status == 404 {
             return Ok((Self { path, rev: None, rows: 0 }, 0));
         }
         let json = found.json().context("how far an earlier run came cannot be read")?;
-        let rows = if is_anew { 0 } else { json.value().get("rows").and_then(Value::as_u64).unwrap_or(0) };
+        let rows = if from_start { 0 } else { json.value().get("rows").and_then(Value::as_u64).unwrap_or(0) };
         Ok((Self { path, rev: rev(&json, "_rev"), rows }, rows))
     }
 
