@@ -457,10 +457,10 @@ impl Process {
         self.read_errors();
         let mut how = status.map_or_else(|| "it closed its output".to_owned(), |status| status.to_string());
         let tail = String::from_utf8_lossy(&self.tail);
-        let said = tail.trim().lines().rev().take(2).collect::<Vec<_>>();
-        if !said.is_empty() {
+        let stderr_text = tail.trim().lines().rev().take(2).collect::<Vec<_>>();
+        if !stderr_text.is_empty() {
             how.push_str("; it said: ");
-            how.push_str(&said.into_iter().rev().collect::<Vec<_>>().join(" "));
+            how.push_str(&stderr_text.into_iter().rev().collect::<Vec<_>>().join(" "));
         }
         Failure::Died { language: Arc::clone(&self.language), how }
     }

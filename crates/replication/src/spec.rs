@@ -59,10 +59,10 @@ pub struct Spec {
 impl Spec {
     /// Returns true if both describe the same replication, ignoring the users.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.of_nobody() == other.of_nobody()
+        self.without_credentials() == other.without_credentials()
     }
 
-    fn of_nobody(&self) -> Self {
+    fn without_credentials(&self) -> Self {
         let mut spec = Self { user: User::default(), ..self.clone() };
         for endpoint in [&mut spec.source, &mut spec.target] {
             *endpoint.user_mut() = User::default();

@@ -86,7 +86,7 @@ impl Membership {
     }
 
     /// A message about the other nodes on the store, or `None` without any.
-    pub(crate) fn remark(&self) -> Option<String> {
+    pub(crate) fn notice(&self) -> Option<String> {
         if self.engine.members().is_sole() {
             return None;
         }

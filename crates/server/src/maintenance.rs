@@ -68,13 +68,13 @@ impl Maintenance {
         names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
         maintenance.forget_damage();
         let is_over = Arc::new(AtomicBool::new(false));
-        let news = Arc::new(Notify::new());
-        let waker = Arc::clone(&news);
+        let wakeup = Arc::new(Notify::new());
+        let waker = Arc::clone(&wakeup);
         maintenance.catalog.activity().watch(move || waker.notify_one());
         let mut loops = vec![
             tokio::spawn(maintain_engine(Arc::clone(&maintenance))),
             tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
-            tokio::spawn(keep_events(Arc::clone(&maintenance), news)),
+            tokio::spawn(keep_events(Arc::clone(&maintenance), wakeup)),
         ];
         loops.extend(maintenance.indexing.start());
         Running { maintenance, is_over, loops }
@@ -202,9 +202,9 @@ async fn compact_from_time_to_time(maintenance: Arc<Maintenance>, is_over: Arc<A
     }
 }
 
-async fn keep_events(maintenance: Arc<Maintenance>, news: Arc<Notify>) {
+async fn keep_events(maintenance: Arc<Maintenance>, wakeup: Arc<Notify>) {
     loop {
-        news.notified().await;
+        wakeup.notified().await;
         // Events during the delay are written together.
         let delay_ms = global_changes::MAX_WRITE_DELAY.of(maintenance.configuration.as_ref());
         tokio::time::sleep(Duration::from_millis(delay_ms)).await;

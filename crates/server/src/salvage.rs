@@ -22,7 +22,7 @@ use crate::backends::{self, Salvaged};
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
 use crate::names::{self, Names};
-use crate::output::say;
+use crate::output::print_text;
 use crate::verify::{ENGINE, Progress, own_files, size};
 use crate::{environment, regular, storage, version};
 
@@ -63,11 +63,11 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     durable::write(&to.join(LIST), Readers::Owner, text.as_bytes())
         .with_context(|| format!("{LIST} cannot be written"))?;
     let shown: Vec<&str> = text.lines().take(SHOWN_MAX).collect();
-    say(&format!("{}\n", shown.join("\n")));
+    print_text(&format!("{}\n", shown.join("\n")));
     if text.lines().count() > SHOWN_MAX {
-        say(&format!("… and more in {}\n", to.join(LIST).display()));
+        print_text(&format!("… and more in {}\n", to.join(LIST).display()));
     }
-    say(&format!("Start a server on it with: settee serve --data {}\n", to.display()));
+    print_text(&format!("Start a server on it with: settee serve --data {}\n", to.display()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -312,7 +312,7 @@ impl Core {
             control: &|pace_state, bytes| self.rest(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
             report: &|documents, emissions| self.report(host, ddoc, documents, emissions),
-            remark: &|message| self.say(host, ddoc, About::Engine, message),
+            report_engine: &|message| self.log_event(host, ddoc, About::Engine, message),
         };
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
@@ -352,10 +352,10 @@ impl Core {
     fn report(&self, host: &dyn IndexHost, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
         for failure in &emissions.failures {
             let failed_document = documents.get(failure.document as usize).id;
-            self.say(host, ddoc, About::Failure(failed_document), &failure.message);
+            self.log_event(host, ddoc, About::Failure(failed_document), &failure.message);
         }
         for message in &emissions.log {
-            self.say(host, ddoc, About::Message, message);
+            self.log_event(host, ddoc, About::Message, message);
         }
     }
 }

@@ -192,19 +192,21 @@ impl Drop for Process {
 }
 
 /// Returns the reason why a process ended without a result: nearly always its memory limit.
-fn died(status: ExitStatus, said: &[u8]) -> CompileError {
-    let said = String::from_utf8_lossy(said);
-    let is_memory = said.contains("memory allocation") || said.contains("out of memory") || said.contains("mmap");
+fn died(status: ExitStatus, stderr_text: &[u8]) -> CompileError {
+    let stderr_text = String::from_utf8_lossy(stderr_text);
+    let is_memory = stderr_text.contains("memory allocation")
+        || stderr_text.contains("out of memory")
+        || stderr_text.contains("mmap");
     if is_memory || status.code().is_none() {
         return CompileError::Source(format!("compiling the module takes more than {MEMORY_BYTES} bytes of memory"));
     }
     // A panic: the compiler reports unsupported features in this way, so a retry would fail as well.
     if status.code() == Some(PANICKED) {
-        let said = said.lines().filter(|line| !line.is_empty()).nth(1).unwrap_or_default();
-        return CompileError::Source(format!("the compiler cannot compile the module: {said}"));
+        let stderr_text = stderr_text.lines().filter(|line| !line.is_empty()).nth(1).unwrap_or_default();
+        return CompileError::Source(format!("the compiler cannot compile the module: {stderr_text}"));
     }
-    let said = said.lines().last().unwrap_or_default();
-    CompileError::Unavailable(format!("the WebAssembly compiler ended with {status}: {said}"))
+    let stderr_text = stderr_text.lines().last().unwrap_or_default();
+    CompileError::Unavailable(format!("the WebAssembly compiler ended with {status}: {stderr_text}"))
 }
 
 /// Exit status of a program that panicked.

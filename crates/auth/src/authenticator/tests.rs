@@ -98,9 +98,9 @@ fn too_many_failures_lock_out_here_but_not_elsewhere() {
 /// Servers that share failures have one count, and servers with another secret cannot even identify the suspect.
 #[test]
 fn failures_count_on_all_servers() {
-    type Told = Arc<std::sync::Mutex<Vec<Suspect>>>;
+    type Reported = Arc<std::sync::Mutex<Vec<Suspect>>>;
     let server = |secret: &'static str| {
-        let (authenticator, told) = (authenticator(), Told::default());
+        let (authenticator, told) = (authenticator(), Reported::default());
         let telling = Arc::clone(&told);
         authenticator.share_failures(Sharing {
             secret: Box::new(move || secret.into()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::tests::json;
-use crate::tests::node::{Ask, Told, World};
+use crate::tests::node::{Ask, TestResponse, World};
 
 /// A server with the user `ann`, whose password is `secret` and who has the role `r`.
 async fn world() -> World {
@@ -23,13 +23,13 @@ async fn session(world: &World, ask: Ask<'_>) -> String {
     told.replace(r#""authentication_handlers":["cookie","default"],"#, "")
 }
 
-async fn log_in(world: &World, name: &str, password: &str) -> Told {
+async fn log_in(world: &World, name: &str, password: &str) -> TestResponse {
     let form = format!(r#"{{"name":"{name}","password":"{password}"}}"#);
     world.ask(Ask::new("POST /_session").json(&form)).await
 }
 
 /// Returns the cookie of a response.
-fn cookie(told: &Told) -> String {
+fn cookie(told: &TestResponse) -> String {
     told.header("set-cookie").split(';').next().unwrap().to_owned()
 }
 

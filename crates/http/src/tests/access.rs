@@ -56,8 +56,8 @@ async fn a_malformed_security_object_that_is_stored_opens_nothing() {
             assert_eq!(told.line(), expected, "{text} {line}");
         }
         for name in ["joe", "x"] {
-            let somebody = UserContext { name: Some(name.to_owned()), roles: vec!["a".to_owned()] };
-            assert!(!administers(&database, &somebody).unwrap(), "{text}");
+            let member = UserContext { name: Some(name.to_owned()), roles: vec!["a".to_owned()] };
+            assert!(!administers(&database, &member).unwrap(), "{text}");
         }
         let shown = world.admin("GET /db/_security", "").await;
         assert_eq!(shown.line(), format!("200 {text}"), "an administrator sees what is to be mended");

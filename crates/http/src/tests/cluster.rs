@@ -11,7 +11,7 @@ use settee_storage::memory::MemoryEngine;
 
 use super::late::LateEngine;
 use super::live::TIMEOUT;
-use super::node::{Ask, Told, World};
+use super::node::{Ask, TestResponse, World};
 use crate::failures::Failures;
 use crate::{Replication, ReplicationDependencies, Shutdown};
 
@@ -114,7 +114,7 @@ async fn nobody_waits_long_for_a_node_that_does_not_answer() {
         world.node.tasks.start(TaskKind::DatabaseCompaction { database: name.to_owned() }, 1)
     };
     let _running = [task(&team.worlds[0], "on a"), task(&team.worlds[1], "on b"), task(&team.worlds[2], "on c")];
-    let count = |told: &Told| of_nodes(told, ["a", "b", "c"]);
+    let count = |told: &TestResponse| of_nodes(told, ["a", "b", "c"]);
     let told = team.worlds[0].admin("GET /_active_tasks", "").await;
     assert_eq!(count(&told), [1, 1, 1], "{}", told.body);
     settee_model::json::Json::parse(told.body.as_bytes()).unwrap();
@@ -173,12 +173,12 @@ impl Team {
 }
 
 /// Returns the number of list entries of each of the nodes `names`.
-fn of_nodes<const N: usize>(told: &Told, names: [&str; N]) -> [usize; N] {
+fn of_nodes<const N: usize>(told: &TestResponse, names: [&str; N]) -> [usize; N] {
     names.map(|name| told.body.matches(&format!(r#""node":"{name}""#)).count())
 }
 
 /// Waits until the response to a GET satisfies `holds`.
-async fn until(world: &World, target: &str, holds: impl Fn(&Told) -> bool) -> Told {
+async fn until(world: &World, target: &str, holds: impl Fn(&TestResponse) -> bool) -> TestResponse {
     let line = format!("GET {target}");
     let deadline = tokio::time::Instant::now() + TIMEOUT;
     loop {
@@ -204,7 +204,7 @@ async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
         );
         [a, b][job % 2].admin(&format!("PUT /_replicator/r{job}"), &asked).await;
     }
-    let is_divided = |told: &Told| {
+    let is_divided = |told: &TestResponse| {
         let [on_a, on_b] = of_nodes(told, ["a", "b"]);
         told.body.matches(r#""state":"running""#).count() == JOBS && on_a > 0 && on_b > 0 && on_a + on_b == JOBS
     };
@@ -284,8 +284,8 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     a.make_database("source");
     a.admin("PUT /source/x", "{}").await;
     a.make_database("t");
-    let one = |told: &Told| told.body.starts_with(r#"{"total_rows":1,"#);
-    let none = |told: &Told| told.body.starts_with(r#"{"total_rows":0,"#);
+    let one = |told: &TestResponse| told.body.starts_with(r#"{"total_rows":1,"#);
+    let none = |told: &TestResponse| told.body.starts_with(r#"{"total_rows":0,"#);
     let continuous = r#"{"source":"source","target":"t","continuous":true}"#;
     let begun = a.admin("POST /_replicate", continuous).await;
     for world in [b, a, b] {
@@ -399,7 +399,7 @@ async fn databases_of_replications_that_others_make_are_followed() {
         a.admin(&format!("PUT /mine%2F_replicator/r{job}"), &asked).await;
     }
     for job in 0..8 {
-        let done = |told: &Told| told.body.contains(r#""_replication_state":"completed""#);
+        let done = |told: &TestResponse| told.body.contains(r#""_replication_state":"completed""#);
         until(b, &format!("/mine%2F_replicator/r{job}"), done).await;
     }
     for replication in replications {

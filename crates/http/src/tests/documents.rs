@@ -6,7 +6,7 @@ use settee_database::{DatabaseOptions, Layout};
 use settee_model::json::Value;
 
 use super::json;
-use super::node::{Ask, Told, World};
+use super::node::{Ask, TestResponse, World};
 
 fn world() -> World {
     let world = World::new();
@@ -22,15 +22,15 @@ fn partitioned() -> World {
     world
 }
 
-async fn get(world: &World, target: &str) -> Told {
+async fn get(world: &World, target: &str) -> TestResponse {
     world.ask(Ask::new(&format!("GET {target}")).basic("admin", "pw").header("accept", "application/json")).await
 }
 
-async fn ask(world: &World, line: &str, body: &str) -> Told {
+async fn ask(world: &World, line: &str, body: &str) -> TestResponse {
     world.ask(Ask::new(line).basic("admin", "pw").json(body)).await
 }
 
-fn text(told: &Told, name: &str) -> String {
+fn text(told: &TestResponse, name: &str) -> String {
     json(&told.body).value().get(name).and_then(Value::as_str).unwrap().into_owned()
 }
 
@@ -420,9 +420,9 @@ async fn databases_of_the_system_are_not_partitioned() {
 #[tokio::test]
 async fn a_login_without_a_name_is_a_bad_request() {
     let world = world();
-    let nobody = r#"400 {"error":"bad_request","reason":"request body must contain a username"}"#;
+    let missing_name = r#"400 {"error":"bad_request","reason":"request body must contain a username"}"#;
     for body in ["{}", r#"{"password":"pw"}"#, r#"{"name":null}"#, r#"{"name":null,"username":null,"password":"pw"}"#] {
-        assert_eq!(ask(&world, "POST /_session", body).await.line(), nobody, "{body}");
+        assert_eq!(ask(&world, "POST /_session", body).await.line(), missing_name, "{body}");
     }
     for body in ["", "password=pw", "=x", "name"] {
         let form = Ask::new("POST /_session").text("application/x-www-form-urlencoded", body);

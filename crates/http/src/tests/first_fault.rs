@@ -132,8 +132,8 @@ async fn the_body_of_a_replication_is_looked_at_before_its_sender() {
     assert_eq!(world.ask(ask("[]", "text/plain")).await.line(), error("Request body must be a JSON object"));
     let unlike = r#"415 {"error":"bad_content_type","reason":"Content-Type must be application/json"}"#;
     assert_eq!(world.ask(ask("{}", "text/plain")).await.line(), unlike);
-    let nobody = r#"401 {"error":"unauthorized","reason":"You are not an authenticated user"}"#;
-    assert_eq!(world.ask(ask("{}", "application/json")).await.line(), nobody);
+    let unauthenticated = r#"401 {"error":"unauthorized","reason":"You are not an authenticated user"}"#;
+    assert_eq!(world.ask(ask("{}", "application/json")).await.line(), unauthenticated);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@
 use settee_model::json::Value;
 
 use super::json;
-use super::node::{Ask, Told, World};
+use super::node::{Ask, TestResponse, World};
 
 fn world() -> World {
     let world = World::new();
@@ -13,11 +13,11 @@ fn world() -> World {
     world
 }
 
-async fn ask(world: &World, line: &str, accept: &str, body: &str) -> Told {
+async fn ask(world: &World, line: &str, accept: &str, body: &str) -> TestResponse {
     world.ask(Ask::new(line).basic("admin", "pw").header("accept", accept).json(body)).await
 }
 
-fn rev(told: &Told) -> String {
+fn rev(told: &TestResponse) -> String {
     json(&told.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned()
 }
 

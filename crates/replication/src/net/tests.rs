@@ -487,17 +487,17 @@ fn lasting(url: &str) -> Request<Body> {
     request
 }
 
-/// Starts a peer that sends `said` on every connection, in pieces of `piece` bytes, and closes the connection.
-async fn teller(said: &str, piece: usize) -> (String, Seen) {
-    let (seen, said) = (Seen::default(), said.to_owned());
+/// Starts a peer that sends `message` on every connection, in pieces of `piece` bytes, and closes the connection.
+async fn teller(message: &str, piece: usize) -> (String, Seen) {
+    let (seen, message) = (Seen::default(), message.to_owned());
     let heard = Arc::clone(&seen);
     let port = listen(move |mut stream| {
-        let (heard, said) = (Arc::clone(&heard), said.clone());
+        let (heard, message) = (Arc::clone(&heard), message.clone());
         async move {
             stream.set_nodelay(true).unwrap();
             let Some(request) = read_request(&mut stream).await else { return };
             heard.lock().push(request);
-            for piece in said.as_bytes().chunks(piece) {
+            for piece in message.as_bytes().chunks(piece) {
                 if stream.write_all(piece).await.is_err() {
                     return;
                 }
@@ -536,11 +536,11 @@ async fn answers_that_last() {
         ("HTTP/1.0 200 OK\r\n\r\nabc".to_owned(), Ok("abc")),
         ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), Ok("")),
     ];
-    for (said, expected) in cases {
+    for (message, expected) in cases {
         for piece in [1, 7, 1000] {
-            let (url, seen) = teller(&said, piece).await;
+            let (url, seen) = teller(&message, piece).await;
             let answer = all(transport(&url).call(lasting(&url)).await.unwrap()).await;
-            assert_eq!(answer, expected.clone().map(str::to_owned), "{said:?} by {piece}");
+            assert_eq!(answer, expected.clone().map(str::to_owned), "{message:?} by {piece}");
             let asked = seen.lock()[0].clone();
             let port = url.split([':', '/']).nth(4).unwrap().to_owned();
             assert_eq!(asked, format!("get /db/_changes?feed=continuous http/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n"));
@@ -553,10 +553,10 @@ async fn answers_that_last() {
         (&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(70_000)), "the head of the answer is too long".to_owned()),
         ("hello", "invalid HTTP version".to_owned()),
     ];
-    for (said, expected) in heads {
-        let (url, _) = teller(said, 1000).await;
+    for (message, expected) in heads {
+        let (url, _) = teller(message, 1000).await;
         let answer = transport(&url).call(lasting(&url)).await.map(|response| response.status());
-        assert_eq!(answer, Err(TransportError::Broken(expected)), "{said:.30}");
+        assert_eq!(answer, Err(TransportError::Broken(expected)), "{message:.30}");
     }
 }
 

@@ -266,7 +266,7 @@ impl Searches {
             is_unhurried: build.urgency == Urgency::Background,
             control: &|pace_state, bytes| self.rest_a_while(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
-            say: &|about, message| self.say(database, ddoc, about, message),
+            log_event: &|about, message| self.log_event(database, ddoc, about, message),
         };
         let result = pass.run(writer);
         if let Err(error @ SearchError::Index(Error::TypeConflict { .. })) = &result {

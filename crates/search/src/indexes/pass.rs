@@ -43,7 +43,7 @@ pub(super) struct Pass<'a> {
     /// Receives the number of processed changes.
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
     /// Receives exceptions, log lines, and the engine of functions.
-    pub(super) say: &'a (dyn Fn(About<'_>, &str) + Sync),
+    pub(super) log_event: &'a (dyn Fn(About<'_>, &str) + Sync),
 }
 
 /// The scan that the threads share.
@@ -74,7 +74,7 @@ impl Pass<'_> {
         let purged_since = if since == 0 { current.purge_seq } else { purge_seq };
         let threads = self.pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
         let mut workers = (0..threads).map(|_| self.worker()).collect::<Result<Vec<_>>>()?;
-        self.remark_on_engine(&workers[0]);
+        self.log_engine(&workers[0]);
         let writer = Mutex::new(writer);
         let mut scan = Scan {
             changes: self.database.changes(since, purged_since, self.pending)?,
@@ -91,7 +91,7 @@ impl Pass<'_> {
             if matches!(interrupted, Some(SearchError::Build(ViewError::Cancelled))) {
                 return Err(ViewError::Cancelled.into());
             }
-            workers.iter_mut().for_each(|worker| self.remark_on_bail_outs(worker));
+            workers.iter_mut().for_each(|worker| self.log_bail_outs(worker));
             let is_over = scan.fill == Fill::End;
             let reached = Position { update_seq: scan.last_seq, purge_seq: purged_since };
             writer.lock().commit(&(if is_over { current } else { reached }).encode())?;
@@ -120,18 +120,21 @@ impl Pass<'_> {
         Ok(Worker { program, pace_state, batch, emissions })
     }
 
-    fn remark_on_engine(&self, worker: &Worker) {
+    fn log_engine(&self, worker: &Worker) {
         if let Some((name, reason)) = worker.program.engine(0).and_then(|engine| Some((engine.name, engine.reason?))) {
             let index = &self.wanted.name;
-            (self.say)(About::Engine, &format!("the function of the search index {index} is run by {name}: {reason}"));
+            (self.log_event)(
+                About::Engine,
+                &format!("the function of the search index {index} is run by {name}: {reason}"),
+            );
         }
     }
 
-    fn remark_on_bail_outs(&self, worker: &mut Worker) {
+    fn log_bail_outs(&self, worker: &mut Worker) {
         for counted in worker.program.take_bail_outs() {
             let (index, documents, reason) = (&self.wanted.name, counted.documents, counted.reason);
             let line = format!("the engine of the search index {index} bailed out on {documents} documents: {reason}");
-            (self.say)(About::Engine, &line);
+            (self.log_event)(About::Engine, &line);
         }
     }
 
@@ -219,9 +222,9 @@ impl Keeping<'_> {
         let Self { pass, batch, .. } = *self;
         for failure in &part.failures {
             let id = batch.documents.get(failure.document as usize).id;
-            (pass.say)(About::Failure(id), &failure.message);
+            (pass.log_event)(About::Failure(id), &failure.message);
         }
-        part.log.iter().for_each(|line| (pass.say)(About::Message, line));
+        part.log.iter().for_each(|line| (pass.log_event)(About::Message, line));
         let mut rows = part.rows().peekable();
         while let Some(document) = rows.peek().map(|row| row.document) {
             let of_document = std::iter::from_fn(|| rows.next_if(|row| row.document == document));
@@ -250,7 +253,7 @@ impl Keeping<'_> {
         };
         self.has_fields[document] = refused.is_none();
         if let Some(reason) = refused {
-            (pass.say)(About::Failure(id), &reason);
+            (pass.log_event)(About::Failure(id), &reason);
         }
         Ok(())
     }

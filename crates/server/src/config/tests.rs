@@ -309,11 +309,11 @@ fn what_nodes_share_is_shown_in_the_place_of_what_is_set() {
     let configuration = directory.open_with(&[("cors", "max_age", "7")]).unwrap();
     let stored = [("vendor", "name", "Us"), ("admins", "ann", "-pbkdf2-1,1,1"), ("cors", "max_age", "7")];
     let stored = stored.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.to_owned()));
-    let remarks = configuration.look_at_shared(stored.into()).unwrap();
+    let notices = configuration.read_shared(stored.into()).unwrap();
     for (of, counts) in
         [("[vendor] name", false), ("[cors] credentials", false), ("[cors] max_age", true), ("[log]", true)]
     {
-        assert_eq!(remarks.iter().any(|remark| remark.starts_with(of)), !counts, "{of}: {remarks:?}");
+        assert_eq!(notices.iter().any(|notice| notice.starts_with(of)), !counts, "{of}: {notices:?}");
     }
     let shown = configuration.show().unwrap();
     for line in [

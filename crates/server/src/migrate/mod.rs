@@ -23,7 +23,7 @@ use settee_replication::{Tuning, Verb};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::output::say;
+use crate::output::print_text;
 use crate::site::{self, Site};
 use database::Moved;
 use progress::Board;
@@ -222,7 +222,7 @@ impl MigrateArgs {
         let options = database::Options { has_design: !self.without_design, tuning: self.tuning() };
         let board = Board::new(jobs.len());
         survey(&sites, &jobs, &board).await?;
-        let ticker = tokio::spawn(Arc::clone(&board).tell());
+        let ticker = tokio::spawn(Arc::clone(&board).report_progress());
         let (places, options) = (Arc::new(Semaphore::new(self.parallel as usize)), Arc::new(options));
         let mut running = JoinSet::new();
         for (index, job) in jobs.iter().cloned().enumerate() {
@@ -246,8 +246,8 @@ impl MigrateArgs {
             // Administrators come last, because the first one excludes unauthenticated clients.
             config::apply_admins(found, &sites.target, &mut notes).await?;
         }
-        notes.iter().for_each(|note| say(&format!("{note}\n")));
-        say(&totals.in_words(board.seconds()));
+        notes.iter().for_each(|note| print_text(&format!("{note}\n")));
+        print_text(&totals.in_words(board.seconds()));
         Ok(totals.is_well())
     }
 

@@ -89,7 +89,7 @@ impl Board {
     }
 
     /// Prints progress periodically.
-    pub(super) async fn tell(self: Arc<Self>) {
+    pub(super) async fn report_progress(self: Arc<Self>) {
         let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
         timer.tick().await;
         for tick in 1.. {

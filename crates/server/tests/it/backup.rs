@@ -231,8 +231,11 @@ fn one_database_comes_back_whole_under_another_name() {
     assert!(unverified.status.success(), "{unverified:?}");
     assert!(String::from_utf8_lossy(&unverified.stderr).contains("cannot be verified"), "{unverified:?}");
     let mut refused = program(&["backup", "--database", &url("db").replace("secret", "wrong"), "--to", "-"]);
-    let nobody = run(&mut refused);
-    assert!(!nobody.status.success() && !String::from_utf8_lossy(&nobody.stderr).contains("wrong@"), "{nobody:?}");
+    let rejected = run(&mut refused);
+    assert!(
+        !rejected.status.success() && !String::from_utf8_lossy(&rejected.stderr).contains("wrong@"),
+        "{rejected:?}"
+    );
 }
 
 #[test]

@@ -240,8 +240,8 @@ fn names_are_given_once_and_nodes_start_again_under_theirs() {
     let Some(mut two) = Two::start() else { return };
     let other = Directory::new();
     let output = run(&mut node(&other, &two.url, "a b@here"));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("a node cannot be called \"a b@here\""), "{said}");
+    let printed_text = String::from_utf8(output.stderr).unwrap();
+    assert!(printed_text.contains("a node cannot be called \"a b@here\""), "{printed_text}");
     // One node is killed and restarted immediately: its name is free within seconds. The other one stops in order.
     let killed = two.servers.remove(1);
     killed.kill();

@@ -91,7 +91,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -162,7 +162,7 @@ fn flipped_bytes_are_found_named_and_everything_else_is_salvaged() {
     let directory = Directory::new();
     let expected = written(&directory);
     let verified = run(program(&["verify", "--data"]).arg(directory.path()));
-    assert!(verified.status.success(), "{}", told(&verified));
+    assert!(verified.status.success(), "{}", output_text(&verified));
     for (kind, is_wanted) in KINDS {
         let mut lost = 0;
         for seed in 1..=places() {
@@ -184,15 +184,15 @@ fn check(directory: &Directory, expected: &Contents, is_wanted: fn(&str) -> bool
     let name = path.file_name().unwrap().to_str().unwrap();
 
     let verified = run(program(&["verify", "--data"]).arg(hurt.path()));
-    let told_verified = told(&verified);
-    assert!(told_verified.contains(name), "{what}: verify says {told_verified}");
-    let examined = told(&run(program(&["doctor", "--data"]).arg(hurt.path())));
-    assert!(examined.contains(name) || told_verified.contains("a crash leaves this"), "{what}: doctor says {examined}");
+    let verify_output = output_text(&verified);
+    assert!(verify_output.contains(name), "{what}: verify says {verify_output}");
+    let examined = output_text(&run(program(&["doctor", "--data"]).arg(hurt.path())));
+    assert!(examined.contains(name) || verify_output.contains("a crash leaves this"), "{what}: doctor says {examined}");
     let salvaged = run(program(&["salvage", "--data"]).arg(hurt.path()).arg("--to").arg(new.path()));
-    let list = told(&salvaged);
+    let list = output_text(&salvaged);
     assert!(salvaged.status.success(), "{what}: {list}");
     let verified = run(program(&["verify", "--data"]).arg(new.path()));
-    assert!(verified.status.success(), "{what}: what was salvaged: {}", told(&verified));
+    assert!(verified.status.success(), "{what}: what was salvaged: {}", output_text(&verified));
 
     let server = Server::start_as(&new, &mut serve(&new));
     let found = contents(&mut server.client());
@@ -221,7 +221,7 @@ fn a_running_server_is_verified() {
     client.put("/one", "").expect(201);
     load(&mut client, "/one", 2000, 50);
     let verified = run(program(&["verify", "--data"]).arg(directory.path()));
-    let text = told(&verified);
+    let text = output_text(&verified);
     assert!(verified.status.success() && text.contains("one: 2000 documents"), "{text}");
     assert!(text.contains("Everything is as it was written"), "{text}");
     let refused = run(program(&["salvage", "--to", "/nowhere/new", "--data"]).arg(directory.path()));
@@ -293,7 +293,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
             });
         }
     });
-    let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
+    let verified = output_text(&run(program(&["verify", "--data"]).arg(directory.path())));
     assert!(verified.contains(name), "{what}: verify says {verified}");
     let mut hurt = Vec::new();
     // System databases may have been in the same block.
@@ -315,7 +315,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
     let mut client = server.client();
     let says_damage = |client: &mut Client| client.get("/_up").expect(200).text().contains("\"damage\":");
     assert_eq!(says_damage(&mut client), !hurt.is_empty(), "{what}");
-    let examined = told(&run(program(&["doctor", "--data"]).arg(directory.path())));
+    let examined = output_text(&run(program(&["doctor", "--data"]).arg(directory.path())));
     assert_eq!(examined.contains("the server met damaged data"), !hurt.is_empty(), "{what}: {examined}");
     assert!(server.terminate().0.success());
     // The same holds after a restart, until the damaged databases are deleted.
@@ -334,7 +334,7 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
         save(&mut client, &format!("/{database}/last"), "{}");
     }
     // Damage that only verify reports, such as lost old entries of indexes.
-    let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
+    let verified = output_text(&run(program(&["verify", "--data"]).arg(directory.path())));
     for line in verified.lines().filter(|line| line.contains("list of damage")) {
         for database in DATABASES.into_iter().filter(|database| line.contains(database)) {
             client.delete(&format!("/{database}")).expect(200);
@@ -399,16 +399,19 @@ fn an_export_leaves_out_what_is_damaged_and_says_so() {
     let url = |name: &str| format!("http://{}/{name}", server.address);
     let file = directory.path().join("two.jsonl");
     let exported = run(program(&["backup", "--database", &url("two"), "--to"]).arg(&file));
-    let said = told(&exported);
-    assert_eq!(exported.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("left out: long7 {rev}: ")) && said.contains("; 1 were left out"), "{said}");
+    let printed_text = output_text(&exported);
+    assert_eq!(exported.status.code(), Some(1), "{printed_text}");
+    assert!(
+        printed_text.contains(&format!("left out: long7 {rev}: ")) && printed_text.contains("; 1 were left out"),
+        "{printed_text}"
+    );
     let lines = fs::read_to_string(&file).unwrap();
     let left_out: Vec<&str> = lines.lines().filter(|line| line.starts_with("{\"left_out\"")).collect();
     let beginning = format!("{{\"left_out\":{{\"id\":\"long7\",\"rev\":\"{rev}\",\"why\":");
     assert!(left_out.len() == 1 && left_out[0].starts_with(&beginning), "{left_out:?}");
     let restored = run(program(&["restore", "--database", &url("copy"), "--from"]).arg(&file));
-    let said = told(&restored);
-    assert!(!restored.status.success() && said.contains("is not complete: 1 "), "{said}");
+    let printed_text = output_text(&restored);
+    assert!(!restored.status.success() && printed_text.contains("is not complete: 1 "), "{printed_text}");
     let mut client = server.client();
     let documents = |client: &mut Client, name: &str| number(client.get(name).expect(200).json().value(), "doc_count");
     assert_eq!(documents(&mut client, "/copy") + 1, documents(&mut client, "/two"));
@@ -453,17 +456,17 @@ fn flipped_bytes_of_a_backup_are_found_and_named() {
         let before = fs::read(path).unwrap();
         let what = format!("seed {seed}, {}", flip(path, &mut random));
         let checked = run(program(&["restore", "--check", "--from"]).arg(&backup));
-        let (said, name) = (told(&checked), path.file_name().unwrap().to_str().unwrap());
-        assert!(!checked.status.success() && said.contains(name), "{what}: {said}");
+        let (printed_text, name) = (output_text(&checked), path.file_name().unwrap().to_str().unwrap());
+        assert!(!checked.status.success() && printed_text.contains(name), "{what}: {printed_text}");
         let target = backups.path().join("restored");
         let restored = run(program(&["restore", "--from"]).arg(&backup).arg("--data").arg(&target));
-        assert!(!restored.status.success(), "{what}: {}", told(&restored));
+        assert!(!restored.status.success(), "{what}: {}", output_text(&restored));
         let _ = fs::remove_dir_all(&target);
         fs::write(path, before).unwrap();
         found += 1;
     }
     let checked = run(program(&["restore", "--check", "--from"]).arg(&backup));
-    assert!(checked.status.success(), "{}", told(&checked));
+    assert!(checked.status.success(), "{}", output_text(&checked));
     println!("backups: {} places, {found} found", places());
 }
 
@@ -482,6 +485,6 @@ fn a_damaged_log_is_not_opened() {
     let middle = bytes.len() / 2;
     bytes[middle..middle + FLIPPED].iter_mut().for_each(|byte| *byte = !*byte);
     fs::write(log, bytes).unwrap();
-    let text = told(&run(&mut serve(&directory)));
+    let text = output_text(&run(&mut serve(&directory)));
     assert!(text.contains(".log is damaged") && text.contains("settee salvage"), "{text}");
 }

@@ -131,14 +131,14 @@ impl Proxy {
     }
 
     /// The name of the node that answers.
-    fn who(&self) -> String {
+    fn serving_node(&self) -> String {
         let reply = self.client().get("/_node/_local/_config/cluster/node").expect(200);
         reply.text().trim().trim_matches('"').to_owned()
     }
 
     /// The sorted names of the nodes that answer 30 requests.
     fn all(&self) -> Vec<String> {
-        let mut names: Vec<String> = (0..30).map(|_| self.who()).collect();
+        let mut names: Vec<String> = (0..30).map(|_| self.serving_node()).collect();
         names.sort();
         names.dedup();
         names
@@ -325,8 +325,8 @@ fn a_container_finds_what_it_is_started_with() {
     // Each variable sets a known setting.
     let mut command = program(&["config", "show"]);
     let shown = run(command.envs(variables.iter().map(|(name, value)| (name, value))));
-    let remarks = String::from_utf8(shown.stderr).unwrap();
-    assert!(shown.status.success() && !remarks.contains("SETTEE_"), "{remarks}");
+    let notices = String::from_utf8(shown.stderr).unwrap();
+    assert!(shown.status.success() && !notices.contains("SETTEE_"), "{notices}");
     let shown = String::from_utf8(shown.stdout).unwrap();
     for (name, _) in variables.iter().filter(|(name, _)| name.contains("__")) {
         assert!(shown.lines().any(|line| line.ends_with(&format!("; {name}"))), "{name} is not in {shown}");

@@ -96,10 +96,11 @@ fn the_first_start_says_where() {
         data.display()
     );
     // If the limit of open files is low, a line reports it.
-    let said: String = server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Takes ")).collect();
+    let printed_text: String =
+        server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Takes ")).collect();
     let memory = server.greeting.split_once("may take ").and_then(|(_, rest)| rest.split(' ').next()).unwrap();
     assert!(memory.parse::<u64>().unwrap() >= 32, "{memory}");
-    assert_eq!(said.replace(&format!("{memory} MiB"), "N MiB"), expected);
+    assert_eq!(printed_text.replace(&format!("{memory} MiB"), "N MiB"), expected);
     assert!(server.address.ip().is_loopback());
     let reply = server.client().get("/").expect(200);
     let welcome = reply.json();

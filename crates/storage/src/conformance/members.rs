@@ -121,11 +121,12 @@ pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
     let [one, other] = [&*engines[0], &*engines[1]];
     let [held, further] = ["work", "other work"].map(|key| claim(one, key).expect("it is free"));
     let is_awaited = |claim: &Claim| one.members().is_awaited(claim);
-    let say = |engine: &dyn Engine, key| engine.members().announce_wait(key).expect("the engine can be asked");
+    let announce_wait_at =
+        |engine: &dyn Engine, key| engine.members().announce_wait(key).expect("the engine can be asked");
     assert!(!is_awaited(&held), "the claim has no waiter yet");
-    say(one, "other work");
+    announce_wait_at(one, "other work");
     until("it is heard", || {
-        say(other, "work");
+        announce_wait_at(other, "work");
         is_awaited(&held).then_some(())
     });
     assert!(!is_awaited(&further), "it is awaited by its own process");

@@ -31,11 +31,11 @@ const SHORT_MS: u64 = 20;
 /// Target of the replication.
 pub(super) const COPY: &str = "chaos-copy";
 
-/// The map functions of the two views. A `remark` makes the server build them as different indexes.
-pub(super) fn design(remark: &str) -> String {
+/// The map functions of the two views. A `comment` makes the server build them as different indexes.
+pub(super) fn design(comment: &str) -> String {
     format!(
-        "{{\"views\":{{\"numbers\":{{\"map\":\"function (doc) {{ emit(doc._id, doc.n);{remark} }}\"}},\
-         \"groups\":{{\"map\":\"function (doc) {{ emit([doc.group, doc.n % 10], doc.n);{remark} }}\",\"reduce\":\"_stats\"}}}}}}"
+        "{{\"views\":{{\"numbers\":{{\"map\":\"function (doc) {{ emit(doc._id, doc.n);{comment} }}\"}},\
+         \"groups\":{{\"map\":\"function (doc) {{ emit([doc.group, doc.n % 10], doc.n);{comment} }}\",\"reduce\":\"_stats\"}}}}}}"
     )
 }
 

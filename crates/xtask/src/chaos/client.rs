@@ -62,7 +62,7 @@ pub(super) struct Timing {
 /// Common state of all clients.
 pub(super) struct Shared {
     pub(super) nodes: Vec<SocketAddr>,
-    pub(super) who: String,
+    pub(super) authorization: String,
     begun: Instant,
     is_over: AtomicBool,
     violations: Mutex<Vec<String>>,
@@ -70,9 +70,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(nodes: Vec<SocketAddr>, who: String) -> Self {
+    pub(super) fn new(nodes: Vec<SocketAddr>, authorization: String) -> Self {
         let (violations, timings) = (Mutex::default(), Mutex::default());
-        Self { nodes, who, begun: Instant::now(), is_over: AtomicBool::new(false), violations, timings }
+        Self { nodes, authorization, begun: Instant::now(), is_over: AtomicBool::new(false), violations, timings }
     }
 
     pub(super) fn now_ms(&self) -> u64 {
@@ -175,7 +175,7 @@ impl<'a> Client<'a> {
             Some(connection) => connection,
             None => Connection::open(self.shared.nodes[node])?.with_timeout(TIMEOUT),
         };
-        let headers = format!("{}Accept: application/json\r\n", self.shared.who);
+        let headers = format!("{}Accept: application/json\r\n", self.shared.authorization);
         let answer = connection.ask(line, &headers, body)?;
         self.connections[node] = Some(connection).filter(|connection| !connection.is_closing());
         Ok(answer)
@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn who_is_refused_knows_that_nothing_has_happened() {
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let shared = Shared::new(vec![nobody.expect("a port")], String::new());
+        let closed_port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let shared = Shared::new(vec![closed_port.expect("a port")], String::new());
         assert_eq!(Client::new(&shared, 0).ask(0, "GET /", b""), Answer::Refused);
         assert_eq!(shared.timings().len(), 1);
     }

@@ -84,7 +84,7 @@ impl<'a> Follower<'a> {
         let mut stream = BufReader::new(stream);
         let request = format!(
             "GET /{DATABASE}/_changes?feed=continuous&heartbeat=500&since={since} HTTP/1.1\r\nHost: x\r\n{}\r\n",
-            self.shared.who
+            self.shared.authorization
         );
         stream.get_mut().write_all(request.as_bytes())?;
         let mut line = String::new();

@@ -119,8 +119,8 @@ impl Bucket<'_> {
         ];
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let server = Server::start_with(self.workspace, "s3", Access::Admin, &settings)?;
-        let (address, who) = split(&server.url())?;
-        let (status, _) = Connection::open(address)?.ask(&format!("PUT /{DATABASE}"), &who, b"")?;
+        let (address, authorization) = split(&server.url())?;
+        let (status, _) = Connection::open(address)?.ask(&format!("PUT /{DATABASE}"), &authorization, b"")?;
         ensure!(status == 201, "the database cannot be made: {status}");
         let (over, begun_us) = (AtomicBool::new(false), now_us());
         let writers = thread::scope(|scope| {

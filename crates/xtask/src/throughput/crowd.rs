@@ -25,7 +25,7 @@ pub(super) struct Crowd(Vec<Client>);
 struct Client {
     stream: TcpStream,
     /// Header with credentials.
-    who: String,
+    authorization: String,
     database: String,
     random: u64,
     written: u64,
@@ -41,13 +41,19 @@ struct Client {
 
 impl Crowd {
     /// Connects another client. Its number must be unique among the clients of the database.
-    pub(super) fn join(&mut self, address: SocketAddr, who: &str, database: String, number: u64) -> Result<()> {
+    pub(super) fn join(
+        &mut self,
+        address: SocketAddr,
+        authorization: &str,
+        database: String,
+        number: u64,
+    ) -> Result<()> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         self.0.push(Client {
             stream,
-            who: who.to_owned(),
+            authorization: authorization.to_owned(),
             database,
             random: number,
             written: 0,
@@ -106,7 +112,7 @@ impl Client {
     fn ask(&mut self) -> Result<()> {
         let id = format!("{:016x}{:016x}", mixed(&mut self.random), mixed(&mut self.random));
         let (line, body) = (format!("PUT /{}/{id}", self.database), document(self.written, None));
-        self.request = head(&line, &self.who, body.len());
+        self.request = head(&line, &self.authorization, body.len());
         self.request.extend_from_slice(body.as_bytes());
         (self.sent, self.started, self.is_waiting) = (0, Instant::now(), true);
         self.answer.clear();

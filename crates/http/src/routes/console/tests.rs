@@ -1,12 +1,12 @@
 //! Tests of the headers of console files, and of the page against its content security policy.
 
-use crate::tests::node::{Ask, Told, World};
+use crate::tests::node::{Ask, TestResponse, World};
 
-async fn get(world: &World, path: &str) -> Told {
+async fn get(world: &World, path: &str) -> TestResponse {
     get_unless(world, path, "").await
 }
 
-async fn get_unless(world: &World, path: &str, known: &str) -> Told {
+async fn get_unless(world: &World, path: &str, known: &str) -> TestResponse {
     world.ask(Ask::new(&format!("GET {path}")).header("host", "h:1").header("if-none-match", known)).await
 }
 

@@ -10,20 +10,20 @@ fn node(store: &MemoryEngine, seed: u64, local: &str) -> (Directory, Configurati
     let directory = Directory::with(local);
     let configuration = directory.open();
     let catalog = Arc::new(Catalog::open(Arc::new(store.user()), seed).unwrap());
-    let remarks = configuration.share(&catalog).unwrap();
-    (directory, configuration, remarks)
+    let notices = configuration.share(&catalog).unwrap();
+    (directory, configuration, notices)
 }
 
 #[test]
 fn the_first_node_says_what_all_agree_on() {
     let store = MemoryEngine::new();
-    let (_one, first, remarks) = node(
+    let (_one, first, notices) = node(
         &store,
         1,
         "secret = s1\n[admins]\nann = pw\n[vendor]\nname = One\n[log]\nlevel = debug\n[mine]\nkey = 1\n",
     );
-    assert_eq!(remarks, Vec::<String>::new());
-    let (_two, second, remarks) = node(
+    assert_eq!(notices, Vec::<String>::new());
+    let (_two, second, notices) = node(
         &store,
         2,
         "[admins]\nann = other\nbob = pw\n[vendor]\nname = Two\n[log]\nlevel = error\n[cors]\nmax_age = 7\n",
@@ -33,7 +33,7 @@ fn the_first_node_says_what_all_agree_on() {
             "{name} is set here and does not count: nodes on this store share it, and the store says something else"
         )
     };
-    assert_eq!(remarks, [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]);
+    assert_eq!(notices, [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]);
     for (path, expected) in [
         ("vendor/name", Some("One")),
         ("mine/key", Some("1")),

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::{Format, TrustArgs, csv};
-use crate::output::say;
+use crate::output::print_text;
 use crate::site::{Site, network};
 use reader::Batch;
 use refused::Refusals;
@@ -104,7 +104,7 @@ impl ImportArgs {
             eprintln!("an earlier run was cut off: going on behind row {past}");
         }
         let tally = Arc::new(Tally::new(past));
-        let ticker = tokio::spawn(progress::tell(Arc::clone(&tally), opened.read.clone(), opened.length));
+        let ticker = tokio::spawn(progress::report_progress(Arc::clone(&tally), opened.read.clone(), opened.length));
         let (sender, batches) = mpsc::channel(1);
         let reading = {
             let (tally, refusals) = (Arc::clone(&tally), Arc::clone(&refusals));
@@ -121,7 +121,7 @@ impl ImportArgs {
         mark.clear(&target).await?;
         progress::end();
         refusals.finish()?;
-        say(&tally.in_words());
+        print_text(&tally.in_words());
         Ok(tally.refused() == 0)
     }
 

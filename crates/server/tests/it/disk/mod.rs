@@ -150,9 +150,9 @@ fn limited(directory: &Directory, files: u32) -> Command {
 fn idle_connections_take_no_files_from_the_engine() {
     let directory = Directory::new();
     let server = Server::start_as(&directory, &mut limited(&directory, 256));
-    let remark = "Takes 128 connections at a time, not 20000: this process may open 256 files, \
+    let notice = "Takes 128 connections at a time, not 20000: this process may open 256 files, \
                   which leaves 128 for connections\n";
-    assert!(server.greeting.contains(remark), "{}", server.greeting);
+    assert!(server.greeting.contains(notice), "{}", server.greeting);
     let mut client = server.client();
     client.put("/db", "").expect(201);
     // More connections than the server accepts, and fewer than the backlog of the system.
@@ -174,8 +174,8 @@ fn idle_connections_take_no_files_from_the_engine() {
 fn a_server_that_may_open_hardly_any_file_says_so() {
     let directory = Directory::new();
     let output = run(&mut limited(&directory, 64));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("may open 64 files, which is too few"), "{said}");
+    let printed_text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed_text.contains("may open 64 files, which is too few"), "{printed_text}");
 }
 
 /// Incompressible text.

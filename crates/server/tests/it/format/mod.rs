@@ -138,7 +138,7 @@ fn data_of_a_later_layout_is_refused() {
     Server::start(&directory).terminate();
     fs::write(directory.path().join("version"), format!("{}\n", LAYOUT + 1)).unwrap();
     let output = run(&mut serve(&directory));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("has layout {}", LAYOUT + 1)), "{said}");
+    let printed_text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed_text}");
+    assert!(printed_text.contains(&format!("has layout {}", LAYOUT + 1)), "{printed_text}");
 }

@@ -7,19 +7,19 @@ pub(crate) const NOTHING: &str = "nothing";
 
 /// A change of a named object. Moments are lengths of the record.
 #[derive(Clone, Debug)]
-struct Told {
+struct RecordedState {
     sent: u64,
     acknowledged: u64,
     state: String,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(BTreeMap<String, Vec<Told>>);
+pub(crate) struct History(BTreeMap<String, Vec<RecordedState>>);
 
 impl History {
     /// Records that a request, sent and acknowledged at these moments, gave `name` a state.
     pub(crate) fn note(&mut self, name: &str, sent: u64, acknowledged: u64, state: String) {
-        self.0.entry(name.to_owned()).or_default().push(Told { sent, acknowledged, state });
+        self.0.entry(name.to_owned()).or_default().push(RecordedState { sent, acknowledged, state });
     }
 
     /// Adds the history of another client, about other objects.
