@@ -214,7 +214,7 @@ mod tests {
 
     /// A retry by the caller would conflict with the first try, which may still be in progress.
     #[test]
-    fn what_is_outdated_after_a_try_of_which_nobody_knows_is_lost() {
+    fn a_commit_that_is_outdated_after_an_unknown_attempt_is_lost() {
         let store = MemoryEngine::new();
         let [ours, theirs] = [1, 2].map(|seed| Catalog::open(Arc::new(store.user()), seed).unwrap());
         let options = crate::DatabaseOptions { created_ms: 0, instance: 1, layout: crate::Layout::Whole, q: 1 };

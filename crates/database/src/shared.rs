@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_what_was_put_there() {
+    fn settings_equal_the_stored_ones() {
         for values in [&[][..], &[("a", "b", "")], &[("", "\u{0}", "x".repeat(300).as_str()), ("s", "k", "\n=")]] {
             let settings = settings(values);
             assert_eq!(decode(&encode(&settings)).unwrap(), settings);

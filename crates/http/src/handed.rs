@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_just_behind_the_first_answer_goes_out_with_it() {
+    fn requests_just_behind_the_first_answer_are_sent_with_it() {
         let (mut senders, mut answers) = answers(4);
         assert_eq!(poll(&mut answers), None);
         give(senders.pop(), "d:", b"4");

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_spread_for_a_while_after_somebody_was_busy() {
+    fn writes_are_distributed_for_a_while_after_a_busy_node() {
         let machine = Machine::new(1);
         assert!(!machine.load.is_spread());
         machine.load.note_busy_node();

@@ -82,7 +82,7 @@ mod tests {
     use crate::tests::node::{Ask, World};
 
     #[test]
-    fn proxies_tell_what_they_were_asked_for() {
+    fn proxies_report_the_original_request() {
         let check = |settings: &[&str], sent: &[(&str, &str)], expected: &str| {
             let mut headers = HeaderMap::new();
             for (name, value) in sent {

@@ -157,7 +157,7 @@ impl Service {
             response = jsonp::wrap(uri.query(), response);
         }
         let headers = response.headers_mut();
-        let version = if policy.tells_versions { self.version.clone() } else { HeaderValue::from_static("CouchDB") };
+        let version = if policy.reports_versions { self.version.clone() } else { HeaderValue::from_static("CouchDB") };
         headers.insert(header::SERVER, version);
         respond::set(headers, REQUEST_ID, id);
         headers.insert(BODY_TIME, HeaderValue::from(seen.body_ms()));
@@ -238,11 +238,11 @@ impl Service {
         if let Some(response) = policy.browser.preflight(&head.method, &headers) {
             return Ok(response);
         }
-        let anybody_is_admin = !self.node.authenticator.has_admins();
-        if anybody_is_admin {
+        let all_users_are_admins = !self.node.authenticator.has_admins();
+        if all_users_are_admins {
             browser::refuse_public_name(&headers)?;
         }
-        policy.browser.refuse_forged(&head.method, &headers, anybody_is_admin)?;
+        policy.browser.refuse_forged(&head.method, &headers, all_users_are_admins)?;
         let by_address = Client::of_address(head.peer);
         self.count(policy, ClientKind::Address, || by_address.clone())?;
         let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_say_what_help_says() {
+    fn pages_equal_the_help() {
         let pages = pages().unwrap();
         let check = |name: &str, expected: &[&str]| {
             let (_, text) = pages.iter().find(|(found, _)| found == name).unwrap();

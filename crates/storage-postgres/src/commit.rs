@@ -106,7 +106,7 @@ async fn alone(
         };
         let failure = match tried {
             Ok(()) => return Ok(commit.done()),
-            Err(Failure::Conflict) => match who_was_first(&leased, commit).await {
+            Err(Failure::Conflict) => match outcome_of_first(&leased, commit).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             },
@@ -284,7 +284,7 @@ pub(crate) async fn written(link: &Link, statement: &Statement, parameters: &[Pa
 }
 
 /// Determines the outcome after a conflict, which may be with an earlier attempt of the same commit.
-async fn who_was_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
+async fn outcome_of_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
     let link = leased.link();
     let shard = number(commit.shard);
     let next = i64::try_from(commit.expected.0).map_or(i64::MAX, |expected| expected.saturating_add(1));

@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_lost_is_kept_for_a_while() {
+    fn recent_commits_are_kept_for_a_while() {
         let mut recent_commits = RecentCommits::new("10:12:10,11");
         let at = |seconds| recent_start() + Duration::from_secs(seconds);
         recent_commits.since = at(0);

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_has_no_pause() {
+    fn a_single_writer_has_no_delay() {
         let queue = &mut Queue::default();
         for _ in 0..3 {
             assert_eq!(put(queue, 1), [NOW]);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_statement_waits_for_nobody() {
+    fn a_full_statement_does_not_wait() {
         let queue = &mut Queue::default();
         put(queue, 3 * COMMITS_MAX + 5);
         for call in [NOW, NOW, None] {

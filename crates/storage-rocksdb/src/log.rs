@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_a_gap() {
+    fn lost_data_is_a_gap() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         let engine = open(&path);

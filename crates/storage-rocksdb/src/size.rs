@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_only_what_memory_can_hold() {
+    fn counts_at_most_the_capacity_of_memory() {
         let mut recent = RecentSizes::default();
         recent.wrote(10, 10);
         recent.wrote(5 * STEP_BYTES, 100);

@@ -435,7 +435,7 @@ fn the_reserve_is_given_up_and_made_again() {
 }
 
 #[test]
-fn failed_syncs_are_told_from_failed_writes() {
+fn failed_syncs_are_distinguished_from_failed_writes() {
     for (text, is_sync) in [
         ("IO error: While fdatasync: /data/engine/000004.log: Input/output error", true),
         ("IO error: While fsync: /data/engine/000012.sst: Input/output error", true),

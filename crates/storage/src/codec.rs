@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_is_read() {
+    fn written_values_are_read() {
         let numbers = [0, 1, 127, 128, 300, 1 << 20, u64::from(u32::MAX), u64::MAX];
         let mut out = Vec::new();
         for number in numbers {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_put_names_the_record() {
+    fn failed_writes_name_the_record() {
         let broken: [&[u8]; 5] = [&[], &[0x82], &[0x82, 0x80], &[0xff; 12], &[9, 1]];
         for bytes in broken {
             assert_eq!(Reader::new(bytes, "test").bytes(), Err(Corrupt("test")), "{bytes:?}");

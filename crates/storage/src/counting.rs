@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_together_is_one_call() {
+    fn combined_reads_are_one_call() {
         let engine = filled(10);
         let before = engine.calls();
         let snapshot = engine.snapshot(Shard(1)).unwrap();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_grow_with_what_is_taken() {
+    fn pages_grow_with_the_number_of_entries_taken() {
         for (rows, expect, pages) in [(0, 1, 1), (63, 1, 1), (65, 1, 2), (65, 100, 1), (321, 1, 3), (2_000, 2_001, 1)] {
             let engine = filled(rows);
             let snapshot = engine.snapshot(Shard(1)).unwrap();

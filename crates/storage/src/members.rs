@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_spread_and_only_what_the_dead_had_moves() {
+    fn work_is_distributed_and_only_that_of_failed_nodes_moves() {
         let four = nodes(4);
         let three = &four[..3];
         let mut counts = [0; 4];

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_hears_of_commits_and_of_silence() {
+    fn waiters_are_notified_of_commits_and_timeouts() {
         let ([engine, other], claims) = (Store::new().two(), Claims::default());
         let mut watch = claims.watch(&*engine, Shard(7));
         watch.wait();

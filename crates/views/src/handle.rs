@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_share_the_result() {
+    fn waiters_share_the_result() {
         let handle = handle();
         let guard = handle.try_build().unwrap();
         assert!(handle.try_build().is_none());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_builds_an_index_that_was_removed() {
+    fn a_removed_index_is_not_built() {
         let handle = handle();
         handle.try_build().unwrap().retire();
         assert!(handle.try_build().is_none());

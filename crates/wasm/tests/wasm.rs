@@ -223,7 +223,7 @@ fn endless_recursion_is_a_failure_of_the_document() {
 }
 
 #[test]
-fn what_cannot_be_compiled_is_refused_with_a_reason() {
+fn invalid_modules_are_rejected_with_a_reason() {
     let check = |source: &str, expected: &str| {
         let source = MapSource { functions: vec![source.into()], library: None };
         let Err(CompileError::Source(reason)) = language().program(&source, limits()) else {

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_in_what_cargo_says() {
+    fn programs_are_found_in_the_output_of_cargo() {
         let output = "   Compiling settee-views v0.1.0 (/x/crates/views)
     Finished `release` profile [optimized] target(s) in 2m 47s
   Executable unittests src/lib.rs (target/release/deps/settee_views-d14510378f7e0b3a)

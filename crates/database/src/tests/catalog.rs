@@ -370,7 +370,7 @@ fn attached_records() {
 }
 
 #[test]
-fn databases_that_nobody_holds_are_closed_beyond_the_limit_the_least_recently_used_first() {
+fn unused_databases_beyond_the_limit_are_closed_least_recently_used_first() {
     let catalog = open(&engine());
     catalog.set_max_open(8);
     let name = |number: usize| format!("d{number:02}");

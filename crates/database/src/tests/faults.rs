@@ -264,7 +264,7 @@ fn two_nodes_write_to_one_database() {
 }
 
 #[test]
-fn a_conflict_is_decided_anew() {
+fn a_conflict_is_decided_again() {
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     let parent = save(&here, new("doc", "{}"));
@@ -348,7 +348,7 @@ fn a_request_that_is_lost_is_made_again_behind_commits_of_others() {
 }
 
 #[test]
-fn a_lost_request_whose_place_was_taken_is_tried_again() {
+fn a_lost_commit_whose_version_was_taken_is_retried() {
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     nodes.script.on_commit(OnCommit::Delay);
@@ -502,7 +502,7 @@ fn a_database_that_another_node_deleted_takes_no_writes() {
 
 /// A read of foreign commits can be slower than a commit of this process.
 #[test]
-fn what_was_read_before_a_commit_does_not_replace_what_is_known_since() {
+fn reads_before_a_commit_do_not_replace_newer_cached_state() {
     let [ours, theirs] = Store::new().two();
     let script = Interposed::new(ours);
     let catalog = open(&(Arc::clone(&script) as Arc<dyn Engine>));

@@ -63,7 +63,7 @@ fn a_wrong_guess_of_a_group_changes_nothing() {
 
 /// Two processes that skip reads, and a store that always reads, have equal outcomes.
 #[test]
-fn outcomes_are_those_of_who_has_looked() {
+fn outcomes_equal_those_of_an_engine_that_reads_first() {
     let random = &mut Random::new();
     for _ in 0..20 {
         let always_reads: Arc<dyn Engine> = Arc::new(FaultyEngine::new());

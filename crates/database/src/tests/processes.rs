@@ -33,7 +33,7 @@ fn next(catalog: &Catalog, name: &str) -> Arc<Database> {
 }
 
 #[test]
-fn who_meets_another_process_knows_that_for_a_while() {
+fn a_conflict_is_remembered_for_a_while() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let there = next(&theirs, "db");
@@ -58,7 +58,7 @@ fn who_meets_another_process_knows_that_for_a_while() {
 
 /// An occasional foreign commit causes a few commits under the shard lock, a continuing writer many.
 #[test]
-fn who_lines_up_does_so_for_as_long_as_others_write() {
+fn shard_locks_are_used_while_others_write() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let there = next(&theirs, "db");
@@ -132,7 +132,7 @@ fn a_database_that_was_never_written_takes_no_writes_when_it_was_deleted_elsewhe
 }
 
 #[test]
-fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
+fn cached_state_of_a_database_is_refreshed_at_its_next_use() {
     let [ours, theirs] = processes();
     let written = create(&theirs, "db");
     let kept = next(&ours, "db");
@@ -156,7 +156,7 @@ fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
 }
 
 #[test]
-fn what_another_process_set_is_not_undone_by_what_is_known_here() {
+fn cached_settings_do_not_undo_those_of_another_process() {
     let [ours, theirs] = processes();
     let (written, kept) = (create(&theirs, "db"), next(&ours, "db"));
     let security = |name: &str| Json::parse(format!(r#"{{"name":"{name}"}}"#).as_bytes()).unwrap();
@@ -198,7 +198,7 @@ fn a_record_is_replaced_only_as_its_author_knows_it() {
 }
 
 #[test]
-fn ranks_are_known_of_what_another_process_committed() {
+fn ranks_include_commits_of_another_process() {
     let [ours, theirs] = processes();
     let (written, read) = (create(&theirs, "db"), next(&ours, "db"));
     for round in 0..30 {
@@ -231,7 +231,7 @@ fn check_writer(writer: &Writer, snapshot: &dyn Snapshot) {
 }
 
 #[test]
-fn a_writer_follows_what_others_commit() {
+fn a_writer_follows_commits_of_other_processes() {
     let [ours, theirs] = processes();
     let databases = [create(&ours, "db"), theirs.database("db").unwrap()];
     for round in 0..80_u64 {
@@ -257,7 +257,7 @@ fn a_writer_follows_what_others_commit() {
 }
 
 #[test]
-fn a_writer_does_not_go_on_from_what_was_lost() {
+fn a_writer_does_not_continue_from_lost_commits() {
     let engine = Arc::new(MemoryEngine::new());
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
     save(&database, new("both", "{}"));
@@ -277,7 +277,7 @@ fn a_writer_does_not_go_on_from_what_was_lost() {
 }
 
 #[test]
-fn events_of_databases_that_others_write_reach_who_waits_here() {
+fn events_of_databases_that_others_write_reach_local_waiters() {
     let [ours, theirs] = processes();
     create(&theirs, GLOBAL_CHANGES);
     for catalog in [&ours, &theirs] {
@@ -394,7 +394,7 @@ fn together(database: &Arc<Database>, works: Vec<(&str, Option<&ReadSet>)>) -> V
 }
 
 #[test]
-fn premises_are_of_the_works_that_came_with_them() {
+fn read_sets_belong_to_their_work() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let besides = create(&ours, "besides");
@@ -449,7 +449,7 @@ fn premises_are_of_the_works_that_came_with_them() {
 
 /// No read set can be captured before all notifications are handled.
 #[test]
-fn who_has_heard_of_something_looks_before_anything_is_presumed() {
+fn a_notified_writer_refreshes_before_optimistic_validation() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let there = next(&theirs, "db");

@@ -43,7 +43,7 @@ fn events_follow_commits_and_end_with_the_subscription() {
 }
 
 #[test]
-fn what_changes_no_document_is_not_told() {
+fn commits_without_document_changes_are_not_notified() {
     let database = super::database();
     let rev = save(&database, new("a", "{}"));
     let (_subscription, notified) = listen(&database);
@@ -58,7 +58,7 @@ fn what_changes_no_document_is_not_told() {
 }
 
 #[test]
-fn what_is_told_can_be_read() {
+fn notified_changes_can_be_read() {
     let database = super::database();
     // The listener must not call the database, but it may read from the engine.
     let (engine, shard) = (Arc::clone(database.engine()), database.shard());
@@ -75,7 +75,7 @@ fn what_is_told_can_be_read() {
 }
 
 #[test]
-fn subscribers_hear_of_the_deletion() {
+fn subscribers_are_notified_of_the_deletion() {
     let catalog = open(&engine());
     let database = create(&catalog, "db");
     let other = create(&catalog, "other");
@@ -90,7 +90,7 @@ fn subscribers_hear_of_the_deletion() {
 }
 
 #[test]
-fn what_another_process_commits_is_told() {
+fn commits_of_another_process_are_notified() {
     let [ours, theirs] = Store::new().two().each_ref().map(open);
     let written = create(&theirs, "db");
     let read = ours.database("db").unwrap();

@@ -164,7 +164,7 @@ mod tests {
 
     /// A leader is woken once, when its condition holds.
     #[test]
-    fn who_waits_is_woken_by_the_last_work_alone() {
+    fn only_the_last_work_wakes_the_leader() {
         let queue = Queue::default();
         let push = |count: usize| {
             let work = || (Work::SetRevsLimit(1), Box::new(|_| {}) as Completion);
@@ -187,7 +187,7 @@ mod tests {
 
     /// Work that fills a commit is sufficient, regardless of the number of works.
     #[test]
-    fn a_full_commit_waits_for_nobody() {
+    fn a_full_commit_does_not_wait() {
         let queue = Queue::default();
         let large = Work::Attach { key: vec![1], value: Some(vec![0; 100]) };
         let _ = queue.push(vec![(large, Box::new(|_| {}))], None);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_vain_hurries_for_a_while() {
+    fn wasted_waits_suspend_waiting() {
         let statistics = &mut WaitStatistics::default();
         // Occasional wasted waits do not suspend waiting.
         for is_wasted in [true, true, false, true, true, false] {

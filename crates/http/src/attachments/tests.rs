@@ -67,7 +67,7 @@ fn types_are_compressed_by_pattern() {
 }
 
 #[test]
-fn what_is_refused() {
+fn rejected_input() {
     let database = database();
     let check = |text: &str, expected: &str| {
         assert_eq!(refusal(resolve_text(&database, "doc", text, INTERACTIVE)), expected, "{text}");

@@ -34,7 +34,7 @@ fn cookie(told: &TestResponse) -> String {
 }
 
 #[tokio::test]
-async fn who_is_who() {
+async fn users_of_nodes() {
     let world = world().await;
     const ANONYMOUS: &str = r#"200 {"ok":true,"userCtx":{"name":null,"roles":[]},}"#;
     const ANN: &str = r#"200 {"ok":true,"userCtx":{"name":"ann","roles":["r"]},"info":{"authenticated":"default"}}"#;
@@ -89,7 +89,7 @@ async fn a_session_from_login_to_logout() {
 }
 
 #[tokio::test]
-async fn a_new_secret_logs_nobody_out() {
+async fn a_new_secret_ends_no_session() {
     let world = world().await;
     let ann = r#"200 {"ok":true,"userCtx":{"name":"ann","roles":["r"]},"info":{"authenticated":"cookie"}}"#;
     let anonymous = r#"200 {"ok":true,"userCtx":{"name":null,"roles":[]},}"#;
@@ -145,7 +145,7 @@ async fn proxies_learn_a_new_secret_in_time() {
 }
 
 #[tokio::test]
-async fn what_cookies_are_like_is_configured() {
+async fn cookie_attributes_are_configured() {
     let world = world().await;
     world.set("chttpd_auth", "same_site", "strict");
     world.set("chttpd_auth", "cookie_domain", "example.com");

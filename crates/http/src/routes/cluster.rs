@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_number_of_shards_is_told_as_it_was_asked_for() {
+    async fn the_number_of_shards_is_reported_as_requested() {
         let world = World::new();
         world.set("cluster", "q", "3");
         for (path, q) in [("/db?q=2&n=5&placement=metro:1,x:2", 2), ("/other", 3)] {

@@ -53,7 +53,7 @@ fn show(value: Value<'_>) -> &str {
 
 /// Regression: the feed reported no pending changes.
 #[tokio::test]
-async fn a_descending_feed_tells_what_lies_before_it() {
+async fn a_descending_feed_sends_the_preceding_changes() {
     let world = world().await;
     for (query, expected) in [
         ("", "4 3 2 | 2 0"),

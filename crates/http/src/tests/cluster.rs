@@ -72,7 +72,7 @@ impl Team {
 }
 
 #[tokio::test]
-async fn nodes_tell_of_each_other() {
+async fn nodes_list_each_other() {
     let team = Team::of(&["b", "a"]);
     for world in &team.worlds {
         let told = world.admin("GET /_membership", "").await;
@@ -108,7 +108,7 @@ async fn a_node_that_is_named_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_long_for_a_node_that_does_not_answer() {
+async fn an_unresponsive_node_delays_requests_briefly() {
     let team = Team::of(&["a", "b", "c"]);
     let task = |world: &World, name: &str| {
         world.node.tasks.start(TaskKind::DatabaseCompaction { database: name.to_owned() }, 1)
@@ -408,7 +408,7 @@ async fn databases_of_replications_that_others_make_are_followed() {
 }
 
 #[tokio::test]
-async fn strangers_are_no_nodes() {
+async fn unauthenticated_clients_are_no_nodes() {
     let team = Team::of(&["a"]);
     let alone = World::new();
     alone.set("cluster", "secret", "of the cluster");

@@ -38,7 +38,7 @@ const CONFLICT: &str = r#"{"error":"conflict","reason":"Document update conflict
 
 /// Tests every kind of edit with a revision of a document that does not exist.
 #[tokio::test]
-async fn an_edit_of_a_document_that_is_not_there_is_a_conflict_whatever_way_it_comes() {
+async fn an_edit_of_a_missing_document_is_a_conflict_on_every_path() {
     let world = world();
     world.admin("PUT /db/other", "{}").await;
     let rev = "1-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";

@@ -138,7 +138,7 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
 }
 
 #[tokio::test]
-async fn who_is_no_administrator_costs_no_more_calls() {
+async fn non_administrators_cost_no_more_calls() {
     let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
     let world = World::on(Arc::clone(&engine) as Arc<dyn Engine>);
     world.make_database("_users");

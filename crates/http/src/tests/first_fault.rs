@@ -22,7 +22,7 @@ async fn check(world: &World, is_admin: bool, line: &str, expected: &str) {
 }
 
 #[tokio::test]
-async fn nobody_learns_what_is_served_from_who_may_not_know() {
+async fn unauthorized_clients_cannot_observe_served_indexes() {
     let world = World::new();
     world.make_database("db");
     for (line, expected) in [

@@ -40,7 +40,7 @@ async fn a_short_answer_has_the_headers_that_are_wanted_and_no_others() {
 }
 
 #[tokio::test]
-async fn an_answer_without_news_says_that_it_is_empty() {
+async fn an_answer_without_changes_is_marked_empty() {
     let server = Live::start(&[]).await;
     server.request("PUT /db", "").await;
     server.request("PUT /db/a", "{}").await;
@@ -71,7 +71,7 @@ async fn post_stands_for_methods_in_capitals() {
 }
 
 #[tokio::test]
-async fn jsonp_is_off_until_somebody_allows_it() {
+async fn jsonp_is_disabled_by_default() {
     let server = Live::start(&[]).await;
     server.request("PUT /db", "").await;
     server.request("PUT /db/a", "{}").await;

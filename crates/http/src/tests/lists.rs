@@ -72,7 +72,7 @@ async fn keys_of_other_kinds_have_no_rows_among_design_and_local_documents() {
 }
 
 #[tokio::test]
-async fn checkpoints_of_couchdb_are_listed_for_who_asks_for_them() {
+async fn checkpoints_of_couchdb_are_listed_on_request() {
     let world = world().await;
     for id in ["_local/purge-mrview-x", "_local/purges", "_local/shard-sync-x-y"] {
         world.admin(&format!("PUT /db/{id}"), "{}").await;

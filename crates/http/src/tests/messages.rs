@@ -153,7 +153,7 @@ async fn a_request_is_sent_as_it_came_but_for_its_connection() {
 /// Two messages are in flight. Requests that arrive concurrently share one message, which is sent after the
 /// first answer, even if other answers of that message are late.
 #[tokio::test]
-async fn what_comes_while_messages_are_under_way_is_gathered() {
+async fn requests_during_messages_in_flight_are_batched() {
     let pair = Pair::new().await;
     let mut writer = StandIn::of(&pair).await;
     let slow = write(&pair, "slow");
@@ -219,7 +219,7 @@ async fn half_an_answer_leaves_the_rest_in_doubt() {
 
 /// Requests of disconnected clients are abandoned, and so is a message that contains only these.
 #[tokio::test]
-async fn a_message_for_which_nobody_waits_is_given_up() {
+async fn a_message_without_waiters_is_aborted() {
     let pair = Pair::new().await;
     let mut writer = StandIn::of(&pair).await;
     let abandoned = write(&pair, "abandoned");
@@ -229,7 +229,7 @@ async fn a_message_for_which_nobody_waits_is_given_up() {
 }
 
 #[tokio::test]
-async fn nobody_but_a_node_sends_messages() {
+async fn only_nodes_may_send_messages() {
     let pair = Pair::new().await;
     let ask = async |headers: &[(&str, &str)], body: &str| {
         pair.writer.client().await.request(&format!("POST {TARGET}"), headers, body).await

@@ -28,7 +28,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn feeds_that_wait_hear_of_writes_through_another_server() {
+async fn waiting_feeds_observe_writes_through_another_server() {
     let engine = MemoryEngine::new();
     let writing = World::on(Arc::new(engine.user()));
     let reading = World::on(Arc::new(engine));
@@ -46,7 +46,7 @@ async fn feeds_that_wait_hear_of_writes_through_another_server() {
 }
 
 #[tokio::test]
-async fn each_request_catches_up_with_what_others_committed() {
+async fn each_request_catches_up_with_commits_of_others() {
     let Pair { writing, reading, late } = Pair::new();
     for number in 0..3 {
         let trips = late.trips();
@@ -76,7 +76,7 @@ async fn futures<F: Future<Output = ()>>(all: impl Iterator<Item = F>) {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_asked_is_told_at_once() {
+async fn an_unreachable_store_is_reported_at_once() {
     let late = LateEngine::on(&MemoryEngine::new());
     let world = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
     late.cut(true);
@@ -88,7 +88,7 @@ async fn a_store_that_cannot_be_asked_is_told_at_once() {
 
 /// All work that does not block runs on one thread, which a blocking request would stop.
 #[tokio::test]
-async fn a_request_that_waits_for_the_store_keeps_nobody_else_waiting() {
+async fn a_request_that_waits_for_the_store_delays_no_other() {
     let Pair { writing, reading, late } = Pair::new();
     reading.admin("GET /db", "").await;
     // A database with writes of other nodes, and one that is not open yet.
@@ -108,7 +108,7 @@ async fn a_request_that_waits_for_the_store_keeps_nobody_else_waiting() {
 }
 
 #[test]
-fn who_shares_nothing_asks_nothing() {
+fn a_single_node_sends_no_requests() {
     let engine: Arc<dyn settee_database::Engine> = Arc::new(settee_storage::faulty::FaultyEngine::new());
     let settings: Arc<dyn settee_settings::Settings> = Arc::new(super::live::Values::default());
     assert!(crate::catch_up::CatchUp::new(&engine, &settings).is_sole());

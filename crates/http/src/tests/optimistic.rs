@@ -86,7 +86,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn small_writes_ask_for_no_news() {
+async fn small_writes_do_not_catch_up() {
     let pair = Pair::new().await;
     const EVE: &str = r#"{"name":"eve","type":"user","roles":[],"password":"p"}"#;
     let bulk = |docs: &str| format!("{{\"docs\":[{docs}]}}");
@@ -133,7 +133,7 @@ async fn small_writes_ask_for_no_news() {
 type Change = (&'static str, &'static str, u16);
 
 #[tokio::test]
-async fn what_another_server_has_changed_counts_for_the_next_small_write() {
+async fn changes_by_another_server_apply_to_the_next_small_write() {
     const VALIDATION: &str = r#"{"validate_doc_update":"function () { throw {forbidden: 'no'}; }"}"#;
     let changes: [Change; 6] = [
         ("PUT /db/_security", r#"{"members":{"roles":["others"]}}"#, 403),

@@ -165,7 +165,7 @@ async fn selectors_of_feeds_see_conflicts_where_the_client_asks_for_them() {
 
 /// Regression: filter functions always received `_conflicts` and the whole history.
 #[tokio::test]
-async fn filter_functions_see_what_the_client_asks_for() {
+async fn filter_functions_receive_the_request_of_the_client() {
     let world = world();
     leaves(&world).await;
     world.admin("PUT /db/_design/d", r#"{"filters":{"conflicted":"x","single":"x"}}"#).await;

@@ -133,7 +133,7 @@ fn comparable(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
 }
 
 #[tokio::test]
-async fn a_write_that_was_handed_over_has_the_answer_of_who_wrote() {
+async fn a_forwarded_write_returns_the_answer_of_the_writer() {
     let pair = Pair::new().await;
     const WRONG: Header = ("Authorization", "Basic YWRtaW46d3Jvbmc=");
     const PROXIED: [Header; 3] =
@@ -179,7 +179,7 @@ async fn a_write_that_was_handed_over_has_the_answer_of_who_wrote() {
 }
 
 #[tokio::test]
-async fn what_is_no_small_write_is_served_where_it_comes() {
+async fn other_requests_than_small_writes_are_not_forwarded() {
     let pair = Pair::new().await;
     let cases: [Case; 6] = [
         ("GET /db/met1", &[AUTHORIZED], "", 200),
@@ -339,7 +339,7 @@ fn stand_in(listener: TcpListener, answer: &'static [u8]) -> JoinHandle<()> {
 
 /// The write may have arrived. Its client receives an error soon, and the next write is made.
 #[tokio::test]
-async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
+async fn a_forwarded_write_to_an_unresponsive_node_is_in_doubt() {
     let pair = Pair::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -141,7 +141,7 @@ fn errors_and_nonsense_end_the_build_and_name_the_document() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_not_taken_for_others() {
+fn unexpected_answers_are_not_assigned_to_other_requests() {
     let server = server();
     let result = run(&server, &["act"], &[r#"{"do":"twice"}"#]);
     // The second response arrives before the exit or after it; in either case no other document gets it.

@@ -176,7 +176,7 @@ async fn redirects_are_followed_as_couchdb_does() {
 }
 
 #[tokio::test]
-async fn who_gives_no_sign_of_life_is_given_up() {
+async fn unresponsive_peers_are_dropped() {
     let port = listen(|mut stream| async move {
         let request = read_request(&mut stream).await.unwrap();
         if request.starts_with("get /begun") {
@@ -194,7 +194,7 @@ async fn who_gives_no_sign_of_life_is_given_up() {
 }
 
 #[tokio::test]
-async fn broken_connections_are_told_from_those_that_did_not_come_about() {
+async fn broken_connections_differ_from_failed_attempts() {
     let port = listen(|mut stream| async move {
         let request = read_request(&mut stream).await.unwrap();
         if request.starts_with("get /cut") {
@@ -304,7 +304,7 @@ async fn certificates_are_verified_as_configured() {
 }
 
 #[tokio::test]
-async fn who_has_a_certificate_shows_it() {
+async fn a_client_certificate_is_presented() {
     let port = secure_peer(true).await;
     let url = format!("https://localhost:{port}/db");
     let trust = Trust::Authorities(AUTHORITY.to_vec());
@@ -580,7 +580,7 @@ async fn answers_that_last_are_redirected_and_proxied() {
 }
 
 #[tokio::test]
-async fn silence_of_answers_that_last() {
+async fn timeouts_of_long_answers() {
     let port = listen(|mut stream| async move {
         read_request(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n{}").await.unwrap();

@@ -54,7 +54,7 @@ pub(super) fn has(data: &Path, key: &str) -> bool {
 }
 
 #[test]
-fn a_second_backup_links_what_the_first_one_has() {
+fn a_second_backup_links_files_of_the_first() {
     let world = World::new();
     world.put("a");
     let first = world.back_up("2001");

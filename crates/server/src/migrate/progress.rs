@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_two_units() {
+    fn times_are_reported_in_two_units() {
         for (seconds, expected) in [(0.2, "1 s"), (59.5, "1 min 0 s"), (61.0, "1 min 1 s"), (7260.0, "2 h 1 min")] {
             assert_eq!(duration(seconds), expected);
         }

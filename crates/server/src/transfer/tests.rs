@@ -72,7 +72,7 @@ fn a_copy_that_was_interrupted_anywhere_goes_on() {
 }
 
 #[test]
-fn a_copy_needs_an_empty_place_and_a_source_that_rests() {
+fn a_copy_requires_an_empty_target_and_an_idle_source() {
     let (from, to) = (store(), store());
     let printed_text = |answer: anyhow::Result<_>| answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
     assert!(printed_text(copy(from.as_ref(), to.as_ref(), false)).contains("there are data already"));

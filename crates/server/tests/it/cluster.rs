@@ -112,7 +112,7 @@ fn polls(client: &mut crate::Client) -> u64 {
 /// Small writes do not poll for commits first. A change through one server nevertheless applies to the next write
 /// through another.
 #[test]
-fn what_one_server_has_changed_counts_for_the_next_write_through_another() {
+fn changes_by_one_server_apply_to_the_next_write_through_another() {
     let Some(two) = Two::start() else { return };
     let [one, two_] = &mut two.clients();
     let config = "/_node/_local/_config/admins/bob";

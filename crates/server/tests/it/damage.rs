@@ -231,7 +231,7 @@ fn a_running_server_is_verified() {
 /// Bytes are flipped below a running server: requests for the damaged data fail, and all other reads, writes and view
 /// builds continue. The server reports the damage until the damaged databases are deleted.
 #[test]
-fn damage_below_a_running_server_hurts_nobody_else() {
+fn damage_below_a_running_server_affects_no_other_database() {
     let directory = Directory::new();
     let expected = written(&directory);
     for seed in 1..=places() {
@@ -386,7 +386,7 @@ fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) 
 /// An export leaves out damaged data and reports that in the file, on the output and by its exit code; so does its
 /// restore.
 #[test]
-fn an_export_leaves_out_what_is_damaged_and_says_so() {
+fn an_export_skips_and_reports_damaged_data() {
     let directory = Directory::new();
     written(&directory);
     let server = Server::start(&directory);

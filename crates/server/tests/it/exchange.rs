@@ -115,7 +115,7 @@ fn files_of_all_formats_hold_the_same() {
 }
 
 #[test]
-fn refused_rows_are_told_by_line() {
+fn rejected_rows_are_reported_by_line() {
     let place = Place::new();
     let mut client = place.server.client();
     client.put("/db", "").expect(201);
@@ -209,7 +209,7 @@ fn an_import_that_is_killed_goes_on() {
 }
 
 #[test]
-fn what_is_exported_can_be_imported() {
+fn exported_documents_can_be_imported() {
     let place = Place::new();
     let mut client = place.server.client();
     client.put("/db", "").expect(201);

@@ -44,7 +44,7 @@ fn a_longpoll_ends_with_the_first_change() {
 }
 
 #[test]
-fn a_continuous_feed_tells_every_change() {
+fn a_continuous_feed_sends_every_change() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut writer = server.client();

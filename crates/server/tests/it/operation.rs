@@ -103,7 +103,7 @@ fn each_request_has_a_line_and_slow_ones_a_warning() {
 }
 
 #[test]
-fn statistics_count_what_happens() {
+fn statistics_count_events() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut client = server.client();

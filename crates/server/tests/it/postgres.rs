@@ -85,7 +85,7 @@ fn tables_are_made_for_a_role_without_rights() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told() {
+fn unusable_settings_are_reported() {
     let directory = Directory::new();
     for (url, wanted) in [
         ("postgres://u:secret@%2Fnowhere/d", "PostgreSQL cannot be reached (database d on /nowhere, schema settee)"),

@@ -282,7 +282,7 @@ fn arguments(line: &str) -> Vec<&'static str> {
 
 /// The first node as its container starts it, on a PostgreSQL with the settings of the primary, with its health check.
 #[test]
-fn a_container_finds_what_it_is_started_with() {
+fn a_container_reads_its_start_parameters() {
     let primary = CLUSTER.split_once("      postgres ").unwrap().1.split_once("    environment:").unwrap().0;
     let Some(postgres) = Scratch::start(&primary.split_whitespace().collect::<Vec<_>>().join(" ")) else { return };
     assert_eq!(postgres.run("SHOW max_connections"), "250");

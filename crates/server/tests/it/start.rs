@@ -69,7 +69,7 @@ fn manual_pages_are_written() {
 }
 
 #[test]
-fn what_is_no_command_is_refused() {
+fn unknown_commands_are_rejected() {
     for arguments in
         [&["serv"][..], &[], &["serve", "--port", "x"], &["serve", "--bind", "here"], &["serve", "--dat", "x"]]
     {
@@ -308,7 +308,7 @@ fn localhost_is_an_address() {
 /// Without an administrator no request is refused because of a name and a password: set-up scripts send them from the
 /// first request on.
 #[test]
-fn a_party_takes_everybody_by_any_name() {
+fn a_group_accepts_all_members_by_any_name() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut ann = server.client().with(ANN);

@@ -133,7 +133,7 @@ fn a_server_moves_into_postgresql_and_back() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_told() {
+fn databases_that_cannot_be_copied_are_reported() {
     let (empty, other) = (Directory::new(), Directory::new());
     let server = Server::start(&other);
     server.client().put("/db", "").expect(201);

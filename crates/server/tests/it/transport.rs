@@ -136,7 +136,7 @@ fn certificates_of_clients() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_at_the_start() {
+fn unreadable_files_are_reported_at_the_start() {
     let check = |files: &dyn Fn(&Directory), lines: &str, expected: &str| {
         let directory = Directory::new();
         install(&directory, "first");

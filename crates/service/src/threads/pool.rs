@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn those_who_give_way_are_counted() {
+    async fn yielding_requests_are_counted() {
         let (threads, told) = threads();
         let (release, wait): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel::<()>()).unzip();
         let hang = |wait: mpsc::Receiver<()>| {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn what_is_beyond_the_threads_waits_for_its_turn() {
+    async fn work_beyond_the_threads_is_queued() {
         let threads = Threads::at_most("test", 2);
         let order = Arc::new(Mutex::new(Vec::new()));
         let (release, wait): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();

@@ -337,7 +337,7 @@ fn a_commit_of_many_bytes_is_one_commit() {
 }
 
 #[test]
-fn statistics_and_limits_are_told() {
+fn statistics_and_limits_are_reported() {
     let Some(server) = server() else { return };
     let engine = open(&server.url());
     step(&engine, Shard(1), 0, Durability::Synced);

@@ -45,7 +45,7 @@ fn in_line(url: &str) -> String {
     format!("FROM pg_locks WHERE locktype = 'advisory' AND classid = hashtext('settee {schema}')::oid")
 }
 
-fn until_somebody_waits(server: &Scratch, url: &str) {
+fn until_a_waiter_exists(server: &Scratch, url: &str) {
     let count = format!("SELECT count(*) {} AND NOT granted", in_line(url));
     until("a session waits", || server.run(&count) == "1");
 }
@@ -90,7 +90,7 @@ fn transactions_that_run_for_long_hide_nothing() {
 
 /// Shard locks end with a commit or with their holder, and no writer waits longer than half a second.
 #[test]
-fn who_lines_up_writes_after_who_was_first() {
+fn a_waiting_writer_commits_after_the_lock_holder() {
     const SHARD: Shard = Shard(5);
     let Some(server) = server() else { return };
     let url = server.url();
@@ -103,7 +103,7 @@ fn who_lines_up_writes_after_who_was_first() {
             let lock = second.line_up(SHARD, &[]);
             (lock.is_held(), version(&second))
         });
-        until_somebody_waits(server, &url);
+        until_a_waiter_exists(server, &url);
         step(&first, SHARD, 0, Durability::Synced);
         assert_eq!(other.join().unwrap(), (true, Version(1)));
     });
@@ -133,7 +133,7 @@ fn who_lines_up_writes_after_who_was_first() {
 
 /// The replies that come with a lock show the last commit of the previous holder, however long the wait was.
 #[test]
-fn a_turn_brings_what_others_have_committed() {
+fn a_shard_lock_returns_the_commits_of_others() {
     const SHARD: Shard = Shard(5);
     let Some(server) = server() else { return };
     let url = server.url();
@@ -168,7 +168,7 @@ fn a_turn_brings_what_others_have_committed() {
     let lock = first.line_up(SHARD, &wanted);
     thread::scope(|scope| {
         let other = scope.spawn(|| second.line_up(SHARD, &wanted));
-        until_somebody_waits(server, &url);
+        until_a_waiter_exists(server, &url);
         commit(1);
         is_seen(other.join().unwrap(), 1);
     });
@@ -204,7 +204,7 @@ fn cut_connections_hide_nothing() {
 
 /// A restarted server may reuse transaction numbers: commits that may be lost are reported again.
 #[test]
-fn what_may_be_gone_after_a_restart_is_told() {
+fn commits_that_a_restart_may_lose_are_reported() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);
@@ -224,7 +224,7 @@ fn what_may_be_gone_after_a_restart_is_told() {
 /// A node that cannot send heartbeats considers its claims lost before another one takes them over, and returns without
 /// them.
 #[test]
-fn who_cannot_be_heard_of_has_no_claims() {
+fn an_unreachable_node_has_no_claims() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
@@ -260,7 +260,7 @@ fn who_cannot_be_heard_of_has_no_claims() {
 
 /// The end of a process ends its connections, so others need not wait for the expiry of its heartbeat.
 #[test]
-fn who_has_ended_is_noticed_at_once() {
+fn an_ended_node_is_detected_at_once() {
     let Some(server) = server() else { return };
     let url = server.url();
     let near = open(&url);
@@ -302,7 +302,7 @@ fn of_heartbeats(node: NodeId) -> [String; 2] {
 /// A node that was unreachable for a while takes over the claims of a failed one as soon as others can, because the
 /// server stores all heartbeats.
 #[test]
-fn who_was_out_of_reach_notices_an_end_at_once() {
+fn an_unreachable_node_detects_an_end_at_once() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
@@ -341,7 +341,7 @@ fn who_was_out_of_reach_notices_an_end_at_once() {
 
 /// A short loss of the connection costs no claim, and a longer one costs it here before others take it over.
 #[test]
-fn who_has_no_connection_has_soon_no_claims() {
+fn a_disconnected_node_loses_its_claims_soon() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
@@ -376,7 +376,7 @@ fn who_has_no_connection_has_soon_no_claims() {
 }
 
 #[test]
-fn what_is_long_over_is_removed() {
+fn expired_entries_are_removed() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);
@@ -394,7 +394,7 @@ fn what_is_long_over_is_removed() {
 
 /// Many processes write to many shards, and all of them are notified of all commits.
 #[test]
-fn many_processes_hear_of_each_other() {
+fn many_processes_notify_each_other() {
     const PROCESSES: u64 = 4;
     const COMMITS: u64 = 50;
     let Some(server) = server() else { return };

@@ -72,7 +72,7 @@ fn settle(engine: &PostgresEngine, number: u64) {
 }
 
 #[test]
-fn nobody_waits_for_a_silent_server() {
+fn requests_do_not_wait_for_an_unresponsive_server() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let engine = open(&proxy.url(schema_of(&server.url())));
@@ -97,7 +97,7 @@ fn nobody_waits_for_a_silent_server() {
 
 /// A commit that was applied, of which only the response is lost.
 #[test]
-fn what_was_done_in_silence_is_done_once() {
+fn commits_during_an_outage_are_made_once() {
     const ROUNDS: u64 = 4;
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
@@ -141,7 +141,7 @@ fn forgotten_connections_are_replaced() {
 
 /// A transaction of an unresponsive client ends.
 #[test]
-fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
+fn a_lost_lock_holder_delays_no_other() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);

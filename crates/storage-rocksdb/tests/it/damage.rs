@@ -278,17 +278,17 @@ fn one_of(paths: &[PathBuf], random: &mut Random) -> PathBuf {
 }
 
 #[test]
-fn flipped_bytes_of_a_sorted_file_hurt_nobody_else() {
+fn flipped_bytes_of_a_sorted_file_affect_no_other_shard() {
     hurt_in_use("sorted files", |path, random| flip(&one_of(&files(path, "sst"), random), random));
 }
 
 #[test]
-fn flipped_bytes_of_a_blob_file_hurt_nobody_else() {
+fn flipped_bytes_of_a_blob_file_affect_no_other_shard() {
     hurt_in_use("blob files", |path, random| flip(&one_of(&files(path, "blob"), random), random));
 }
 
 #[test]
-fn a_missing_sorted_file_hurts_nobody_else() {
+fn a_missing_sorted_file_affects_no_other_shard() {
     hurt_in_use("missing sorted files", |path, random| {
         let file = one_of(&files(path, "sst"), random);
         fs::remove_file(&file).unwrap();

@@ -204,7 +204,7 @@ fn a_failed_write_is_over_when_the_store_was_opened_again() {
 }
 
 #[test]
-fn without_room_only_what_makes_room_is_committed() {
+fn on_a_full_disk_only_deletions_are_committed() {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(&directory.path().join("store"));
     step(&engine, Shard(1), 0, Durability::Synced);
@@ -227,7 +227,7 @@ fn without_room_only_what_makes_room_is_committed() {
 }
 
 #[test]
-fn a_raw_load_counts_what_it_wrote() {
+fn a_raw_load_counts_its_writes() {
     let directory = tempfile::tempdir().unwrap();
     for (name, pattern, sync_each_batch) in [
         ("synced", RawPattern::Pair, true),

@@ -116,7 +116,7 @@ pub fn released_claims_are_free(open: OpenTwice<'_>) {
 
 /// The holder of a claim is notified that another process waits for it, until it has released the claim, and is not
 /// notified of waiters for other claims.
-pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
+pub fn the_holder_of_a_claim_is_notified_of_waiters(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
     let [held, further] = ["work", "other work"].map(|key| claim(one, key).expect("it is free"));
@@ -138,7 +138,7 @@ pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
 }
 
 /// Claims of a process that fails are taken over by another one, and the failed process is no longer a member.
-pub fn what_the_dead_claimed_is_taken_over(open: OpenTwice<'_>) {
+pub fn claims_of_failed_nodes_are_taken_over(open: OpenTwice<'_>) {
     let [dying, living] = open();
     dying.members().announce("dying", "").expect("the name is free");
     living.members().announce("living", "").expect("the name is free");

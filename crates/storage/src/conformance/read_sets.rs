@@ -61,7 +61,7 @@ fn validate_and_commit_on([here, there]: [&dyn Engine; 2], shard: Shard) -> Read
 
 /// A batch is committed while no other process has committed to the shards of its read set; after that it writes
 /// nothing.
-pub fn premises_hold_until_somebody_commits(open: OpenTwice<'_>) {
+pub fn a_read_set_is_valid_until_another_process_commits(open: OpenTwice<'_>) {
     let engines = open();
     let [here, there] = engines.each_ref().map(AsRef::as_ref);
     let own = Shard(7);
@@ -90,7 +90,7 @@ pub fn premises_hold_until_somebody_commits(open: OpenTwice<'_>) {
 
 /// A read set applies to one commit and not to those that share a statement with it. Large commits and unsynced ones
 /// are never aborted without reason.
-pub fn premises_are_of_one_commit(open: OpenTwice<'_>) {
+pub fn a_read_set_is_of_one_commit(open: OpenTwice<'_>) {
     let engines = open();
     let [here, there] = engines.each_ref();
     let outdated = read_set(&**here);

@@ -48,7 +48,7 @@ impl Notifications {
 
 /// A commit of one process can be read by the other, which is notified of it. No process is notified of its own
 /// commits.
-pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
+pub fn commits_of_others_are_notified(open: OpenTwice<'_>) {
     let engines = open();
     let notified = [0, 1].map(|user| Notifications::on(&*engines[user]));
     for round in 0..20 {
@@ -72,7 +72,7 @@ pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
 
 /// Many threads commit through one process while others read through the other one: after a catch-up they have been
 /// notified of every commit that ended before it.
-pub fn commits_are_told_before_catch_up_returns(open: OpenTwice<'_>) {
+pub fn commits_are_notified_before_catch_up_returns(open: OpenTwice<'_>) {
     const SHARDS: u64 = 6;
     const COMMITS: u64 = 60;
     let engines = open();

@@ -148,7 +148,7 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn who_needs_an_index_that_another_process_builds_waits_for_it() {
+fn a_query_waits_for_the_build_of_another_process() {
     let [one, other] = processes(3000);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
@@ -165,7 +165,7 @@ fn who_needs_an_index_that_another_process_builds_waits_for_it() {
 }
 
 #[test]
-fn the_background_leaves_an_index_to_who_builds_it() {
+fn the_background_leaves_an_index_to_its_builder() {
     let [one, other] = processes(500);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
@@ -205,7 +205,7 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
 }
 
 #[test]
-fn who_waits_takes_the_place_of_a_process_that_dies() {
+fn a_waiter_takes_over_from_a_failed_process() {
     let [one, other] = processes(3000);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
@@ -234,7 +234,7 @@ fn who_waits_takes_the_place_of_a_process_that_dies() {
 
 /// The process continues under a new claim.
 #[test]
-fn who_was_taken_for_dead_claims_again() {
+fn a_node_considered_failed_claims_again() {
     let [one, _] = processes(3000);
     let (is_held, go_on) = one.hold();
     let lost = thread::scope(|scope| {
@@ -272,7 +272,7 @@ fn each_claim_has_numbers_of_its_own() {
 
 /// A build may have to be restarted in another shard.
 #[test]
-fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
+fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let [one, other] = processes(500);
     let whole = (500, "500".to_owned());
     let (is_held, go_on) = one.hold();
@@ -402,7 +402,7 @@ impl<F: FnOnce()> RowSink for Meanwhile<F> {
 }
 
 #[test]
-fn who_reads_an_index_that_another_process_removes_reads_all_of_it() {
+fn a_reader_reads_all_of_an_index_that_another_process_removes() {
     let [one, other] = processes(2000);
     let query = ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() };
     for _ in 0..3 {
@@ -433,7 +433,7 @@ fn one_shard_is_given_to_an_index_by_all() {
 }
 
 #[test]
-fn what_is_said_to_builds_counts_in_all_processes() {
+fn build_commands_apply_in_all_processes() {
     let [one, other] = processes(3000);
     let design = design();
     assert_eq!((one.status(&design), other.status(&design)), (BuildStatus::Lagging, BuildStatus::Lagging));

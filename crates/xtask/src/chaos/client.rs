@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_knows_that_nothing_has_happened() {
+    fn a_rejection_means_no_effect() {
         let closed_port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let shared = Shared::new(vec![closed_port.expect("a port")], String::new());
         assert_eq!(Client::new(&shared, 0).ask(0, "GET /", b""), Answer::Refused);

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_rise_is_a_violation() {
+    fn a_revision_that_does_not_rise_is_a_violation() {
         let shared = Shared::new(vec![([127, 0, 0, 1], 1).into()], String::new());
         let follower = Follower::new(&shared, Kind::Longpoll);
         let change = |seq: &str| format!("{{\"seq\":\"{seq}\",\"id\":\"a\",\"changes\":[{{\"rev\":\"1-x\"}}]}},");

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_link_takes_everything_and_tells_nothing() {
+    fn an_unresponsive_link_accepts_data_and_returns_none() {
         let link = echo();
         let (mut old, mut idle) = (client(&link), client(&link));
         for client in [&mut old, &mut idle] {

@@ -82,7 +82,7 @@ fn inexact_scenarios_are_judged_without_whole_revisions() {
 }
 
 #[test]
-fn surprises_are_told() {
+fn unexpected_results_are_reported() {
     let cases = parse(REPORT).expect("the sample is right");
     let judged = judge::exact(&cases, &expectations("[server]\nserver-up = \"odd\""));
     let told: Vec<String> = judged.iter().filter_map(Judged::surprise).collect();

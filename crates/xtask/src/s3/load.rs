@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_says_what_must_be_there() {
+    fn a_time_determines_the_expected_documents() {
         let write = |begun_us, acknowledged_us, id: &str, rev: Option<&str>| Write {
             begun_us,
             acknowledged_us,

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_ends_it() {
+    fn a_rejection_ends_the_run() {
         let listeners = [TcpListener::bind("127.0.0.1:0").unwrap()];
         thread::scope(|scope| {
             scope.spawn(|| serve(&listeners[0], "409"));

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_document_took_is_told() {
+    fn the_time_of_a_document_is_reported() {
         let at = |processors, memory: u64, counts| Used { processors, memory: memory << 20, counts };
         let mut used = Used::default();
         used.add(at([1.0, 2.0, 0.0], 1, [10, 1, 0]), at([1.5, 3.0, 0.1], 3, [20, 2, 25]));

@@ -98,7 +98,7 @@ fn a_new_edge_is_found() {
 }
 
 #[test]
-fn tests_may_import_what_their_column_names() {
+fn tests_may_import_the_crates_of_their_column() {
     let tests = "[dependencies]\n[dev-dependencies]\nsettee-js.workspace = true\n";
     check_with(&[("crates/views/Cargo.toml", tests)], &[]);
     let product = "[dependencies]\nsettee-js.workspace = true\n";

@@ -88,7 +88,7 @@ fn an_empty_distribution_is_zeros() {
 }
 
 #[test]
-fn a_distribution_tells_its_moments() {
+fn a_distribution_returns_its_moments() {
     let mut counts = vec![0; crate::metrics::histogram::BUCKETS];
     (counts[1], counts[3]) = (2, 2);
     let told = Distribution::new(counts.into_iter(), 8, 1.0);

@@ -54,7 +54,7 @@ fn hold(world: &World) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
 }
 
 #[test]
-fn one_process_builds_and_the_others_wait_or_take_its_place() {
+fn one_process_builds_and_the_others_wait_or_take_over() {
     let worlds = worlds(60);
     let [one, other] = &worlds;
     for dies in [false, true] {
@@ -167,7 +167,7 @@ fn each_claim_has_numbers_of_its_own() {
 
 /// A build may have to be restarted in another shard.
 #[test]
-fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
+fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let [one, other] = worlds(40);
     let signature = SearchIndex::all(&design("f"))[0].signature;
     let (is_held, go_on) = hold(&one);
@@ -216,7 +216,7 @@ fn an_index_that_is_about_to_be_forgotten_is_empty() {
 
 /// The process continues under a new claim.
 #[test]
-fn who_was_taken_for_dead_claims_again() {
+fn a_node_considered_failed_claims_again() {
     let [one, _] = worlds(1200);
     let (is_held, go_on) = hold(&one);
     let lost = thread::scope(|scope| {

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_opened_whatever_the_pieces() {
+    fn sealed_data_is_opened_for_all_piece_sizes() {
         let key = Key::new(&[1; 32]);
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7] {
             let plain: Vec<u8> = (0..length).map(|byte| byte as u8).collect();

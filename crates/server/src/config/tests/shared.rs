@@ -15,7 +15,7 @@ fn node(store: &MemoryEngine, seed: u64, local: &str) -> (Directory, Configurati
 }
 
 #[test]
-fn the_first_node_says_what_all_agree_on() {
+fn the_first_node_determines_the_shared_settings() {
     let store = MemoryEngine::new();
     let (_one, first, notices) = node(
         &store,
@@ -108,7 +108,7 @@ fn two_nodes_do_not_remove_the_last_administrator() {
 }
 
 #[test]
-fn what_was_shared_comes_along_when_data_are_moved_to_a_directory() {
+fn shared_settings_are_copied_to_a_directory() {
     let store = MemoryEngine::new();
     let (_one, shared, _) = node(&store, 1, "[admins]\nann = pw\n[vendor]\nname = Us\n[log]\nlevel = debug\n");
     let moved = Arc::new(store.fork());

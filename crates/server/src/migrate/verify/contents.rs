@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_what_users_wrote() {
+    fn contents_equal_the_written_documents() {
         let one = of(r#"{"_id":"a","_rev":"1-a","x":1.50,"_attachments":{"b":{"digest":"2"},"a":{"digest":"1"}}}"#);
         assert_eq!(
             one,

@@ -252,7 +252,7 @@ fn a_deliberate_difference_is_found() {
 }
 
 #[test]
-fn refusals_are_told_and_moved_later() {
+fn rejections_are_reported_and_moved_later() {
     let pair = Pair::start();
     let mut source = pair.source();
     source.put("/db", "").expect(201);

@@ -31,7 +31,7 @@ const ANN: &str = "Basic YW5uOnB3";
 const IMAGES_OF_A_RECORD: usize = 100;
 
 #[test]
-fn every_power_loss_leaves_what_was_acknowledged() {
+fn every_power_loss_keeps_acknowledged_writes() {
     let images = std::env::var("SETTEE_POWER_LOSSES").ok().and_then(|images| images.parse().ok()).unwrap_or(50);
     let mut random = Random::new();
     let mut done = 0;
