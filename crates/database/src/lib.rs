@@ -104,8 +104,8 @@ impl From<StorageError> for DatabaseError {
 }
 
 impl From<Corrupt> for DatabaseError {
-    fn from(Corrupt(what): Corrupt) -> Self {
-        Self::Corrupt(what)
+    fn from(Corrupt(label): Corrupt) -> Self {
+        Self::Corrupt(label)
     }
 }
 

@@ -84,9 +84,9 @@ impl Shared {
     fn run(&self) {
         let _running = Running(self);
         while let Some(waiting) = self.next() {
-            let heard = self.engine.catch_up().map_err(|error| unavailable(&error));
+            let received = self.engine.catch_up().map_err(|error| unavailable(&error));
             let followed =
-                heard.and_then(|()| self.settings.follow().map_err(|error| Error::no_store(&error.to_string())));
+                received.and_then(|()| self.settings.follow().map_err(|error| Error::no_store(&error.to_string())));
             for request in waiting {
                 // The client may have disconnected.
                 let _ = request.send(followed.clone());

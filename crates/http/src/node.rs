@@ -175,8 +175,8 @@ impl Node {
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
         let entropy: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(entropy);
         let counting = Arc::clone(&metrics);
-        let count = move |what| {
-            counting.count(match what {
+        let count = move |label| {
+            counting.count(match label {
                 Counted::VduReject => Count::VduRejects,
                 Counted::AuthCacheHit => Count::AuthCacheHits,
                 Counted::AuthCacheMiss => Count::AuthCacheMisses,

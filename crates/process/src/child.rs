@@ -57,8 +57,8 @@ pub(crate) enum Failure {
     #[error("the query server for {language} gave no answer within {timeout_ms} ms")]
     Timeout { language: Arc<str>, timeout_ms: u64 },
     /// A response is malformed.
-    #[error("the query server for {language} broke the protocol: {what}")]
-    Garbled { language: Arc<str>, what: String },
+    #[error("the query server for {language} broke the protocol: {label}")]
+    Garbled { language: Arc<str>, label: String },
     /// A response exceeds a limit.
     #[error("{0}")]
     Limit(String),
@@ -405,8 +405,8 @@ impl Process {
                 flow.last_answer = Instant::now();
                 self.has_answered = true;
                 exchange.answer(value).map_err(|problem| match problem {
-                    Problem::Garbled(what) => self.garbled(format!("{what}: {}", excerpt(line))),
-                    Problem::Limit(what) => Failure::Limit(what),
+                    Problem::Garbled(label) => self.garbled(format!("{label}: {}", excerpt(line))),
+                    Problem::Limit(label) => Failure::Limit(label),
                 })
             }
         }
@@ -440,8 +440,8 @@ impl Process {
         self.tail.drain(..surplus);
     }
 
-    fn garbled(&self, what: String) -> Failure {
-        Failure::Garbled { language: Arc::clone(&self.language), what }
+    fn garbled(&self, label: String) -> Failure {
+        Failure::Garbled { language: Arc::clone(&self.language), label }
     }
 
     /// Determines how the process exited.

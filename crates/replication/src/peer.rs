@@ -109,14 +109,14 @@ pub enum PeerError {
         error: TransportError,
     },
     /// The answer violates the protocol.
-    #[error("{method} {url}: the answer is invalid: {what}")]
+    #[error("{method} {url}: the answer is invalid: {detail}")]
     Protocol {
         /// Method of the request.
         method: String,
         /// URL of the request without credentials.
         url: String,
         /// Description of the error.
-        what: String,
+        detail: String,
     },
 }
 
@@ -176,8 +176,8 @@ impl Ask {
         PeerError::Transport { method: self.method.to_string(), url: self.uri.clone(), error }
     }
 
-    fn protocol(&self, what: impl Into<String>) -> PeerError {
-        PeerError::Protocol { method: self.method.to_string(), url: self.uri.clone(), what: what.into() }
+    fn protocol(&self, detail: impl Into<String>) -> PeerError {
+        PeerError::Protocol { method: self.method.to_string(), url: self.uri.clone(), detail: detail.into() }
     }
 
     fn status(&self, status: u16, body: &[u8]) -> PeerError {
@@ -391,7 +391,7 @@ impl Peer {
         length: Length,
         cookie: Option<&str>,
     ) -> Result<Response<Body>, TransportError> {
-        let unusable = |what: &dyn std::fmt::Display| TransportError::Unusable(format!("{}: {what}", ask.uri));
+        let unusable = |detail: &dyn std::fmt::Display| TransportError::Unusable(format!("{}: {detail}", ask.uri));
         let mut request = http::Request::builder()
             .method(ask.method.clone())
             .uri(ask.uri.as_str())

@@ -238,9 +238,9 @@ fn boolean(body: Value<'_>, name: &str) -> Result<Option<bool>, SpecError> {
     value.as_bool().map(Some).ok_or_else(|| bad(format!("parameter `{name}` must be a boolean")))
 }
 
-fn object<'a>(body: Value<'a>, name: &str, what: &str) -> Result<Option<Value<'a>>, SpecError> {
+fn object<'a>(body: Value<'a>, name: &str, label: &str) -> Result<Option<Value<'a>>, SpecError> {
     match body.get(name) {
-        Some(value) if !value.is_object() => Err(bad(format!("parameter `{name}` must be {what}"))),
+        Some(value) if !value.is_object() => Err(bad(format!("parameter `{name}` must be {label}"))),
         value => Ok(value),
     }
 }

@@ -62,8 +62,8 @@ impl Membership {
         if engine.members().is_sole() {
             return Ok(membership);
         }
-        let told = || address(listens, &environment::hostname());
-        let address = cluster::ADDRESS.text(configuration).unwrap_or_else(told);
+        let reply = || address(listens, &environment::hostname());
+        let address = cluster::ADDRESS.text(configuration).unwrap_or_else(reply);
         let mut tries = 1;
         loop {
             let (engine, name, address) = (Arc::clone(engine), name.to_owned(), address.clone());

@@ -175,7 +175,7 @@ impl Threshold {
 
 /// Runs the engine's maintenance, and logs when it starts and stops refusing writes.
 async fn maintain_engine(maintenance: Arc<Maintenance>) {
-    let mut told = maintenance.catalog.engine().check().err().map(|error| error.to_string());
+    let mut reply = maintenance.catalog.engine().check().err().map(|error| error.to_string());
     loop {
         tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         let engine = Arc::clone(maintenance.catalog.engine());
@@ -183,12 +183,12 @@ async fn maintain_engine(maintenance: Arc<Maintenance>) {
             Ok(found) => found.err().map(|error| error.to_string()),
             Err(panic) => Some(panic.to_string()),
         };
-        match (&told, &found) {
+        match (&reply, &found) {
             (None, Some(reason)) => tracing::error!(reason, "writes are refused until the cause is gone"),
             (Some(_), None) => tracing::warn!("writes are taken again"),
             _ => {}
         }
-        told = found;
+        reply = found;
     }
 }
 

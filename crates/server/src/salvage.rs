@@ -131,10 +131,10 @@ fn repair_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: 
             let rescued = catalog.rescue(name, environment::random_u64())?;
             let (documents, revisions) = (rescued.documents, rescued.revisions);
             list.kept.push(format!("{name}: made anew with {documents} documents in {revisions} revisions"));
-            for Loss { document, what } in rescued.losses {
+            for Loss { document, description } in rescued.losses {
                 list.lost.push(match document {
-                    Some(document) => format!("{name}, document {document}: {what}"),
-                    None => format!("{name}: {what}"),
+                    Some(document) => format!("{name}, document {document}: {description}"),
+                    None => format!("{name}: {description}"),
                 });
             }
             if list.lost.is_empty() {

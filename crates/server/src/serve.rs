@@ -67,17 +67,17 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let _flushed = FlushedLog(log.clone());
     // Values may be secret, so only names are logged.
     configuration.on_change(|change| {
-        let what = if change.value.is_some() { "set" } else { "removed" };
+        let label = if change.value.is_some() { "set" } else { "removed" };
         match settee_settings::applies(change.section, change.key) {
             Applies::AfterRestart => {
                 tracing::warn!(
                     section = change.section,
                     key = change.key,
-                    "a setting was {what}; restart the server to apply it"
+                    "a setting was {label}; restart the server to apply it"
                 );
             }
             Applies::AtOnce | Applies::Nowhere => {
-                tracing::info!(section = change.section, key = change.key, "a setting was {what}");
+                tracing::info!(section = change.section, key = change.key, "a setting was {label}");
             }
         }
     });

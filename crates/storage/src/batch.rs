@@ -136,9 +136,9 @@ impl Batch {
             ("value", self.longest_value, MAX_VALUE_BYTES),
             ("commit", self.bytes.len(), MAX_COMMIT_BYTES),
         ];
-        for (what, size, limit) in limits {
+        for (label, size, limit) in limits {
             if size > limit {
-                return Err(StorageError::TooLarge(format!("a {what} of {size} bytes; the limit is {limit}")));
+                return Err(StorageError::TooLarge(format!("a {label} of {size} bytes; the limit is {limit}")));
             }
         }
         Ok(())

@@ -100,13 +100,13 @@ fn too_many_failures_lock_out_here_but_not_elsewhere() {
 fn failures_count_on_all_servers() {
     type Reported = Arc<std::sync::Mutex<Vec<Suspect>>>;
     let server = |secret: &'static str| {
-        let (authenticator, told) = (authenticator(), Reported::default());
-        let telling = Arc::clone(&told);
+        let (authenticator, reply) = (authenticator(), Reported::default());
+        let reported = Arc::clone(&reply);
         authenticator.share_failures(Sharing {
             secret: Box::new(move || secret.into()),
-            report: Box::new(move |suspect| telling.lock().unwrap().push(suspect)),
+            report: Box::new(move |suspect| reported.lock().unwrap().push(suspect)),
         });
-        (authenticator, told)
+        (authenticator, reply)
     };
     let servers = [server("one"), server("one"), server("another")];
     let report = |from: usize, to: usize| {
@@ -132,7 +132,7 @@ fn failures_count_on_all_servers() {
         [false, false, false, true]
     );
     // A reported failure is not reported again, and rejecting a locked-out client is not a failure.
-    assert_eq!(servers.each_ref().map(|(_, told)| told.lock().unwrap().len()), [0, 1, 3]);
+    assert_eq!(servers.each_ref().map(|(_, reply)| reply.lock().unwrap().len()), [0, 1, 3]);
     let password = |server: usize, tried: &str| login(&servers[server].0, "admin", tried, 9, 0).1;
     assert_eq!(password(0, "wrong"), Err(AuthError::Incorrect));
     report(0, 1);

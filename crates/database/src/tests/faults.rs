@@ -52,15 +52,15 @@ impl Interposed {
         Arc::new(Self { inner, commits: Mutex::default(), snapshots: Mutex::default(), delayed: Mutex::default() })
     }
 
-    fn on_commit(&self, what: OnCommit) {
-        self.commits.lock().push_back(what);
+    fn on_commit(&self, label: OnCommit) {
+        self.commits.lock().push_back(label);
     }
 
-    /// Applies `what` to a snapshot after `passing` others.
-    fn on_snapshot(&self, passing: usize, what: OnSnapshot) {
+    /// Applies `label` to a snapshot after `passing` others.
+    fn on_snapshot(&self, passing: usize, label: OnSnapshot) {
         let mut snapshots = self.snapshots.lock();
         snapshots.extend((0..passing).map(|_| OnSnapshot::Pass));
-        snapshots.push_back(what);
+        snapshots.push_back(label);
     }
 
     fn let_arrive(&self) {

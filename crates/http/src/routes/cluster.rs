@@ -32,8 +32,8 @@ pub(super) async fn failed_logins(mut request: Request) -> Answer {
     let body = request.read_object().await?;
     let node = &request.node;
     let (policy, now_ms) = (node.authentication.policy(), (node.clock_ms)());
-    let told = body.value().get("failed").into_iter().flat_map(Value::elements).take(FAILURES_PER_MESSAGE_MAX);
-    for suspect in told.filter_map(|text| Suspect::parse(&text.as_str()?)) {
+    let reply = body.value().get("failed").into_iter().flat_map(Value::elements).take(FAILURES_PER_MESSAGE_MAX);
+    for suspect in reply.filter_map(|text| Suspect::parse(&text.as_str()?)) {
         node.authenticator.note_reported(&suspect, &policy.login.lockout, now_ms);
     }
     Ok(respond::json(StatusCode::OK, br#"{"ok":true}"#.to_vec()))

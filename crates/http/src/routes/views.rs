@@ -248,7 +248,7 @@ struct Rows<'a> {
 }
 
 /// Adds a header that marks the rows as those of the previous version of the view.
-pub(super) fn say_stale(output: &mut Output, stale: &Stale) {
+pub(super) fn write_stale(output: &mut Output, stale: &Stale) {
     let progress = stale.progress.map(|percent| format!("; progress={percent}")).unwrap_or_default();
     let value = format!("stale; building={}{progress}", stale.building);
     output.add_header(HeaderName::from_static("settee-index"), &value);
@@ -283,7 +283,7 @@ impl RowSink for Rows<'_> {
     }
 
     fn stale(&mut self, stale: &Stale) {
-        say_stale(self.output, stale);
+        write_stale(self.output, stale);
     }
 
     fn header(&mut self, header: Header) -> ControlFlow<()> {

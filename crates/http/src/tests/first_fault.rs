@@ -14,10 +14,10 @@ fn only(allowed: &str) -> String {
 
 async fn check(world: &World, is_admin: bool, line: &str, expected: &str) {
     let ask = if is_admin { Ask::new(line).basic("admin", "pw") } else { Ask::new(line) };
-    let told = world.ask(ask).await;
-    assert_eq!(told.line(), expected, "{line}, {}", if is_admin { "admin" } else { "nobody" });
-    if let Some((_, allowed)) = told.body.split_once("Only ") {
-        assert_eq!(told.header("allow"), allowed.split(' ').next().unwrap_or_default(), "{line}");
+    let reply = world.ask(ask).await;
+    assert_eq!(reply.line(), expected, "{line}, {}", if is_admin { "admin" } else { "nobody" });
+    if let Some((_, allowed)) = reply.body.split_once("Only ") {
+        assert_eq!(reply.header("allow"), allowed.split(' ').next().unwrap_or_default(), "{line}");
     }
 }
 
@@ -80,8 +80,8 @@ async fn a_database_that_is_not_there_is_the_first_fault() {
 async fn paths_of_the_server_go_on_or_end() {
     let world = World::new();
     for line in ["GET /_up/x", "GET /_uuids/x/y", "GET /_active_tasks/x", "DELETE /_session/x", "GET /_reshard"] {
-        let told = world.ask(Ask::new(line).basic("admin", "pw")).await;
-        assert_eq!(told.status.as_u16(), 200, "{line}: {told:?}");
+        let reply = world.ask(Ask::new(line).basic("admin", "pw")).await;
+        assert_eq!(reply.status.as_u16(), 200, "{line}: {reply:?}");
     }
     for line in [
         "GET /_all_dbs/x",
@@ -170,17 +170,17 @@ async fn numbers_of_identifiers_that_make_no_sense() {
         let expected = r#"400 {"error":"bad_request","reason":"count parameter too large"}"#;
         check(&world, false, &format!("GET /_uuids?count={text}"), expected).await;
     }
-    let told = world.ask(Ask::new("GET /_uuids?count=2")).await;
-    assert_eq!(told.status.as_u16(), 200);
+    let reply = world.ask(Ask::new("GET /_uuids?count=2")).await;
+    assert_eq!(reply.status.as_u16(), 200);
     for (name, expected) in [
         ("cache-control", "no-cache"),
         ("pragma", "no-cache"),
         ("expires", "Mon, 01 Jan 1990 00:00:00 GMT"),
         ("date", "Tue, 14 Nov 2023 22:13:20 GMT"),
     ] {
-        assert_eq!(told.header(name), expected);
+        assert_eq!(reply.header(name), expected);
     }
-    assert!(told.header("etag").starts_with('"'), "{told:?}");
+    assert!(reply.header("etag").starts_with('"'), "{reply:?}");
 }
 
 #[tokio::test]

@@ -6,10 +6,10 @@ use super::live::Live;
 async fn clients_learn_from_the_header_server_which_couchdb_they_can_count_on() {
     let server = Live::start(&[]).await;
     let version = |reply: &super::live::Reply| reply.header("server").unwrap().to_owned();
-    let told = version(&server.request("GET /nosuch", "").await);
-    let (couchdb, own) = told.split_once(' ').unwrap();
+    let response = version(&server.request("GET /nosuch", "").await);
+    let (couchdb, own) = response.split_once(' ').unwrap();
     assert_eq!(couchdb, format!("CouchDB/{}", server.node.identity.couchdb_version));
-    assert!(own.starts_with("(Settee/"), "{told}");
+    assert!(own.starts_with("(Settee/"), "{response}");
     server.node.settings.set("chttpd", "server_header_versions", "false", settee_settings::Persist::No).unwrap();
     assert_eq!(version(&server.request("GET /", "").await), "CouchDB");
     server.stop().await;

@@ -19,7 +19,7 @@ pub(crate) struct LateEngine {
     store: MemoryEngine,
     commits: Arc<Mutex<Vec<(Shard, Version)>>>,
     listeners: Mutex<Vec<CommitListener>>,
-    trips: AtomicU64,
+    round_trips: AtomicU64,
     /// The version of the store up to which the listeners are notified.
     notified: AtomicU64,
     is_cut: AtomicBool,
@@ -48,7 +48,7 @@ impl LateEngine {
             store,
             commits,
             listeners: Mutex::default(),
-            trips: AtomicU64::new(0),
+            round_trips: AtomicU64::new(0),
             notified: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
             reads: Gate::default(),
@@ -57,8 +57,8 @@ impl LateEngine {
     }
 
     /// Returns the number of catch-ups.
-    pub(crate) fn trips(&self) -> u64 {
-        self.trips.load(Ordering::Relaxed)
+    pub(crate) fn round_trips(&self) -> u64 {
+        self.round_trips.load(Ordering::Relaxed)
     }
 
     /// Sets whether the store is unreachable.
@@ -72,7 +72,7 @@ impl LateEngine {
     }
 
     /// Sets whether catch-ups are blocked.
-    pub(crate) fn hold_trips(&self, is_held: bool) {
+    pub(crate) fn hold_round_trips(&self, is_held: bool) {
         self.catching_up.close(is_held);
     }
 }
@@ -132,7 +132,7 @@ impl Engine for LateEngine {
     }
 
     fn catch_up(&self) -> Result<()> {
-        self.trips.fetch_add(1, Ordering::Relaxed);
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
         self.catching_up.pass()?;
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(StorageError::Io("cut".to_owned()));

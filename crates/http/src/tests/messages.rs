@@ -28,10 +28,10 @@ impl StandIn {
     async fn of(pair: &Pair) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         pair.move_writer(listener.local_addr().unwrap());
-        let (told, messages) = mpsc::unbounded_channel();
+        let (response, messages) = mpsc::unbounded_channel();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, told.clone()));
+                tokio::spawn(serve(stream, response.clone()));
             }
         });
         Self { messages, serving }
@@ -52,7 +52,7 @@ impl Drop for StandIn {
 /// Serves one connection with several messages.
 async fn serve(
     mut stream: TcpStream,
-    told: mpsc::UnboundedSender<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
+    response: mpsc::UnboundedSender<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
 ) -> Option<()> {
     loop {
         let mut read = Vec::new();
@@ -73,7 +73,7 @@ async fn serve(
             stream.read_buf(&mut read).await.ok()?;
         }
         let (answers, mut answered) = mpsc::unbounded_channel();
-        told.send((requests(&read), answers)).ok()?;
+        response.send((requests(&read), answers)).ok()?;
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nx-settee-writes: taken\r\ntransfer-encoding: chunked\r\n\r\n")
             .await
@@ -288,8 +288,8 @@ async fn only_nodes_may_send_messages() {
     let large = ask(&[("X-Settee-Node", &right(&large))], &large).await;
     assert_eq!(large.status, 413);
     // The message has no rights of an administrator: each request contains its own credentials.
-    let stranger = good.replace(AUTHORIZED.1, "Basic YWRtaW46eHg=");
-    let message = format!("{good}{stranger}");
+    let unauthenticated = good.replace(AUTHORIZED.1, "Basic YWRtaW46eHg=");
+    let message = format!("{good}{unauthenticated}");
     let length = message.len();
     let mut stream = TcpStream::connect(pair.writer.address).await.unwrap();
     let right = token_of("POST", TARGET, b"", &message);

@@ -301,8 +301,8 @@ impl World {
 
     /// Sends a request of the administrator, which must succeed.
     pub(crate) async fn admin(&self, line: &str, json: &str) -> TestResponse {
-        let told = self.ask(Ask::new(line).basic("admin", "pw").json(json)).await;
-        assert!(told.status.is_success(), "{line}: {told:?}");
-        told
+        let reply = self.ask(Ask::new(line).basic("admin", "pw").json(json)).await;
+        assert!(reply.status.is_success(), "{line}: {reply:?}");
+        reply
     }
 }

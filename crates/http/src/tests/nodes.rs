@@ -40,8 +40,8 @@ async fn waiting_feeds_observe_writes_through_another_server() {
         let feed = reading.ask(Ask::new(&feed).basic("admin", "pw"));
         let put = format!("PUT /db/d{number}");
         // The feed starts first, so it usually waits when the document is written.
-        let (told, _) = tokio::join!(feed, writing.admin(&put, "{}"));
-        assert!(told.body.contains(&format!(r#""id":"d{number}""#)), "{told:?}");
+        let (reply, _) = tokio::join!(feed, writing.admin(&put, "{}"));
+        assert!(reply.body.contains(&format!(r#""id":"d{number}""#)), "{reply:?}");
     }
 }
 
@@ -49,20 +49,20 @@ async fn waiting_feeds_observe_writes_through_another_server() {
 async fn each_request_catches_up_with_commits_of_others() {
     let Pair { writing, reading, late } = Pair::new();
     for number in 0..3 {
-        let trips = late.trips();
+        let round_trips = late.round_trips();
         writing.admin(&format!("PUT /db/d{number}"), "{}").await;
-        let told = reading.ask(Ask::new("GET /db").basic("admin", "pw")).await;
-        assert!(told.body.contains(&format!(r#""doc_count":{},"#, number + 1)), "{told:?}");
-        assert_eq!(late.trips(), trips + 1, "one for a request");
+        let reply = reading.ask(Ask::new("GET /db").basic("admin", "pw")).await;
+        assert!(reply.body.contains(&format!(r#""doc_count":{},"#, number + 1)), "{reply:?}");
+        assert_eq!(late.round_trips(), round_trips + 1, "one for a request");
     }
     // Requests that arrive during a round trip share the next one.
-    let before = late.trips();
-    late.hold_trips(true);
+    let before = late.round_trips();
+    late.hold_round_trips(true);
     let gets = (0..64).map(|_| async { assert!(reading.ask(Ask::new("GET /")).await.status.is_success()) });
-    let all_come = async { late.hold_trips(false) };
+    let all_come = async { late.hold_round_trips(false) };
     tokio::join!(futures(gets), all_come);
-    let trips = late.trips() - before;
-    assert!((1..=2).contains(&trips), "{trips}");
+    let round_trips = late.round_trips() - before;
+    assert!((1..=2).contains(&round_trips), "{round_trips}");
 }
 
 /// Waits for all futures concurrently, on this task.
@@ -97,13 +97,13 @@ async fn a_request_that_waits_for_the_store_delays_no_other() {
     for name in ["db", "other"] {
         late.hold(true);
         let others = async {
-            let told = reading.ask(Ask::new("GET /")).await;
+            let reply = reading.ask(Ask::new("GET /")).await;
             late.hold(false);
-            told
+            reply
         };
         let asked = format!("GET /{name}");
-        let (told, other) = tokio::join!(reading.ask(Ask::new(&asked).basic("admin", "pw")), others);
-        assert_eq!((told.status.as_u16(), other.status.as_u16()), (200, 200), "{name}: {}", told.line());
+        let (reply, other) = tokio::join!(reading.ask(Ask::new(&asked).basic("admin", "pw")), others);
+        assert_eq!((reply.status.as_u16(), other.status.as_u16()), (200, 200), "{name}: {}", reply.line());
     }
 }
 
@@ -121,14 +121,14 @@ async fn accounts_are_right_with_the_next_request_on_another_server() {
     one.make_database("_users");
     for (password, other) in [("first", "x"), ("second", "first"), ("third", "second")] {
         let rev = match two.ask(Ask::new("GET /_users/org.couchdb.user:ann").basic("admin", "pw")).await {
-            told if told.status == 200 => format!(r#""_rev":{},"#, told.header("etag")),
+            reply if reply.status == 200 => format!(r#""_rev":{},"#, reply.header("etag")),
             _ => String::new(),
         };
         let user = format!(r#"{{{rev}"name":"ann","type":"user","roles":["{password}"],"password":"{password}"}}"#);
         one.admin("PUT /_users/org.couchdb.user:ann", &user).await;
         for world in [&two, &one] {
-            let told = world.ask(Ask::new("GET /_session").basic("ann", password)).await;
-            assert!(told.body.contains(&format!(r#""roles":["{password}"]"#)), "{told:?}");
+            let reply = world.ask(Ask::new("GET /_session").basic("ann", password)).await;
+            assert!(reply.body.contains(&format!(r#""roles":["{password}"]"#)), "{reply:?}");
             assert_eq!(world.ask(Ask::new("GET /_session").basic("ann", other)).await.status, 401, "{other}");
         }
     }

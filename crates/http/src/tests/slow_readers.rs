@@ -44,11 +44,11 @@ async fn ask(server: &Live, path: &str) -> TcpStream {
     stream
 }
 
-async fn within(what: &str, limit: Duration, work: impl Future<Output = ()>) {
+async fn within(label: &str, limit: Duration, work: impl Future<Output = ()>) {
     let begun = Instant::now();
-    tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| panic!("{what} never ends"));
+    tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| panic!("{label} never ends"));
     let taken = begun.elapsed();
-    assert!(taken < limit, "{what} took {taken:?}");
+    assert!(taken < limit, "{label} took {taken:?}");
 }
 
 /// Regression: streamed responses used the threads that commits need, so that about five hundred clients that
@@ -133,8 +133,8 @@ async fn large_documents_that_wait_for_memory_delay_no_other() {
     .await;
     stop.store(true, Ordering::Relaxed);
     within("they are told to come back", PROMPT, async {
-        while let Some(told) = readers.join_next().await {
-            told.unwrap();
+        while let Some(response) = readers.join_next().await {
+            response.unwrap();
         }
     })
     .await;

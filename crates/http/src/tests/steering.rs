@@ -94,8 +94,8 @@ impl Pair {
             let server = if is_writer { &self.writer } else { &self.other };
             self.documents += 1;
             let line = format!("PUT /{database}/met{}", self.documents);
-            let told = server.client().await.request(&line, &[AUTHORIZED], "{}").await;
-            assert_eq!(told.status, 201, "{told:?}");
+            let response = server.client().await.request(&line, &[AUTHORIZED], "{}").await;
+            assert_eq!(response.status, 201, "{response:?}");
         }
         assert_eq!(self.handed_over(), 0);
     }
@@ -397,7 +397,7 @@ async fn a_write_that_is_not_taken_is_made_here() {
 #[tokio::test]
 async fn a_write_waits_for_a_slow_node_that_gives_signs_of_life() {
     let pair = Pair::new().await;
-    pair.store_of_writer.hold_trips(true);
+    pair.store_of_writer.hold_round_trips(true);
     let (address, node) = (pair.other.address, Arc::clone(&pair.writer.node));
     let asked = node.metrics.totals().requests();
     let write = tokio::spawn(async move {
@@ -405,7 +405,7 @@ async fn a_write_waits_for_a_slow_node_that_gives_signs_of_life() {
         client.request("PUT /db/slow", &[AUTHORIZED], "{}").await
     });
     until("it is asked for signs of life", || node.metrics.totals().requests() >= asked + 3).await;
-    pair.store_of_writer.hold_trips(false);
+    pair.store_of_writer.hold_round_trips(false);
     let reply = write.await.unwrap();
     assert_eq!((reply.status, pair.handed_over(), pair.is_there()), (201, 1, true), "{reply:?}");
 }

@@ -128,8 +128,8 @@ fn apply(replicator: &Replicator, document: Value<'_>, change: &Change) -> Optio
         }
     }
     let mut members = members(change);
-    let told = |text: &Option<Vec<u8>>| text.clone();
-    let state = members.iter().find(|(name, _)| *name == "_replication_state").and_then(|(_, text)| told(text));
+    let reply = |text: &Option<Vec<u8>>| text.clone();
+    let state = members.iter().find(|(name, _)| *name == "_replication_state").and_then(|(_, text)| reply(text));
     let old = document.get("_replication_state").map(|value| value.raw().to_vec());
     if state.is_some() && state != old {
         members.push(("_replication_state_time", Some(quoted(&iso8601((replicator.dependencies.now_ms)())))));

@@ -69,8 +69,8 @@ async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String)
 /// Starts a peer with these answers.
 async fn peer(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> (u16, Seen) {
     let seen = Seen::default();
-    let heard = Arc::clone(&seen);
-    let port = listen(move |stream| speak(Box::new(stream), Arc::clone(&heard), answer.clone())).await;
+    let received = Arc::clone(&seen);
+    let port = listen(move |stream| speak(Box::new(stream), Arc::clone(&received), answer.clone())).await;
     (port, seen)
 }
 
@@ -289,7 +289,7 @@ async fn certificates_are_verified_as_configured() {
     for (trust, url) in [
         (Trust::Authorities(AUTHORITY.to_vec()), &url),
         (Trust::Authorities(AUTHORITY.to_vec()), &by_address),
-        (Trust::Anybody, &url),
+        (Trust::AnyCertificate, &url),
     ] {
         let transport = transport_by(&trusting(trust), url, None, &tuning(5000));
         assert_eq!(text(transport.call(get(url)).await.unwrap()).await, "secure");
@@ -308,20 +308,20 @@ async fn a_client_certificate_is_presented() {
     let port = secure_peer(true).await;
     let url = format!("https://localhost:{port}/db");
     let trust = Trust::Authorities(AUTHORITY.to_vec());
-    let nobody = transport_by(&trusting(trust.clone()), &url, None, &tuning(5000));
-    assert!(nobody.call(get(&url)).await.is_err());
+    let without_certificate = transport_by(&trusting(trust.clone()), &url, None, &tuning(5000));
+    assert!(without_certificate.call(get(&url)).await.is_err());
     let identity = Some((CERTIFICATE.to_vec(), KEY.to_vec()));
     let options = Options { tls: TlsOptions { trust, identity }, ..Options::default() };
-    let somebody = transport_by(&options, &url, None, &tuning(5000));
-    assert_eq!(text(somebody.call(get(&url)).await.unwrap()).await, "secure");
+    let with_certificate = transport_by(&options, &url, None, &tuning(5000));
+    assert_eq!(text(with_certificate.call(get(&url)).await.unwrap()).await, "secure");
 }
 
 /// Starts a proxy that opens tunnels on CONNECT and answers other requests itself. It requires `user:SECRET`.
 async fn http_proxy() -> (u16, Seen) {
     let seen = Seen::default();
-    let heard = Arc::clone(&seen);
+    let received = Arc::clone(&seen);
     let port = listen(move |mut stream| {
-        let seen = Arc::clone(&heard);
+        let seen = Arc::clone(&received);
         async move {
             let Some(request) = read_request(&mut stream).await else { return };
             let first = request.lines().next().unwrap().to_owned();
@@ -490,13 +490,13 @@ fn lasting(url: &str) -> Request<Body> {
 /// Starts a peer that sends `message` on every connection, in pieces of `piece` bytes, and closes the connection.
 async fn teller(message: &str, piece: usize) -> (String, Seen) {
     let (seen, message) = (Seen::default(), message.to_owned());
-    let heard = Arc::clone(&seen);
+    let received = Arc::clone(&seen);
     let port = listen(move |mut stream| {
-        let (heard, message) = (Arc::clone(&heard), message.clone());
+        let (received, message) = (Arc::clone(&received), message.clone());
         async move {
             stream.set_nodelay(true).unwrap();
             let Some(request) = read_request(&mut stream).await else { return };
-            heard.lock().push(request);
+            received.lock().push(request);
             for piece in message.as_bytes().chunks(piece) {
                 if stream.write_all(piece).await.is_err() {
                     return;
@@ -517,7 +517,7 @@ async fn all(response: Response<Body>) -> Result<String, TransportError> {
 #[tokio::test]
 async fn answers_that_last() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n";
-    let broken = |what: &str| Err(TransportError::Broken(what.to_owned()));
+    let broken = |label: &str| Err(TransportError::Broken(label.to_owned()));
     let middle = || broken("the connection ended in the middle of the answer");
     let cases = [
         (
@@ -619,12 +619,12 @@ async fn users_reach_public_addresses_only() {
         ("http://example.com/db".to_owned(), Some(proxy.as_str())),
     ] {
         assert_eq!(ask(&here, None, "admin", false).await.as_deref(), Ok("secret"));
-        let heard = seen.lock().len();
+        let received = seen.lock().len();
         for lasts in [false, true] {
             let answer = ask(&url, proxy, "user", lasts).await;
             let Err(TransportError::Unusable(reason)) = answer else { panic!("{url}: {answer:?}") };
             assert!(reason.contains("only admins may replicate with addresses that are not public"), "{reason}");
         }
-        assert_eq!(seen.lock().len(), heard, "{url}");
+        assert_eq!(seen.lock().len(), received, "{url}");
     }
 }

@@ -394,9 +394,9 @@ async fn put_streamed(
 
 /// Copies a document from a source that does not send attachment bytes with it: each attachment is requested.
 async fn stubbed(context: &Context, single: &Single, text: &[u8]) -> Result<Attempt, Ended> {
-    let fail = |url: &str, what: &str| {
-        let (method, url, what) = ("GET".to_owned(), url.to_owned(), what.to_owned());
-        Ended::Failed(Failure::Source(PeerError::Protocol { method, url, what }))
+    let fail = |url: &str, detail: &str| {
+        let (method, url, detail) = ("GET".to_owned(), url.to_owned(), detail.to_owned());
+        Ended::Failed(Failure::Source(PeerError::Protocol { method, url, detail }))
     };
     let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is not JSON"))?;
     let following = attachments_with(&document, "stub", Coding::Identity)

@@ -208,13 +208,13 @@ impl RestoreArgs {
             };
             return Ok(print_report(&report));
         }
-        let (manifest, what) = match (&self.data, self.check) {
+        let (manifest, label) = match (&self.data, self.check) {
             (Some(data), false) => (from.fill(data)?, "restored"),
             (None, true) => (from.verify()?, "as it was written"),
             _ => bail!("say where to restore: --data DIR for a server, --database URL for a database; or --check"),
         };
         print_text(&format!(
-            "{what}: {} bytes of {}, by Settee {}\n",
+            "{label}: {} bytes of {}, by Settee {}\n",
             manifest.bytes(),
             manifest.begun,
             manifest.version

@@ -292,7 +292,7 @@ impl Shared {
     }
 
     fn ship(&self, mut shipper: Shipper, interval: Duration) {
-        let mut told = None;
+        let mut reply = None;
         loop {
             let is_over = {
                 let mut orders = self.orders.lock();
@@ -307,11 +307,11 @@ impl Shared {
                     self.orders.lock().is_wanted = true;
                     self.changed.notify_all();
                 }
-                (_, Some(error)) if told != failure => tracing::error!(error, "the log is not sent"),
-                (_, None) if told.is_some() => tracing::warn!("the log is sent again"),
+                (_, Some(error)) if reply != failure => tracing::error!(error, "the log is not sent"),
+                (_, None) if reply.is_some() => tracing::warn!("the log is sent again"),
                 _ => {}
             }
-            told = failure;
+            reply = failure;
             if is_over {
                 return;
             }

@@ -369,15 +369,15 @@ fn values_in_force() {
 fn reload_discards_memory_and_listeners_are_notified() {
     let directory = Directory::with("[s]\na = 1\nb = 1\nc = 1\n");
     let configuration = Arc::new(directory.open());
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let (log, reader) = (Arc::clone(&heard), Arc::downgrade(&configuration));
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let (log, reader) = (Arc::clone(&received), Arc::downgrade(&configuration));
     configuration.on_change(move |change| {
         // The new value is visible before listeners are called.
         let now = reader.upgrade().and_then(|configuration| configuration.get(change.section, change.key));
         assert_eq!(now.as_deref(), change.value);
         log.lock().unwrap().push(format!("{}/{}={}", change.section, change.key, change.value.unwrap_or("-")));
     });
-    let expect = |expected: &[&str]| assert_eq!(std::mem::take(&mut *heard.lock().unwrap()), expected);
+    let expect = |expected: &[&str]| assert_eq!(std::mem::take(&mut *received.lock().unwrap()), expected);
     configuration.set("s", "a", "2", Persist::Memory).unwrap();
     configuration.set("s", "new", "x", Persist::Memory).unwrap();
     configuration.delete("s", "b", Persist::Memory).unwrap();

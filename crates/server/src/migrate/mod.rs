@@ -180,11 +180,11 @@ impl MigrateArgs {
         let source = Site::new(&self.source, &network, &self.tuning()).context("the source")?;
         let target = Site::new(&self.to, &network, &self.tuning()).context("the target (--to)")?;
         let mut identities = Vec::new();
-        for (site, what) in [(&source, "source"), (&target, "target")] {
-            let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {what}"))?;
-            let json = reply.json().with_context(|| format!("the {what} does not answer as CouchDB does"))?;
+        for (site, label) in [(&source, "source"), (&target, "target")] {
+            let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {label}"))?;
+            let json = reply.json().with_context(|| format!("the {label} does not answer as CouchDB does"))?;
             let identity = Identity::of(json.value());
-            eprintln!("{what}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
+            eprintln!("{label}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
             identities.push(identity);
         }
         if let [source, target] = &identities[..] {

@@ -46,10 +46,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    fn differs(&mut self, what: String) {
+    fn differs(&mut self, label: String) {
         self.differing += 1;
         if self.differences.len() < SHOWN {
-            self.differences.push(what);
+            self.differences.push(label);
         }
     }
 }

@@ -109,10 +109,10 @@ fn take(
         places.insert(shard, name.clone());
     }
     for problem in line.get("problems").into_iter().flat_map(Value::elements) {
-        let what = text(problem, "what").unwrap_or_default();
+        let description = text(problem, "what").unwrap_or_default();
         match text(problem, "document") {
-            Some(document) => report.damage(format!("database {name}, document {document}: {what}")),
-            None => report.damage(format!("database {name}: {what}")),
+            Some(document) => report.damage(format!("database {name}, document {document}: {description}")),
+            None => report.damage(format!("database {name}: {description}")),
         }
     }
     match number("more") {
@@ -153,7 +153,10 @@ pub(crate) fn databases(engine: &dyn Engine, emit: &mut dyn FnMut(Vec<u8>) -> Co
                 true => settee_views::verify_index(engine, *index).err()?.to_string(),
                 false => settee_search::verify(engine, *index).err()?.to_string(),
             };
-            Some(Problem { document: None, what: format!("an index cannot be read: {error}; it can be built again") })
+            Some(Problem {
+                document: None,
+                description: format!("an index cannot be read: {error}; it can be built again"),
+            })
         });
         let broken: Vec<Problem> = broken.collect();
         if emit(line(&place, found, &broken)).is_break() {
@@ -180,9 +183,9 @@ fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
         line.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
     }
     line.extend_from_slice(b",\"problems\":[");
-    for (index, Problem { document, what }) in problems.iter().chain(broken).enumerate() {
+    for (index, Problem { document, description }) in problems.iter().chain(broken).enumerate() {
         line.extend_from_slice(if index > 0 { b",{\"what\":" } else { b"{\"what\":" });
-        write_string(&mut line, what);
+        write_string(&mut line, description);
         if let Some(document) = document {
             line.extend_from_slice(b",\"document\":");
             write_string(&mut line, document);
@@ -197,7 +200,7 @@ fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
 pub(crate) fn in_words(fault: &Fault) -> String {
     let place =
         if fault.length == 0 { String::new() } else { format!(" ({} bytes at {})", fault.length, fault.offset) };
-    format!("{} {}: {}{place}", fault.kind, fault.file.display(), fault.what)
+    format!("{} {}: {}{place}", fault.kind, fault.file.display(), fault.description)
 }
 
 /// The databases that a fault may affect.

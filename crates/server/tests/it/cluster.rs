@@ -91,8 +91,8 @@ fn servers_on_one_store_are_one() {
     let login = &mut two.servers[1].client();
     let session = login.post("/_session", r#"{"name":"bob","password":"geheim"}"#).expect(200);
     let cookie = session.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let told = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
-    assert!(text(&told).contains("\"name\":\"bob\""), "{}", text(&told));
+    let response = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
+    assert!(text(&response).contains("\"name\":\"bob\""), "{}", text(&response));
     // Settings of a single node are requested by its name.
     one.put("/_node/two@here/_config/log/level", "\"debug\"").expect(200);
     assert_eq!(text(&two_.get("/_node/_local/_config/log/level")), "\"debug\"\n");

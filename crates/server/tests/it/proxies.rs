@@ -87,9 +87,9 @@ fn of_manual(title: &str) -> &'static str {
 
 /// The text with a required part replaced.
 #[track_caller]
-fn replaced(text: &str, what: &str, by: &str) -> String {
-    assert!(text.contains(what), "{what} is not in {text}");
-    text.replace(what, by)
+fn replaced(text: &str, label: &str, by: &str) -> String {
+    assert!(text.contains(label), "{label} is not in {text}");
+    text.replace(label, by)
 }
 
 /// A running proxy. It is killed when this is dropped.

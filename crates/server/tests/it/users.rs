@@ -121,26 +121,28 @@ fn secrets_stay_secret() {
     admin.put("/_node/_local/_config/admins/eve", "\"planted-eve\"").expect(200);
     let (mut bob, mut wrong, mut anonymous) = (server.client().with(BOB), server.client().with(WRONG), server.client());
     let mut printed_text = Vec::new();
-    let mut hear = |reply: crate::Reply| {
+    let mut check_response = |reply: crate::Reply| {
         printed_text.push(format!("{:?} {}", reply.headers, String::from_utf8_lossy(&reply.body)))
     };
     let login = bob.post("/_session", r#"{"name":"bob","password":"planted-user"}"#).expect(200);
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    hear(bob.request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap());
+    check_response(bob.request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap());
     for _ in 0..7 {
-        hear(wrong.get("/_session"));
-        hear(anonymous.post("/_session", r#"{"name":"bob","password":"planted-wrong"}"#));
+        check_response(wrong.get("/_session"));
+        check_response(anonymous.post("/_session", r#"{"name":"bob","password":"planted-wrong"}"#));
     }
     // Failing requests that contain secrets.
     for body in [r#"{"name":"bob","password":"planted-user""#, r#"{"name":1,"password":"planted-user"}"#] {
-        hear(anonymous.post("/_session", body));
-        hear(anonymous.put("/_users/org.couchdb.user:bob", body));
-        hear(admin.put("/_users/org.couchdb.user:bob", body));
+        check_response(anonymous.post("/_session", body));
+        check_response(anonymous.put("/_users/org.couchdb.user:bob", body));
+        check_response(admin.put("/_users/org.couchdb.user:bob", body));
     }
-    hear(anonymous.request("GET", "/_session", &[("Authorization", "Bearer planted.planted.planted")], b"").unwrap());
-    hear(anonymous.request("GET", "/_session", &[("Cookie", "AuthSession=planted")], b"").unwrap());
-    hear(admin.put("/_node/_local/_config/admins/", "\"planted-nobody\""));
-    hear(admin.put("/_node/_local/_config/chttpd_auth/iterations", "\"planted-number\""));
+    check_response(
+        anonymous.request("GET", "/_session", &[("Authorization", "Bearer planted.planted.planted")], b"").unwrap(),
+    );
+    check_response(anonymous.request("GET", "/_session", &[("Cookie", "AuthSession=planted")], b"").unwrap());
+    check_response(admin.put("/_node/_local/_config/admins/", "\"planted-nobody\""));
+    check_response(admin.put("/_node/_local/_config/chttpd_auth/iterations", "\"planted-number\""));
     for client in [&mut bob, &mut anonymous] {
         for path in [
             "/_node/_local/_config",
@@ -155,10 +157,10 @@ fn secrets_stay_secret() {
             "/_users/_changes?include_docs=true",
             "/_users/org.couchdb.user:bob",
         ] {
-            hear(client.get(path));
+            check_response(client.get(path));
         }
     }
-    hear(admin.get("/_active_tasks"));
+    check_response(admin.get("/_active_tasks"));
     let hashes = String::from_utf8(admin.get("/_node/_local/_config/admins").expect(200).body).unwrap();
     assert!(!hashes.contains("planted") && hashes.contains("-pbkdf2:"), "{hashes}");
     let document = admin.get("/_users/org.couchdb.user:bob").expect(200).json();

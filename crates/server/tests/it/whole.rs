@@ -101,11 +101,11 @@ fn a_start_without_one_of_its_files_is_refused_or_has_all_data() {
             continue;
         }
         let refused = run(&mut serve_at(&data));
-        let told = printed_text(&refused);
-        assert_eq!(refused.status.code(), Some(1), "{name}: {told}");
-        assert!(image(&data) == before, "{name}: a start that was refused changed files: {told}");
+        let response = printed_text(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{name}: {response}");
+        assert!(image(&data) == before, "{name}: a start that was refused changed files: {response}");
         let missing = path.file_name().unwrap().to_str().unwrap().trim_start_matches('*');
-        assert!(told.contains(missing) && told.contains("settee restore"), "{name}: {told}");
+        assert!(response.contains(missing) && response.contains("settee restore"), "{name}: {response}");
         let examined = run(program(&["doctor", "--data"]).arg(&data));
         assert!(
             !examined.status.success() && printed_text(&examined).contains("would not start"),

@@ -78,7 +78,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 fn examine(bytes: Vec<u8>, known: &TableFile) -> Fate {
     let table = Table::open(&bytes);
     // A damaged filter can be ignored, because reads work without it.
-    if table.damage.iter().any(|damage| damage.what != "filter") {
+    if table.damage.iter().any(|damage| damage.description != "filter") {
         return Fate::Lost;
     }
     let (mut holes, mut fillers) = (Vec::new(), Vec::new());

@@ -74,8 +74,8 @@ fn unreadable(path: &Path, error: &io::Error) -> StorageError {
     }
 }
 
-fn damaged(path: &Path, what: impl std::fmt::Display) -> StorageError {
-    StorageError::Corrupt(format!("{} {what}", path.display()))
+fn damaged(path: &Path, description: impl std::fmt::Display) -> StorageError {
+    StorageError::Corrupt(format!("{} {description}", path.display()))
 }
 
 /// Inspects the directory of a store.

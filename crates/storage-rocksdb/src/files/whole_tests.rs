@@ -100,15 +100,18 @@ fn is_opened(origin: &Path, expected: &Contents, name: &str, other: &Path, harm:
     copy(origin, &path);
     harm.apply(&path.join(name), other);
     let before = image(&path);
-    let what = format!("{name} {harm:?}");
+    let description = format!("{name} {harm:?}");
     match RocksEngine::open(&path, &Options { write_buffer_bytes: 1 << 20, ..Options::default() }) {
         Ok(engine) => {
-            assert!(contents(&engine) == *expected, "{what}: opened with other data");
+            assert!(contents(&engine) == *expected, "{description}: opened with other data");
             true
         }
         Err(error) => {
-            assert!(image(&path) == before, "{what}: a start that was refused changed files: {error}");
-            assert!(error.to_string().contains(&path.display().to_string()), "{what}: no file is named: {error}");
+            assert!(image(&path) == before, "{description}: a start that was refused changed files: {error}");
+            assert!(
+                error.to_string().contains(&path.display().to_string()),
+                "{description}: no file is named: {error}"
+            );
             false
         }
     }
@@ -247,23 +250,23 @@ fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
     let (synced, record) = (synced as usize, (bytes.len() - synced as usize) / 20);
     copy_in_use(&origin, &directory.path().join("image"));
     drop(engine);
-    let check = |what: &str, torn: &[u8], is_opened: bool| {
-        let path = directory.path().join(what);
+    let check = |description: &str, torn: &[u8], is_opened: bool| {
+        let path = directory.path().join(description);
         copy(&directory.path().join("image"), &path);
         fs::write(path.join(log.file_name().unwrap()), torn).unwrap();
         match RocksEngine::inspect(&path) {
             Ok(inspected) => {
-                assert!(is_opened, "{what} is accepted");
+                assert!(is_opened, "{description} is accepted");
                 // Zeros up to the end are unused space.
-                let is_cut = torn != bytes && !what.ends_with("end");
-                assert_eq!(inspected.torn().is_some(), is_cut, "{what}");
+                let is_cut = torn != bytes && !description.ends_with("end");
+                assert_eq!(inspected.torn().is_some(), is_cut, "{description}");
                 let found = contents(&inspected.open(&Options::default()).unwrap());
                 assert!(
                     acknowledged.iter().all(|(key, value)| found.get(key) == Some(value)),
-                    "{what}: writes are lost"
+                    "{description}: writes are lost"
                 );
             }
-            Err(error) => assert!(!is_opened, "{what}: {error}"),
+            Err(error) => assert!(!is_opened, "{description}: {error}"),
         }
     };
     let zeroed = |from: usize, to: usize| {

@@ -142,13 +142,13 @@ fn files(directory: &Path, kind: &str) -> Vec<PathBuf> {
 }
 
 /// Checks that every single lookup returns the original value or an error.
-fn check_gets(engine: &RocksEngine, expected: &Contents, hurt: &BTreeSet<(u64, Keyspace)>, what: &str) -> usize {
+fn check_gets(engine: &RocksEngine, expected: &Contents, hurt: &BTreeSet<(u64, Keyspace)>, label: &str) -> usize {
     let mut lost = 0;
     for ((shard, space, key), value) in expected {
         match engine.snapshot(Shard(*shard)).unwrap().get(*space, key) {
-            Ok(found) => assert_eq!(found.as_ref(), Some(value), "{what}: {shard} {space:?} {key:?}"),
+            Ok(found) => assert_eq!(found.as_ref(), Some(value), "{label}: {shard} {space:?} {key:?}"),
             Err(_) => {
-                assert!(hurt.contains(&(*shard, *space)), "{what}: {shard} {space:?} is scanned without an error");
+                assert!(hurt.contains(&(*shard, *space)), "{label}: {shard} {space:?} is scanned without an error");
                 lost += 1;
             }
         }
@@ -198,8 +198,8 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let engine = open(path).unwrap();
     engine.maintain().unwrap();
-    let what = format!("seed {seed}, {}", damage(path, &mut random));
-    println!("{what}");
+    let label = format!("seed {seed}, {}", damage(path, &mut random));
+    println!("{label}");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -211,7 +211,7 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
         scope.spawn(|| {
             for number in 0_u64.. {
                 let put = |batch: &mut Batch| batch.put(Keyspace::Documents, &number.to_be_bytes(), b"x");
-                commit(&engine, BYSTANDER, &put).unwrap_or_else(|error| panic!("{what}: write {number}: {error}"));
+                commit(&engine, BYSTANDER, &put).unwrap_or_else(|error| panic!("{label}: write {number}: {error}"));
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
@@ -227,25 +227,30 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
             }
         }
     });
-    let engine = reopened(engine, path, &what);
+    let engine = reopened(engine, path, &label);
     let (found, hurt) = contents(&engine);
     for (key, value) in &found {
-        assert!(expected.get(key).is_none_or(|before| before == value), "{what}: {key:?} is another");
+        assert!(expected.get(key).is_none_or(|before| before == value), "{label}: {key:?} is another");
     }
     let shards: BTreeSet<u64> = hurt.iter().map(|(shard, _)| *shard).collect();
-    let lost = check_gets(&engine, expected, &hurt, &what);
-    assert_eq!(engine.damage().is_some(), !hurt.is_empty(), "{what}: {hurt:?} are hurt, told is {:?}", engine.damage());
+    let lost = check_gets(&engine, expected, &hurt, &label);
+    assert_eq!(
+        engine.damage().is_some(),
+        !hurt.is_empty(),
+        "{label}: {hurt:?} are hurt, told is {:?}",
+        engine.damage()
+    );
     // The damage persists until the affected shards are dropped.
-    let engine = reopened(engine, path, &what);
-    assert_eq!(contents(&engine).1, hurt, "{what}");
+    let engine = reopened(engine, path, &label);
+    assert_eq!(contents(&engine).1, hurt, "{label}");
     shards.iter().for_each(|shard| engine.drop_shard(Shard(*shard)).unwrap());
-    let engine = reopened(engine, path, &what);
+    let engine = reopened(engine, path, &label);
     let (mut found, hurt) = contents(&engine);
-    assert!(hurt.is_empty() && engine.damage().is_none(), "{what}: {hurt:?} {:?}", engine.damage());
+    assert!(hurt.is_empty() && engine.damage().is_none(), "{label}: {hurt:?} {:?}", engine.damage());
     found.retain(|(_, _, key), _| key != b"new");
     let mut rest = expected.clone();
     rest.retain(|(shard, ..), _| !shards.contains(shard));
-    assert!(found == rest, "{what}: others have lost something");
+    assert!(found == rest, "{label}: others have lost something");
     SHARDS.for_each(|shard| engine.reclaim(Shard(shard)).unwrap());
     commit(&engine, BYSTANDER, &|batch| batch.put(Keyspace::Local, b"last", b"x")).unwrap();
     engine.check().unwrap();
@@ -253,13 +258,13 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
     let checked = check(path, Depth::Whole, &mut |_, _| {}).unwrap();
     // An unreferenced value stays in its file until garbage collection.
     let is_over = |fault: &Fault| fault.is_cut_end || fault.kind == FileKind::Blob;
-    assert!(checked.faults.iter().all(is_over), "{what}: {:?}", checked.faults);
+    assert!(checked.faults.iter().all(is_over), "{label}: {:?}", checked.faults);
     (lost, shards.len())
 }
 
-fn reopened(engine: RocksEngine, path: &Path, what: &str) -> RocksEngine {
+fn reopened(engine: RocksEngine, path: &Path, label: &str) -> RocksEngine {
     drop(engine);
-    let engine = open(path).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let engine = open(path).unwrap_or_else(|error| panic!("{label}: {error}"));
     engine.maintain().unwrap();
     engine
 }

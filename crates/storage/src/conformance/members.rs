@@ -12,13 +12,13 @@ use crate::members::{Claim, Node, NodeId};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Polls until `look` returns a value.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn until<T>(label: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < TIMEOUT, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{label}");
         thread::yield_now();
     }
 }

@@ -222,8 +222,8 @@ pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
         let wait_ms = wait_ms(&timing, &causes);
         longest = longest.max(wait_ms);
         if wait_ms > WAIT_MAX_MS {
-            let what = if timing.is_of_view { "a query of a view" } else { "a request" };
-            too_long.push(format!("{what} has waited for {wait_ms} ms because of one of {causes:?}: {timing:?}"));
+            let label = if timing.is_of_view { "a query of a view" } else { "a request" };
+            too_long.push(format!("{label} has waited for {wait_ms} ms because of one of {causes:?}: {timing:?}"));
         }
     }
     (longest, too_long)

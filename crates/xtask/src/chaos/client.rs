@@ -80,11 +80,11 @@ impl Shared {
     }
 
     /// Records a violation.
-    pub(super) fn violation(&self, what: String) {
+    pub(super) fn violation(&self, label: String) {
         let mut violations = lock(&self.violations);
         if violations.len() < VIOLATIONS_MAX {
-            println!("    {:>7} ms VIOLATION {what}", self.now_ms());
-            violations.push(what);
+            println!("    {:>7} ms VIOLATION {label}", self.now_ms());
+            violations.push(label);
         }
     }
 

@@ -136,7 +136,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     }
     let (longest_wait_ms, too_long) = check::waits(&shared, &pasts);
     // In the gate other programs share the machine, so times are not checked.
-    too_long.into_iter().filter(|_| options.is_long).for_each(|what| shared.violation(what));
+    too_long.into_iter().filter(|_| options.is_long).for_each(|label| shared.violation(label));
     let acknowledged = print_summary(&pasts, &written, &shares);
     print_times(&shared, &followers, longest_wait_ms);
     let violations = shared.violations();

@@ -202,9 +202,9 @@ mod tests {
             (&program(62, &[1, 1])[..100], Some("cut off")),
         ];
         for (program, expected) in cases {
-            let told = needs_nothing(program).err().map(|error| error.to_string());
-            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
-            assert!(told.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
+            let reply = needs_nothing(program).err().map(|error| error.to_string());
+            assert_eq!(reply.is_some(), expected.is_some(), "{reply:?}");
+            assert!(reply.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
         }
     }
 

@@ -200,7 +200,7 @@ impl Bucket<'_> {
 
 /// True if the restored state has exactly the writes acknowledged before the second. One write of each writer may have
 /// been in flight: it must be present or absent as a whole.
-fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, what: &str) -> bool {
+fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, label: &str) -> bool {
     let (mut holds, mut writes, nothing) = (true, 0, load::State::new());
     for (name, writer) in writers.iter().enumerate() {
         let (acknowledged, begun) = writer.before(second * 1_000_000);
@@ -212,7 +212,7 @@ fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, 
         (holds, writes) = (holds && fits, writes + acknowledged);
     }
     let verdict = if holds { "exactly" } else { "NOT" };
-    println!("second {second}: {verdict} the {writes} writes acknowledged before it; {what}");
+    println!("second {second}: {verdict} the {writes} writes acknowledged before it; {label}");
     holds
 }
 

@@ -72,10 +72,10 @@ pub(super) fn yardstick(stage: &Stage<'_>, length: Duration, network: Duration) 
 }
 
 /// Commits per second.
-fn commits(stage: &Stage<'_>, length: Duration, network: Duration, what: (&str, usize)) -> Result<f64> {
+fn commits(stage: &Stage<'_>, length: Duration, network: Duration, label: (&str, usize)) -> Result<f64> {
     stage.postgres.sql(TABLES)?;
     stage.rest()?;
-    let (script, connections) = what;
+    let (script, connections) = label;
     let file = stage.postgres.directory().join("script");
     fs::write(&file, script)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;

@@ -58,14 +58,14 @@ pub(super) async fn cancel(request: &Request, id: &str) -> Option<Response> {
     ask(request, id, "end", &text).await
 }
 
-async fn ask(request: &Request, id: &str, what: &str, value: &[u8]) -> Option<Response> {
+async fn ask(request: &Request, id: &str, label: &str, value: &[u8]) -> Option<Response> {
     let nodes = &request.node.nodes;
     if is_node(&request.user) {
         return None;
     }
     let known = format!("/_scheduler/jobs/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
     let node = nodes.find_node(&known).await?;
-    let mut body = format!("{{\"{what}\":").into_bytes();
+    let mut body = format!("{{\"{label}\":").into_bytes();
     body.extend_from_slice(value);
     if let Some(name) = &request.user.name {
         body.extend_from_slice(br#","name":"#);

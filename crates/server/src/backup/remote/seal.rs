@@ -220,9 +220,9 @@ mod tests {
         let key = Key::new(&[1; 32]);
         let plain = vec![7; 2 * PIECE + 5];
         let good = sealed(&key, "a", &plain, PIECE);
-        let refused = |what: &str, key: &Key, name: &str, bytes: &[u8]| {
+        let refused = |label: &str, key: &Key, name: &str, bytes: &[u8]| {
             let error = opened(key, name, bytes, PIECE).err().map(|error| error.to_string());
-            assert!(error.is_some(), "{what}");
+            assert!(error.is_some(), "{label}");
         };
         for place in [0, 10, HEAD, HEAD + PIECE, good.len() - 1] {
             let mut bad = good.clone();

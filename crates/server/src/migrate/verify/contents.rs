@@ -73,8 +73,8 @@ pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], repo
             (Some(_), None) => report.differs(format!("{id} {rev} is not at the target")),
             (Some(here), Some(there)) => {
                 report.attachments += here.attachments.len() as u64;
-                if let Some(what) = difference(source, target, &key, here, &there).await? {
-                    report.differs(format!("{id} {rev}: {what}"));
+                if let Some(label) = difference(source, target, &key, here, &there).await? {
+                    report.differs(format!("{id} {rev}: {label}"));
                 }
             }
         }

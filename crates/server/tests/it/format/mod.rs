@@ -91,13 +91,13 @@ fn fill(client: &mut Client) {
 }
 
 fn answers(client: &mut Client, layout: u64) -> String {
-    let mut told = String::new();
+    let mut response = String::new();
     let count = if layout == 1 { 15 } else { QUESTIONS.len() };
     for question in &QUESTIONS[..count] {
         let reply = client.request("GET", question, &[("accept", "application/json")], b"").unwrap();
-        let _ = writeln!(told, "GET {question}\n{} {}\n", reply.status, reply.text().trim_end());
+        let _ = writeln!(response, "GET {question}\n{} {}\n", reply.status, reply.text().trim_end());
     }
-    told
+    response
 }
 
 /// Writes the archive of this layout.
