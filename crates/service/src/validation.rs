@@ -209,7 +209,7 @@ impl Writer {
         let unseen = round == Round::First && self.validators.has_none(database, design_seq);
         if unseen || !updates.iter().any(|(_, update)| update.is_subject_to_validation()) {
             for (_, update) in updates.iter_mut().filter(|(_, update)| update.is_subject_to_validation()) {
-                update.set_validated(Validated { design_seq, basis: ValidationBasis::Nobody });
+                update.set_validated(Validated { design_seq, basis: ValidationBasis::Unvalidated });
             }
             return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
         }
@@ -284,7 +284,7 @@ impl<'a> Asking<'a> {
             return Ok(update);
         }
         let basis = if self.functions.is_empty() {
-            ValidationBasis::Nobody
+            ValidationBasis::Unvalidated
         } else {
             let record = self.view.record(update.id())?;
             let precheck = update.precheck(record.as_deref());

@@ -38,7 +38,7 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
         return Ok(answer(replicated?));
     }
     let user = User { name: request.user.name.clone(), roles: Roles::Given(request.user.roles.clone()) };
-    let mut looks = 0;
+    let mut retries = 0;
     loop {
         match replicator.replicate(body.value(), &user).await {
             Err(ReplicateError::NotFound) => {
@@ -50,12 +50,12 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
                     return Ok(reply);
                 }
                 // The job has ended or its node has failed, and this node may acquire it in the next attempt.
-                looks += 1;
-                if looks > elsewhere::LOOKS {
+                retries += 1;
+                if retries > elsewhere::RETRIES_MAX {
                     let reason = "another node has this replication and does not answer";
                     return Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason));
                 }
-                tokio::time::sleep(elsewhere::LOOK_WAIT).await;
+                tokio::time::sleep(elsewhere::RETRY_INTERVAL).await;
             }
             replicated => return Ok(answer(replicated?)),
         }

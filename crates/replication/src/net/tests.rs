@@ -129,7 +129,7 @@ async fn a_connection_is_used_again() {
 
 #[tokio::test]
 async fn redirects_are_followed_as_couchdb_does() {
-    let (elsewhere, strangers) = peer(|_| answer("200 OK", "", "elsewhere")).await;
+    let (elsewhere, unauthenticated) = peer(|_| answer("200 OK", "", "elsewhere")).await;
     let (port, seen) = peer(move |request| {
         match request.split(' ').nth(1).unwrap() {
             "/moved" => answer("301 Moved", "Location: /here?x=1\r\n", ""),
@@ -169,7 +169,7 @@ async fn redirects_are_followed_as_couchdb_does() {
         .header("x-test", "1");
     let response = transport.call(request.body(empty_body()).unwrap()).await.unwrap();
     assert_eq!(text(response).await, "elsewhere");
-    let there = strangers.lock().last().unwrap().clone();
+    let there = unauthenticated.lock().last().unwrap().clone();
     assert!(there.contains("x-test: 1") && !there.contains("authorization") && !there.contains("cookie"), "{there}");
     let error = transport.call(get(&format!("http://127.0.0.1:{port}/loop"))).await.unwrap_err();
     assert_eq!(error, TransportError::Unusable("more than 10 redirects".to_owned()));

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::batch::{Ended, Writer, has_attachments};
 use super::{Context, Failure};
-use crate::peer::{Arriving, OpenRevs, PeerError, Put, Refused, Tries, Wanted, channel_body};
+use crate::peer::{Arriving, Attempts, OpenRevs, PeerError, Put, Refused, Wanted, channel_body};
 use crate::text::{MAX_ROW_BYTES, member};
 use crate::transport::TransportError;
 
@@ -93,7 +93,7 @@ pub(super) async fn copy_all(
 
 /// Copies one revision; retries if the connection breaks. Returns documents that can be written in a batch.
 async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended> {
-    let mut tries = Tries::new(context.source.tuning());
+    let mut tries = Attempts::new(context.source.tuning());
     let mut single = single;
     loop {
         let failure = match attempt(&context, &single).await {

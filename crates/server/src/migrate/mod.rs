@@ -65,8 +65,8 @@ pub(crate) struct MigrateArgs {
     #[arg(long)]
     without_config: bool,
     /// Start at the first change, not at the last checkpoint
-    #[arg(long, conflicts_with = "verify")]
-    anew: bool,
+    #[arg(long = "anew", conflicts_with = "verify")]
+    from_start: bool,
     /// Migrate even if the target is no Settee
     #[arg(long)]
     force: bool,
@@ -170,7 +170,7 @@ impl MigrateArgs {
         Tuning {
             checkpoint_interval_ms: CHECKPOINT_MS,
             connection_timeout_ms: TIMEOUT_MS,
-            use_checkpoints: !self.anew,
+            use_checkpoints: !self.from_start,
             ..Tuning::default()
         }
     }

@@ -217,8 +217,12 @@ fn commits_that_a_restart_may_lose_are_reported() {
     assert_eq!(heard.lock().len(), 0, "there is no news");
     server.run(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{schema}'"));
     reader.catch_up().unwrap();
-    let told: Vec<_> = heard.lock().iter().map(|(shard, version)| (*shard, *version)).collect();
-    assert_eq!(told, [(Shard(1), Version(1)), (Shard(2), Version(0))], "one that is there still, and one to look at");
+    let notified: Vec<_> = heard.lock().iter().map(|(shard, version)| (*shard, *version)).collect();
+    assert_eq!(
+        notified,
+        [(Shard(1), Version(1)), (Shard(2), Version(0))],
+        "one that is there still, and one to look at"
+    );
 }
 
 /// A node that cannot send heartbeats considers its claims lost before another one takes them over, and returns without

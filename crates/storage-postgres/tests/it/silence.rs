@@ -36,24 +36,24 @@ fn all_after(happening: impl FnOnce(), engine: &PostgresEngine, number: u64, may
     assert!(may_fail || is_open);
     happening();
     let begun = Instant::now();
-    let told = |what: &str, result: Result<()>| {
+    let expect = |what: &str, result: Result<()>| {
         let took = begun.elapsed();
         println!("{what} took {took:?}: {result:?}");
         assert!(took < LIMIT, "{what} took {took:?}");
         assert!(may_fail || result.is_ok(), "{what}: {result:?}");
     };
     thread::scope(|scope| {
-        scope.spawn(|| told("news", engine.catch_up()));
-        scope.spawn(|| told("an old snapshot", held.get(Keyspace::Bodies, b"key").map(drop)));
-        scope.spawn(|| told("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
-        scope.spawn(|| told("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
+        scope.spawn(|| expect("news", engine.catch_up()));
+        scope.spawn(|| expect("an old snapshot", held.get(Keyspace::Bodies, b"key").map(drop)));
+        scope.spawn(|| expect("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
+        scope.spawn(|| expect("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
         scope.spawn(|| {
             drop(engine.line_up(Shard(2), &[]));
-            told("a turn", Ok(()));
+            expect("a turn", Ok(()));
         });
         let committing = scope.spawn(|| {
             let outcome = commit(engine, number);
-            told("a commit", outcome.clone().map(drop));
+            expect("a commit", outcome.clone().map(drop));
             outcome
         });
         committing.join().unwrap()

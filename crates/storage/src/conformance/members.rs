@@ -133,8 +133,8 @@ pub fn the_holder_of_a_claim_is_notified_of_waiters(open: OpenTwice<'_>) {
     let foreign = claim(other, "nobody's work").expect("it is free");
     assert!(!other.members().is_awaited(&foreign) && !other.members().is_awaited(&held));
     one.members().release(&held).expect("it can be released");
-    let anew = claim(one, "work").expect("it is free");
-    until("the claim has no waiter any more", || (!is_awaited(&anew)).then_some(()));
+    let second_claim = claim(one, "work").expect("it is free");
+    until("the claim has no waiter any more", || (!is_awaited(&second_claim)).then_some(()));
 }
 
 /// Claims of a process that fails are taken over by another one, and the failed process is no longer a member.

@@ -170,14 +170,14 @@ fn the_background_leaves_an_index_to_its_builder() {
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
         // Dropped if this fails, so that the build ends.
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
         is_held.recv().unwrap();
         let left = other.views.update(&other.database(), &design(), Urgency::Background);
         assert!(matches!(left, Err(ViewError::Stopped)), "{left:?}");
         // Control by an administrator applies to the building process.
         assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 0, "it is being built");
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         builds.join().unwrap().unwrap();
     });
     assert_eq!(other.status(&design()), BuildStatus::Current);
@@ -239,14 +239,14 @@ fn a_node_considered_failed_claims_again() {
     let (is_held, go_on) = one.hold();
     let lost = thread::scope(|scope| {
         // Dropped if this fails, so that the build ends.
-        let tell = go_on;
+        let resume_sender = go_on;
         let late = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         let members = one.catalog.engine().members();
         let lost = members.claim(&format!("index/{}", one.index().1.0)).unwrap().unwrap();
         one.leave();
         one.come_back();
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(late.join().unwrap(), (3000, "3000".to_owned()));
         lost
     });
@@ -277,14 +277,14 @@ fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let whole = (500, "500".to_owned());
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         let waits = scope.spawn(|| other.count(&design()));
         until(|| other.waits());
         one.replace();
         assert_eq!(waits.join().unwrap(), whole);
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(builds.join().unwrap(), whole);
     });
     assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole));

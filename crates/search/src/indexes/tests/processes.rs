@@ -62,7 +62,7 @@ fn one_process_builds_and_the_others_wait_or_take_over() {
         let (is_held, go_on) = hold(one);
         thread::scope(|scope| {
             // Dropped if this fails, so that the build ends.
-            let tell = go_on;
+            let resume_sender = go_on;
             let builds = scope.spawn(|| count(one));
             is_held.recv().unwrap();
             let database = database(other);
@@ -74,9 +74,9 @@ fn one_process_builds_and_the_others_wait_or_take_over() {
                 one.catalog.engine().members().leave().unwrap();
                 assert_eq!(waits.join().unwrap(), documents);
                 one.catalog.engine().members().announce("back", "").unwrap();
-                tell.send(()).unwrap();
+                resume_sender.send(()).unwrap();
             } else {
-                tell.send(()).unwrap();
+                resume_sender.send(()).unwrap();
                 assert_eq!(waits.join().unwrap(), documents);
                 assert_eq!(other.mapped(), 0);
             }
@@ -172,7 +172,7 @@ fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let signature = SearchIndex::all(&design("f"))[0].signature;
     let (is_held, go_on) = hold(&one);
     thread::scope(|scope| {
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| count(&one));
         is_held.recv().unwrap();
         let waits = scope.spawn(|| count(&other));
@@ -186,7 +186,7 @@ fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
         records.replace(signature, shard).unwrap();
         assert_ne!(records.find(signature).unwrap(), Some(shard));
         assert_eq!(waits.join().unwrap(), 40);
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(builds.join().unwrap(), 40);
     });
     assert_eq!((count(&one), count(&other)), (40, 40));
@@ -220,14 +220,14 @@ fn a_node_considered_failed_claims_again() {
     let [one, _] = worlds(1200);
     let (is_held, go_on) = hold(&one);
     let lost = thread::scope(|scope| {
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| count(&one));
         is_held.recv().unwrap();
         let members = one.catalog.engine().members();
         let lost = members.claim(&format!("index/{}", shard(&one).0)).unwrap().unwrap();
         members.leave().unwrap();
         members.announce("back", "").unwrap();
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(builds.join().unwrap(), 1200);
         lost
     });

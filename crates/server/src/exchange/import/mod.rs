@@ -59,8 +59,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "FILE")]
     refused: Option<PathBuf>,
     /// Start at the first row, even if an earlier run with this file was interrupted
-    #[arg(long)]
-    anew: bool,
+    #[arg(long = "anew")]
+    from_start: bool,
     /// Documents in a batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
@@ -99,7 +99,7 @@ impl ImportArgs {
         };
         let opened = reader::open(&self.file, options)?;
         make(&target).await?;
-        let (mark, past) = Mark::find(&target, &opened.name, self.anew).await?;
+        let (mark, past) = Mark::find(&target, &opened.name, self.from_start).await?;
         if past > 0 {
             eprintln!("an earlier run was cut off: going on behind row {past}");
         }
