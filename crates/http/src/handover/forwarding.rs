@@ -59,7 +59,7 @@ struct Message {
 /// Forwards the request of a client to another node. `frame` contains the request.
 pub(crate) async fn hand_over(nodes: &Arc<Nodes>, node: &Member, frame: Vec<u8>) -> Outcome {
     let (answer, answered) = oneshot::channel();
-    let message = nodes.queues.take(nodes, node, QueuedRequest { frame, answer });
+    let message = nodes.forwarding.take(nodes, node, QueuedRequest { frame, answer });
     if let Some(message) = message {
         tokio::spawn(carry(Arc::clone(nodes), message));
     }
@@ -130,7 +130,7 @@ impl Place {
     /// Releases the slot and sends the next message.
     fn free(&mut self) {
         if std::mem::take(&mut self.is_held)
-            && let Some(message) = self.nodes.queues.free(self.node)
+            && let Some(message) = self.nodes.forwarding.free(self.node)
             // If the runtime has ended, so have the waiters.
             && let Ok(threads) = Handle::try_current()
         {
