@@ -66,9 +66,9 @@ fn npm(work: &Path, arguments: &[&str]) {
         ))
     });
     if !output.status.success() {
-        let told = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();
+        let reply = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].concat();
         fail(&format!(
-            "`npm {}` failed in {}; the web console needs Node.js 20.19 or later, and its packages from npm's registry.\n{told}",
+            "`npm {}` failed in {}; the web console needs Node.js 20.19 or later, and its packages from npm's registry.\n{reply}",
             arguments.join(" "),
             work.display()
         ));

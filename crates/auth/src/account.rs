@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_new_passwords_make_can_be_verified() {
+    fn new_password_hashes_can_be_verified() {
         for (scheme, prf) in [
             (NewScheme::Simple, Algorithm::Sha1),
             (NewScheme::Pbkdf2, Algorithm::Sha1),

@@ -114,7 +114,7 @@ impl Authenticator {
     }
 
     /// Counts a failure that another server reported.
-    pub fn note_told(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
+    pub fn note_reported(&self, suspect: &Suspect, policy: &LockoutPolicy, now_ms: u64) {
         self.shared.lockouts().note(suspect, policy, now_ms);
     }
 
@@ -235,7 +235,7 @@ impl Shared {
         if policy.mode != LockoutMode::Off
             && let Some(sharing) = self.sharing.get()
         {
-            (sharing.tell)(suspect.clone());
+            (sharing.report)(suspect.clone());
         }
     }
 

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_and_what_is_used_stays() {
+    fn the_cache_is_bounded_and_keeps_used_entries() {
         let mut verified = Verified::new(NonZeroUsize::new(10).unwrap());
         let hot = numbered(0);
         verified.insert(hot, hot);

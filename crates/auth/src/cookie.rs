@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold() {
+    fn claims_that_do_not_hold() {
         let value = SessionCookie::issue("zoë", b"secret", "salt", Algorithm::Sha256, 1000);
         let cookie = SessionCookie::parse(&value).unwrap();
         assert_eq!(cookie.verify(b"secret", "salt", &ALL, 1599, 600), Some(1));

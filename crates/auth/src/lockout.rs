@@ -45,7 +45,7 @@ pub struct Sharing {
     /// The secret that these servers share.
     pub secret: Box<dyn Fn() -> Vec<u8> + Send + Sync>,
     /// Reports a failed login to the other servers. Must not block.
-    pub tell: Box<dyn Fn(Suspect) + Send + Sync>,
+    pub report: Box<dyn Fn(Suspect) + Send + Sync>,
 }
 
 /// Returns the part of an address that identifies a client: an IPv4 address, or the /64 network of an IPv6 address, all

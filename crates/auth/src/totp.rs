@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn six_digits_unless_said_and_nothing_matches_what_is_damaged() {
+    fn six_digits_by_default_and_damaged_secrets_match_nothing() {
         let plain = totp(r#"{"totp":{"key":"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"}}"#);
         assert!(plain.verify("287082", 59));
         for damaged in

@@ -58,27 +58,27 @@ pub(crate) struct Opened {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Proof {
-    Nobody,
+    Anonymous,
     Basic,
     Cookie,
     Token,
     BasicUnderAttack,
-    NobodyUnderAttack,
+    AnonymousUnderAttack,
 }
 
 const PROOFS: [(Proof, &str); 6] = [
-    (Proof::Nobody, "no credentials"),
+    (Proof::Anonymous, "no credentials"),
     (Proof::Basic, "basic credentials"),
     (Proof::Cookie, "session cookie"),
     (Proof::Token, "JSON web token"),
     (Proof::BasicUnderAttack, "basic credentials, while wrong passwords of others arrive"),
-    (Proof::NobodyUnderAttack, "no credentials, while wrong passwords of others arrive"),
+    (Proof::AnonymousUnderAttack, "no credentials, while wrong passwords of others arrive"),
 ];
 
 impl Auth {
     fn credentials(&self, proof: Proof, opened: &Opened) -> Result<Credentials> {
         Ok(match proof {
-            Proof::Nobody | Proof::NobodyUnderAttack => Credentials::None,
+            Proof::Anonymous | Proof::AnonymousUnderAttack => Credentials::None,
             Proof::Basic | Proof::BasicUnderAttack => Credentials::Authorization(basic(USER, PASSWORD)?),
             Proof::Cookie => Credentials::Cookie(opened.cookie.clone()),
             Proof::Token => Credentials::Authorization(HeaderValue::from_str(&format!("Bearer {TOKEN}"))?),
@@ -207,7 +207,7 @@ impl Workload for Auth {
         let (proof, _) = PROOFS[cell];
         let credentials = self.credentials(proof, opened)?;
         let path = format!("{}/small", opened.database.path);
-        let under_attack = matches!(proof, Proof::BasicUnderAttack | Proof::NobodyUnderAttack);
+        let under_attack = matches!(proof, Proof::BasicUnderAttack | Proof::AnonymousUnderAttack);
         // Under attack the reference is the same read without an attack.
         let others = if under_attack { credentials.clone() } else { Credentials::None };
         let before = self.read(target, &path, &others).await?;

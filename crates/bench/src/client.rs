@@ -147,7 +147,7 @@ impl Connection {
         body: impl Into<Bytes>,
         header: Option<(HeaderName, HeaderValue)>,
     ) -> Result<Answer> {
-        let what = || format!("{} {}{path}", method, self.server.shown);
+        let label = || format!("{} {}{path}", method, self.server.shown);
         let body = body.into();
         let mut request = Request::builder()
             .method(method.clone())
@@ -164,15 +164,15 @@ impl Connection {
         if !body.is_empty() || method == Method::POST {
             request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        let request = request.body(Full::new(body)).with_context(what)?;
+        let request = request.body(Full::new(body)).with_context(label)?;
         if self.sender.ready().await.is_err() {
             // The server may close an idle connection at any time.
             self.sender = self.server.dial().await?;
         }
-        let answer = self.sender.send_request(request).await.with_context(what)?;
+        let answer = self.sender.send_request(request).await.with_context(label)?;
         let status = answer.status().as_u16();
         let (parts, body) = answer.into_parts();
-        let body = body.collect().await.with_context(what)?.to_bytes();
+        let body = body.collect().await.with_context(label)?.to_bytes();
         Ok(Answer { status, headers: parts.headers, body })
     }
 
@@ -194,11 +194,11 @@ impl Connection {
 
 impl Answer {
     /// Returns the response if its status is one of these, otherwise an error that quotes it.
-    pub(crate) fn expect_status(self, expected: &[u16], what: &str) -> Result<Answer> {
+    pub(crate) fn expect_status(self, expected: &[u16], label: &str) -> Result<Answer> {
         if expected.contains(&self.status) {
             return Ok(self);
         }
-        Err(anyhow!("{what}: status {}: {}", self.status, self.excerpt()))
+        Err(anyhow!("{label}: status {}: {}", self.status, self.excerpt()))
     }
 
     /// The body as JSON.

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_json_and_hold_what_is_summed() {
+    fn documents_are_json_with_the_summed_member() {
         for shape in [Shape::Score { size: 0 }, Shape::Score { size: 256 }, Shape::Big, Shape::BigTail] {
             let documents = documents(shape, IdOrder::Random);
             let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();

@@ -129,13 +129,13 @@ impl Workload for Index {
 
     fn cells(&self) -> Vec<Cell> {
         let name = |build: &Build| {
-            let what = match build {
+            let label = match build {
                 Build::Scores(_, SumReduce::Sum) => "_sum",
                 Build::Scores(..) => "own reduce",
                 Build::TenRows(_) => "ten rows a document",
                 Build::FourViews(_) => "four views",
             };
-            Cell::new(format!("{}, {what}", build.language().name()))
+            Cell::new(format!("{}, {label}", build.language().name()))
         };
         self.builds().iter().map(name).collect()
     }

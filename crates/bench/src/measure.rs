@@ -228,8 +228,8 @@ pub(crate) fn check_bulk_answer(body: &[u8], documents: u64) -> Result<()> {
 }
 
 /// Returns an error, which fails the run, if a response is wrong.
-pub(crate) fn check(right: bool, what: impl FnOnce() -> String) -> Result<()> {
-    ensure!(right, "wrong answer: {}", what());
+pub(crate) fn check(right: bool, subject: impl FnOnce() -> String) -> Result<()> {
+    ensure!(right, "wrong answer: {}", subject());
     Ok(())
 }
 

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_machines_are_told_from_busy_ones() {
+    fn idle_machines_are_distinguished_from_busy_ones() {
         let ticks = |stat| parse_ticks(stat).expect("it is a line of processor times");
         let before = ticks("cpu  100 0 50 1000 20 0 0 0 9 9\ncpu0 1 2 3 4\n");
         assert_eq!(before, Ticks { idle: 1000, total: 1170 });

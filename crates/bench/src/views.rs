@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_cover_what_the_founding_benchmark_varied() {
+    fn cells_cover_the_parameters_of_the_first_benchmark() {
         let labels: Vec<String> = views().cells().into_iter().map(|cell| cell.label).collect();
         for label in [
             "emits nothing",

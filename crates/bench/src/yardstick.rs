@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_sums_what_was_generated() {
+    fn the_map_sums_the_generated_documents() {
         for shape in [Shape::Score { size: 0 }, Shape::Big, Shape::BigTail] {
             let documents = Documents { shape, order: IdOrder::Random, seed: 5, count: 200 };
             let rates = rust_map(&documents).unwrap();

@@ -7,7 +7,7 @@ use settee_storage::{
     StorageError, Version,
 };
 
-use crate::{DatabaseError, Premise, Result};
+use crate::{DatabaseError, ReadSet, Result};
 
 /// Tries to apply one commit. All tries share a token, so that a late success of an earlier try is recognized.
 pub(crate) struct Attempt {
@@ -15,33 +15,33 @@ pub(crate) struct Attempt {
     /// Expected version of a try with an unknown outcome.
     doubt: Option<Version>,
     /// Read sets on which the commit depends.
-    premises: Vec<Premise>,
-    /// True if [`Engine::tend`] was called already.
-    tended: bool,
+    read_sets: Vec<ReadSet>,
+    /// True if [`Engine::maintain`] was called already.
+    maintained: bool,
 }
 
 impl Attempt {
     /// Creates an attempt without tries. `token` must be unique among the commits to the shard.
     pub(crate) fn new(token: CommitToken) -> Self {
-        Self { token, doubt: None, premises: Vec::new(), tended: false }
+        Self { token, doubt: None, read_sets: Vec::new(), maintained: false }
     }
 
     /// Sets the read sets that the commit must validate.
-    pub(crate) fn presuming(self, premises: Vec<Premise>) -> Self {
-        Self { premises, ..self }
+    pub(crate) fn with_read_sets(self, read_sets: Vec<ReadSet>) -> Self {
+        Self { read_sets, ..self }
     }
 
     /// Adds the validation of the read sets to `batch`.
     ///
     /// # Errors
     /// Returns [`StorageError::Outdated`] if a read set is already known to be outdated.
-    pub(crate) fn presume(&self, batch: &mut Batch) -> Result<()> {
+    pub(crate) fn add_read_sets(&self, batch: &mut Batch) -> Result<()> {
         if self.is_overtaken() {
             return Err(self.outdated().into());
         }
-        let around = self.premises.iter().map(|premise| premise.around().clone());
+        let around = self.read_sets.iter().map(|read_set| read_set.around().clone());
         if let Some(all) = around.reduce(|one, other| one.and(&other)) {
-            batch.presume(all);
+            batch.set_read_set(all);
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Attempt {
     }
 
     fn is_overtaken(&self) -> bool {
-        self.premises.iter().any(Premise::is_overtaken)
+        self.read_sets.iter().any(ReadSet::is_overtaken)
     }
 
     /// Returns the error of a try that wrote nothing because a read set is outdated.
@@ -119,7 +119,7 @@ impl Attempt {
     }
 
     fn hold(&self) {
-        self.premises.iter().for_each(Premise::hold);
+        self.read_sets.iter().for_each(ReadSet::hold);
     }
 
     /// Returns true if the outcome of a try is unknown.
@@ -132,11 +132,11 @@ impl Attempt {
     /// stopped the store, so the store is opened again. The caller must not hold a snapshot.
     pub(crate) fn goes_on(&mut self, engine: &dyn Engine, purpose: Purpose, error: &DatabaseError) -> bool {
         let is_full = matches!(error, DatabaseError::Storage(StorageError::Full(_)));
-        if !is_full || purpose != Purpose::Room || std::mem::replace(&mut self.tended, true) {
+        if !is_full || purpose != Purpose::Room || std::mem::replace(&mut self.maintained, true) {
             return false;
         }
         // The result is ignored, because a store that refuses growth may still accept a deletion.
-        let _ = engine.tend();
+        let _ = engine.maintain();
         true
     }
 
@@ -183,7 +183,7 @@ fn in_doubt() -> StorageError {
     StorageError::InDoubt("the store lost the connection to it and has no record of it".to_owned())
 }
 
-/// Calls `act`, which frees space, and retries it once after [`Engine::tend`] if the disk is full. See
+/// Calls `act`, which frees space, and retries it once after [`Engine::maintain`] if the disk is full. See
 /// [`Attempt::goes_on`].
 ///
 /// # Errors
@@ -194,7 +194,7 @@ pub(crate) fn make_room(
 ) -> settee_storage::Result<()> {
     match act() {
         Err(StorageError::Full(_)) => {
-            let _ = engine.tend();
+            let _ = engine.maintain();
             act()
         }
         done => done,
@@ -214,20 +214,20 @@ mod tests {
 
     /// A retry by the caller would conflict with the first try, which may still be in progress.
     #[test]
-    fn what_is_outdated_after_a_try_of_which_nobody_knows_is_lost() {
+    fn a_commit_that_is_outdated_after_an_unknown_attempt_is_lost() {
         let store = MemoryEngine::new();
         let [ours, theirs] = [1, 2].map(|seed| Catalog::open(Arc::new(store.user()), seed).unwrap());
         let options = crate::DatabaseOptions { created_ms: 0, instance: 1, layout: crate::Layout::Whole, q: 1 };
         let database = ours.create("db", options).unwrap();
-        let premise = Premise::of(&database, Vec::new()).unwrap();
+        let read_set = ReadSet::of(&database, Vec::new()).unwrap();
         theirs.create("other", options).unwrap();
         for (doubt, expected) in
             [(None, StorageError::Outdated.to_string()), (Some(Version(7)), in_doubt().to_string())]
         {
-            let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.presuming(vec![premise.clone()]);
+            let mut attempt = Attempt { doubt, ..Attempt::new(CommitToken(1)) }.with_read_sets(vec![read_set.clone()]);
             let mut batch = Batch::new();
             batch.put(Keyspace::Local, b"key", b"value");
-            attempt.presume(&mut batch).unwrap();
+            attempt.add_read_sets(&mut batch).unwrap();
             let refused = attempt.commit(ours.engine().as_ref(), Shard(1000), Version(0), batch).unwrap_err();
             assert_eq!(refused.to_string(), expected);
             assert_eq!(attempt.is_in_doubt(), doubt.is_some());

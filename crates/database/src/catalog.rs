@@ -18,7 +18,7 @@ use crate::activity::{Activity, Happened};
 use crate::attempt::{Attempt, make_room};
 use crate::database::Database;
 use crate::entry::{CATALOG, Entry, Layout};
-use crate::news::{self, Heard};
+use crate::notifications::{self, NotifiedVersions};
 use crate::open::OpenDatabases;
 use crate::stored::StoredDatabase;
 use crate::{Counters, DatabaseError, Result, keys};
@@ -54,7 +54,7 @@ pub struct Catalog {
     writing: Mutex<()>,
     tokens: AtomicU64,
     activity: Arc<Activity>,
-    heard: Arc<Heard>,
+    notified: Arc<NotifiedVersions>,
 }
 
 /// Locks of names. A thread that creates, deletes or opens the database of a name must hold the lock of the name, so
@@ -110,9 +110,9 @@ impl Catalog {
             writing: Mutex::new(()),
             tokens: AtomicU64::new(seed),
             activity: Arc::default(),
-            heard: Arc::default(),
+            notified: Arc::default(),
         };
-        news::follow(catalog.engine.as_ref(), &catalog.heard, &catalog.open);
+        notifications::follow(catalog.engine.as_ref(), &catalog.notified, &catalog.open);
         match catalog.finish_deletions() {
             // A store on a full disk can still be read. The next start finishes the deletions.
             Err(DatabaseError::Storage(StorageError::Full(_))) => {}
@@ -189,13 +189,14 @@ impl Catalog {
     /// Returns true if [`Self::database`] would return without a read from the engine.
     #[must_use]
     pub fn is_at_hand(&self, name: &str) -> bool {
-        let is_current = |database: &Arc<Database>| self.heard.catalog() <= database.named_at() && !database.is_stale();
+        let is_current =
+            |database: &Arc<Database>| self.notified.catalog() <= database.named_at() && !database.is_stale();
         self.open.get(name).as_ref().is_some_and(is_current)
     }
 
     /// Reads commits of other processes to an open database. Returns `false` if the database was deleted.
     fn refresh(&self, database: &Database) -> Result<bool> {
-        if self.heard.catalog() > database.named_at() {
+        if self.notified.catalog() > database.named_at() {
             let (version, entry) = self.entry(database.name())?;
             if entry.is_none_or(|entry| entry.shard != database.shard()) {
                 return Ok(false);
@@ -203,7 +204,7 @@ impl Catalog {
             database.is_named_at(version);
         }
         if database.is_stale()
-            && let Err(error) = database.look()
+            && let Err(error) = database.refresh_cache()
         {
             return if matches!(error, DatabaseError::NotFound) { Ok(false) } else { Err(error) };
         }
@@ -369,7 +370,7 @@ impl Catalog {
     /// Opens a database that has no name in the catalog yet, so that no other thread can find it.
     pub(crate) fn open_detached(&self, name: &str, entry: &Entry) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
-        let around = (Arc::clone(&self.activity), &self.heard);
+        let around = (Arc::clone(&self.activity), &self.notified);
         Database::open(Arc::clone(&self.engine), name, (*entry, Version::default()), around, seed)
     }
 
@@ -418,7 +419,7 @@ impl Catalog {
     fn open_entry(&self, name: &str, entry: &Entry, version: Version) -> Result<Arc<Database>> {
         let seed = self.tokens.fetch_add(1 << 32, Ordering::Relaxed);
         let engine = Arc::clone(&self.engine);
-        let around = (Arc::clone(&self.activity), &self.heard);
+        let around = (Arc::clone(&self.activity), &self.notified);
         let database = Database::open(engine, name, (*entry, version), around, seed)?;
         self.open.insert(&database);
         Ok(database)

@@ -107,7 +107,7 @@ impl Database {
         tasks: &Tasks,
         pause: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Compaction> {
-        self.collect_uploads_of_the_dead()?;
+        self.collect_uploads_of_failed_nodes()?;
         let view = self.read()?;
         let garbage = garbage(&view)?;
         let (live, deleted) = view.counts()?;

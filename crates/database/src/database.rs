@@ -13,7 +13,7 @@ use crate::compaction::Compacting;
 use crate::designs::OfDesigns;
 use crate::entry::{Entry, Layout};
 use crate::meta::Meta;
-use crate::news::{Heard, HeardVersion};
+use crate::notifications::{NotifiedVersion, NotifiedVersions};
 use crate::rank::PublishedRanks;
 use crate::read::ReadView;
 use crate::update::{OwnUploads, Queue, Writer, load};
@@ -57,7 +57,7 @@ pub struct Closed;
 type Listener = Box<dyn Fn(Event) + Send + Sync>;
 
 /// Data of a database that is cached because most requests need it, as of one commit to its shard.
-struct Known {
+struct CachedState {
     version: Version,
     security: Option<Json>,
     /// See [`Meta::attached_seq`].
@@ -74,7 +74,7 @@ pub(crate) const CONTENTION_MAX: u32 = 64 * CONTENTION;
 
 /// Number of requests without optimistic validation after other processes were found to write to the database. A
 /// failed validation repeats the work of the request and separates it from the group commit.
-pub(crate) const UNPRESUMED: u32 = 32;
+pub(crate) const REQUESTS_WITHOUT_READ_SET: u32 = 32;
 
 /// Origin of the commit that cached data comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,22 +94,22 @@ pub struct Database {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) queue: Queue,
     pub(crate) ranks: Mutex<PublishedRanks>,
-    known: Mutex<Known>,
+    known: Mutex<CachedState>,
     /// Version of [`Self::known`].
     seen: AtomicU64,
     /// Latest version of which another process has sent a commit notification.
-    heard: HeardVersion,
-    /// Number of store failures that [`Self::look`] has handled.
+    notified: NotifiedVersion,
+    /// Number of store failures that [`Self::refresh_cache`] has handled.
     failures_seen: AtomicU64,
     /// Latest version of the catalog that was found to contain this database.
     named_at: AtomicU64,
-    /// Serializes [`Self::look`], so that one read serves all threads that find the cache stale.
-    looking: Mutex<()>,
+    /// Serializes [`Self::refresh_cache`], so that one read serves all threads that find the cache stale.
+    refreshing: Mutex<()>,
     attached_elsewhere: AtomicU64,
     /// Incremented when [`Self::known`] may contain a commit of another process.
     foreign: AtomicU64,
     /// Number of further requests without optimistic validation.
-    unpresumed: AtomicU32,
+    without_read_set: AtomicU32,
     /// Number of further writes to forward to the preferred node, after a commit conflict with another process.
     contention: AtomicU32,
     /// Value of `contention` after the last conflict.
@@ -119,7 +119,7 @@ pub struct Database {
     listeners: Mutex<HashMap<u64, Listener>>,
     next_listener: AtomicU64,
     /// Latest update sequence that was sent to the listeners.
-    told_seq: AtomicU64,
+    notified_seq: AtomicU64,
     design_seq: AtomicU64,
     pub(crate) designs: OfDesigns,
     pub(crate) compacting: Compacting,
@@ -142,7 +142,7 @@ pub struct Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.database.listeners.lock().remove(&self.id);
-        self.database.heard.unsubscribe();
+        self.database.notified.unsubscribe();
     }
 }
 
@@ -152,33 +152,33 @@ impl Database {
         engine: Arc<dyn Engine>,
         name: &str,
         (entry, named_at): (Entry, Version),
-        (activity, heard): (Arc<Activity>, &Arc<Heard>),
+        (activity, notified): (Arc<Activity>, &Arc<NotifiedVersions>),
         token_seed: u64,
     ) -> Result<Arc<Self>> {
         // The registration comes before the first read, so that no commit notification is missed.
-        let heard = heard.of(entry.shard);
-        let failures = heard.failures();
+        let notified = notified.of(entry.shard);
+        let failures = notified.failures();
         let (writer, uploads) = load(engine.snapshot(entry.shard)?.as_ref())?;
         let (version, security, attached_seq) =
             (writer.state.version, writer.security.clone(), writer.meta.attached_seq);
         let ranks = [Arc::clone(&writer.ranks), Arc::clone(&writer.ranks)];
         let design_seq = AtomicU64::new(writer.meta.design_seq);
-        let told_seq = AtomicU64::new(writer.meta.update_seq);
+        let notified_seq = AtomicU64::new(writer.meta.update_seq);
         let designs = OfDesigns::new(Arc::clone(&activity.design_bytes));
         let database = Arc::new(Self {
             name: name.to_owned(),
             entry,
             activity,
             engine,
-            known: Mutex::new(Known { version, security, attached_seq }),
+            known: Mutex::new(CachedState { version, security, attached_seq }),
             seen: AtomicU64::new(version.0),
-            heard,
+            notified,
             failures_seen: AtomicU64::new(failures),
             named_at: AtomicU64::new(named_at.0),
-            looking: Mutex::new(()),
+            refreshing: Mutex::new(()),
             attached_elsewhere: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
-            unpresumed: AtomicU32::new(0),
+            without_read_set: AtomicU32::new(0),
             contention: AtomicU32::new(0),
             contention_lasts: AtomicU32::new(0),
             writer: Mutex::new(writer),
@@ -188,7 +188,7 @@ impl Database {
             tokens: AtomicU64::new(token_seed),
             listeners: Mutex::new(HashMap::new()),
             next_listener: AtomicU64::new(0),
-            told_seq,
+            notified_seq,
             design_seq,
             designs,
             compacting: Compacting::default(),
@@ -261,28 +261,28 @@ impl Database {
     /// Returns a number that changes with each commit to the database that this process has observed, in any process.
     /// Cached data of the database is valid for as long as it is unchanged. Reads nothing.
     #[must_use]
-    pub fn version_heard(&self) -> u64 {
-        self.seen.load(Ordering::Acquire).max(self.heard.version()) | self.heard.failures() << 48
+    pub fn notified_version(&self) -> u64 {
+        self.seen.load(Ordering::Acquire).max(self.notified.version()) | self.notified.failures() << 48
     }
 
     /// Returns the latest notified version of another process's commit, combined with the number of store failures.
-    pub(crate) fn heard_elsewhere(&self) -> u64 {
-        self.heard.version() | self.heard.failures() << 48
+    pub(crate) fn foreign_version(&self) -> u64 {
+        self.notified.version() | self.notified.failures() << 48
     }
 
     /// Latest version of the catalog of which another process has sent a commit notification.
-    pub(crate) fn catalog_heard(&self) -> u64 {
-        self.heard.catalog()
+    pub(crate) fn notified_catalog_version(&self) -> u64 {
+        self.notified.catalog()
     }
 
     /// Returns true if another process has committed something that this one has not read.
     pub(crate) fn is_stale(&self) -> bool {
-        self.heard.version() > self.seen.load(Ordering::Acquire) || self.has_failed()
+        self.notified.version() > self.seen.load(Ordering::Acquire) || self.has_failed()
     }
 
-    /// Returns true if the store has failed since the last [`Self::look`], in which case cached commits may be lost.
+    /// Returns true if the store has failed since the last [`Self::refresh_cache`], in which case cached commits may be lost.
     fn has_failed(&self) -> bool {
-        self.heard.failures() != self.failures_seen.load(Ordering::Acquire)
+        self.notified.failures() != self.failures_seen.load(Ordering::Acquire)
     }
 
     /// Latest version of the catalog that was found to contain this database.
@@ -295,7 +295,7 @@ impl Database {
     }
 
     /// Caches the state after a commit, unless the cached state is newer.
-    pub(crate) fn know(&self, source: Source, version: Version, meta: &Meta, security: Option<Json>) {
+    pub(crate) fn cache_state(&self, source: Source, version: Version, meta: &Meta, security: Option<Json>) {
         let mut known = self.known.lock();
         if version < known.version {
             return;
@@ -304,7 +304,7 @@ impl Database {
             self.attached_elsewhere.fetch_add(1, Ordering::AcqRel);
         }
         let is_foreign = source == Source::Anywhere && version != known.version;
-        *known = Known { version, security, attached_seq: meta.attached_seq };
+        *known = CachedState { version, security, attached_seq: meta.attached_seq };
         self.design_seq.store(meta.design_seq, Ordering::Release);
         // `foreign` is incremented after the cache is updated: a reader that finds it unchanged may have older data,
         // never newer.
@@ -321,15 +321,15 @@ impl Database {
 
     /// Returns true if a request may use optimistic validation, because no other process has written here recently.
     /// Each call counts as one request.
-    pub(crate) fn may_be_presumed(&self) -> bool {
+    pub(crate) fn may_use_read_set(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
-        self.unpresumed.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_err()
+        self.without_read_set.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).is_err()
     }
 
-    /// Disables optimistic validation for the next [`UNPRESUMED`] requests, because other processes write to this
+    /// Disables optimistic validation for the next [`REQUESTS_WITHOUT_READ_SET`] requests, because other processes write to this
     /// database.
-    pub(crate) fn is_not_to_be_presumed(&self) {
-        self.unpresumed.store(UNPRESUMED, Ordering::Release);
+    pub(crate) fn suspend_read_sets(&self) {
+        self.without_read_set.store(REQUESTS_WITHOUT_READ_SET, Ordering::Release);
     }
 
     /// Returns true if the database was deleted.
@@ -403,7 +403,7 @@ impl Database {
     }
 
     /// Records a commit conflict with another process.
-    pub(crate) fn meet_others(&self) {
+    pub(crate) fn note_contention(&self) {
         let mut lasts = self.contention_lasts.load(Ordering::Acquire);
         if self.contention.load(Ordering::Acquire) == 0 {
             lasts = lasts.saturating_mul(2).clamp(CONTENTION, CONTENTION_MAX);
@@ -416,7 +416,7 @@ impl Database {
     /// and must not call into the database. Several commits of other processes can be merged into one call.
     pub fn subscribe(self: &Arc<Self>, listener: impl Fn(Event) + Send + Sync + 'static) -> Subscription {
         let id = self.next_listener.fetch_add(1, Ordering::Relaxed);
-        self.heard.subscribe();
+        self.notified.subscribe();
         self.listeners.lock().insert(id, Box::new(listener));
         Subscription { database: Arc::clone(self), id }
     }
@@ -435,14 +435,14 @@ impl Database {
         if let Event::Committed(_) = event {
             self.activity.note(&self.name, Happened::Updated);
         }
-        self.tell(event);
+        self.notify_subscribers(event);
     }
 
     /// Notifies subscribers, unless they were already notified of a newer sequence. The activity of other processes
     /// is recorded by those processes.
-    fn tell(&self, event: Event) {
+    fn notify_subscribers(&self, event: Event) {
         if let Event::Committed(seq) = event
-            && self.told_seq.fetch_max(seq, Ordering::Relaxed) >= seq
+            && self.notified_seq.fetch_max(seq, Ordering::Relaxed) >= seq
         {
             return;
         }
@@ -455,14 +455,14 @@ impl Database {
     ///
     /// # Errors
     /// Returns [`DatabaseError::NotFound`] if the database was deleted, or fails if the engine fails.
-    pub(crate) fn look(&self) -> Result<()> {
-        let _looking = self.looking.lock();
+    pub(crate) fn refresh_cache(&self) -> Result<()> {
+        let _refreshing = self.refreshing.lock();
         if !self.is_stale() {
             return Ok(());
         }
         // After a store failure the writer is locked, so that a concurrent commit of this process is not mistaken for
         // a lost one.
-        let failures = self.heard.failures();
+        let failures = self.notified.failures();
         let _writing = self.has_failed().then(|| self.writer.lock());
         let snapshot = self.engine().snapshot(self.shard())?;
         let records = Request::MultiGet(Keyspace::Catalog, &[keys::META, keys::SECURITY]);
@@ -477,9 +477,9 @@ impl Database {
         if self.has_failed() {
             self.known.lock().version = Version::default();
         }
-        self.know(Source::Anywhere, state.into_state()?.version, &meta, security.map(Json::trusted));
+        self.cache_state(Source::Anywhere, state.into_state()?.version, &meta, security.map(Json::trusted));
         self.failures_seen.store(failures, Ordering::Release);
-        self.tell(Event::Committed(meta.update_seq));
+        self.notify_subscribers(Event::Committed(meta.update_seq));
         Ok(())
     }
 

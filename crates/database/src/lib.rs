@@ -16,14 +16,14 @@ mod entry;
 mod keys;
 mod local;
 mod meta;
-mod news;
+mod notifications;
 mod open;
 mod partitions;
 mod pieces;
-mod premise;
 mod purges;
 mod rank;
 mod read;
+mod read_set;
 mod record;
 mod rescue;
 mod shared;
@@ -46,11 +46,11 @@ pub use database::{Closed, Database, DatabaseInfo, Event, Subscription};
 pub use entry::{Layout, OWNED_SHARDS};
 pub use local::LocalDocument;
 pub use partitions::{PartitionInfo, partition_range};
-pub use premise::Premise;
 pub use read::{
     AllDocs, BODIES_MAX, Bodies, Change, Changes, DOCUMENTS_TOGETHER, DocRow, IdRange, Leaves, Memory,
     ParentAttachments, ReadClient, ReadView, Revision, Taken,
 };
+pub use read_set::ReadSet;
 pub use record::{DocRecord, Head, Stored};
 pub use rescue::{Loss, Rescued};
 pub use shared::{SharedSettings, read_shared_settings};
@@ -104,8 +104,8 @@ impl From<StorageError> for DatabaseError {
 }
 
 impl From<Corrupt> for DatabaseError {
-    fn from(Corrupt(what): Corrupt) -> Self {
-        Self::Corrupt(what)
+    fn from(Corrupt(label): Corrupt) -> Self {
+        Self::Corrupt(label)
     }
 }
 

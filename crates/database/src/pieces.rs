@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_noticed() {
+    fn missing_documents_are_detected() {
         let mut batch = Batch::new();
         put(&mut batch, (b"id", false), &mut vec![1; 1000], 20, 0);
         let settee_storage::Operation::Insert(_, _, stored) = batch.operations().last().unwrap() else {

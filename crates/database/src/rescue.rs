@@ -25,7 +25,7 @@ pub struct Loss {
     /// Id of the document, if it could be read.
     pub document: Option<String>,
     /// Description of the lost parts.
-    pub what: String,
+    pub description: String,
 }
 
 /// Outcome of the rescue of a database.
@@ -147,12 +147,12 @@ fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &
                 Ok(Some((key, value))) => batch.put(Keyspace::Local, key, value),
                 Ok(None) => break,
                 Err(error) => {
-                    rescued.losses.push(Loss { document: None, what: format!("local documents: {error}") });
+                    rescued.losses.push(Loss { document: None, description: format!("local documents: {error}") });
                     break;
                 }
             }
         },
-        Err(error) => rescued.losses.push(Loss { document: None, what: format!("local documents: {error}") }),
+        Err(error) => rescued.losses.push(Loss { document: None, description: format!("local documents: {error}") }),
     }
     if batch.is_empty() {
         return Ok(());
@@ -202,8 +202,8 @@ impl Rescue<'_> {
         self.commit()
     }
 
-    fn lose(&mut self, document: Option<&str>, what: impl Into<String>) {
-        self.rescued.losses.push(Loss { document: document.map(str::to_owned), what: what.into() });
+    fn lose(&mut self, document: Option<&str>, description: impl Into<String>) {
+        self.rescued.losses.push(Loss { document: document.map(str::to_owned), description: description.into() });
     }
 
     fn change(&mut self, change: &StoredChange) -> Result<()> {

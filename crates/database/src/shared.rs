@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_what_was_put_there() {
+    fn settings_equal_the_stored_ones() {
         for values in [&[][..], &[("a", "b", "")], &[("", "\u{0}", "x".repeat(300).as_str()), ("s", "k", "\n=")]] {
             let settings = settings(values);
             assert_eq!(decode(&encode(&settings)).unwrap(), settings);
@@ -126,8 +126,8 @@ mod tests {
         let store = Store::new();
         let [one, two] = [1 << 32, 2 << 32].map(|seed| Catalog::open(store.process(), seed).unwrap());
         assert_eq!(one.shared_settings().unwrap(), None);
-        let heard = Arc::new(AtomicU32::new(0));
-        let hearing = Arc::clone(&heard);
+        let notified = Arc::new(AtomicU32::new(0));
+        let hearing = Arc::clone(&notified);
         two.on_foreign_change(move || {
             hearing.fetch_add(1, Ordering::Relaxed);
         });
@@ -137,7 +137,7 @@ mod tests {
         };
         assert_eq!(begin(&one, "first"), settings(&[("s", "k", "first")]));
         two.engine().catch_up().unwrap();
-        assert!(heard.load(Ordering::Relaxed) > 0);
+        assert!(notified.load(Ordering::Relaxed) > 0);
         assert_eq!(begin(&two, "second"), settings(&[("s", "k", "first")]));
         let put = |catalog: &Catalog, key: &str| {
             let put = |found: Option<&SharedSettings>| {

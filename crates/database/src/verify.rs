@@ -39,7 +39,7 @@ pub struct Problem {
     /// Id of the affected document, if any.
     pub document: Option<String>,
     /// Description of the problem.
-    pub what: String,
+    pub description: String,
 }
 
 /// Result of the verification of a database.
@@ -64,9 +64,9 @@ impl Verified {
         self.problems.is_empty()
     }
 
-    fn problem(&mut self, document: Option<&str>, what: impl Into<String>) {
+    fn problem(&mut self, document: Option<&str>, description: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Problem { document: document.map(str::to_owned), what: what.into() });
+            self.problems.push(Problem { document: document.map(str::to_owned), description: description.into() });
         } else {
             self.more += 1;
         }
@@ -271,8 +271,8 @@ impl Verifying {
             // The comparison of a document with its sequence entry is part of the check of the document.
             Ok(Some(head)) if head.seq == change.seq => {}
             Ok(Some(head)) => {
-                let what = format!("change {} is left over: its last one is {}", change.seq, head.seq);
-                self.found.problem(Some(&change.id), what);
+                let description = format!("change {} is left over: its last one is {}", change.seq, head.seq);
+                self.found.problem(Some(&change.id), description);
             }
             Ok(None) => self.found.problem(Some(&change.id), "the document is missing"),
             Err(error) => self.found.problem(Some(&change.id), error.to_string()),

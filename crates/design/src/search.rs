@@ -133,7 +133,7 @@ mod tests {
     use crate::DesignDocument;
 
     #[test]
-    fn new_definitions_say_the_version_of_lucene() {
+    fn new_definitions_contain_the_version_of_lucene() {
         let check = |text: &str, expected: Option<&str>| {
             let json = Json::parse(text.as_bytes()).unwrap();
             let completed = with_lucene_version(json.value()).map(|body| String::from_utf8(body).unwrap());

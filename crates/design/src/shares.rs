@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_for_who_has_little() {
+    fn released_permits_go_to_the_owner_with_the_fewest() {
         let mut shares = Shares::new(6);
         let mut take = |owner, times: usize| (0..times).filter(|_| shares.try_take(Some(u64::into(owner)))).count();
         assert_eq!((take(1, 9), take(2, 9)), (4, 2));

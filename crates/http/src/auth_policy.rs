@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_nobody_understands_are_named() {
+    fn invalid_values_are_named() {
         let check = |path: &str, value: &str, fits: bool| {
             let (section, key) = path.split_once('/').unwrap();
             assert_eq!(crate::violation(section, key, value).is_none(), fits, "[{section}] {key} = {value}");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn guards_that_nobody_understands_are_closed() {
+    fn invalid_guards_deny_access() {
         use crate::tests::live::Values;
         let policy = |setting: &str| AuthPolicy::of(&Values::of(&[setting]));
         for value in ["true", "yes", "1", "on", "TRUE", "flase"] {

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_have_many_leave_some_for_everybody() {
+    async fn owners_of_many_slots_leave_some_for_others() {
         let beginnings = Beginnings::new();
         let connections: Vec<_> = (0..50).map(|_| beginnings.of_connection()).collect();
         let mut begun = Vec::new();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_long_keeps_nobody_of_other_connections_waiting() {
+    async fn slow_requests_delay_no_other_connections() {
         let beginnings = Beginnings::new();
         let connections: Vec<_> = (0..10).map(|_| beginnings.of_connection()).collect();
         let mut begun = Vec::new();

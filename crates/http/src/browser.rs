@@ -76,13 +76,13 @@ impl BrowserPolicy {
         &self,
         method: &Method,
         headers: &HeaderMap,
-        anybody_is_admin: bool,
+        all_users_are_admins: bool,
     ) -> Result<(), Error> {
         if method != Method::POST || text(headers, SEC_FETCH_SITE) != Some("cross-site") {
             return Ok(());
         }
-        let counts =
-            anybody_is_admin || [header::COOKIE, header::AUTHORIZATION].iter().any(|name| headers.contains_key(name));
+        let counts = all_users_are_admins
+            || [header::COOKIE, header::AUTHORIZATION].iter().any(|name| headers.contains_key(name));
         let origin = text(headers, header::ORIGIN);
         let is_known = self.cors.as_ref().is_some_and(|cors| origin.is_some_and(|origin| cors.knows(origin)));
         if !counts || is_known || !is_simple_type(text(headers, header::CONTENT_TYPE)) {

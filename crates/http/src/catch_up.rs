@@ -1,7 +1,7 @@
 //! [`CatchUp`]: makes commits of other processes visible to each request. Before a request is handled, the
 //! listeners of the store are notified of all commits that finished before the request arrived, and the
 //! settings include the changes of other nodes. Small writes validate this in their commit instead (module
-//! `presume`).
+//! `optimistic`).
 //!
 //! Concurrent requests share one round trip to the store. If no other process can write, no round trip is
 //! made.
@@ -84,9 +84,9 @@ impl Shared {
     fn run(&self) {
         let _running = Running(self);
         while let Some(waiting) = self.next() {
-            let heard = self.engine.catch_up().map_err(|error| unavailable(&error));
+            let received = self.engine.catch_up().map_err(|error| unavailable(&error));
             let followed =
-                heard.and_then(|()| self.settings.follow().map_err(|error| Error::no_store(&error.to_string())));
+                received.and_then(|()| self.settings.follow().map_err(|error| Error::no_store(&error.to_string())));
             for request in waiting {
                 // The client may have disconnected.
                 let _ = request.send(followed.clone());

@@ -16,7 +16,7 @@ use crate::node::Node;
 const WAITING_MAX: usize = 10_000;
 
 /// Maximum number of failures in one message, of about 40 bytes each.
-pub(crate) const TOLD_MAX: usize = 1_000;
+pub(crate) const FAILURES_PER_MESSAGE_MAX: usize = 1_000;
 
 /// The queue of failures at this node.
 pub(crate) struct Failures(Mutex<Option<mpsc::Receiver<Suspect>>>);
@@ -33,7 +33,7 @@ impl Failures {
         let settings = Arc::clone(settings);
         authenticator.share_failures(Sharing {
             secret: Box::new(move || cluster::SECRET.text(settings.as_ref()).unwrap_or_default().into_bytes()),
-            tell: Box::new(move |suspect| {
+            report: Box::new(move |suspect| {
                 // A failure that exceeds the queue is still counted at this node.
                 let _ = failed.try_send(suspect);
             }),
@@ -44,16 +44,16 @@ impl Failures {
     /// Starts the reports on the runtime of the caller.
     pub(crate) fn begin(node: &Arc<Node>) {
         if let Some(waiting) = node.failures.0.lock().take() {
-            tokio::spawn(tell(Arc::downgrade(node), waiting));
+            tokio::spawn(report(Arc::downgrade(node), waiting));
         }
     }
 }
 
 /// Sends failures to the other nodes. Failures during a message are combined in the next one.
-async fn tell(node: Weak<Node>, mut waiting: mpsc::Receiver<Suspect>) {
+async fn report(node: Weak<Node>, mut waiting: mpsc::Receiver<Suspect>) {
     let mut failed = Vec::new();
     loop {
-        if waiting.recv_many(&mut failed, TOLD_MAX).await == 0 {
+        if waiting.recv_many(&mut failed, FAILURES_PER_MESSAGE_MAX).await == 0 {
             return;
         }
         let Some(node) = node.upgrade() else { return };

@@ -90,7 +90,7 @@ async fn judge(
         (Arc::<Seen>::default(), Account::new(&service.node().budget, Some(ending), Share::Anonymous));
     let _work = account.cancellation().on_drop();
     let (head, mut body) = service.answer_handed(request, &seen, &account).await.into_parts();
-    if !seen.is_judged() {
+    if !seen.is_handled() {
         // The catch-up failed, so the request was not handled.
         write_answer(&mut begin, at, None, bytes).ok()?;
         return Some((begin, pieces));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_just_behind_the_first_answer_goes_out_with_it() {
+    fn requests_just_behind_the_first_answer_are_sent_with_it() {
         let (mut senders, mut answers) = answers(4);
         assert_eq!(poll(&mut answers), None);
         give(senders.pop(), "d:", b"4");

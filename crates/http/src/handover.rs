@@ -1,5 +1,5 @@
 //! Write forwarding: small writes are sent from the node that received them to the preferred node.
-//! [`couriers`] combines them into messages; [`crate::handed`] handles each request of a message separately
+//! [`forwarding`] combines them into messages; [`crate::handed`] handles each request of a message separately
 //! and returns its answer as soon as it is complete.
 //!
 //! A message is a POST to [`TARGET`] with a node's token. Its body consists of [frames], one for each request,
@@ -8,7 +8,7 @@
 //! authenticated, headers, body. Its head is sent with the first frame. A node of an older version refuses
 //! messages, and the writes are then made by the node that received them.
 
-pub(crate) mod couriers;
+pub(crate) mod forwarding;
 
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};

@@ -53,7 +53,7 @@ pub(crate) struct Seen {
     /// Time to receive the body, in microseconds.
     body_us: AtomicU64,
     /// True if the request was handled: this node had all the required state.
-    is_judged: AtomicBool,
+    is_handled: AtomicBool,
     /// The permit that counts the request among the small writes in flight.
     under_way: OnceLock<Arc<()>>,
     /// Reads from the store for this request.
@@ -76,12 +76,12 @@ impl Seen {
     }
 
     /// Marks the request as handled.
-    pub(crate) fn set_judged(&self) {
-        self.is_judged.store(true, Ordering::Relaxed);
+    pub(crate) fn set_handled(&self) {
+        self.is_handled.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_judged(&self) -> bool {
-        self.is_judged.load(Ordering::Relaxed)
+    pub(crate) fn is_handled(&self) -> bool {
+        self.is_handled.load(Ordering::Relaxed)
     }
 
     /// Counts the request among the writes that share `writing`, until it ends.

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_functions_and_what_is_none() {
+    fn names_of_functions_and_invalid_ones() {
         for (query, expected) in [
             (None, Ok(None)),
             (Some("x=1"), Ok(None)),

@@ -71,7 +71,7 @@ impl Load {
     }
 
     /// Records that the preferred node has reported that it is busy.
-    pub(crate) fn hear_of_busy(&self) {
+    pub(crate) fn note_busy_node(&self) {
         self.state.lock().spread_until_ms = (self.now_ms)().saturating_add(SPREAD_MS);
     }
 
@@ -126,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_spread_for_a_while_after_somebody_was_busy() {
+    fn writes_are_distributed_for_a_while_after_a_busy_node() {
         let machine = Machine::new(1);
         assert!(!machine.load.is_spread());
-        machine.load.hear_of_busy();
+        machine.load.note_busy_node();
         assert!(machine.load.is_spread());
         machine.pass(SPREAD_MS - 1);
         assert!(machine.load.is_spread());

@@ -29,7 +29,8 @@ use crate::bridge::permits::{Admission, ClientThreads, PermitCounts};
 use crate::budget::{Account, Budget};
 use crate::catch_up::CatchUp;
 use crate::failures::Failures;
-use crate::handover::couriers::Couriers;
+use crate::handover::forwarding::ForwardQueues;
+use crate::health_probe::HealthProbes;
 use crate::load::{Load, ProcessorTime};
 use crate::metrics::history::{self, History};
 use crate::metrics::table::Figures;
@@ -37,7 +38,6 @@ use crate::metrics::{Count, Metrics, SlowRequest};
 use crate::nodes::{HANDED_OVER_MAX, Nodes};
 use crate::operation::Operation;
 use crate::policy::Policy;
-use crate::pulse::Pulses;
 use crate::rate::Rates;
 use crate::respond::Response;
 use crate::search_permits::SearchPermits;
@@ -179,8 +179,8 @@ impl Node {
         let clock_ms: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(clock_ms);
         let entropy: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::from(entropy);
         let counting = Arc::clone(&metrics);
-        let count = move |what| {
-            counting.count(match what {
+        let count = move |label| {
+            counting.count(match label {
                 Counted::VduReject => Count::VduRejects,
                 Counted::AuthCacheHit => Count::AuthCacheHits,
                 Counted::AuthCacheMiss => Count::AuthCacheMisses,
@@ -238,9 +238,9 @@ impl Node {
             secret: Derived::default(),
             clock_ms: Arc::clone(&clock_ms),
             network: OnceLock::new(),
-            pulses: Pulses::default(),
+            health_probes: HealthProbes::default(),
             load,
-            couriers: Couriers::default(),
+            forwarding: ForwardQueues::default(),
             writing: Arc::default(),
             handing_over: Semaphore::new(HANDED_OVER_MAX),
             signed: AtomicU64::new(0),

@@ -20,17 +20,17 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::authentication::{COVERED, NODE_ROLE, TOKEN, covered_text};
-use crate::handover::couriers::Couriers;
+use crate::handover::forwarding::ForwardQueues;
 use crate::handover::{BUSY, TAKEN};
+use crate::health_probe::HealthProbes;
 use crate::load::Load;
-use crate::pulse::Pulses;
 use crate::respond::{self, Answer};
 
 /// Timeout of a response of another node.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Timeout of a request to another node that may run long.
-const PATIENCE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Maximum size of a response of another node.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -63,9 +63,9 @@ pub(crate) struct Nodes {
     pub(crate) clock_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// The client for other nodes. Empty until replication has started.
     pub(crate) network: OnceLock<Arc<dyn Connect>>,
-    pub(crate) pulses: Pulses,
+    pub(crate) health_probes: HealthProbes,
     pub(crate) load: Load,
-    pub(crate) couriers: Couriers,
+    pub(crate) forwarding: ForwardQueues,
     /// Shared by the small writes of clients in flight at this node; its reference count is their number.
     pub(crate) writing: Arc<()>,
     /// Permits of forwarded requests. They limit the requests of unauthenticated clients, which are forwarded
@@ -187,7 +187,7 @@ impl Nodes {
     }
 
     /// Returns the node that responds to a GET of `target` with success.
-    pub(crate) async fn who_knows(&self, target: &str) -> Option<Member> {
+    pub(crate) async fn find_node(&self, target: &str) -> Option<Member> {
         let mut asking = JoinSet::new();
         for node in self.others() {
             let asked = self.ask(&node, Question::get(target));
@@ -204,7 +204,7 @@ impl Nodes {
     /// Returns the response of another node to a POST of JSON, without a short timeout. Returns `None` if it
     /// fails or is 404.
     pub(crate) async fn post_to(&self, node: &Member, target: &str, body: Vec<u8>) -> Option<(StatusCode, Bytes)> {
-        match self.exchange(node, Question::post(target, body), PATIENCE).await {
+        match self.exchange(node, Question::post(target, body), LONG_REQUEST_TIMEOUT).await {
             Ok((StatusCode::NOT_FOUND, ..)) => None,
             Ok((status, _, body)) => Some((status, body)),
             Err(why) => {
@@ -254,7 +254,7 @@ impl Nodes {
         node: &Member,
         question: Question,
     ) -> impl Future<Output = Result<http::Response<settee_replication::Body>, TransportError>> + Send + use<> {
-        self.call(node, question, PATIENCE)
+        self.call(node, question, LONG_REQUEST_TIMEOUT)
     }
 
     /// Sends a request to another node, which must start to respond within `time`.

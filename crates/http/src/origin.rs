@@ -58,18 +58,19 @@ impl Forwarded {
 
     /// Returns scheme and host, such as `https://example.com`, of a request that was received over `scheme`.
     pub(crate) fn origin(&self, headers: &HeaderMap, scheme: Scheme) -> String {
-        let is_encrypted = told(headers, &self.ssl) == Some("on") || told(headers, &self.proto) == Some("https");
+        let is_encrypted =
+            forwarded_value(headers, &self.ssl) == Some("on") || forwarded_value(headers, &self.proto) == Some("https");
         let scheme = if is_encrypted { Scheme::Https } else { scheme };
         format!("{}://{}", scheme.name(), self.host(headers).unwrap_or("localhost"))
     }
 
     /// Returns the host that the client requested.
     pub(crate) fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        told(headers, &self.host).or(headers.get(header::HOST).and_then(|value| value.to_str().ok()))
+        forwarded_value(headers, &self.host).or(headers.get(header::HOST).and_then(|value| value.to_str().ok()))
     }
 }
 
-fn told<'a>(headers: &'a HeaderMap, name: &Option<HeaderName>) -> Option<&'a str> {
+fn forwarded_value<'a>(headers: &'a HeaderMap, name: &Option<HeaderName>) -> Option<&'a str> {
     headers.get(name.as_ref()?)?.to_str().ok().filter(|value| !value.is_empty())
 }
 
@@ -81,7 +82,7 @@ mod tests {
     use crate::tests::node::{Ask, World};
 
     #[test]
-    fn proxies_tell_what_they_were_asked_for() {
+    fn proxies_report_the_original_request() {
         let check = |settings: &[&str], sent: &[(&str, &str)], expected: &str| {
             let mut headers = HeaderMap::new();
             for (name, value) in sent {

@@ -35,7 +35,7 @@ pub(crate) struct Policy {
     /// True if JSONP is enabled.
     pub(crate) allows_jsonp: bool,
     /// True if the header `Server` contains versions.
-    pub(crate) tells_versions: bool,
+    pub(crate) reports_versions: bool,
     /// The headers of a response to a client that prefers a minimal one.
     pub(crate) minimal_headers: Vec<HeaderName>,
 }
@@ -55,7 +55,7 @@ impl Policy {
             forwarded: Forwarded::of(settings),
             trusted_proxies: TrustedProxies::of(settings),
             allows_jsonp: chttpd::ALLOW_JSONP.of(settings),
-            tells_versions: chttpd::SERVER_HEADER_VERSIONS.of(settings),
+            reports_versions: chttpd::SERVER_HEADER_VERSIONS.of(settings),
             minimal_headers: minimal_headers(settings),
         }
     }

@@ -67,7 +67,7 @@ impl Replication {
             replicator.database_found(&name);
         }
         let timekeeper = tokio::spawn(Arc::clone(&replicator).run());
-        tokio::spawn(Arc::clone(&replicator).take_turns());
+        tokio::spawn(Arc::clone(&replicator).balance());
         Ok(Self { replicator, timekeeper })
     }
 
@@ -113,7 +113,7 @@ fn make_dependencies(node: &Arc<Node>, ways: Ways, hostname: String, port: u16) 
         now_ms: Arc::new(move || (clock.clock_ms)()),
         random: Arc::new(move || (random.entropy)()),
         settings: Arc::new(move || read_settings(&settings)),
-        turns: Claims::of(&node.catalog),
+        servers: Claims::of(&node.catalog),
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 const IDLE_MIN: Duration = Duration::from_micros(100);
 
 /// Interval in which a waiter checks for idle connections.
-const LOOK_EVERY: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// One in this number of connections is closed per check, because a check scans all connections.
 const LEAVING_SHARE: usize = 256;
@@ -69,7 +69,7 @@ impl Slots {
                 permit = &mut permit => return self.enter(permit.expect("it is never closed")),
                 () = async {
                     self.make_room();
-                    sleep(LOOK_EVERY).await;
+                    sleep(POLL_INTERVAL).await;
                 } => {}
             }
         }

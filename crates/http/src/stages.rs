@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Uri, Version};
-use settee_service::threads::{self, Judged};
+use settee_service::threads::{self, Optimistic};
 use settee_settings::Settings;
 
 use crate::authentication::{self, Caller};
@@ -29,7 +29,7 @@ use crate::respond::{self, Answer, Response};
 use crate::router::Router;
 use crate::slots::Ending;
 use crate::steering::{self, Arriving, Steered};
-use crate::{Error, handed, jsonp, presume, target};
+use crate::{Error, handed, jsonp, optimistic, target};
 
 const METHOD_OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 const PREFER: HeaderName = HeaderName::from_static("prefer");
@@ -113,7 +113,7 @@ impl Service {
         let Handed { method, uri, headers, client, body } = request;
         let id = self.request_id(&headers);
         let head = RequestHead::of_client(method, uri, client, Arc::clone(seen), Arc::clone(account));
-        self.judge(head, headers, Unread::Incoming(Inbound::of_message(body)), &id).await
+        self.handle(head, headers, Unread::Incoming(Inbound::of_message(body)), &id).await
     }
 
     /// Handles a request here or forwards it to the preferred node of its database.
@@ -125,15 +125,15 @@ impl Service {
         };
         let Arriving { method, uri, headers, peer, id, seen, account } = request;
         let head = RequestHead::of_client(method, uri, peer, seen, account);
-        let response = self.judge(head, headers, body, id).await;
+        let response = self.handle(head, headers, body, id).await;
         match doubt {
-            Some(doubt) => doubt.judge(response),
+            Some(doubt) => doubt.handle(response),
             None => response,
         }
     }
 
     /// Handles a request on this node.
-    async fn judge(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
+    async fn handle(&self, head: RequestHead, headers: HeaderMap, body: Unread, id: &str) -> Response {
         let viewer = Viewer::of(&headers, head.scheme);
         let prefers_minimal = headers.get(PREFER).is_some_and(|value| value == "return=minimal");
         let (method, uri, seen) = (head.method.clone(), head.uri.clone(), Arc::clone(&head.seen));
@@ -157,7 +157,7 @@ impl Service {
             response = jsonp::wrap(uri.query(), response);
         }
         let headers = response.headers_mut();
-        let version = if policy.tells_versions { self.version.clone() } else { HeaderValue::from_static("CouchDB") };
+        let version = if policy.reports_versions { self.version.clone() } else { HeaderValue::from_static("CouchDB") };
         headers.insert(header::SERVER, version);
         respond::set(headers, REQUEST_ID, id);
         headers.insert(BODY_TIME, HeaderValue::from(seen.body_ms()));
@@ -177,7 +177,7 @@ impl Service {
         mut body: Unread,
         renewed: &mut Option<HeaderValue>,
     ) -> Answer {
-        if let Some(answer) = self.presume(&head, &headers, &mut body, renewed).await {
+        if let Some(answer) = self.handle_optimistically(&head, &headers, &mut body, renewed).await {
             return answer;
         }
         // Precedes all decisions that depend on state that other nodes may have changed: settings, accounts,
@@ -188,7 +188,7 @@ impl Service {
     }
 
     /// Handles a small write with optimistic validation. Returns `None` if the node must catch up first.
-    async fn presume(
+    async fn handle_optimistically(
         &self,
         head: &RequestHead,
         headers: &HeaderMap,
@@ -197,8 +197,8 @@ impl Service {
     ) -> Option<Answer> {
         let Unread::Incoming(incoming) = body else { return None };
         let asked = (&head.method, &head.uri, headers);
-        let (_, database) = presume::small_write(&self.node, &self.router, asked, incoming)?;
-        let premise = presume::premise(&self.node, &database, &head.uri, headers)?;
+        let (_, database) = optimistic::small_write(&self.node, &self.router, asked, incoming)?;
+        let read_set = optimistic::read_set(&self.node, &database, &head.uri, headers)?;
         let policy = self.node.policy();
         let Unread::Incoming(incoming) = std::mem::replace(body, Unread::Known(Bytes::new())) else { return None };
         let (begun_us, timeout) = ((self.node.operation.monotonic_us)(), ReceiveTimeout::new(policy.receive_timeout));
@@ -209,13 +209,13 @@ impl Service {
         head.seen.set_body_time(begun_us, (self.node.operation.monotonic_us)());
         *body = Unread::Known(bytes.clone());
         let routed = Box::pin(self.route(&policy, head.clone(), headers.clone(), Unread::Known(bytes), renewed));
-        match threads::presuming(premise.clone(), routed).await {
-            Judged::Settled(answer) => Some(answer),
-            Judged::Open(answer) => {
-                let is_all = self.node.catch_up.wait().await.is_ok() && premise.is_all_that_is_heard();
+        match threads::with_read_set(read_set.clone(), routed).await {
+            Optimistic::Settled(answer) => Some(answer),
+            Optimistic::Open(answer) => {
+                let is_all = self.node.catch_up.wait().await.is_ok() && read_set.is_current();
                 is_all.then_some(answer)
             }
-            Judged::Outdated => None,
+            Optimistic::Outdated => None,
         }
     }
 
@@ -227,7 +227,7 @@ impl Service {
         body: Unread,
         renewed: &mut Option<HeaderValue>,
     ) -> Answer {
-        head.seen.set_judged();
+        head.seen.set_handled();
         if let Some(error) = target::refused(&headers) {
             return Err(error);
         }
@@ -238,11 +238,11 @@ impl Service {
         if let Some(response) = policy.browser.preflight(&head.method, &headers) {
             return Ok(response);
         }
-        let anybody_is_admin = !self.node.authenticator.has_admins();
-        if anybody_is_admin {
+        let all_users_are_admins = !self.node.authenticator.has_admins();
+        if all_users_are_admins {
             browser::refuse_public_name(&headers)?;
         }
-        policy.browser.refuse_forged(&head.method, &headers, anybody_is_admin)?;
+        policy.browser.refuse_forged(&head.method, &headers, all_users_are_admins)?;
         let by_address = Client::of_address(head.peer);
         self.count(policy, ClientKind::Address, || by_address.clone())?;
         let found = authentication::authenticate(&self.node.authentication, &head, &headers).await?;

@@ -17,15 +17,15 @@ use crate::authentication::TOKEN;
 use crate::body::inbound::Inbound;
 use crate::body::{self, timeout::ReceiveTimeout};
 use crate::budget::Account;
-use crate::handover::{self, HandedOver, couriers};
+use crate::handover::{self, HandedOver, forwarding};
 use crate::head::Seen;
+use crate::health_probe;
 use crate::limits::SMALL_BODY_BYTES_MAX;
 use crate::metrics::Count;
 use crate::node::Node;
 use crate::nodes::ALIVE;
+use crate::optimistic;
 use crate::origin::Peer;
-use crate::presume;
-use crate::pulse;
 use crate::request::Unread;
 use crate::respond::{self, Response};
 use crate::router::Router;
@@ -61,7 +61,7 @@ pub(crate) struct Doubt {
 impl Doubt {
     /// Replaces the response by an in-doubt error if the retry may have failed because of the first attempt:
     /// it conflicts with itself, or the document to delete does not exist.
-    pub(crate) fn judge(self, response: Response) -> Response {
+    pub(crate) fn resolve(self, response: Response) -> Response {
         let may_be_made = match response.status() {
             StatusCode::CONFLICT => true,
             StatusCode::NOT_FOUND => self.is_deletion,
@@ -92,8 +92,8 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
     else {
         return Steered::Here(Unread::Known(body));
     };
-    let asked = couriers::hand_over(&node.nodes, &writer, frame);
-    let why = match pulse::while_alive(&node.nodes, &writer, asked).await {
+    let asked = forwarding::hand_over(&node.nodes, &writer, frame);
+    let why = match health_probe::while_alive(&node.nodes, &writer, asked).await {
         Some(Ok(HandedOver::Answered(response, user))) => {
             node.metrics.count(Count::HandedOver);
             user.iter().for_each(|name| request.seen.set_user(name));
@@ -105,11 +105,11 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
         }
         // The request was not sent.
         Some(Err(TransportError::Refused(_) | TransportError::Tls(_))) => {
-            pulse::look_for(&node.nodes, &writer);
+            health_probe::mark_unresponsive(&node.nodes, &writer);
             return Steered::Here(Unread::Known(body));
         }
         Some(Err(error @ (TransportError::Broken(_) | TransportError::Timeout))) => {
-            pulse::look_for(&node.nodes, &writer);
+            health_probe::mark_unresponsive(&node.nodes, &writer);
             error.to_string()
         }
         None => "it gives no sign of life".to_owned(),
@@ -132,15 +132,15 @@ fn writer_elsewhere(node: &Node, router: &Router, request: &Arriving<'_>, body: 
     if headers.contains_key(TOKEN) || !headers.contains_key(header::HOST) {
         return None;
     }
-    let (path, database) = presume::small_write(node, router, (method, uri, headers), body)?;
+    let (path, database) = optimistic::small_write(node, router, (method, uri, headers), body)?;
     seen.set_under_way(&node.nodes.writing);
     let best = node.nodes.writer(&database, database.yields_write())?;
     if best.name == node.nodes.own || best.address.is_empty() {
         return None;
     }
     // A node must have answered a health probe before requests are sent to it.
-    if !node.nodes.pulses.is_there(best.id) {
-        pulse::look_for(&node.nodes, &best);
+    if !node.nodes.health_probes.is_there(best.id) {
+        health_probe::mark_unresponsive(&node.nodes, &best);
         return None;
     }
     seen.set_route(path);

@@ -196,11 +196,11 @@ fn reduce(language: &JavaScript, source: &str) {
 /// Returns the CPU time of this process and its finished children.
 fn cpu_seconds() -> f64 {
     let mut seconds = 0.0;
-    for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
+    for user in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
         // SAFETY: getrusage fills the structure that is given, which is plain data.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(who, &raw mut usage);
+            libc::getrusage(user, &raw mut usage);
             usage
         };
         for time in [usage.ru_utime, usage.ru_stime] {

@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn nobody_can_shrink_a_region() {
+    fn a_region_cannot_be_shrunk() {
         let region = SharedMemory::create(INITIAL_BYTES).unwrap();
         let file = File::from(region.share().unwrap());
         assert!(file.set_len(0).is_err());

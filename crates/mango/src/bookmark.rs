@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bookmark_is_refused() {
+    fn invalid_bookmarks_are_rejected() {
         for text in ["nil", "nosuch", "!", "W10", "WzFd", "eyJhIjoxfQ", "g1AAAAB5eJzLYWBgYMpgSmHgK", "é"] {
             let shown = format!("\"{text}\"");
             assert_eq!(Bookmark::parse(text), Err(Refusal::InvalidBookmark(shown)), "{text}");

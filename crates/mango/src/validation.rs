@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_selectors_are_rejected() {
         let check_refusal = |selector: &str, reason: &str| {
             let value = Json::parse(selector.as_bytes()).unwrap();
             let refusal = MangoLanguage.check_validation(value.value()).unwrap_err();

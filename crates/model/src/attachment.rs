@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn rejected_input() {
         for (text, reason) in [
             (r#"{"x":{"data":"!!!"}}"#, "Invalid attachment data for x"),
             (r#"{"x":{"data":5}}"#, "Invalid attachment data for x"),

@@ -57,8 +57,8 @@ pub(crate) enum Failure {
     #[error("the query server for {language} gave no answer within {timeout_ms} ms")]
     Timeout { language: Arc<str>, timeout_ms: u64 },
     /// A response is malformed.
-    #[error("the query server for {language} broke the protocol: {what}")]
-    Garbled { language: Arc<str>, what: String },
+    #[error("the query server for {language} broke the protocol: {label}")]
+    Garbled { language: Arc<str>, label: String },
     /// A response exceeds a limit.
     #[error("{0}")]
     Limit(String),
@@ -405,8 +405,8 @@ impl Process {
                 flow.last_answer = Instant::now();
                 self.has_answered = true;
                 exchange.answer(value).map_err(|problem| match problem {
-                    Problem::Garbled(what) => self.garbled(format!("{what}: {}", excerpt(line))),
-                    Problem::Limit(what) => Failure::Limit(what),
+                    Problem::Garbled(label) => self.garbled(format!("{label}: {}", excerpt(line))),
+                    Problem::Limit(label) => Failure::Limit(label),
                 })
             }
         }
@@ -440,8 +440,8 @@ impl Process {
         self.tail.drain(..surplus);
     }
 
-    fn garbled(&self, what: String) -> Failure {
-        Failure::Garbled { language: Arc::clone(&self.language), what }
+    fn garbled(&self, label: String) -> Failure {
+        Failure::Garbled { language: Arc::clone(&self.language), label }
     }
 
     /// Determines how the process exited.
@@ -457,10 +457,10 @@ impl Process {
         self.read_errors();
         let mut how = status.map_or_else(|| "it closed its output".to_owned(), |status| status.to_string());
         let tail = String::from_utf8_lossy(&self.tail);
-        let said = tail.trim().lines().rev().take(2).collect::<Vec<_>>();
-        if !said.is_empty() {
+        let stderr_text = tail.trim().lines().rev().take(2).collect::<Vec<_>>();
+        if !stderr_text.is_empty() {
             how.push_str("; it said: ");
-            how.push_str(&said.into_iter().rev().collect::<Vec<_>>().join(" "));
+            how.push_str(&stderr_text.into_iter().rev().collect::<Vec<_>>().join(" "));
         }
         Failure::Died { language: Arc::clone(&self.language), how }
     }

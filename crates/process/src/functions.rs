@@ -90,8 +90,8 @@ impl Calls {
                 other => other,
             })?;
             if answer != b"true" {
-                let what = format!("it rejected the design document {}", source.id);
-                return Err(Failure::Garbled { language: Arc::clone(&self.shared.pool.language), what });
+                let label = format!("it rejected the design document {}", source.id);
+                return Err(Failure::Garbled { language: Arc::clone(&self.shared.pool.language), label });
             }
             // The server keeps only the latest document per id.
             server.taught.retain(|(_, id, _)| *id != source.id);
@@ -107,9 +107,9 @@ impl Calls {
     /// Discards a process after an unexpected response.
     fn garbled(&self, lease: &mut Lease, path: &[&str], answer: &[u8]) -> CallError {
         lease.discard();
-        let what = format!("it answered {}", excerpt(answer));
+        let label = format!("it answered {}", excerpt(answer));
         let language = Arc::clone(&self.shared.pool.language);
-        self.call_error(Failure::Garbled { language, what }, path)
+        self.call_error(Failure::Garbled { language, label }, path)
     }
 
     /// Filters documents from `first` on, about a hundred of them.
@@ -155,8 +155,8 @@ impl DesignProgram for Calls {
         command.extend_from_slice(b"]]");
         let (mut lease, answer) = self.ask(Use::Call, path, &command)?;
         if answer.len() as u64 > self.limits.bytes_per_document {
-            let what = format!("answered with more than {} bytes", self.limits.bytes_per_document);
-            return Err(self.call_error(Failure::Limit(what), path));
+            let label = format!("answered with more than {} bytes", self.limits.bytes_per_document);
+            return Err(self.call_error(Failure::Limit(label), path));
         }
         let value = Value::trusted(&answer);
         if path == ["validate_doc_update"] {

@@ -136,8 +136,8 @@ impl Shared {
         if answer == b"true" {
             return Ok(());
         }
-        let what = format!("its answer to {command} is not true but {}", excerpt(answer));
-        Err(Failure::Garbled { language: Arc::clone(&self.pool.language), what })
+        let label = format!("its answer to {command} is not true but {}", excerpt(answer));
+        Err(Failure::Garbled { language: Arc::clone(&self.pool.language), label })
     }
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn run_error(failure: Failure, place: &str) -> RunError {
             fatal("os_process_error", format!("OS process timed out: {place} took longer than {timeout_ms} ms"))
         }
         Failure::Refused { name, reason } => RunError::Fatal { name, reason: format!("{reason} ({place})") },
-        Failure::Limit(what) => fatal("limit_exceeded", format!("{place} {what}")),
+        Failure::Limit(label) => fatal("limit_exceeded", format!("{place} {label}")),
         Failure::Died { .. } | Failure::Garbled { .. } => fatal("os_process_error", format!("{failure} ({place})")),
         Failure::Start { .. } | Failure::Busy { .. } | Failure::Cancelled(_) => {
             RunError::Machinery(failure.to_string())

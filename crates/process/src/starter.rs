@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_not_the_priority_of_who_wants_it() {
+    fn a_process_does_not_inherit_the_priority_of_its_caller() {
         get_ready();
         let nice = std::thread::spawn(|| {
             rustix::process::setpriority_process(None, 10).unwrap();

@@ -29,7 +29,7 @@ pub use crate::endpoint::{Auth, Endpoint, EndpointError, Local, Remote, Roles, U
 pub use crate::id::{IdError, Identity, ReplicationId};
 pub use crate::peer::{Download, List, Peer, PeerError, Reply, Verb};
 pub use crate::replicator::{
-    Alone, Dependencies, JobState, ReplicateError, Replicated, Replicator, Settings, TaskState, Turns,
+    Alone, Dependencies, JobState, ReplicateError, Replicated, Replicator, Servers, Settings, TaskState,
 };
 pub use crate::session::{Control, Failure, Outcome, Places, Progress, Services, Session, Statistics};
 pub use crate::spec::{CancelTarget, Filter, Request, Spec, SpecError};

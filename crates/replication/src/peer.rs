@@ -109,14 +109,14 @@ pub enum PeerError {
         error: TransportError,
     },
     /// The answer violates the protocol.
-    #[error("{method} {url}: the answer is invalid: {what}")]
+    #[error("{method} {url}: the answer is invalid: {detail}")]
     Protocol {
         /// Method of the request.
         method: String,
         /// URL of the request without credentials.
         url: String,
         /// Description of the error.
-        what: String,
+        detail: String,
     },
 }
 
@@ -176,8 +176,8 @@ impl Ask {
         PeerError::Transport { method: self.method.to_string(), url: self.uri.clone(), error }
     }
 
-    fn protocol(&self, what: impl Into<String>) -> PeerError {
-        PeerError::Protocol { method: self.method.to_string(), url: self.uri.clone(), what: what.into() }
+    fn protocol(&self, detail: impl Into<String>) -> PeerError {
+        PeerError::Protocol { method: self.method.to_string(), url: self.uri.clone(), detail: detail.into() }
     }
 
     fn status(&self, status: u16, body: &[u8]) -> PeerError {
@@ -292,7 +292,7 @@ impl Peer {
 
     /// Sends a request, retries if that may help, and reads the complete answer.
     pub(crate) async fn exchange(&self, ask: &Ask) -> Result<Answer, PeerError> {
-        let mut tries = Tries::new(&self.inner.tuning);
+        let mut tries = Attempts::new(&self.inner.tuning);
         loop {
             let result = match self.send(ask, self.body(&ask.body), Length::Known(ask.body.len())).await {
                 Ok(response) => {
@@ -320,7 +320,7 @@ impl Peer {
 
     /// Sends a request, retries until an answer starts, and returns its body as a stream.
     async fn open(&self, ask: &Ask) -> Result<Response<Body>, PeerError> {
-        let mut tries = Tries::new(&self.inner.tuning);
+        let mut tries = Attempts::new(&self.inner.tuning);
         loop {
             match self.send(ask, self.body(&ask.body), Length::Known(ask.body.len())).await {
                 Ok(response) if is_passing(response.status().as_u16()) => {
@@ -391,7 +391,7 @@ impl Peer {
         length: Length,
         cookie: Option<&str>,
     ) -> Result<Response<Body>, TransportError> {
-        let unusable = |what: &dyn std::fmt::Display| TransportError::Unusable(format!("{}: {what}", ask.uri));
+        let unusable = |detail: &dyn std::fmt::Display| TransportError::Unusable(format!("{}: {detail}", ask.uri));
         let mut request = http::Request::builder()
             .method(ask.method.clone())
             .uri(ask.uri.as_str())
@@ -538,14 +538,14 @@ fn asked_wait_ms(response: &Response<Body>) -> Option<u64> {
 }
 
 /// Retries of an operation, and the delays between them.
-pub(crate) struct Tries {
+pub(crate) struct Attempts {
     left: u32,
     wait_ms: u64,
     /// Remaining time in which the peer may answer 429.
     limited_ms: u64,
 }
 
-impl Tries {
+impl Attempts {
     pub(crate) fn new(tuning: &Tuning) -> Self {
         Self { left: tuning.retries_per_request, wait_ms: FIRST_WAIT_MS, limited_ms: MAX_LIMITED_MS }
     }

@@ -42,7 +42,7 @@ const STARTING_MAX: usize = 64;
 
 /// Timeout of the wait for a permit, after which a session starts without one: the holders may be waiting for
 /// unresponsive peers.
-const PLACE_WAIT: Duration = Duration::from_secs(30);
+const SLOT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Permits of sessions that open their databases.
 #[derive(Clone)]
@@ -55,9 +55,9 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Waits for a permit, at most `PLACE_WAIT`; the permit is held until the result is dropped.
+    /// Waits for a permit, at most `SLOT_TIMEOUT`; the permit is held until the result is dropped.
     async fn take(&self) -> Option<SemaphorePermit<'_>> {
-        tokio::time::timeout(PLACE_WAIT, self.0.acquire()).await.ok()?.ok()
+        tokio::time::timeout(SLOT_TIMEOUT, self.0.acquire()).await.ok()?.ok()
     }
 }
 
@@ -318,7 +318,7 @@ impl Run {
                 self.context.services.counters.failed_changes.increment();
                 return Err(Failure::Source(*error));
             }
-            Item::MadeAnew => return Err(start::made_anew("Source database")),
+            Item::Recreated => return Err(start::recreated("Source database")),
             Item::End { last_seq, pending } => {
                 self.give();
                 // Without any of the named documents, CouchDB records no checkpoint for a replication by ids.

@@ -59,10 +59,10 @@ pub struct Spec {
 impl Spec {
     /// Returns true if both describe the same replication, ignoring the users.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.of_nobody() == other.of_nobody()
+        self.without_credentials() == other.without_credentials()
     }
 
-    fn of_nobody(&self) -> Self {
+    fn without_credentials(&self) -> Self {
         let mut spec = Self { user: User::default(), ..self.clone() };
         for endpoint in [&mut spec.source, &mut spec.target] {
             *endpoint.user_mut() = User::default();
@@ -238,9 +238,9 @@ fn boolean(body: Value<'_>, name: &str) -> Result<Option<bool>, SpecError> {
     value.as_bool().map(Some).ok_or_else(|| bad(format!("parameter `{name}` must be a boolean")))
 }
 
-fn object<'a>(body: Value<'a>, name: &str, what: &str) -> Result<Option<Value<'a>>, SpecError> {
+fn object<'a>(body: Value<'a>, name: &str, label: &str) -> Result<Option<Value<'a>>, SpecError> {
     match body.get(name) {
-        Some(value) if !value.is_object() => Err(bad(format!("parameter `{name}` must be {what}"))),
+        Some(value) if !value.is_object() => Err(bad(format!("parameter `{name}` must be {label}"))),
         value => Ok(value),
     }
 }

@@ -74,8 +74,8 @@ impl Error {
 }
 
 impl From<codec::Corrupt> for Error {
-    fn from(codec::Corrupt(what): codec::Corrupt) -> Self {
-        Self::Corrupt(what.to_owned())
+    fn from(codec::Corrupt(label): codec::Corrupt) -> Self {
+        Self::Corrupt(label.to_owned())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::exchange::export::ExportArgs;
 use crate::exchange::import::ImportArgs;
 use crate::manual::{self, CompletionsArgs, ManArgs};
 use crate::migrate::MigrateArgs;
-use crate::output::say;
+use crate::output::print_text;
 use crate::transfer::StorageArgs;
 use crate::{backends, storage};
 
@@ -239,11 +239,11 @@ impl ConfigArgs {
             Some(ConfigCommand::Show { data, storage, settings }) => show(data, storage.as_ref(), settings),
             Some(ConfigCommand::Check { file }) => check(file),
             None if self.defaults => {
-                say(&guide::render(&self.data));
+                print_text(&guide::render(&self.data));
                 Ok(ExitCode::SUCCESS)
             }
             None => {
-                say(
+                print_text(
                     "A server reads DIR/local.ini and DIR/local.d/*.ini of its data directory, or the file given by --config.\n\
                      Print all settings with: settee config --defaults\n\
                      Print what is in force with: settee config show --data DIR\n\
@@ -272,11 +272,11 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
         entropy: Arc::new(environment::random),
     };
     let configuration = Configuration::look(options)?;
-    let remarks = look_at_shared(&configuration, data)?;
-    for remark in &remarks {
-        say(&format!("; {remark}\n"));
+    let notices = read_shared(&configuration, data)?;
+    for notice in &notices {
+        print_text(&format!("; {notice}\n"));
     }
-    say(&configuration.show()?);
+    print_text(&configuration.show()?);
     let findings = configuration.findings()?;
     for finding in &findings {
         eprintln!("{finding}");
@@ -286,7 +286,7 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
 
 /// Applies the settings shared between nodes, if the configuration names a shared store and it can be read. Returns
 /// remarks about them.
-fn look_at_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec<String>> {
+fn read_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec<String>> {
     let Some(options) = storage::chosen(configuration)? else {
         let unknown = |place| {
             format!("The data lie in PostgreSQL: {place}. What nodes on it share is shown with --storage URL only")
@@ -294,7 +294,7 @@ fn look_at_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<
         return Ok(storage::elsewhere(data).map(unknown).into_iter().collect());
     };
     match backends::shared_settings(&options) {
-        Ok(Some(stored)) => Ok(configuration.look_at_shared(stored)?),
+        Ok(Some(stored)) => Ok(configuration.read_shared(stored)?),
         Ok(None) => {
             Ok(vec!["Nodes share nothing yet: the first one that starts puts its settings into the store".to_owned()])
         }
@@ -309,10 +309,10 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
     let found = check_file(file)?;
     for (severity, text) in &found {
         let mark = if *severity == Severity::Wrong { "WRONG" } else { "note " };
-        say(&format!("{mark}  {text}\n"));
+        print_text(&format!("{mark}  {text}\n"));
     }
     if found.iter().all(|(severity, _)| *severity != Severity::Wrong) {
-        say(&format!("{} is right\n", file.display()));
+        print_text(&format!("{} is right\n", file.display()));
     }
     Ok(verdict(found.iter().map(|(severity, _)| *severity)))
 }

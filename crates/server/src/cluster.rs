@@ -17,7 +17,7 @@ const SINGLE: &str = "nonode@nohost";
 
 /// Maximum number of attempts to join under a name that another node holds. A killed node is removed only after a few
 /// seconds.
-const TRIES: u32 = 4;
+const ATTEMPTS_MAX: u32 = 4;
 
 /// Delay between two attempts.
 const TRY_WAIT: Duration = Duration::from_secs(1);
@@ -62,15 +62,15 @@ impl Membership {
         if engine.members().is_sole() {
             return Ok(membership);
         }
-        let told = || address(listens, &environment::hostname());
-        let address = cluster::ADDRESS.text(configuration).unwrap_or_else(told);
+        let reply = || address(listens, &environment::hostname());
+        let address = cluster::ADDRESS.text(configuration).unwrap_or_else(reply);
         let mut tries = 1;
         loop {
             let (engine, name, address) = (Arc::clone(engine), name.to_owned(), address.clone());
             let announced = tokio::task::spawn_blocking(move || engine.members().announce(&name, &address));
             match announced.await.context("joining the other nodes broke")? {
                 Ok(()) => return Ok(membership),
-                Err(error) if tries < TRIES => {
+                Err(error) if tries < ATTEMPTS_MAX => {
                     tracing::warn!(name = membership.name, %error, "cannot join the other nodes yet");
                     tries += 1;
                     tokio::time::sleep(TRY_WAIT).await;
@@ -86,7 +86,7 @@ impl Membership {
     }
 
     /// A message about the other nodes on the store, or `None` without any.
-    pub(crate) fn remark(&self) -> Option<String> {
+    pub(crate) fn notice(&self) -> Option<String> {
         if self.engine.members().is_sole() {
             return None;
         }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_get_what_is_left() {
+    fn connections_get_the_remaining_descriptors() {
         for (limit, engine, connections) in [
             (128, 32, 64),
             (1024, 256, 512),

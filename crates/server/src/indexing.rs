@@ -35,7 +35,7 @@ pub(crate) struct Indexing {
     configuration: Arc<Configuration>,
     /// Names of databases with new changes.
     changed: Mutex<BTreeSet<String>>,
-    news: Notify,
+    wakeup: Notify,
     /// The design documents that are being processed. The value is true if they must be checked again afterwards.
     running: Mutex<HashMap<Job, bool>>,
     /// Permits for builds of any length; short ones have further permits.
@@ -68,7 +68,7 @@ impl Indexing {
             searches,
             configuration,
             changed: Mutex::default(),
-            news: Notify::new(),
+            wakeup: Notify::new(),
             running: Mutex::default(),
             batch,
             incremental,
@@ -92,7 +92,7 @@ impl Indexing {
     pub(crate) fn note(&self, events: &[(String, Happened)]) {
         let changed = events.iter().filter(|(_, happened)| *happened != Happened::Deleted);
         self.changed.lock().extend(changed.map(|(name, _)| name.clone()));
-        self.news.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Stops builds, which save their progress.
@@ -143,7 +143,7 @@ impl Indexing {
                     Err(panic) => tracing::error!(%panic, "looking for lagging indexes ended in a panic"),
                 }
             }
-            self.news.notified().await;
+            self.wakeup.notified().await;
         }
     }
 
@@ -181,7 +181,7 @@ impl Indexing {
             indexing.follow(&database, &Arc::new(design)).await;
             if indexing.running.lock().remove(&job) == Some(true) {
                 indexing.changed.lock().insert(job.0);
-                indexing.news.notify_one();
+                indexing.wakeup.notify_one();
             }
         });
     }

@@ -29,7 +29,7 @@ mod tests;
 const PURGES_MAX: u64 = 10_000;
 
 /// Interval of the engine's maintenance.
-const TEND_INTERVAL: Duration = Duration::from_secs(1);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of the maintenance tasks.
 pub(crate) struct Maintenance {
@@ -69,13 +69,13 @@ impl Maintenance {
         names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
         maintenance.forget_damage();
         let is_over = Arc::new(AtomicBool::new(false));
-        let news = Arc::new(Notify::new());
-        let waker = Arc::clone(&news);
+        let wakeup = Arc::new(Notify::new());
+        let waker = Arc::clone(&wakeup);
         maintenance.catalog.activity().watch(move || waker.notify_one());
         let mut loops = vec![
-            tokio::spawn(tend_the_engine(Arc::clone(&maintenance))),
+            tokio::spawn(maintain_engine(Arc::clone(&maintenance))),
             tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
-            tokio::spawn(keep_events(Arc::clone(&maintenance), news)),
+            tokio::spawn(keep_events(Arc::clone(&maintenance), wakeup)),
             tokio::spawn(record_history(node)),
         ];
         loops.extend(maintenance.indexing.start());
@@ -176,21 +176,21 @@ impl Threshold {
 }
 
 /// Runs the engine's maintenance, and logs when it starts and stops refusing writes.
-async fn tend_the_engine(maintenance: Arc<Maintenance>) {
-    let mut told = maintenance.catalog.engine().check().err().map(|error| error.to_string());
+async fn maintain_engine(maintenance: Arc<Maintenance>) {
+    let mut reply = maintenance.catalog.engine().check().err().map(|error| error.to_string());
     loop {
-        tokio::time::sleep(TEND_INTERVAL).await;
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         let engine = Arc::clone(maintenance.catalog.engine());
-        let found = match spawn_blocking(move || engine.tend()).await {
+        let found = match spawn_blocking(move || engine.maintain()).await {
             Ok(found) => found.err().map(|error| error.to_string()),
             Err(panic) => Some(panic.to_string()),
         };
-        match (&told, &found) {
+        match (&reply, &found) {
             (None, Some(reason)) => tracing::error!(reason, "writes are refused until the cause is gone"),
             (Some(_), None) => tracing::warn!("writes are taken again"),
             _ => {}
         }
-        told = found;
+        reply = found;
     }
 }
 
@@ -214,9 +214,9 @@ async fn record_history(node: Arc<Node>) {
     }
 }
 
-async fn keep_events(maintenance: Arc<Maintenance>, news: Arc<Notify>) {
+async fn keep_events(maintenance: Arc<Maintenance>, wakeup: Arc<Notify>) {
     loop {
-        news.notified().await;
+        wakeup.notified().await;
         // Events during the delay are written together.
         let delay_ms = global_changes::MAX_WRITE_DELAY.of(maintenance.configuration.as_ref());
         tokio::time::sleep(Duration::from_millis(delay_ms)).await;

@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use settee_storage::durable::{self, Readers};
 
 use crate::cli::Cli;
-use crate::output::say;
+use crate::output::print_text;
 
 macro_rules! version {
     ($linked:literal) => {
@@ -51,7 +51,7 @@ pub(crate) struct ManArgs {
 
 impl CompletionsArgs {
     pub(crate) fn run(&self) {
-        say(&completions(self.shell));
+        print_text(&completions(self.shell));
     }
 }
 
@@ -119,7 +119,7 @@ fn write(directory: &Path) -> anyhow::Result<()> {
         let path = directory.join(name);
         durable::write(&path, Readers::Default, &text)
             .with_context(|| format!("{} cannot be written", path.display()))?;
-        say(&format!("{}\n", path.display()));
+        print_text(&format!("{}\n", path.display()));
     }
     Ok(())
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_say_what_help_says() {
+    fn pages_equal_the_help() {
         let pages = pages().unwrap();
         let check = |name: &str, expected: &[&str]| {
             let (_, text) = pages.iter().find(|(found, _)| found == name).unwrap();

@@ -41,8 +41,8 @@ pub(crate) fn write(data: &Path, engine: &dyn Engine) {
 pub(crate) fn read(data: &Path) -> Option<Names> {
     let Ok(bytes) = fs::read(data.join(FILE)) else { return Some(Names::new()) };
     let text = String::from_utf8(bytes).ok()?;
-    let (rest, told) = text.trim_end().rsplit_once("sha256 ")?;
-    if digest(rest) != told {
+    let (rest, reply) = text.trim_end().rsplit_once("sha256 ")?;
+    if digest(rest) != reply {
         return None;
     }
     let name = |line: &str| {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 /// Prints to stdout and ignores a closed pipe, as after `head`.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_text(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

@@ -60,12 +60,12 @@ fn children() -> Vec<String> {
 }
 
 fn times_ms(process: &str) -> [u64; 2] {
-    told_ms(&fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default())
+    cpu_times_ms(&fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default())
 }
 
 /// Sum of user and system time: of the process, and of its ended children. The preceding name of the program may
 /// contain any character; the last parenthesis ends it.
-fn told_ms(stat: &str) -> [u64; 2] {
+fn cpu_times_ms(stat: &str) -> [u64; 2] {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     [ticks(11) + ticks(12), ticks(13) + ticks(14)].map(|ticks| ticks * 1000 / TICKS_PER_S)
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn processor_time_of_a_program_with_an_odd_name() {
         let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 150 50 7 8 20";
-        assert_eq!(told_ms(stat), [2000, 150]);
-        assert_eq!(told_ms(""), [0, 0]);
+        assert_eq!(cpu_times_ms(stat), [2000, 150]);
+        assert_eq!(cpu_times_ms(""), [0, 0]);
     }
 }

@@ -52,7 +52,7 @@ fn options(configuration: &Configuration) -> anyhow::Result<Options> {
     };
     let is_checked = replicator::VERIFY_SSL_CERTIFICATES.of(configuration);
     let trust = match (is_checked, read(&replicator::SSL_TRUSTED_CERTIFICATES_FILE)?) {
-        (false, _) => Trust::Anybody,
+        (false, _) => Trust::AnyCertificate,
         (true, Some(authorities)) => Trust::Authorities(authorities),
         (true, None) => Trust::Web,
     };

@@ -22,7 +22,7 @@ use crate::backends::{self, Salvaged};
 use crate::descriptors::Descriptors;
 use crate::lock::DataLock;
 use crate::names::{self, Names};
-use crate::output::say;
+use crate::output::print_text;
 use crate::verify::{ENGINE, Progress, own_files, size};
 use crate::{environment, regular, storage, version};
 
@@ -56,18 +56,18 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     version::mark(&to)?;
     let engine = backends::open(&to, Descriptors::claim()?.engine)?;
     let known = names::read(&data).unwrap_or_default();
-    mend(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &known, &mut list)?;
+    repair(&Arc::new(Catalog::open(Arc::clone(&engine), environment::random_u64())?), &salvaged, &known, &mut list)?;
     names::write(&to, engine.as_ref());
     engine.sync()?;
     let text = list.text(&salvaged);
     durable::write(&to.join(LIST), Readers::Owner, text.as_bytes())
         .with_context(|| format!("{LIST} cannot be written"))?;
     let shown: Vec<&str> = text.lines().take(SHOWN_MAX).collect();
-    say(&format!("{}\n", shown.join("\n")));
+    print_text(&format!("{}\n", shown.join("\n")));
     if text.lines().count() > SHOWN_MAX {
-        say(&format!("… and more in {}\n", to.join(LIST).display()));
+        print_text(&format!("… and more in {}\n", to.join(LIST).display()));
     }
-    say(&format!("Start a server on it with: settee serve --data {}\n", to.display()));
+    print_text(&format!("Start a server on it with: settee serve --data {}\n", to.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -100,7 +100,7 @@ impl List {
 }
 
 /// Repairs the databases that may be damaged.
-fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut List) -> anyhow::Result<()> {
+fn repair(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut List) -> anyhow::Result<()> {
     let shards: Vec<u64> = salvaged.shards.iter().copied().collect();
     for (name, is_known) in catalog.adopt(&shards, known, environment::random_u64())? {
         list.lost.push(match is_known {
@@ -115,12 +115,12 @@ fn mend(catalog: &Arc<Catalog>, salvaged: &Salvaged, known: &Names, list: &mut L
         list.lost.push(format!("names of databases: {error}"));
     }
     for place in places {
-        mend_database(catalog, salvaged, &place, list)?;
+        repair_database(catalog, salvaged, &place, list)?;
     }
     Ok(())
 }
 
-fn mend_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &mut List) -> anyhow::Result<()> {
+fn repair_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &mut List) -> anyhow::Result<()> {
     let name = &place.name;
     let is_damaged = |shard: u64| salvaged.damaged.iter().any(|range| range.contains(&shard));
     let is_concerned = salvaged.lost_writes || is_damaged(place.shard.0);
@@ -131,10 +131,10 @@ fn mend_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: &m
             let rescued = catalog.rescue(name, environment::random_u64())?;
             let (documents, revisions) = (rescued.documents, rescued.revisions);
             list.kept.push(format!("{name}: made anew with {documents} documents in {revisions} revisions"));
-            for Loss { document, what } in rescued.losses {
+            for Loss { document, description } in rescued.losses {
                 list.lost.push(match document {
-                    Some(document) => format!("{name}, document {document}: {what}"),
-                    None => format!("{name}: {what}"),
+                    Some(document) => format!("{name}, document {document}: {description}"),
+                    None => format!("{name}: {description}"),
                 });
             }
             if list.lost.is_empty() {

@@ -67,17 +67,17 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let _flushed = FlushedLog(log.clone());
     // Values may be secret, so only names are logged.
     configuration.on_change(|change| {
-        let what = if change.value.is_some() { "set" } else { "removed" };
+        let label = if change.value.is_some() { "set" } else { "removed" };
         match settee_settings::applies(change.section, change.key) {
             Applies::AfterRestart => {
                 tracing::warn!(
                     section = change.section,
                     key = change.key,
-                    "a setting was {what}; restart the server to apply it"
+                    "a setting was {label}; restart the server to apply it"
                 );
             }
             Applies::AtOnce | Applies::Nowhere => {
-                tracing::info!(section = change.section, key = change.key, "a setting was {what}");
+                tracing::info!(section = change.section, key = change.key, "a setting was {label}");
             }
         }
     });
@@ -89,7 +89,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     }
     let (engine, place) = open_storage(&configuration, &data, descriptors, prepared)?;
     // The engine requires periodic maintenance from now on.
-    let _ = engine.tend();
+    let _ = engine.maintain();
     let catalog = catalog(&engine, &configuration)?;
     let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
@@ -150,8 +150,8 @@ fn open_storage(
 fn catalog(engine: &Arc<dyn Engine>, configuration: &Configuration) -> anyhow::Result<Arc<Catalog>> {
     let catalog = node::catalog(Arc::clone(engine))?;
     if !engine.members().is_sole() {
-        for remark in configuration.share(&catalog)? {
-            tracing::warn!("{remark}");
+        for notice in configuration.share(&catalog)? {
+            tracing::warn!("{notice}");
         }
     } else {
         configuration.unshare(&catalog)?;
@@ -203,7 +203,7 @@ fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> any
 }
 
 /// Prints the addresses and the administrators. After a restart the output may be closed.
-fn greet(addresses: &[String], place: &str, administrators: &[String], remarks: &[String]) {
+fn greet(addresses: &[String], place: &str, administrators: &[String], notices: &[String]) {
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
         [] => format!(
@@ -216,9 +216,9 @@ fn greet(addresses: &[String], place: &str, administrators: &[String], remarks: 
         names => format!("Administrators are {}\n", names.join(", ")),
     };
     let addresses = addresses.join(" and ");
-    let remarks: String = remarks.iter().map(|remark| format!("{remark}\n")).collect();
+    let notices: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
     let text =
-        format!("Settee {version} listens at {addresses}\nData lies in {place}\n{rule}{remarks}Stop with Ctrl-C.\n");
+        format!("Settee {version} listens at {addresses}\nData lies in {place}\n{rule}{notices}Stop with Ctrl-C.\n");
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
@@ -267,21 +267,21 @@ async fn listen(
     }
     let wanted = settee_http::connections_max(&**configuration);
     let connections = descriptors.connections(wanted);
-    let mut remarks = vec![format!("Requests may take {} MiB of memory", node.request_memory_bytes() >> 20)];
+    let mut notices = vec![format!("Requests may take {} MiB of memory", node.request_memory_bytes() >> 20)];
     if connections < wanted {
-        remarks.push(format!("Takes {connections} connections at a time, not {wanted}: {descriptors}"));
+        notices.push(format!("Takes {connections} connections at a time, not {wanted}: {descriptors}"));
     }
     if let Some(refusal) = refusal {
-        remarks.push(format!("Writes are refused until there is room: {refusal}"));
+        notices.push(format!("Writes are refused until there is room: {refusal}"));
     }
     let membership = Membership::begin(node.engine(), node.name(), configuration, opened.plain).await?;
-    remarks.extend(membership.remark());
+    notices.extend(membership.notice());
     let administrators: Vec<String> = configuration.section("admins").into_iter().map(|(name, _)| name).collect();
     // From here on signals stop the server in order, as the output below announces.
     let end_by = |kind| signal(kind).context("signals cannot be received");
     let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
     traces.keep();
-    greet(&opened.addresses, place, &administrators, &remarks);
+    greet(&opened.addresses, place, &administrators, &notices);
     let background = maintenance.start(Arc::clone(&node));
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
     let replication = replication::start(&node, configuration, opened.plain.port(), &shutdown).await?;

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_says_where_its_data_lie() {
+    fn a_directory_names_the_location_of_its_data() {
         let data = std::env::temp_dir().join(format!("settee-storage-{}", std::process::id()));
         fs::create_dir_all(&data).unwrap();
         assert_eq!(elsewhere(&data), None);

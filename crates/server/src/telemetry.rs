@@ -120,7 +120,7 @@ impl Endpoint {
 
 /// Sends spans until all senders are dropped.
 fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
-    let (mut spans, mut waiting, mut was_told) = (Vec::new(), Vec::new(), false);
+    let (mut spans, mut waiting, mut was_reported) = (Vec::new(), Vec::new(), false);
     loop {
         let message = receiver.recv_timeout(INTERVAL);
         let is_over = matches!(message, Err(RecvTimeoutError::Disconnected));
@@ -136,11 +136,11 @@ fn run(receiver: &Receiver<Message>, endpoint: &Endpoint, service: &str) {
         if !spans.is_empty() && (is_due || spans.len() >= TOGETHER) {
             let sent = endpoint.post(&encode(&spans, service));
             if let Err(error) = &sent
-                && !was_told
+                && !was_reported
             {
                 tracing::warn!(error = format!("{error:#}"), "traces do not reach the collector");
             }
-            was_told = sent.is_err();
+            was_reported = sent.is_err();
             spans.clear();
         }
         if is_due {

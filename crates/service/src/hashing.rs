@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_nobody_waits_for_is_left_out() {
+    async fn work_without_waiters_is_skipped() {
         let (hashers, free) = busy();
         let (ran, seen) = mpsc::channel::<()>();
         let waiting = hashers.run(peer(1), move || ran.send(()));

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_the_line_keeps_nobody_waiting() {
+    fn a_waiter_that_leaves_the_queue_delays_no_other() {
         let permits = Permits::new(1);
         let held = permits.try_acquire(Some(1.into()));
         let (mut first, mut second) = (acquire(&permits, 1), acquire(&permits, 2));

@@ -2,8 +2,8 @@
 //! wait for clients ([`Threads`]), and separate threads for expensive requests ([`SlowLane`]).
 
 mod lane;
+mod optimistic;
 mod pool;
-mod presumed;
 
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock};
@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use crate::Error;
 
 pub use lane::SlowLane;
+pub use optimistic::{Optimistic, with_read_set};
 pub use pool::{GiveWay, Running, Threads, give_way};
-pub use presumed::{Judged, presuming};
 
 /// Maximum number of threads for work that waits for disks and other processes, but never for clients. It exceeds
 /// what any machine can use and is acceptable on all.
@@ -85,9 +85,9 @@ pub fn panicked(panic: &dyn Display) -> Error {
 /// # Errors
 /// Fails if the engine fails.
 pub async fn commit(database: &Arc<Database>, works: Vec<Work>) -> Result<Vec<UpdateOutcome>, Error> {
-    if let Some(presumed) = presumed::current() {
-        let [work]: [Work; 1] = works.try_into().map_err(|_| presumed.refuse())?;
-        return presumed.commit(database, work).await;
+    if let Some(optimistic) = optimistic::current() {
+        let [work]: [Work; 1] = works.try_into().map_err(|_| optimistic.refuse())?;
+        return optimistic.commit(database, work).await;
     }
     let mut outcomes = Vec::new();
     for result in submit(database, works) {

@@ -256,9 +256,9 @@ impl Users {
 
     /// As in CouchDB, server administrators of the configuration are not counted, because their accounts need no
     /// cache.
-    fn count(&self, admin: Option<&Arc<Account>>, what: Counted) {
+    fn count(&self, admin: Option<&Arc<Account>>, label: Counted) {
         if admin.is_none() {
-            (self.dependencies.count)(what);
+            (self.dependencies.count)(label);
         }
     }
 

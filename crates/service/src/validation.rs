@@ -26,7 +26,7 @@ use crate::users::{Counted, Users};
 use crate::{Error, threads};
 
 /// Maximum number of consecutive rounds in which all updates of a request are stale because design documents change.
-const VAIN_ROUNDS_MAX: u32 = 1000;
+const WASTED_ROUNDS_MAX: u32 = 1000;
 
 /// Number of old documents that are read together. The size of their bodies is limited, and the request has its
 /// updates in memory anyway.
@@ -154,7 +154,7 @@ impl Writer {
         // Update sequences follow the ids within a request, as in CouchDB. The sort is stable, so updates of one
         // document keep their order.
         waiting.sort_by(|(_, one), (_, other)| one.id().cmp(other.id()));
-        let mut vain_rounds = 0;
+        let mut wasted_rounds = 0;
         let mut round = Round::First;
         while !waiting.is_empty() {
             let (before, asked) = (waiting.len(), self.validate(database, (user, caller), waiting, round).await?);
@@ -187,8 +187,8 @@ impl Writer {
                     }
                 };
             }
-            vain_rounds = if waiting.len() < before { 0 } else { vain_rounds + 1 };
-            if vain_rounds > VAIN_ROUNDS_MAX {
+            wasted_rounds = if waiting.len() < before { 0 } else { wasted_rounds + 1 };
+            if wasted_rounds > WASTED_ROUNDS_MAX {
                 return Err(Error::Internal("design documents change faster than updates can be validated"));
             }
             round = Round::Again;
@@ -209,7 +209,7 @@ impl Writer {
         let unseen = round == Round::First && self.validators.has_none(database, design_seq);
         if unseen || !updates.iter().any(|(_, update)| update.is_subject_to_validation()) {
             for (_, update) in updates.iter_mut().filter(|(_, update)| update.is_subject_to_validation()) {
-                update.set_validated(Validated { design_seq, basis: ValidationBasis::Nobody });
+                update.set_validated(Validated { design_seq, basis: ValidationBasis::Unvalidated });
             }
             return Ok(updates.into_iter().map(|(place, update)| (place, Ok(update))).collect());
         }
@@ -284,7 +284,7 @@ impl<'a> Asking<'a> {
             return Ok(update);
         }
         let basis = if self.functions.is_empty() {
-            ValidationBasis::Nobody
+            ValidationBasis::Unvalidated
         } else {
             let record = self.view.record(update.id())?;
             let precheck = update.precheck(record.as_deref());

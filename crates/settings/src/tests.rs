@@ -49,7 +49,7 @@ fn numbers_that_make_no_sense_are_the_default() {
 }
 
 #[test]
-fn only_false_opens_what_keeps_out() {
+fn only_false_disables_access_restrictions() {
     for (value, is_kept_out) in [("true", true), ("false", false), ("", false), ("flase", true), ("1", true)] {
         let values = with("chttpd", "require_valid_user", value);
         assert_eq!(chttpd::REQUIRE_VALID_USER.of(&values), is_kept_out, "{value:?}");
@@ -70,7 +70,7 @@ fn texts_are_their_default_unless_set() {
 }
 
 #[test]
-fn old_names_of_sections_find_what_they_became() {
+fn old_names_of_sections_find_the_new_ones() {
     for (section, key, expected) in [
         ("httpd", "max_uri_length", Some("chttpd")),
         ("httpd", "port", None),
@@ -90,7 +90,7 @@ fn defaults_are_values_that_may_be_set() {
 }
 
 #[test]
-fn what_belongs_to_a_machine_is_not_shared() {
+fn settings_of_a_machine_are_not_shared() {
     for setting in SETTINGS {
         let is_file = ["_file", "_dir", "unix_socket"].iter().any(|end| setting.key.ends_with(end));
         assert!(!is_file || is_own(setting.section, setting.key), "{}/{}", setting.section, setting.key);

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_does_its_first_part() {
+    fn a_started_operation_performs_its_first_part() {
         let mut done = false;
         begin(async {
             done = true;

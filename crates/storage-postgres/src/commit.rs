@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use settee_storage::{Batch, CommitToken, Durability, Outcome, Premise, Result, Shard, Version};
+use settee_storage::{Batch, CommitToken, Durability, Outcome, ReadSet, Result, Shard, Version};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Statement};
 
 use crate::connect::{Link, together};
 use crate::error::Failure;
-use crate::fence::{self, FENCE_PARAMETERS, PREMISE_PARAMETERS, SWEEP_PARAMETERS};
+use crate::fence::{self, FENCE_PARAMETERS, READ_SET_PARAMETERS, SWEEP_PARAMETERS};
 use crate::follow::moment;
 use crate::joint::{Joined, Joint};
 use crate::lease::{Last, number};
@@ -34,11 +34,11 @@ const STATEMENT_BYTES: usize = 256 << 10;
 const TRIP_BYTES: usize = 64 << 20;
 
 /// Maximum time for resolving a commit with unknown outcome, unless the server is unresponsive.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PATIENCE_STEP: Duration = Duration::from_millis(50);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(30);
+const RESOLVE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of attempts of a commit that the server asks to retry.
-const TRIES: u32 = 20;
+const ATTEMPTS_MAX: u32 = 20;
 
 /// A commit to be made.
 #[derive(Debug)]
@@ -67,10 +67,10 @@ impl Commit {
 ///
 /// # Errors
 /// If it was not applied, for a reason other than a conflict.
-pub(crate) async fn commit(joint: &Arc<Joint>, turn: Option<Leased>, commit: Commit) -> Result<Outcome> {
+pub(crate) async fn commit(joint: &Arc<Joint>, lock_connection: Option<Leased>, commit: Commit) -> Result<Outcome> {
     let (begun, commit) = (Instant::now(), Arc::new(commit));
-    if turn.is_some() || !Joint::takes(&commit) {
-        return alone(joint.pool(), turn, &commit, begun, false).await;
+    if lock_connection.is_some() || !Joint::takes(&commit) {
+        return alone(joint.pool(), lock_connection, &commit, begun, false).await;
     }
     match joint.make(&commit).await {
         Joined::Committed => Ok(commit.done()),
@@ -82,18 +82,18 @@ pub(crate) async fn commit(joint: &Arc<Joint>, turn: Option<Leased>, commit: Com
 /// Makes a single commit. `is_unknown` is true if it may have been applied already.
 async fn alone(
     pool: &Arc<Pool>,
-    mut turn: Option<Leased>,
+    mut lock_connection: Option<Leased>,
     commit: &Commit,
     begun: Instant,
     mut is_unknown: bool,
 ) -> Result<Outcome> {
     let mut tries = 0;
     loop {
-        let taken = if let Some(held) = turn.take() { Ok(held) } else { pool.take().await };
+        let taken = if let Some(held) = lock_connection.take() { Ok(held) } else { pool.take().await };
         let leased = match taken {
             Ok(leased) => leased,
-            Err(_) if is_unknown && begun.elapsed() < PATIENCE && !pool.connector().is_silent() => {
-                tokio::time::sleep(PATIENCE_STEP).await;
+            Err(_) if is_unknown && begun.elapsed() < RESOLVE_TIMEOUT && !pool.connector().is_silent() => {
+                tokio::time::sleep(RESOLVE_INTERVAL).await;
                 continue;
             }
             Err(_) if is_unknown => return Ok(Outcome::Unknown),
@@ -106,7 +106,7 @@ async fn alone(
         };
         let failure = match tried {
             Ok(()) => return Ok(commit.done()),
-            Err(Failure::Conflict) => match who_was_first(&leased, commit).await {
+            Err(Failure::Conflict) => match outcome_of_first(&leased, commit).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             },
@@ -116,11 +116,13 @@ async fn alone(
             Failure::Lost(_) => {
                 leased.set_broken();
                 is_unknown = true;
-                if begun.elapsed() > PATIENCE {
+                if begun.elapsed() > RESOLVE_TIMEOUT {
                     return Ok(Outcome::Unknown);
                 }
             }
-            Failure::Again(_) | Failure::Conflict if tries < TRIES && begun.elapsed() < PATIENCE => tries += 1,
+            Failure::Again(_) | Failure::Conflict if tries < ATTEMPTS_MAX && begun.elapsed() < RESOLVE_TIMEOUT => {
+                tries += 1
+            }
             // An earlier attempt may still be in progress, whatever the result of this one.
             _ if is_unknown => return Ok(Outcome::Unknown),
             Failure::Again(_) | Failure::Conflict | Failure::Outdated | Failure::Refused(_) => {
@@ -133,11 +135,11 @@ async fn alone(
 /// Makes small commits to different shards with one statement, atomically. They must be ordered by shard. `None` if the
 /// connection has no capacity for the statement.
 pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
-    let premise =
-        commits.iter().filter_map(|commit| commit.batch.premise().cloned()).reduce(|one, other| one.and(&other));
+    let read_set =
+        commits.iter().filter_map(|commit| commit.batch.read_set().cloned()).reduce(|one, other| one.and(&other));
     // A newer connection may be to another server than the one that was read, or to a restarted one, which reuses
     // transaction numbers.
-    if premise.as_ref().is_some_and(|premise| moment(leased.link().since()) >= premise.moment()) {
+    if read_set.as_ref().is_some_and(|read_set| moment(leased.link().since()) >= read_set.moment()) {
         return Some(Err(Failure::Outdated));
     }
     let batches: Vec<(i64, &Batch)> = commits.iter().map(|commit| (number(commit.shard), &commit.batch)).collect();
@@ -147,19 +149,19 @@ pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Resu
     if !leased.link().has_room_for(sql) {
         return None;
     }
-    Some(by_statement(leased, sql, (&fences, &Presumed::of(premise.as_ref())), &pieces).await)
+    Some(by_statement(leased, sql, (&fences, &ReadSetCheck::of(read_set.as_ref())), &pieces).await)
 }
 
 async fn by_statement(
     leased: &Leased,
     sql: Sql,
-    (fences, presumed): (&Fences<'_>, &Presumed<'_>),
+    (fences, read_set): (&Fences<'_>, &ReadSetCheck<'_>),
     pieces: &[Piece<'_>],
 ) -> Result<(), Failure> {
     let link = leased.link();
     let statement = link.statement(sql).await?;
     let mut parameters = fences.parameters().to_vec();
-    parameters.extend(presumed.parameters());
+    parameters.extend(read_set.parameters());
     pieces.iter().for_each(|piece| parameters.extend(piece.parameters()));
     // The statement is a transaction by itself. A holder of the shard lock has started one.
     let is_written = AtomicBool::new(false);
@@ -180,7 +182,7 @@ async fn by_statement(
 
 /// Makes a commit with one statement per piece. It must not have a read set.
 async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
-    if commit.batch.premise().is_some() {
+    if commit.batch.read_set().is_some() {
         return Err(Failure::Outdated);
     }
     let link = leased.link();
@@ -255,18 +257,18 @@ impl<'a> Fences<'a> {
 }
 
 /// The read sets of commits, as parameters.
-struct Presumed<'a> {
+struct ReadSetCheck<'a> {
     shards: Vec<i64>,
     shown: Option<&'a str>,
 }
 
-impl<'a> Presumed<'a> {
-    fn of(premise: Option<&'a Premise>) -> Self {
-        let shards = premise.map(Premise::shards).unwrap_or_default();
-        Self { shards: shards.iter().copied().map(number).collect(), shown: premise.map(Premise::heard) }
+impl<'a> ReadSetCheck<'a> {
+    fn of(read_set: Option<&'a ReadSet>) -> Self {
+        let shards = read_set.map(ReadSet::shards).unwrap_or_default();
+        Self { shards: shards.iter().copied().map(number).collect(), shown: read_set.map(ReadSet::observed) }
     }
 
-    fn parameters(&self) -> [Parameter<'_>; PREMISE_PARAMETERS] {
+    fn parameters(&self) -> [Parameter<'_>; READ_SET_PARAMETERS] {
         [&self.shards, &self.shown]
     }
 }
@@ -282,7 +284,7 @@ pub(crate) async fn written(link: &Link, statement: &Statement, parameters: &[Pa
 }
 
 /// Determines the outcome after a conflict, which may be with an earlier attempt of the same commit.
-async fn who_was_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
+async fn outcome_of_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
     let link = leased.link();
     let shard = number(commit.shard);
     let next = i64::try_from(commit.expected.0).map_or(i64::MAX, |expected| expected.saturating_add(1));
@@ -327,8 +329,8 @@ pub(crate) async fn drop_shard(pool: &Arc<Pool>, shard: Shard, node: i64) -> Res
         };
         match answer.await.map_err(Failure::from) {
             Ok(_) => return Ok(()),
-            Err(Failure::Lost(_)) if begun.elapsed() < PATIENCE => leased.set_broken(),
-            Err(Failure::Conflict | Failure::Again(_)) if tries < TRIES => tries += 1,
+            Err(Failure::Lost(_)) if begun.elapsed() < RESOLVE_TIMEOUT => leased.set_broken(),
+            Err(Failure::Conflict | Failure::Again(_)) if tries < ATTEMPTS_MAX => tries += 1,
             Err(failure) => return Err(failure.into_error()),
         }
     }

@@ -11,7 +11,7 @@ pub(crate) const FENCE_PARAMETERS: usize = 5;
 pub(crate) const SWEEP_PARAMETERS: usize = 2;
 
 /// Number of parameters of a read set: shards, and the snapshot that showed all commits to them.
-pub(crate) const PREMISE_PARAMETERS: usize = 2;
+pub(crate) const READ_SET_PARAMETERS: usize = 2;
 
 /// The table and the column that is NULL for a commit that would not be the next one.
 pub(crate) const NEXT: (&str, &str) = ("commits", "version");
@@ -33,11 +33,11 @@ pub(crate) fn fences(condition: &str) -> String {
 
 /// Returns the condition that the read set is current, with parameters from number `first` on. The last commit of a
 /// shard suffices: a snapshot that shows it shows all before it.
-pub(crate) fn premise(first: usize) -> String {
+pub(crate) fn read_set(first: usize) -> String {
     let shown = first + 1;
     format!(
-        "NOT EXISTS (SELECT FROM unnest(${first}::bigint[]) AS presumed(shard), \
-         LATERAL (SELECT xid FROM commits WHERE shard = presumed.shard ORDER BY version DESC LIMIT 1) AS last \
+        "NOT EXISTS (SELECT FROM unnest(${first}::bigint[]) AS read_set(shard), \
+         LATERAL (SELECT xid FROM commits WHERE shard = read_set.shard ORDER BY version DESC LIMIT 1) AS last \
          WHERE NOT pg_visible_in_snapshot(last.xid, ${shown}::text::pg_snapshot))"
     )
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use settee_storage::{CommitListener, Premise, Result, Shard, StorageError, Version};
+use settee_storage::{CommitListener, ReadSet, Result, Shard, StorageError, Version};
 use tokio::sync::Notify;
 use tokio_postgres::Row;
 
@@ -35,14 +35,14 @@ const QUIET: Duration = Duration::from_millis(50);
 const LIMIT: Duration = Duration::from_millis(1500);
 
 /// Maximum number of attempts of a poll whose connection is lost.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// Age after which a commit that PostgreSQL has acknowledged, synced or not, is safe: it is not lost and its
 /// transaction number is not reused after a restart or a failover, because the log is written every fifth of a second.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// Upper bound of the shards that one PostgreSQL commits to in that time.
-const RECENT_MAX: usize = 200_000;
+const RECENT_COMMITS_MAX: usize = 200_000;
 
 /// Observer of commits.
 pub(crate) struct Follower {
@@ -50,13 +50,13 @@ pub(crate) struct Follower {
     pool: Arc<Pool>,
     node: i64,
     listeners: RwLock<Vec<CommitListener>>,
-    turns: Mutex<Turns>,
+    poll_state: Mutex<PollState>,
     /// Notified at the end of each poll.
     ended: Notify,
     session: tokio::sync::Mutex<Session>,
     /// State that the listeners were notified of.
-    told: Mutex<Told>,
-    recent: Mutex<Recent>,
+    notified_state: Mutex<NotifiedState>,
+    recent_commits: Mutex<RecentCommits>,
     /// Notified after commits of this process.
     committed: Arc<Notify>,
     polls: AtomicU64,
@@ -65,7 +65,7 @@ pub(crate) struct Follower {
 
 /// State of the polls.
 #[derive(Default)]
-struct Turns {
+struct PollState {
     is_running: bool,
     /// Number of polls that have started, and of those that have ended.
     begun: u64,
@@ -84,7 +84,7 @@ struct Session {
 }
 
 /// Snapshot of a poll, once the listeners were notified.
-struct Told {
+struct NotifiedState {
     shown: Arc<str>,
     /// Start time of the poll.
     moment: u64,
@@ -92,7 +92,7 @@ struct Told {
 
 /// Commits that may be lost if PostgreSQL fails now: those of the last [`SETTLED`] and, since they are kept in two
 /// parts, of up to twice that time.
-struct Recent {
+struct RecentCommits {
     since: Instant,
     /// Oldest transaction that was running when each part was started.
     floors: [String; 2],
@@ -100,20 +100,20 @@ struct Recent {
     shards: [HashSet<Shard>; 2],
 }
 
-impl Recent {
+impl RecentCommits {
     fn new(shown: &str) -> Self {
         let floor = oldest(shown).to_owned();
         Self { since: Instant::now(), floors: [floor.clone(), floor], shards: Default::default() }
     }
 
     fn note(&mut self, shard: Shard) {
-        if self.shards[1].len() < RECENT_MAX {
+        if self.shards[1].len() < RECENT_COMMITS_MAX {
             self.shards[1].insert(shard);
         }
     }
 
     /// Starts a new part if the current one is old enough; called after each poll.
-    fn turn(&mut self, shown: &str, now: Instant) {
+    fn rotate(&mut self, shown: &str, now: Instant) {
         if now.saturating_duration_since(self.since) < SETTLED {
             return;
         }
@@ -136,18 +136,18 @@ fn oldest(shown: &str) -> &str {
 }
 
 /// Records the end of a poll when dropped, with any result.
-struct Turn<'a> {
+struct PollGuard<'a> {
     follower: &'a Follower,
     answer: Result<()>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
-        let mut turns = self.follower.turns.lock();
-        turns.is_running = false;
-        turns.ended = turns.begun;
-        turns.failure = std::mem::replace(&mut self.answer, Ok(())).err();
-        drop(turns);
+        let mut poll_state = self.follower.poll_state.lock();
+        poll_state.is_running = false;
+        poll_state.ended = poll_state.begun;
+        poll_state.failure = std::mem::replace(&mut self.answer, Ok(())).err();
+        drop(poll_state);
         self.follower.ended.notify_waiters();
     }
 }
@@ -162,18 +162,18 @@ impl Follower {
         let row = leased.link().client.query_one("SELECT pg_current_snapshot()::text", &[]).await;
         let shown: String = row.and_then(|row| row.try_get(0)).map_err(|error| Failure::from(error).into_error())?;
         listen(&leased).await;
-        let recent = Mutex::new(Recent::new(&shown));
-        let told = Mutex::new(Told { shown: shown.as_str().into(), moment: moment(begun) });
+        let recent_commits = Mutex::new(RecentCommits::new(&shown));
+        let notified_state = Mutex::new(NotifiedState { shown: shown.as_str().into(), moment: moment(begun) });
         let session = tokio::sync::Mutex::new(Session { held: Some(leased), shown, is_new: false });
         Ok(Arc::new(Self {
             pool,
             node,
             listeners: RwLock::default(),
-            turns: Mutex::default(),
+            poll_state: Mutex::default(),
             ended: Notify::new(),
             session,
-            told,
-            recent,
+            notified_state,
+            recent_commits,
             committed: Arc::new(Notify::new()),
             polls: AtomicU64::new(0),
             heard: AtomicU64::new(0),
@@ -186,7 +186,7 @@ impl Follower {
 
     /// Records a commit of this process.
     pub(crate) fn committed(&self, shard: Shard) {
-        self.recent.lock().note(shard);
+        self.recent_commits.lock().note(shard);
         self.committed.notify_one();
     }
 
@@ -200,35 +200,35 @@ impl Follower {
     }
 
     /// Returns the read set of `shards` as of the state that the listeners were notified of.
-    pub(crate) fn premise(&self, shards: &[Shard]) -> Premise {
-        let told = self.told.lock();
-        Premise::new(shards, told.moment, Arc::clone(&told.shown))
+    pub(crate) fn read_set(&self, shards: &[Shard]) -> ReadSet {
+        let notified_state = self.notified_state.lock();
+        ReadSet::new(shards, notified_state.moment, Arc::clone(&notified_state.shown))
     }
 
     /// Waits for the end of a poll that starts after this call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
-        let mine = self.turns.lock().begun + 1;
+        let mine = self.poll_state.lock().begun + 1;
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
             // Enabled first, so that no end of a poll is missed.
             ended.as_mut().enable();
             let is_ours = {
-                let mut turns = self.turns.lock();
-                if turns.ended >= mine {
-                    return turns.failure.clone().map_or(Ok(()), Err);
+                let mut poll_state = self.poll_state.lock();
+                if poll_state.ended >= mine {
+                    return poll_state.failure.clone().map_or(Ok(()), Err);
                 }
-                let is_ours = !turns.is_running;
+                let is_ours = !poll_state.is_running;
                 if is_ours {
-                    turns.is_running = true;
-                    turns.begun += 1;
+                    poll_state.is_running = true;
+                    poll_state.begun += 1;
                 }
                 is_ours
             };
             if is_ours {
                 let unfinished = Err(StorageError::Io("a poll did not end".to_owned()));
-                let mut turn = Turn { follower: self, answer: unfinished };
-                turn.answer = self.poll().await;
-                return turn.answer.clone();
+                let mut guard = PollGuard { follower: self, answer: unfinished };
+                guard.answer = self.poll().await;
+                return guard.answer.clone();
             }
             ended.await;
         }
@@ -241,7 +241,7 @@ impl Follower {
         let mut tries = 0;
         loop {
             match self.try_poll(&mut session).await {
-                Err(Failure::Lost(_) | Failure::Again(_)) if tries < TRIES => tries += 1,
+                Err(Failure::Lost(_) | Failure::Again(_)) if tries < ATTEMPTS_MAX => tries += 1,
                 answer => return answer.map_err(Failure::into_error),
             }
         }
@@ -253,7 +253,7 @@ impl Follower {
             let held = self.pool.take().await.map_err(Failure::Refused)?;
             let _ = tokio::time::timeout(LIMIT, listen(&held)).await.inspect_err(|_| held.set_broken());
             // A failed server reuses the numbers of transactions that it had not logged.
-            session.shown = self.recent.lock().settled();
+            session.shown = self.recent_commits.lock().settled();
             session.is_new = true;
             session.held = Some(held);
         }
@@ -277,7 +277,7 @@ impl Follower {
         let shown: String =
             shown.ok_or_else(|| Failure::Refused(StorageError::Corrupt("a poll has no snapshot".to_owned())))?;
         self.tell(&news, &shown, session.is_new);
-        *self.told.lock() = Told { shown: shown.as_str().into(), moment: moment(begun) };
+        *self.notified_state.lock() = NotifiedState { shown: shown.as_str().into(), moment: moment(begun) };
         (session.shown, session.is_new) = (shown, false);
         Ok(())
     }
@@ -285,13 +285,13 @@ impl Follower {
     fn tell(&self, news: &[(Shard, Version)], shown: &str, is_new: bool) {
         let mut gone = HashSet::new();
         {
-            let mut recent = self.recent.lock();
+            let mut recent_commits = self.recent_commits.lock();
             if is_new {
                 // These commits may have been lost.
-                gone = recent.shards.iter().flatten().copied().collect();
+                gone = recent_commits.shards.iter().flatten().copied().collect();
             }
-            news.iter().for_each(|(shard, _)| recent.note(*shard));
-            recent.turn(shown, Instant::now());
+            news.iter().for_each(|(shard, _)| recent_commits.note(*shard));
+            recent_commits.rotate(shown, Instant::now());
         }
         self.heard.fetch_add(news.len() as u64, Ordering::Relaxed);
         for (shard, _) in news {
@@ -338,7 +338,7 @@ pub(crate) async fn follow(follower: Weak<Follower>, heard: Arc<Notify>) {
 }
 
 /// Notifies the other processes after commits of this process, with a bounded rate.
-pub(crate) async fn herald(follower: Weak<Follower>, writers: Weak<Pool>) {
+pub(crate) async fn notify_others(follower: Weak<Follower>, writers: Weak<Pool>) {
     let Some(committed) = follower.upgrade().map(|follower| Arc::clone(&follower.committed)) else { return };
     loop {
         committed.notified().await;
@@ -359,10 +359,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_lost_is_kept_for_a_while() {
-        let mut recent = Recent::new("10:12:10,11");
+    fn recent_commits_are_kept_for_a_while() {
+        let mut recent_commits = RecentCommits::new("10:12:10,11");
         let at = |seconds| recent_start() + Duration::from_secs(seconds);
-        recent.since = at(0);
+        recent_commits.since = at(0);
         // Second, snapshot, shard of a commit, and the settled snapshot.
         for (second, shown, shard, wanted) in [
             (1, "20:20:", 1, "10:10:"),
@@ -372,11 +372,11 @@ mod tests {
             (20, "50:50:", 5, "40:40:"),
             (31, "60:99:70", 6, "50:50:"),
         ] {
-            recent.turn(shown, at(second));
-            recent.note(Shard(shard));
-            assert_eq!(recent.settled(), wanted, "after {second} s");
+            recent_commits.rotate(shown, at(second));
+            recent_commits.note(Shard(shard));
+            assert_eq!(recent_commits.settled(), wanted, "after {second} s");
         }
-        let mut shards: Vec<u64> = recent.shards.iter().flatten().map(|shard| shard.0).collect();
+        let mut shards: Vec<u64> = recent_commits.shards.iter().flatten().map(|shard| shard.0).collect();
         shards.sort_unstable();
         assert_eq!(shards, [5, 6], "of the last ten seconds and some");
     }

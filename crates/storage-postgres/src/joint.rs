@@ -2,7 +2,7 @@
 //!
 //! Commits that arrive while a statement is running form the next one. A second statement is started concurrently when
 //! as many commits wait as the last statement had, so that a node with a high latency to PostgreSQL does not wait for
-//! two full round trips. Where commits do share statements, a statement is preceded by a [`PAUSE`], unless enough
+//! two full round trips. Where commits do share statements, a statement is preceded by a [`GATHERING_TIME`], unless enough
 //! commits wait to fill it.
 //!
 //! If one commit of a statement fails, all fail, and each is retried separately.
@@ -33,7 +33,7 @@ const BYTES_MAX: usize = 16 << 10;
 /// Delay before a statement that follows one with several commits: the clients that were just answered are about to
 /// write again, and adding their commits costs little. It is a small part of the duration of a statement, and shorter
 /// than the resolution of the timers of the runtime.
-const PAUSE: Duration = Duration::from_micros(150);
+const GATHERING_TIME: Duration = Duration::from_micros(150);
 
 // A statement writes to each table once.
 const _: () = assert!(COMMITS_MAX * ROWS_MAX <= PIECE_ROWS && COMMITS_MAX * BYTES_MAX <= PIECE_BYTES);
@@ -166,7 +166,7 @@ impl Joint {
         }
         let own = runtime.clone();
         runtime.spawn_blocking(move || {
-            thread::sleep(PAUSE);
+            thread::sleep(GATHERING_TIME);
             block_on(&own, statement.serve());
         });
     }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_has_no_pause() {
+    fn a_single_writer_has_no_delay() {
         let queue = &mut Queue::default();
         for _ in 0..3 {
             assert_eq!(put(queue, 1), [NOW]);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_statement_waits_for_nobody() {
+    fn a_full_statement_does_not_wait() {
         let queue = &mut Queue::default();
         put(queue, 3 * COMMITS_MAX + 5);
         for call in [NOW, NOW, None] {

@@ -28,7 +28,7 @@ use crate::pool::{Leased, Pool};
 use crate::sql::{Limit, Sql};
 
 /// Maximum number of attempts of a read whose connection is lost.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
@@ -102,7 +102,7 @@ impl Lease {
         let mut tries = 0;
         loop {
             match self.try_trip(asks).await {
-                Err(Failure::Lost(_) | Failure::Again(_)) if tries < TRIES => tries += 1,
+                Err(Failure::Lost(_) | Failure::Again(_)) if tries < ATTEMPTS_MAX => tries += 1,
                 answer => return answer.map_err(Failure::into_error),
             }
         }

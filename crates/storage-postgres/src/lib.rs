@@ -45,8 +45,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, Premise, Request, Result,
-    Shard, ShardState, Snapshot, StorageError, Turn, Version, members::NodeId,
+    Batch, CommitListener, CommitToken, Durability, Engine, Keyspace, Members, Outcome, ReadSet, Request, Result,
+    Shard, ShardLock, ShardState, Snapshot, StorageError, Version, members::NodeId,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -235,7 +235,7 @@ impl PostgresEngine {
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
         runtime.spawn(follow::follow(Arc::downgrade(&follower), Arc::clone(connector.heard().committed())));
-        runtime.spawn(follow::herald(Arc::downgrade(&follower), Arc::downgrade(&writers)));
+        runtime.spawn(follow::notify_others(Arc::downgrade(&follower), Arc::downgrade(&writers)));
         runtime.spawn(nodes::keep(Arc::downgrade(&nodes)));
         Ok(Self {
             connector,
@@ -316,7 +316,7 @@ impl Engine for PostgresEngine {
         true
     }
 
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
         block_on(self.handle(), Line::up(&self.line, &self.writers, shard, wanted))
     }
 
@@ -329,9 +329,9 @@ impl Engine for PostgresEngine {
         self.refusal.reason().map_or(Ok(()), Err)
     }
 
-    fn tend(&self) -> Result<()> {
+    fn maintain(&self) -> Result<()> {
         for pool in [&self.readers, &self.writers] {
-            pool.tend();
+            pool.maintain();
             // `check` returns the error.
             let _ = block_on(self.handle(), pool.try_again());
         }
@@ -379,8 +379,8 @@ impl Engine for PostgresEngine {
         block_on(self.handle(), self.follower.catch_up())
     }
 
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
-        Some(self.follower.premise(shards))
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
+        Some(self.follower.read_set(shards))
     }
 
     fn members(&self) -> &dyn Members {

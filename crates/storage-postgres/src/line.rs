@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use settee_storage::{Request, Shard, StorageError, Turn};
+use settee_storage::{Request, Shard, ShardLock, StorageError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Failure;
@@ -26,7 +26,7 @@ const WAIT_MS: u32 = 500;
 
 /// The locks of this process.
 pub(crate) struct Line {
-    turns: Mutex<HashMap<Shard, Place>>,
+    locks: Mutex<HashMap<Shard, Place>>,
     /// Limits waiting to three of four connections of writers; the others are for writers without a lock.
     permits: Arc<Semaphore>,
     /// Distinguishes these locks from those of other schemas and programs.
@@ -57,16 +57,16 @@ impl Line {
     pub(crate) fn new(writers: &Pool, options: &Options) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new((writers.size() * 3 / 4).max(1)));
         let name = format!("settee {}", options.schema);
-        Arc::new(Self { turns: Mutex::default(), permits, name, is_closed: AtomicBool::new(false) })
+        Arc::new(Self { locks: Mutex::default(), permits, name, is_closed: AtomicBool::new(false) })
     }
 
     /// Waits for the lock of a shard, up to a limit, and reads `wanted` as soon as it is held.
-    pub(crate) async fn up(line: &Arc<Self>, writers: &Arc<Pool>, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+    pub(crate) async fn up(line: &Arc<Self>, writers: &Arc<Pool>, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
         if line.is_closed.load(Ordering::Relaxed) {
-            return Turn::default();
+            return ShardLock::default();
         }
-        let Ok(permit) = Arc::clone(&line.permits).try_acquire_owned() else { return Turn::default() };
-        let Ok(leased) = writers.take().await else { return Turn::default() };
+        let Ok(permit) = Arc::clone(&line.permits).try_acquire_owned() else { return ShardLock::default() };
+        let Ok(leased) = writers.take().await else { return ShardLock::default() };
         // Shards with the same truncated number share a lock, which costs only an occasional wait.
         let number = number(shard) as i32;
         let name = &line.name;
@@ -79,18 +79,18 @@ impl Line {
             Err(failure) => {
                 let has_no_locks = matches!(failure, Failure::Refused(StorageError::Io(_)));
                 line.is_closed.fetch_or(has_no_locks, Ordering::Relaxed);
-                return Turn::default();
+                return ShardLock::default();
             }
         };
         let seen = PostgresSnapshot::of(Arc::clone(&lease)).replies(wanted, answers).await;
-        line.turns.lock().insert(shard, Place { lease, _permit: permit });
+        line.locks.lock().insert(shard, Place { lease, _permit: permit });
         let held = Held { line: Arc::clone(line), shard };
         // Without replies the caller reads by itself.
-        seen.map_or_else(|_| Turn::default(), |seen| Turn::of(held, seen))
+        seen.map_or_else(|_| ShardLock::default(), |seen| ShardLock::of(held, seen))
     }
 
     /// Takes the transaction that holds the lock, to commit in it.
     pub(crate) fn take(&self, shard: Shard) -> Option<Leased> {
-        self.turns.lock().remove(&shard)?.lease.take_over()
+        self.locks.lock().remove(&shard)?.lease.take_over()
     }
 }

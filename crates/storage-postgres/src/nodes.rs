@@ -44,12 +44,12 @@ const SILENCE: Duration = Duration::from_millis(400);
 /// Duration of that search after which the server is considered unresponsive and everything sent to it lost. A server
 /// that is only slow with writes accepts a new connection within milliseconds. A request at any time since the last
 /// answered heartbeat waits for [`BEAT`] and these two durations, in total less than two seconds.
-const LOOK: Duration = Duration::from_millis(700);
+const SEARCH_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Time that a server under full load may need to read a request.
 const TO_READ: Duration = Duration::from_millis(120);
 
-/// As [`LOOK`], once the server is unresponsive.
+/// As [`SEARCH_TIMEOUT`], once the server is unresponsive.
 const LISTEN: Duration = Duration::from_secs(1);
 
 /// Timeout of a heartbeat, after which its connection is considered lost and the next heartbeat connects to the current
@@ -68,7 +68,7 @@ const EXPIRY: Duration = Duration::from_secs(5);
 const PARTED: Duration = Duration::from_millis(1200);
 
 /// Time for which a restarted node waits for the expiry of its predecessor, which has its name.
-const NAME_PATIENCE: Duration = Duration::from_secs(6);
+const NAME_TIMEOUT: Duration = Duration::from_secs(6);
 const NAME_STEP: Duration = Duration::from_millis(100);
 
 /// Number of heartbeats between two removals of expired rows.
@@ -81,7 +81,7 @@ pub(crate) struct Nodes {
     beats: Arc<Pool>,
     writers: Arc<Pool>,
     /// Held while the row of this node is changed.
-    turn: tokio::sync::Mutex<()>,
+    heartbeat_lock: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -133,8 +133,8 @@ impl State {
 impl Nodes {
     /// Enters this process without a name.
     pub(crate) async fn begin(id: NodeId, beats: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
-        let (turn, state) = (tokio::sync::Mutex::new(()), Mutex::default());
-        let nodes = Self { id, beats, writers, turn, state };
+        let (heartbeat_lock, state) = (tokio::sync::Mutex::new(()), Mutex::default());
+        let nodes = Self { id, beats, writers, heartbeat_lock, state };
         // Under full load a first connection may exceed its timeout.
         if nodes.beat().await.is_err() {
             nodes.beat().await?;
@@ -148,7 +148,7 @@ impl Nodes {
 
     /// Sends a heartbeat. If it was too late this node re-enters without claims.
     async fn beat(&self) -> Result<()> {
-        let _turn = self.turn.lock().await;
+        let _lock = self.heartbeat_lock.lock().await;
         if self.state.lock().has_left {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Nodes {
             (own || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
         };
         if is_late {
-            self.begin_anew(leased.link()).await?;
+            self.enter_again(leased.link()).await?;
             answer = self.try_beat(leased.link()).await?;
         }
         let mut state = self.state.lock();
@@ -213,7 +213,7 @@ impl Nodes {
         let connector = self.beats.connector();
         let name = name_of(self.id);
         let looking = async {
-            let look = || tokio::time::timeout(LOOK, connector.look_around(&name));
+            let look = || tokio::time::timeout(SEARCH_TIMEOUT, connector.look_around(&name));
             let mut sight = look().await;
             if matches!(sight, Ok(Ok(Sight::Unasked))) {
                 tokio::time::sleep(TO_READ).await;
@@ -252,7 +252,7 @@ impl Nodes {
     }
 
     /// Drops all claims, here and in the database, and enters this node again.
-    async fn begin_anew(&self, link: &Link) -> Result<(), Failure> {
+    async fn enter_again(&self, link: &Link) -> Result<(), Failure> {
         let announced = {
             let mut state = self.state.lock();
             state.lose_claims();
@@ -395,7 +395,7 @@ impl Members for Nodes {
             }
             let begun = Instant::now();
             while !self.try_announce(name, address).await? {
-                if begun.elapsed() > NAME_PATIENCE {
+                if begun.elapsed() > NAME_TIMEOUT {
                     return Err(StorageError::Io(format!("another node on this database is called {name}")));
                 }
                 tokio::time::sleep(NAME_STEP).await;
@@ -407,7 +407,7 @@ impl Members for Nodes {
 
     fn leave(&self) -> Result<()> {
         block_on(self.runtime(), async {
-            let _turn = self.turn.lock().await;
+            let _lock = self.heartbeat_lock.lock().await;
             {
                 let mut state = self.state.lock();
                 state.lose_claims();
@@ -475,7 +475,7 @@ impl Members for Nodes {
         block_on(self.runtime(), self.give_back(&claim.key, claim.epoch))
     }
 
-    fn say_awaited(&self, key: &str) -> Result<()> {
+    fn announce_wait(&self, key: &str) -> Result<()> {
         let heard = self.writers.connector().heard();
         let say = async || self.writers.repeatedly(async |link| Ok(heard.say(link, Said::Awaited(key)).await?)).await;
         block_on(self.runtime(), say())

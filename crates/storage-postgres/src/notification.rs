@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_say_is_heard() {
+    fn notifications_of_others_are_received() {
         let heard = Heard::new("settee", 7);
         for (channel, payload, wanted) in [
             (CHANNEL, "settee 5", Some(Said::Committed)),

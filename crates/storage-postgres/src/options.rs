@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_password() {
+    fn errors_do_not_contain_the_password() {
         let rows = [
             ("mysql://u@h/d", "it does not begin with postgres://"),
             ("postgres://u:secret@h/d?schema=Robert'); --", "the schema"),

@@ -15,11 +15,11 @@ use crate::error::{Failure, Unreached};
 use crate::lease::Lease;
 
 /// Time for which connecting is retried, if the server was reachable a moment ago.
-const PATIENCE: Duration = Duration::from_secs(2);
-const PATIENCE_STEP: Duration = Duration::from_millis(50);
+const CONNECT_RETRY_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of attempts of an idempotent operation.
-const TRIES: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 
 /// Maximum wait for a connection.
 const QUEUE: Duration = Duration::from_secs(20);
@@ -191,7 +191,7 @@ impl Pool {
                         leased.set_broken();
                     }
                     let is_final = !matches!(failure, Failure::Lost(_) | Failure::Again(_));
-                    if is_final || tries == TRIES {
+                    if is_final || tries == ATTEMPTS_MAX {
                         return Err(failure.into_error());
                     }
                     tries += 1;
@@ -212,14 +212,14 @@ impl Pool {
                 }
                 Err(error) => self.note(&error, begun)?,
             }
-            tokio::time::sleep(PATIENCE_STEP).await;
+            tokio::time::sleep(CONNECT_RETRY_INTERVAL).await;
         }
     }
 
     fn note(&self, error: &Unreached, begun: Instant) -> Result<()> {
         let mut fault = self.fault.lock();
         let is_final = matches!(error, Unreached::Swallowed) || fault.is_some();
-        if begun.elapsed() < PATIENCE && !is_final {
+        if begun.elapsed() < CONNECT_RETRY_TIMEOUT && !is_final {
             return Ok(());
         }
         let error = StorageError::Unreached(format!("PostgreSQL: {error}"));
@@ -247,7 +247,7 @@ impl Pool {
     }
 
     /// Closes unused connections, and ends the transactions of old snapshots. Must be called periodically.
-    pub(crate) fn tend(&self) {
+    pub(crate) fn maintain(&self) {
         while self.take_away(IDLE_HELD_MAX) {}
         self.holders.lock().retain(|holder| holder.strong_count() > 0);
         self.idle.lock().retain(|(link, since)| !link.client.is_closed() && since.elapsed() < IDLE);

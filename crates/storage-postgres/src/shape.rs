@@ -8,7 +8,7 @@
 
 use settee_storage::Keyspace;
 
-use crate::fence::{self, FENCE_PARAMETERS, PREMISE_PARAMETERS};
+use crate::fence::{self, FENCE_PARAMETERS, READ_SET_PARAMETERS};
 use crate::sql::{Kind, Sql, write};
 
 /// Bit of statements that also remove old commits.
@@ -46,15 +46,15 @@ impl Shape {
     /// writes nothing. Shards are locked in their order, which prevents deadlocks. If the read set is outdated, there
     /// are no fences, and no row is returned.
     pub(crate) fn text(self) -> String {
-        let premise = fence::premise(FENCE_PARAMETERS + 1);
+        let read_set = fence::read_set(FENCE_PARAMETERS + 1);
         let mut text = format!(
             "WITH made AS ({} RETURNING true), fences AS MATERIALIZED (SELECT FROM made HAVING count(*) > 0)",
-            fence::fences(&premise)
+            fence::fences(&read_set)
         );
         if self.0 & SWEEP != 0 {
             text += &format!(", swept AS ({})", fence::sweep("fences, "));
         }
-        let mut parameter = FENCE_PARAMETERS + PREMISE_PARAMETERS + 1;
+        let mut parameter = FENCE_PARAMETERS + READ_SET_PARAMETERS + 1;
         let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
         for (place, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
             text += &format!(", write_{place} AS ({})", write((space, kind), "fences, ", parameter));

@@ -43,15 +43,15 @@ mod tests {
     use crate::block::{begin, block_on};
 
     #[test]
-    fn who_waits_is_told_once_it_begins_and_while_it_lasts() {
+    fn waiters_are_notified_at_the_start_and_during_an_outage() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("threads");
         let silence = Silence::default();
-        let mut is_told = false;
+        let mut is_reported = false;
         begin(async {
             silence.begun().await;
-            is_told = true;
+            is_reported = true;
         });
-        assert!(!is_told && !silence.is_on());
+        assert!(!is_reported && !silence.is_on());
         block_on(runtime.handle(), async {
             let mut waiting = std::pin::pin!(silence.begun());
             tokio::select! {

@@ -14,7 +14,7 @@ use crate::sql::table;
 const PIECE: i64 = 2_000;
 
 /// Wait after an error, and between two checks for work without notification.
-const PAUSE: Duration = Duration::from_secs(30);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Deletes the entries of dropped shards, now and whenever `work` is notified.
 pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
@@ -27,7 +27,7 @@ pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
                 break;
             }
         }
-        let _ = tokio::time::timeout(PAUSE, work.notified()).await;
+        let _ = tokio::time::timeout(SWEEP_INTERVAL, work.notified()).await;
     }
 }
 

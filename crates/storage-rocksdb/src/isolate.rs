@@ -108,7 +108,7 @@ fn isolate(path: &Path, reason: &str) -> Result<bool> {
     durable::create_directories(&kept).map_err(failed)?;
     for repair in found {
         let file = path.join(&repair.name);
-        match &repair.mended {
+        match &repair.repaired {
             Some(bytes) => {
                 // The link refers to the original file, which is replaced, not changed.
                 let _ = fs::hard_link(&file, kept.join(format!("{}.original", repair.name)));

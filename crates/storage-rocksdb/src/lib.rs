@@ -13,9 +13,9 @@ pub mod files;
 mod isolate;
 mod keys;
 mod log;
-mod mending;
 pub mod options;
 pub mod raw;
+mod repair_state;
 mod restore;
 mod shards;
 mod size;
@@ -47,8 +47,8 @@ use epoch::Epoch;
 use error::{is_failed_sync, translate};
 use files::Found;
 use files::acknowledged::Recorder;
-use mending::Mending;
 pub use options::{Log, Options, Tickers};
+use repair_state::RepairState;
 use shards::{Slot, Slots, Stored};
 use snapshot::RocksSnapshot;
 use space::Space;
@@ -65,10 +65,10 @@ const DRAINS_WITH_DAMAGE_MAX: u32 = 2;
 /// State of a shard to be dropped whose own state is damaged.
 const LOST: ShardState = ShardState { version: Version(1 << 62), token: CommitToken(0) };
 
-/// Maximum number of calls of [`Engine::tend`] between two attempts to open the store again.
-const PAUSE_MAX: u32 = 30;
+/// Maximum number of calls of [`Engine::maintain`] between two attempts to open the store again.
+const BACKOFF_CALLS_MAX: u32 = 30;
 
-/// A store that received fewer bytes than this since the last call of [`Engine::tend`] is flushed if its memtables
+/// A store that received fewer bytes than this since the last call of [`Engine::maintain`] is flushed if its memtables
 /// exceed the second limit.
 const QUIET_BYTES: u64 = 256 << 10;
 const UNFLUSHED_BYTES: usize = 4 << 20;
@@ -91,8 +91,8 @@ pub struct RocksEngine {
     /// Reason why nothing is written until the process ends.
     poisoned: OnceLock<String>,
     /// Fault because of which nothing is written until the store is opened again.
-    mending: Arc<Mending>,
-    healing: Mutex<Healing>,
+    repair_state: Arc<RepairState>,
+    reopening: Mutex<ReopenProgress>,
     space: Space,
     /// `None` for a store that was opened for reading.
     recorder: Option<Recorder>,
@@ -123,7 +123,7 @@ impl Inspected {
     }
 
     /// Opens the store, or creates it. An existing store is opened only for reading if the disk has no space for
-    /// opening it; [`Engine::tend`] opens it for writing later.
+    /// opening it; [`Engine::maintain`] opens it for writing later.
     ///
     /// # Errors
     /// Fails if the directory cannot be used, another process uses it, or the store is damaged.
@@ -146,7 +146,7 @@ impl Inspected {
             }
             opened => {
                 let mut engine = RocksEngine::on(opened?, None, space, path, options);
-                engine.space.look();
+                engine.space.check_space();
                 engine.recorder = Some(Recorder::new(path));
                 engine.acknowledge(&*engine.store()?)?;
                 Ok(engine)
@@ -157,7 +157,7 @@ impl Inspected {
 
 /// Progress of the attempts to open the store again.
 #[derive(Debug, Default)]
-struct Healing {
+struct ReopenProgress {
     /// Number of attempts that found running reads.
     drains: u32,
     /// Number of attempts that failed.
@@ -204,8 +204,8 @@ impl RocksEngine {
     }
 
     fn on(mut store: Store, fault: Option<StorageError>, space: Space, path: &Path, options: &Options) -> Self {
-        let mending = Arc::new(Mending::new(fault));
-        store.mending = Arc::clone(&mending);
+        let repair_state = Arc::new(RepairState::new(fault));
+        store.repair_state = Arc::clone(&repair_state);
         Self {
             path: path.to_owned(),
             options: options.clone(),
@@ -216,8 +216,8 @@ impl RocksEngine {
             openings: AtomicU64::new(1),
             stamped_us: AtomicU64::new(0),
             poisoned: OnceLock::new(),
-            healing: Mutex::default(),
-            mending,
+            reopening: Mutex::default(),
+            repair_state,
             space,
             recorder: None,
         }
@@ -237,7 +237,7 @@ impl RocksEngine {
         };
         match open() {
             Err(StorageError::Interrupted(_)) => {
-                self.mending.wait();
+                self.repair_state.wait();
                 open()
             }
             opened => opened,
@@ -254,7 +254,7 @@ impl RocksEngine {
         if is_sync {
             let _ = self.poisoned.set(error.to_string());
         } else {
-            self.mending.fail(&error);
+            self.repair_state.fail(&error);
         }
         error
     }
@@ -264,7 +264,7 @@ impl RocksEngine {
         if let Some(reason) = self.poisoned.get() {
             return Err(StorageError::Poisoned(reason.clone()));
         }
-        self.mending.fault().map_or(Ok(()), Err)
+        self.repair_state.fault().map_or(Ok(()), Err)
     }
 
     /// Checks that space for a commit is available. A commit that frees space may use the reserve, which is released
@@ -273,23 +273,23 @@ impl RocksEngine {
         match purpose {
             Purpose::Growth => self.space.check(),
             Purpose::Room => {
-                self.space.look_for_room();
+                self.space.make_space();
                 Ok(())
             }
         }
     }
 
     /// Opens the store again once no reader uses it.
-    fn reopen(&self, healing: &mut Healing) -> Result<()> {
+    fn reopen(&self, reopening: &mut ReopenProgress) -> Result<()> {
         let mut current = self.store.write();
         if let Current::Open(store) = std::mem::replace(&mut *current, Current::Draining)
             && let Err(store) = close(store)
         {
-            healing.drains += 1;
-            let is_damage = self.mending.fault().as_ref().is_some_and(isolate::is_damage);
+            reopening.drains += 1;
+            let is_damage = self.repair_state.fault().as_ref().is_some_and(isolate::is_damage);
             let most = if is_damage { DRAINS_WITH_DAMAGE_MAX } else { DRAINS_MAX };
             let mut left = Some(store);
-            if healing.drains.is_multiple_of(most) {
+            if reopening.drains.is_multiple_of(most) {
                 left.iter().for_each(|store| store.end_leases());
                 // A reader that holds a snapshot and waits for another one is refused, so that it releases the first.
                 drop(current);
@@ -304,12 +304,12 @@ impl RocksEngine {
         // The cached states are dropped, because the log determines which commits were applied.
         self.slots.forget_states();
         self.openings.fetch_add(1, Ordering::Relaxed);
-        let cause = self.mending.fault();
+        let cause = self.repair_state.fault();
         match isolate::open(&self.path, &self.options, cause.as_ref()) {
             Ok(mut store) => {
-                store.mending = Arc::clone(&self.mending);
+                store.repair_state = Arc::clone(&self.repair_state);
                 *current = Current::Open(Arc::new(store));
-                self.mending.end();
+                self.repair_state.end();
                 Ok(())
             }
             Err(error) => {
@@ -322,9 +322,9 @@ impl RocksEngine {
     }
 
     /// Flushes memtables to release their memory if the store has become quiet.
-    fn flush_if_quiet(&self, healing: &mut Healing) {
+    fn flush_if_quiet(&self, reopening: &mut ReopenProgress) {
         let written = self.written.load(Ordering::Relaxed);
-        let before = std::mem::replace(&mut healing.written, written);
+        let before = std::mem::replace(&mut reopening.written, written);
         let Ok(store) = self.store() else { return };
         if written.saturating_sub(before) > QUIET_BYTES || store.buffers.get_usage() < UNFLUSHED_BYTES {
             return;
@@ -345,7 +345,7 @@ impl RocksEngine {
     fn notice_stall(&self) {
         let Ok(store) = self.store() else { return };
         if store.has_garbage.load(Ordering::Relaxed) && stall::has_given_up(&store.database) {
-            self.mending.fail(&StorageError::Full("compactions ended for lack of room".to_owned()));
+            self.repair_state.fail(&StorageError::Full("compactions ended for lack of room".to_owned()));
         }
     }
 
@@ -463,8 +463,8 @@ impl Engine for RocksEngine {
     ) -> Result<Outcome> {
         batch.check()?;
         match self.try_commit(shard, expected, token, batch, durability) {
-            Err(error) if self.mending.is_under_way(&error) => {
-                self.mending.wait();
+            Err(error) if self.repair_state.is_under_way(&error) => {
+                self.repair_state.wait();
                 // The caller releases its snapshot after a conflict, which the reopening waits for.
                 Ok(Outcome::Conflict(expected))
             }
@@ -475,54 +475,54 @@ impl Engine for RocksEngine {
     fn check(&self) -> Result<()> {
         match self.check_store() {
             // Commits wait for the end of the repair.
-            Err(error) if !self.mending.is_under_way(&error) => Err(error),
+            Err(error) if !self.repair_state.is_under_way(&error) => Err(error),
             _ => self.space.check(),
         }
     }
 
-    fn tend(&self) -> Result<()> {
-        let mut healing = self.healing.lock();
-        self.space.look();
+    fn maintain(&self) -> Result<()> {
+        let mut reopening = self.reopening.lock();
+        self.space.check_space();
         self.notice_stall();
         let Err(fault) = self.check_store() else {
-            self.mending.tended(false);
-            self.flush_if_quiet(&mut healing);
+            self.repair_state.note_maintenance(false);
+            self.flush_if_quiet(&mut reopening);
             self.acknowledge(&*self.store()?)?;
             return self.space.check();
         };
-        self.mending.tended(true);
+        self.repair_state.note_maintenance(true);
         if matches!(fault, StorageError::Poisoned(_)) {
             return Err(fault);
         }
         if matches!(fault, StorageError::Full(_)) {
             self.space.give_up_reserve();
-            self.space.look();
+            self.space.check_space();
             let free = self.space.free_bytes();
-            match healing.free_bytes {
+            match reopening.free_bytes {
                 Some(before) if free <= before => return Err(fault),
-                Some(_) => healing.pause = 0,
+                Some(_) => reopening.pause = 0,
                 None => {}
             }
         }
-        if healing.pause > 0 {
-            healing.pause -= 1;
+        if reopening.pause > 0 {
+            reopening.pause -= 1;
             return Err(fault);
         }
-        if let Err(error) = self.reopen(&mut healing) {
-            healing.failures += 1;
-            healing.pause = (1 << healing.failures.min(5)).min(PAUSE_MAX);
-            healing.free_bytes = matches!(error, StorageError::Full(_)).then(|| self.space.free_bytes());
-            self.mending.replace(error);
+        if let Err(error) = self.reopen(&mut reopening) {
+            reopening.failures += 1;
+            reopening.pause = (1 << reopening.failures.min(5)).min(BACKOFF_CALLS_MAX);
+            reopening.free_bytes = matches!(error, StorageError::Full(_)).then(|| self.space.free_bytes());
+            self.repair_state.replace(error);
         }
         self.check_store()?;
-        *healing = Healing { written: healing.written, ..Healing::default() };
+        *reopening = ReopenProgress { written: reopening.written, ..ReopenProgress::default() };
         self.space.check()
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         self.admit(Purpose::Room)?;
-        while self.check_store().is_err_and(|error| self.mending.is_under_way(&error)) {
-            self.mending.wait();
+        while self.check_store().is_err_and(|error| self.repair_state.is_under_way(&error)) {
+            self.repair_state.wait();
         }
         let store = self.store()?;
         self.check_store()?;

@@ -10,21 +10,21 @@ use rocksdb::WriteBatch;
 use settee_storage::{CommitLog, LogPosition, LogRead, LogRecord, Result, StorageError};
 
 use crate::error::translate;
-use crate::files::batch::remarks;
+use crate::files::batch::annotations;
 use crate::options::Log;
 use crate::{RocksEngine, isolate};
 
 /// First byte of log data that is a time.
 const TIME: u8 = b't';
 
-fn remark(time_us: u64) -> [u8; 9] {
+fn annotation(time_us: u64) -> [u8; 9] {
     let mut bytes = [TIME; 9];
     bytes[1..].copy_from_slice(&time_us.to_be_bytes());
     bytes
 }
 
-fn time(remark: &[u8]) -> Option<u64> {
-    let (kind, time) = remark.split_first()?;
+fn time(annotation: &[u8]) -> Option<u64> {
+    let (kind, time) = annotation.split_first()?;
     Some(u64::from_be_bytes(time.try_into().ok()?)).filter(|_| *kind == TIME)
 }
 
@@ -41,7 +41,7 @@ impl RocksEngine {
         if let Log::Kept { clock_us, .. } = self.options.log {
             let now = clock_us();
             let time = self.stamped_us.fetch_max(now, Ordering::Relaxed).max(now);
-            writes.put_log_data(remark(time));
+            writes.put_log_data(annotation(time));
         }
     }
 
@@ -77,10 +77,10 @@ impl CommitLog for RocksEngine {
             }
             let bytes = batch.data();
             let corrupt = || StorageError::Corrupt("the log holds something that was not written here".to_owned());
-            let (count, remarks) = remarks(bytes).ok_or_else(corrupt)?;
+            let (count, annotations) = annotations(bytes).ok_or_else(corrupt)?;
             reached.number += u64::from(count);
             // Commits in one record were concurrent: the latest one was not acknowledged before this time.
-            let time_us = remarks.into_iter().filter_map(time).max();
+            let time_us = annotations.into_iter().filter_map(time).max();
             if each(LogRecord { end: reached.number, time_us, bytes }).is_break() {
                 return Ok(LogRead::Through(reached));
             }
@@ -91,7 +91,7 @@ impl CommitLog for RocksEngine {
     }
 
     fn replay(&self, bytes: &[u8]) -> Result<()> {
-        remarks(bytes).ok_or_else(|| StorageError::Corrupt("this is no record of a log".to_owned()))?;
+        annotations(bytes).ok_or_else(|| StorageError::Corrupt("this is no record of a log".to_owned()))?;
         let store = self.store()?;
         self.check_store()?;
         store.database.write(WriteBatch::from_data(bytes)).map_err(|error| self.failed(error))?;
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_a_gap() {
+    fn lost_data_is_a_gap() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         let engine = open(&path);

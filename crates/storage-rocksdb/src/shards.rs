@@ -7,14 +7,14 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use settee_storage::{CommitToken, Result, Shard, ShardState, StorageError, Version};
 
-use crate::size::Recent;
+use crate::size::RecentSizes;
 
 /// Cached state of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     /// `None` until it is read from the store.
     pub(crate) state: Option<Stored>,
-    pub(crate) recent: Recent,
+    pub(crate) recent: RecentSizes,
 }
 
 /// Stored state of a shard.

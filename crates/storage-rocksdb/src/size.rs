@@ -1,4 +1,4 @@
-//! Estimates of the size of a shard: [`in_files`], and [`Recent`] for data in memtables, whose size RocksDB cannot
+//! Estimates of the size of a shard: [`in_files`], and [`RecentSizes`] for data in memtables, whose size RocksDB cannot
 //! determine for a range of keys.
 //!
 //! All memtables together hold the most recently written bytes up to their memory limit; so a shard's share of these
@@ -39,12 +39,12 @@ const STEP_BYTES: u64 = 1 << 20;
 const MAX_MARKS: usize = 128;
 
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct RecentSizes {
     /// The store's total after a write, and the bytes that the shard wrote since the previous mark.
     marks: VecDeque<(u64, u64)>,
 }
 
-impl Recent {
+impl RecentSizes {
     /// Records `bytes` written to the shard when the store's total became `total`.
     pub(crate) fn wrote(&mut self, total: u64, bytes: u64) {
         match self.marks.back_mut() {
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_only_what_memory_can_hold() {
-        let mut recent = Recent::default();
+    fn counts_at_most_the_capacity_of_memory() {
+        let mut recent = RecentSizes::default();
         recent.wrote(10, 10);
         recent.wrote(5 * STEP_BYTES, 100);
         recent.wrote(9 * STEP_BYTES, 1000);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn stays_small() {
-        let mut recent = Recent::default();
+        let mut recent = RecentSizes::default();
         for step in 0..10 * MAX_MARKS as u64 {
             recent.wrote(step * STEP_BYTES, 1);
         }

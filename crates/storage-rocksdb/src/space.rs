@@ -21,7 +21,7 @@ use crate::options::Options;
 const MARGIN_PERCENT: u64 = 125;
 
 /// Divisor of the minimum free space: the disk is checked again after this fraction of it was written.
-const LOOKS: u64 = 8;
+const CHECKS: u64 = 8;
 
 /// State of the reserve, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) struct Space {
     is_scarce: AtomicBool,
     free_bytes: AtomicU64,
     /// Number of bytes written since the last check.
-    unlooked_bytes: AtomicU64,
+    unchecked_bytes: AtomicU64,
 }
 
 impl Space {
@@ -58,12 +58,12 @@ impl Space {
             state: Mutex::new(if is_whole { State::Kept } else { State::GivenUp }),
             is_scarce: AtomicBool::new(false),
             free_bytes: AtomicU64::new(0),
-            unlooked_bytes: AtomicU64::new(0),
+            unchecked_bytes: AtomicU64::new(0),
         }
     }
 
     /// Checks the free space, and recreates the reserve if enough is available.
-    pub(crate) fn look(&self) {
+    pub(crate) fn check_space(&self) {
         let mut state = self.state.lock();
         let Ok(figures) = statvfs(&self.directory) else { return };
         let free = figures.f_bavail.saturating_mul(figures.f_frsize);
@@ -76,21 +76,21 @@ impl Space {
         }
         self.is_scarce.store(is_scarce, Ordering::Relaxed);
         self.free_bytes.store(free, Ordering::Relaxed);
-        self.unlooked_bytes.store(0, Ordering::Relaxed);
+        self.unchecked_bytes.store(0, Ordering::Relaxed);
     }
 
     /// Counts written bytes, and checks the free space after a part of the minimum.
     pub(crate) fn wrote(&self, bytes: u64) {
-        let unlooked = self.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if self.free_min_bytes > 0 && unlooked >= self.free_min_bytes / LOOKS {
-            self.look();
+        let unchecked = self.unchecked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if self.free_min_bytes > 0 && unchecked >= self.free_min_bytes / CHECKS {
+            self.check_space();
         }
     }
 
     /// Checks the free space for a deletion, and removes the reserve if space is scarce. It is not removed earlier,
     /// because other processes could use the space.
-    pub(crate) fn look_for_room(&self) {
-        self.look();
+    pub(crate) fn make_space(&self) {
+        self.check_space();
         if self.is_scarce() {
             self.give_up_reserve();
         }

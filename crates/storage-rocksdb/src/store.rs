@@ -14,8 +14,8 @@ use settee_storage::{Keyspace, Result, Shard, StorageError};
 use crate::damage::Holes;
 use crate::epoch::Epoch;
 use crate::error::translate;
-use crate::mending::Mending;
 use crate::options::{Options, Tuned};
+use crate::repair_state::RepairState;
 use crate::{Database, column, isolate};
 
 /// Time for which new reads wait for running ones to end before the store is opened again.
@@ -34,11 +34,11 @@ pub(crate) struct Store {
     /// Damage known when the store was opened; `None` if it was undamaged.
     holes: RwLock<Option<Arc<Holes>>>,
     /// Description of damage found since.
-    met: Mutex<Option<String>>,
+    first_damage: Mutex<Option<String>>,
     /// True if data was removed that occupies space until it is compacted.
     pub(crate) has_garbage: AtomicBool,
     /// Receiver of damage found by reads.
-    pub(crate) mending: Arc<Mending>,
+    pub(crate) repair_state: Arc<RepairState>,
 }
 
 /// Lease of a snapshot, which permits reads.
@@ -105,9 +105,9 @@ impl Store {
             buffers,
             path: path.to_owned(),
             holes: RwLock::new(Some(Arc::new(holes)).filter(|holes| !holes.is_empty())),
-            met: Mutex::default(),
+            first_damage: Mutex::default(),
             has_garbage: AtomicBool::new(false),
-            mending: Arc::new(Mending::new(None)),
+            repair_state: Arc::new(RepairState::new(None)),
         })
     }
 
@@ -121,9 +121,9 @@ impl Store {
     pub(crate) fn failed_read(&self, error: rocksdb::Error) -> StorageError {
         let error = isolate::without_place(&self.path, translate(error));
         if isolate::is_damage(&error) {
-            self.met.lock().get_or_insert_with(|| error.to_string());
-            if self.mending.met(&error) {
-                self.mending.wait();
+            self.first_damage.lock().get_or_insert_with(|| error.to_string());
+            if self.repair_state.note_damage(&error) {
+                self.repair_state.wait();
                 return interrupted();
             }
         }
@@ -133,13 +133,13 @@ impl Store {
     /// Returns a description of the known damage.
     pub(crate) fn damage(&self) -> Option<String> {
         let holes = self.holes().and_then(|holes| holes.describe());
-        holes.or_else(|| self.met.lock().clone())
+        holes.or_else(|| self.first_damage.lock().clone())
     }
 
     /// Removes the damage of a dropped shard from the list.
     pub(crate) fn dropped(&self, shard: Shard) -> Result<()> {
         // Remaining damage will be found again.
-        *self.met.lock() = None;
+        *self.first_damage.lock() = None;
         let mut current = self.holes.write();
         let Some(mut holes) = current.as_deref().cloned() else { return Ok(()) };
         let had_blobs = holes.has_blobs();

@@ -339,8 +339,8 @@ fn a_reader_with_overlapping_snapshots_does_not_prevent_the_opening() {
             drop(held);
         });
         began.wait();
-        engine.mending.replace(StorageError::Io("a test".to_owned()));
-        let is_open = (0..DRAINS_MAX).any(|_| engine.tend().is_ok());
+        engine.repair_state.replace(StorageError::Io("a test".to_owned()));
+        let is_open = (0..DRAINS_MAX).any(|_| engine.maintain().is_ok());
         is_over.store(true, Ordering::Relaxed);
         assert!(is_open);
     });
@@ -355,21 +355,21 @@ fn a_store_with_a_fault_is_opened_again_when_its_readers_have_gone() {
         let _ = commit(&engine, Shard(1), number).unwrap();
     }
     let held = engine.snapshot(Shard(1)).unwrap();
-    engine.mending.replace(StorageError::Io("a test".to_owned()));
+    engine.repair_state.replace(StorageError::Io("a test".to_owned()));
     commit(&engine, Shard(1), 10).unwrap_err();
     // The first attempts do not end running reads.
     for _ in 1..DRAINS_MAX {
-        engine.tend().unwrap_err();
+        engine.maintain().unwrap_err();
         assert_eq!(held.state().unwrap().version, Version(10));
         assert_eq!(engine.snapshot(Shard(1)).unwrap().state().unwrap().version, Version(10));
     }
     // The last attempt ends running reads, but not new ones.
-    engine.tend().unwrap_err();
+    engine.maintain().unwrap_err();
     let ended = held.state().unwrap_err();
     assert!(matches!(ended, StorageError::Interrupted(_)), "{ended}");
     assert_eq!(engine.snapshot(Shard(1)).unwrap().state().unwrap().version, Version(10));
     drop(held);
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     engine.check().unwrap();
     assert_eq!(commit(&engine, Shard(1), 10).unwrap(), Outcome::Committed(Version(11)));
 }
@@ -401,8 +401,8 @@ fn commits_and_reads_of_many_threads_survive_openings() {
             })
             .collect();
         while opened.load(Ordering::Relaxed) < 5 {
-            engine.mending.replace(StorageError::Io("a test".to_owned()));
-            while engine.tend().is_err() {}
+            engine.repair_state.replace(StorageError::Io("a test".to_owned()));
+            while engine.maintain().is_err() {}
             opened.fetch_add(1, Ordering::Relaxed);
         }
         is_over.store(true, Ordering::Relaxed);
@@ -424,7 +424,7 @@ fn the_reserve_is_given_up_and_made_again() {
     engine.space.give_up_reserve();
     assert_eq!(length(), None);
     assert!(matches!(engine.check(), Err(StorageError::Full(_))));
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     assert_eq!(length(), Some(1 << 20));
     // A partial reserve, as another process may have left it, is recreated.
     drop(engine);
@@ -435,7 +435,7 @@ fn the_reserve_is_given_up_and_made_again() {
 }
 
 #[test]
-fn failed_syncs_are_told_from_failed_writes() {
+fn failed_syncs_are_distinguished_from_failed_writes() {
     for (text, is_sync) in [
         ("IO error: While fdatasync: /data/engine/000004.log: Input/output error", true),
         ("IO error: While fsync: /data/engine/000012.sst: Input/output error", true),

@@ -1,7 +1,7 @@
 //! A [`Batch`]: the writes of one commit, kept in one buffer.
 
 use crate::{
-    Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Premise, Result, StorageError,
+    Keyspace, MAX_COMMIT_BYTES, MAX_HEAD_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, ReadSet, Result, StorageError,
 };
 
 /// The writes of one commit, applied in order. A later write to a key wins.
@@ -11,7 +11,7 @@ pub struct Batch {
     operations: Vec<Entry>,
     bytes: Vec<u8>,
     head: Option<Vec<u8>>,
-    premise: Option<Premise>,
+    read_set: Option<ReadSet>,
     longest_key: usize,
     longest_value: usize,
 }
@@ -74,16 +74,16 @@ impl Batch {
         self.head.as_deref()
     }
 
-    /// Makes the commit conditional on `premise`, the read set of the writer: it fails with [`StorageError::Outdated`]
+    /// Makes the commit conditional on `read_set`, the read set of the writer: it fails with [`StorageError::Outdated`]
     /// and writes nothing unless the read set is still current. Engines may abort a commit that they cannot validate.
-    pub fn presume(&mut self, premise: Premise) {
-        self.premise = Some(premise);
+    pub fn set_read_set(&mut self, read_set: ReadSet) {
+        self.read_set = Some(read_set);
     }
 
     /// Returns the read set.
     #[must_use]
-    pub fn premise(&self) -> Option<&Premise> {
-        self.premise.as_ref()
+    pub fn read_set(&self) -> Option<&ReadSet> {
+        self.read_set.as_ref()
     }
 
     /// Creates an empty batch for a purpose. A batch for [`Purpose::Room`] must free space, which is the responsibility
@@ -136,9 +136,9 @@ impl Batch {
             ("value", self.longest_value, MAX_VALUE_BYTES),
             ("commit", self.bytes.len(), MAX_COMMIT_BYTES),
         ];
-        for (what, size, limit) in limits {
+        for (label, size, limit) in limits {
             if size > limit {
-                return Err(StorageError::TooLarge(format!("a {what} of {size} bytes; the limit is {limit}")));
+                return Err(StorageError::TooLarge(format!("a {label} of {size} bytes; the limit is {limit}")));
             }
         }
         Ok(())

@@ -38,14 +38,14 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    what: &'static str,
+    label: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader at the start of `bytes`; errors contain the name `what`.
+    /// Creates a reader at the start of `bytes`; errors contain the name `label`.
     #[must_use]
-    pub fn new(bytes: &'a [u8], what: &'static str) -> Self {
-        Self { bytes, at: 0, what }
+    pub fn new(bytes: &'a [u8], label: &'static str) -> Self {
+        Self { bytes, at: 0, label }
     }
 
     /// Returns the number of bytes read.
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
     /// If the record is too short. The same applies to all following functions.
     #[inline]
     pub fn byte(&mut self) -> Result<u8> {
-        let &byte = self.bytes.get(self.at).ok_or(Corrupt(self.what))?;
+        let &byte = self.bytes.get(self.at).ok_or(Corrupt(self.label))?;
         self.at += 1;
         Ok(byte)
     }
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         let mut value = 0;
         let mut shift = 0;
         loop {
-            let &byte = self.bytes.get(self.at).filter(|_| shift < 64).ok_or(Corrupt(self.what))?;
+            let &byte = self.bytes.get(self.at).filter(|_| shift < 64).ok_or(Corrupt(self.label))?;
             self.at += 1;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
     /// If the integer is not a length.
     #[inline]
     pub fn length(&mut self) -> Result<usize> {
-        usize::try_from(self.varint()?).map_err(|_| Corrupt(self.what))
+        usize::try_from(self.varint()?).map_err(|_| Corrupt(self.label))
     }
 
     /// Reads `len` bytes.
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
     /// If fewer bytes are left.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
-        let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len()).ok_or(Corrupt(self.what))?;
+        let end = self.at.checked_add(len).filter(|&end| end <= self.bytes.len()).ok_or(Corrupt(self.label))?;
         let bytes = &self.bytes[self.at..end];
         self.at = end;
         Ok(bytes)
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// If it is truncated or not UTF-8.
     pub fn text(&mut self) -> Result<&'a str> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Corrupt(self.what))
+        std::str::from_utf8(self.bytes()?).map_err(|_| Corrupt(self.label))
     }
 
     /// Reads `N` bytes.
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// If fewer bytes are left.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        self.take(N)?.try_into().map_err(|_| Corrupt(self.what))
+        self.take(N)?.try_into().map_err(|_| Corrupt(self.label))
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_is_read() {
+    fn written_values_are_read() {
         let numbers = [0, 1, 127, 128, 300, 1 << 20, u64::from(u32::MAX), u64::MAX];
         let mut out = Vec::new();
         for number in numbers {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_put_names_the_record() {
+    fn failed_writes_name_the_record() {
         let broken: [&[u8]; 5] = [&[], &[0x82], &[0x82, 0x80], &[0xff; 12], &[9, 1]];
         for bytes in broken {
             assert_eq!(Reader::new(bytes, "test").bytes(), Err(Corrupt("test")), "{bytes:?}");

@@ -5,7 +5,7 @@ mod commits;
 mod concurrency;
 mod members;
 mod model;
-mod premises;
+mod read_sets;
 mod scans;
 mod shards;
 mod users;
@@ -37,12 +37,12 @@ pub use shards::{
 };
 
 pub use members::{
-    claims_are_exclusive, names_are_of_one_node, released_claims_are_free, what_the_dead_claimed_is_taken_over,
-    who_has_a_claim_hears_who_waits_for_it,
+    claims_are_exclusive, claims_of_failed_nodes_are_taken_over, names_are_of_one_node, released_claims_are_free,
+    the_holder_of_a_claim_is_notified_of_waiters,
 };
-pub use premises::{premises_are_of_one_commit, premises_hold_until_somebody_commits};
+pub use read_sets::{a_read_set_is_of_one_commit, a_read_set_is_valid_until_another_process_commits};
 pub use users::{
-    OpenTwice, commits_are_told_before_catch_up_returns, commits_of_others_are_told, one_of_two_commits_wins,
+    OpenTwice, commits_are_notified_before_catch_up_returns, commits_of_others_are_notified, one_of_two_commits_wins,
 };
 
 /// Opens a new engine without entries.
@@ -83,16 +83,16 @@ type PropertyOfTwo = fn(OpenTwice<'_>);
 
 /// Properties of a store that several processes use.
 const PROPERTIES_OF_TWO: &[(&str, PropertyOfTwo)] = &[
-    ("commits of others are told", commits_of_others_are_told),
-    ("commits are told before catch_up returns", commits_are_told_before_catch_up_returns),
+    ("commits of others are notified", commits_of_others_are_notified),
+    ("commits are notified before catch_up returns", commits_are_notified_before_catch_up_returns),
     ("one of two commits wins", one_of_two_commits_wins),
-    ("premises hold until somebody commits", premises_hold_until_somebody_commits),
-    ("premises are of one commit", premises_are_of_one_commit),
+    ("a read set is valid until another process commits", a_read_set_is_valid_until_another_process_commits),
+    ("a read set is of one commit", a_read_set_is_of_one_commit),
     ("names are of one node", names_are_of_one_node),
     ("claims are exclusive", claims_are_exclusive),
-    ("who has a claim hears who waits for it", who_has_a_claim_hears_who_waits_for_it),
+    ("the holder of a claim is notified of waiters", the_holder_of_a_claim_is_notified_of_waiters),
     ("released claims are free", released_claims_are_free),
-    ("what the dead claimed is taken over", what_the_dead_claimed_is_taken_over),
+    ("claims of failed nodes are taken over", claims_of_failed_nodes_are_taken_over),
 ];
 
 /// Tests every property of a store that several processes use, each on a new store, and prints their names.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Outcome, Premise, Reply, Request, Result, Shard, ShardState, Snapshot, Turn, Version,
+    Outcome, ReadSet, Reply, Request, Result, Shard, ShardLock, ShardState, Snapshot, Version,
 };
 
 /// Rows of a first page, unless the caller expects more.
@@ -158,7 +158,7 @@ impl Engine for CountingEngine {
         self.engine.refuses_present()
     }
 
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
         self.engine.line_up(shard, wanted)
     }
 
@@ -166,8 +166,8 @@ impl Engine for CountingEngine {
         self.engine.check()
     }
 
-    fn tend(&self) -> Result<()> {
-        self.engine.tend()
+    fn maintain(&self) -> Result<()> {
+        self.engine.maintain()
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
@@ -198,8 +198,8 @@ impl Engine for CountingEngine {
         self.engine.catch_up()
     }
 
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
-        self.engine.premise(shards)
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
+        self.engine.read_set(shards)
     }
 
     fn members(&self) -> &dyn Members {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_together_is_one_call() {
+    fn combined_reads_are_one_call() {
         let engine = filled(10);
         let before = engine.calls();
         let snapshot = engine.snapshot(Shard(1)).unwrap();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_grow_with_what_is_taken() {
+    fn pages_grow_with_the_number_of_entries_taken() {
         for (rows, expect, pages) in [(0, 1, 1), (63, 1, 1), (65, 1, 2), (65, 100, 1), (321, 1, 3), (2_000, 2_001, 1)] {
             let engine = filled(rows);
             let snapshot = engine.snapshot(Shard(1)).unwrap();

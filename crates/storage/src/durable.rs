@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finished_replaces_nothing_and_leaves_nothing() {
+    fn an_unfinished_file_replaces_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         write(&path, Readers::Default, b"old").unwrap();

@@ -122,7 +122,7 @@ impl FaultyEngine {
         assert!(self.watcher.set(Box::new(watcher)).is_ok(), "an engine has one watcher");
     }
 
-    fn tell_watcher(&self) {
+    fn notify_watcher(&self) {
         if let Some(watcher) = self.watcher.get() {
             watcher(self);
         }
@@ -148,14 +148,14 @@ impl FaultyEngine {
         self.reads.faults.lock().at.insert(at, error);
     }
 
-    /// Makes all reads from the `nth` on fail, until [`Self::heal_reads`]; 1 is the next.
+    /// Makes all reads from the `nth` on fail, until [`Self::clear_read_faults`]; 1 is the next.
     pub fn fail_reads(&self, nth: u64, error: StorageError) {
         let from = self.reads() + nth;
         self.reads.faults.lock().from = Some((from, error));
     }
 
     /// Removes all pending faults of reads.
-    pub fn heal_reads(&self) {
+    pub fn clear_read_faults(&self) {
         *self.reads.faults.lock() = ReadFaults::default();
     }
 
@@ -318,7 +318,7 @@ impl Engine for FaultyEngine {
         };
         log.write(&self.visible, Change::Commit(shard, ShardState { version, token }, batch), durability)?;
         drop(log);
-        self.tell_watcher();
+        self.notify_watcher();
         Ok(answer)
     }
 
@@ -380,7 +380,7 @@ impl Engine for FaultyEngine {
         log.check_poison()?;
         log.sync()?;
         drop(log);
-        self.tell_watcher();
+        self.notify_watcher();
         Ok(())
     }
 

@@ -14,8 +14,8 @@ pub mod faulty;
 mod log;
 pub mod members;
 pub mod memory;
-mod premise;
 mod read;
+mod read_set;
 pub mod tally;
 
 use std::fmt;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 pub use batch::{Batch, Operation, Purpose};
 pub use log::{CommitLog, LogPosition, LogRead, LogRecord};
 pub use members::Members;
-pub use premise::Premise;
 pub use read::{Page, PageRange, Reply, Request};
+pub use read_set::ReadSet;
 
 /// Kind of entry. Engines may store and tune each kind separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,7 +201,7 @@ pub enum StorageError {
     /// The key of an insert has a value. Nothing was written.
     #[error("a key to insert already exists: {0}")]
     Present(String),
-    /// Another process has committed to a shard of the [read set](Batch::presume). Nothing was written.
+    /// Another process has committed to a shard of the [read set](Batch::set_read_set). Nothing was written.
     #[error("the data have changed since they were read")]
     Outdated,
     /// The shard was dropped.
@@ -221,12 +221,12 @@ pub type CommitListener = Box<dyn Fn(Shard, Version) + Send + Sync>;
 /// Lock to write to a shard; released when dropped.
 #[derive(Default)]
 #[must_use]
-pub struct Turn {
+pub struct ShardLock {
     held: Option<Box<dyn Send>>,
     seen: Option<Vec<Reply>>,
 }
 
-impl Turn {
+impl ShardLock {
     /// Creates a lock that is released when `held` is dropped. `seen` are the replies for [`Engine::line_up`].
     pub fn of(held: impl Send + 'static, seen: Vec<Reply>) -> Self {
         Self { held: Some(Box::new(held)), seen: Some(seen) }
@@ -244,9 +244,9 @@ impl Turn {
     }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for ShardLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("is_held", &self.is_held()).finish_non_exhaustive()
+        f.debug_struct("ShardLock").field("is_held", &self.is_held()).finish_non_exhaustive()
     }
 }
 
@@ -287,9 +287,9 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// The lock contains the replies to `wanted`. [`Request::State`] is read first: if others commit without the lock,
     /// the other replies may be newer, and a commit at that state conflicts.
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> Turn {
+    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
         let _ = (shard, wanted);
-        Turn::default()
+        ShardLock::default()
     }
 
     /// Checks that the engine accepts commits of any purpose.
@@ -314,7 +314,7 @@ pub trait Engine: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason why the engine does not accept commits yet.
-    fn tend(&self) -> Result<()> {
+    fn maintain(&self) -> Result<()> {
         self.check()
     }
 
@@ -366,9 +366,9 @@ pub trait Engine: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the observed state of `shards` as a read set for [`Batch::presume`]. `None` if it is not available, or
+    /// Returns the observed state of `shards` as a read set for [`Batch::set_read_set`]. `None` if it is not available, or
     /// if no other process writes.
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
         let _ = shards;
         None
     }

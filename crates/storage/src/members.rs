@@ -89,7 +89,7 @@ pub trait Members: Send + Sync {
     ///
     /// # Errors
     /// If the store cannot be accessed.
-    fn say_awaited(&self, key: &str) -> Result<()>;
+    fn announce_wait(&self, key: &str) -> Result<()>;
 
     /// Returns true if another node has recently announced that it waits for this claim. The announcement ends with the
     /// claim. Cached.
@@ -156,7 +156,7 @@ impl Members for Sole {
         Ok(())
     }
 
-    fn say_awaited(&self, _key: &str) -> Result<()> {
+    fn announce_wait(&self, _key: &str) -> Result<()> {
         Ok(())
     }
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_spread_and_only_what_the_dead_had_moves() {
+    fn work_is_distributed_and_only_that_of_failed_nodes_moves() {
         let four = nodes(4);
         let three = &four[..3];
         let mut counts = [0; 4];

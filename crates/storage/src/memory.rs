@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::tally::{self, Reads, Scan};
 use crate::{
     Batch, CommitListener, CommitToken, Cursor, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Members,
-    Operation, Outcome, Page, Premise, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
+    Operation, Outcome, Page, ReadSet, Reply, Request, Result, Shard, ShardState, Snapshot, StorageError, Version,
 };
 use tree::{Position, Tree};
 
@@ -91,7 +91,7 @@ impl MemoryEngine {
 
     /// Notifies the other users of a commit. The caller must hold the lock of the shards, so that every validated read
     /// set was notified.
-    fn tell(&self, shard: Shard, version: Version) {
+    fn notify_listeners(&self, shard: Shard, version: Version) {
         for (_, listener) in self.store.listeners.lock().iter().filter(|(user, _)| *user != self.user) {
             listener(shard, version);
         }
@@ -124,7 +124,7 @@ impl MemoryEngine {
     pub(crate) fn remove(&self, shard: Shard) {
         let mut shards = self.store.shards.lock();
         let version = Arc::make_mut(&mut shards).remove(shard);
-        self.tell(shard, version);
+        self.notify_listeners(shard, version);
     }
 }
 
@@ -147,9 +147,9 @@ impl Shards {
         if version == expected && !is_dropped { Ok(version) } else { Err(version) }
     }
 
-    fn check_premise(&self, premise: &Premise) -> Result<()> {
-        let has_changed = |shard| self.contents.get(shard).is_some_and(|contents| contents.changed > premise.moment());
-        if premise.shards().iter().any(has_changed) { Err(StorageError::Outdated) } else { Ok(()) }
+    fn check_read_set(&self, read_set: &ReadSet) -> Result<()> {
+        let has_changed = |shard| self.contents.get(shard).is_some_and(|contents| contents.changed > read_set.moment());
+        if read_set.shards().iter().any(has_changed) { Err(StorageError::Outdated) } else { Ok(()) }
     }
 
     fn state(&self, shard: Shard) -> ShardState {
@@ -223,10 +223,10 @@ impl Engine for MemoryEngine {
             Ok(Version(version)) => Version(version + 1),
             Err(found) => return Ok(Outcome::Conflict(found)),
         };
-        batch.premise().map_or(Ok(()), |premise| shards.check_premise(premise))?;
+        batch.read_set().map_or(Ok(()), |read_set| shards.check_read_set(read_set))?;
         shards.check_inserts(shard, &batch)?;
         Arc::make_mut(&mut shards).apply(shard, ShardState { version, token }, &batch);
-        self.tell(shard, version);
+        self.notify_listeners(shard, version);
         Ok(Outcome::Committed(version))
     }
 
@@ -257,8 +257,8 @@ impl Engine for MemoryEngine {
         self.store.listeners.lock().push((self.user, listener));
     }
 
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
-        Some(Premise::new(shards, self.store.shards.lock().commits, "".into()))
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
+        Some(ReadSet::new(shards, self.store.shards.lock().commits, "".into()))
     }
 
     fn members(&self) -> &dyn Members {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_are_counted_for_whom_they_are_done() {
+    fn reads_are_counted_for_their_request() {
         let one = Reads { calls: 1, entries: 2, bytes: 3 };
         note(one);
         let (outer, inner) = (Arc::new(Tally::default()), Arc::new(Tally::default()));

@@ -118,7 +118,7 @@ fn scan(database: &Arc<Database>) -> Duration {
     start.elapsed()
 }
 
-fn ask(views: &Views, database: &Arc<Database>, ddoc: &DesignDocument, what: &str, query: &ViewQuery) {
+fn ask(views: &Views, database: &Arc<Database>, ddoc: &DesignDocument, label: &str, query: &ViewQuery) {
     const TIMES: u32 = 20;
     let mut rows = Count::default();
     let _ = views.query(database, ddoc, "v", query, &mut rows).expect("queries succeed");
@@ -127,7 +127,7 @@ fn ask(views: &Views, database: &Arc<Database>, ddoc: &DesignDocument, what: &st
         rows = Count::default();
         let _ = views.query(database, ddoc, "v", query, &mut rows).expect("queries succeed");
     }
-    println!("{what:<34}{:>10.1} us, {} rows", start.elapsed().as_secs_f64() * 1e6 / f64::from(TIMES), rows.0);
+    println!("{label:<34}{:>10.1} us, {} rows", start.elapsed().as_secs_f64() * 1e6 / f64::from(TIMES), rows.0);
 }
 
 fn main() {

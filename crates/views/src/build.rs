@@ -10,7 +10,7 @@ use settee_storage::StorageError;
 
 use crate::claims::Claimed;
 use crate::error::{Result, ViewError};
-use crate::handle::{BuildGuard, DatabaseIndexes, Turn};
+use crate::handle::{Acquired, BuildGuard, DatabaseIndexes};
 use crate::host::IndexHost;
 use crate::index::identity::definitions;
 use crate::index::{IndexDefinition, IndexStore, Meta, Opened, Signature};
@@ -23,7 +23,7 @@ use crate::shared::{About, Core};
 
 /// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
 /// continues at the last commit.
-const ANEW_MAX: u32 = 1000;
+const RETRIES_MAX: u32 = 1000;
 
 /// The indexes of a design document that this process may build.
 struct Build<'a> {
@@ -69,16 +69,16 @@ impl Core {
         let Some(definition) = definitions.iter().find(|definition| definition.signature == signature) else {
             return Err(ViewError::MissingView);
         };
-        let guard = match self.handle(host, signature)?.take_turn_while(&mut || Ok(cancellation.check()?)) {
-            Ok(Turn::Build(guard)) => guard,
-            Ok(Turn::Over) => return Ok(()),
+        let guard = match self.handle(host, signature)?.acquire_build_while(&mut || Ok(cancellation.check()?)) {
+            Ok(Acquired::Build(guard)) => guard,
+            Ok(Acquired::Over) => return Ok(()),
             // The build was paused, and resumed before the end of the wait.
             Err(ViewError::Paused) if !self.control(host, &indexes, &ddoc.id)?.is_paused => return Ok(()),
             Err(error) => return Err(error),
         };
         let mut rights = vec![Right { definition, guard, claimed: None }];
         let mut result = Err(ViewError::Contended);
-        for _ in 0..ANEW_MAX {
+        for _ in 0..RETRIES_MAX {
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             match self.claim(&build, &Wanted { definition, update_seq }) {
                 Ok(claimed @ Some(_)) => rights[0].claimed = claimed,
@@ -98,11 +98,11 @@ impl Core {
             let build = Build { host, ddoc, indexes: &indexes, rights: &rights, urgency, cancels: control.cancels };
             result = self.build(&build, update_seq);
             // If another process has replaced the shard, it cannot be used; this is detected at the start.
-            let begins_anew = matches!(
+            let must_reset = matches!(
                 result,
                 Err(ViewError::Contended | ViewError::Storage(StorageError::Interrupted(_) | StorageError::Dropped))
             );
-            if !begins_anew {
+            if !must_reset {
                 break;
             }
             // A new claim, so that numbers of nodes are never reused.
@@ -183,7 +183,7 @@ impl Core {
         for Right { definition, guard, claimed } in rights {
             match result {
                 Ok(unusable) if unusable.contains(&definition.signature) => {
-                    self.begin_anew(host, indexes, definition.signature, guard)?;
+                    self.reset_index(host, indexes, definition.signature, guard)?;
                 }
                 // Another process builds it: waiters check the result themselves.
                 _ if claimed.is_none() => guard.finish(Ok(())),
@@ -194,7 +194,7 @@ impl Core {
     }
 
     /// Replaces an index whose shard is unusable by an empty one.
-    fn begin_anew(
+    fn reset_index(
         &self,
         host: &dyn IndexHost,
         indexes: &DatabaseIndexes,
@@ -309,19 +309,19 @@ impl Core {
             database,
             pending: total_changes,
             database_name: host.name(),
-            control: &|turn, bytes| self.rest(build, turn, bytes),
+            control: &|pace_state, bytes| self.rest(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
             report: &|documents, emissions| self.report(host, ddoc, documents, emissions),
-            remark: &|message| self.say(host, ddoc, About::Engine, message),
+            report_engine: &|message| self.log_event(host, ddoc, About::Engine, message),
         };
         pass.run(indexes.into_iter().map(|(_, index)| index).collect())
     }
 
     /// Paces a thread of a build, and returns an error if the build must stop.
-    fn rest(&self, build: &Build<'_>, turn: &mut pace::Turn, bytes: u64) -> Result<()> {
+    fn rest(&self, build: &Build<'_>, pace_state: &mut pace::PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.rights.iter().any(Right::is_awaited);
         if build.urgency == Urgency::Background {
-            self.pace.rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
+            self.pace.rest(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
         }
         self.check(build)
     }
@@ -352,10 +352,10 @@ impl Core {
     fn report(&self, host: &dyn IndexHost, ddoc: &DesignDocument, documents: &DocumentBatch, emissions: &Emissions) {
         for failure in &emissions.failures {
             let failed_document = documents.get(failure.document as usize).id;
-            self.say(host, ddoc, About::Failure(failed_document), &failure.message);
+            self.log_event(host, ddoc, About::Failure(failed_document), &failure.message);
         }
         for message in &emissions.log {
-            self.say(host, ddoc, About::Message, message);
+            self.log_event(host, ddoc, About::Message, message);
         }
     }
 }

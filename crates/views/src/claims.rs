@@ -20,11 +20,11 @@ use settee_storage::{Engine, Result, Shard};
 const NUMBERS_BITS: u32 = 24;
 
 /// Initial and maximum interval at which a waiter checks that the building process is alive.
-const PATIENCE: Duration = Duration::from_millis(20);
-const PATIENCE_MAX: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_millis(250);
 
 /// Number of commits after which a waiter announces itself again.
-const HOPES_MAX: u32 = 16;
+const COMMITS_PER_ANNOUNCEMENT: u32 = 16;
 
 /// A claim on the build of an index. It is released when dropped.
 pub struct Claimed {
@@ -77,11 +77,11 @@ fn key(shard: Shard) -> String {
 /// Notifies waiters of commits of other processes to indexes.
 #[derive(Default)]
 pub struct Claims {
-    news: OnceLock<Arc<News>>,
+    notifications: OnceLock<Arc<CommitNotifications>>,
 }
 
 #[derive(Default)]
-struct News {
+struct CommitNotifications {
     waiting: Mutex<HashMap<Shard, Waiting>>,
     changed: Condvar,
 }
@@ -93,7 +93,7 @@ struct Waiting {
     commits: u64,
 }
 
-impl News {
+impl CommitNotifications {
     fn note(&self, shard: Shard) {
         if let Some(waiting) = self.waiting.lock().get_mut(&shard) {
             waiting.commits += 1;
@@ -105,30 +105,37 @@ impl News {
 /// A client that waits for commits of other processes to an index.
 pub struct Watch<'a> {
     engine: &'a dyn Engine,
-    news: Arc<News>,
+    notifications: Arc<CommitNotifications>,
     shard: Shard,
     /// Number of commits that the last wait has observed.
     commits: u64,
-    patience: Duration,
+    check_interval: Duration,
     /// Waits that ended with a commit, since the last announcement.
-    hopes: u32,
+    unannounced_commits: u32,
 }
 
 impl Claims {
     /// Observes commits to the index in `shard` from now on. `engine` must always be the same.
     pub fn watch<'a>(&self, engine: &'a dyn Engine, shard: Shard) -> Watch<'a> {
-        let news = self.news.get_or_init(|| {
-            let news = Arc::<News>::default();
-            let told = Arc::clone(&news);
-            engine.subscribe(Box::new(move |shard, _| told.note(shard)));
-            news
+        let notifications = self.notifications.get_or_init(|| {
+            let notifications = Arc::<CommitNotifications>::default();
+            let notified = Arc::clone(&notifications);
+            engine.subscribe(Box::new(move |shard, _| notified.note(shard)));
+            notifications
         });
-        let mut waiting = news.waiting.lock();
+        let mut waiting = notifications.waiting.lock();
         let entry = waiting.entry(shard).or_default();
         entry.count += 1;
         let commits = entry.commits;
         drop(waiting);
-        Watch { engine, news: Arc::clone(news), shard, commits, patience: PATIENCE, hopes: 0 }
+        Watch {
+            engine,
+            notifications: Arc::clone(notifications),
+            shard,
+            commits,
+            check_interval: CHECK_INTERVAL,
+            unannounced_commits: 0,
+        }
     }
 }
 
@@ -136,7 +143,7 @@ impl Claims {
 impl Claims {
     /// Returns true if there is a waiter.
     pub(crate) fn waits(&self) -> bool {
-        self.news.get().is_some_and(|news| !news.waiting.lock().is_empty())
+        self.notifications.get().is_some_and(|notifications| !notifications.waiting.lock().is_empty())
     }
 }
 
@@ -144,26 +151,27 @@ impl Watch<'_> {
     /// Waits for a commit since the last wait, or for a timeout, because the end of a process is not a commit. After a
     /// timeout the wait is announced to the building process.
     pub fn wait(&mut self) {
-        let mut waiting = self.news.waiting.lock();
+        let mut waiting = self.notifications.waiting.lock();
         let commits = |waiting: &HashMap<Shard, Waiting>| waiting.get(&self.shard).map_or(0, |shard| shard.commits);
         let is_unchanged = |waiting: &mut HashMap<Shard, Waiting>| commits(waiting) == self.commits;
-        let over = self.news.changed.wait_while_for(&mut waiting, is_unchanged, self.patience);
+        let over = self.notifications.changed.wait_while_for(&mut waiting, is_unchanged, self.check_interval);
         self.commits = commits(&waiting);
         // The interval grows while there are no commits.
-        self.patience = if over.timed_out() { (2 * self.patience).min(PATIENCE_MAX) } else { PATIENCE };
+        self.check_interval =
+            if over.timed_out() { (2 * self.check_interval).min(CHECK_INTERVAL_MAX) } else { CHECK_INTERVAL };
         drop(waiting);
-        self.hopes += 1;
-        if over.timed_out() || self.hopes >= HOPES_MAX {
-            self.hopes = 0;
+        self.unannounced_commits += 1;
+        if over.timed_out() || self.unannounced_commits >= COMMITS_PER_ANNOUNCEMENT {
+            self.unannounced_commits = 0;
             // If the announcement fails, the wait takes a little longer.
-            let _ = self.engine.members().say_awaited(&key(self.shard));
+            let _ = self.engine.members().announce_wait(&key(self.shard));
         }
     }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.news.waiting.lock();
+        let mut waiting = self.notifications.waiting.lock();
         if let Some(entry) = waiting.get_mut(&self.shard) {
             entry.count -= 1;
             if entry.count == 0 {
@@ -200,17 +208,17 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_hears_of_commits_and_of_silence() {
+    fn waiters_are_notified_of_commits_and_timeouts() {
         let ([engine, other], claims) = (Store::new().two(), Claims::default());
         let mut watch = claims.watch(&*engine, Shard(7));
         watch.wait();
         watch.wait();
-        assert_eq!(watch.patience, 4 * PATIENCE);
+        assert_eq!(watch.check_interval, 4 * CHECK_INTERVAL);
         other.drop_shard(Shard(8)).unwrap();
         other.drop_shard(Shard(7)).unwrap();
         watch.wait();
-        assert_eq!((watch.patience, watch.commits), (PATIENCE, 1));
+        assert_eq!((watch.check_interval, watch.commits), (CHECK_INTERVAL, 1));
         drop(watch);
-        assert!(claims.news.get().unwrap().waiting.lock().is_empty());
+        assert!(claims.notifications.get().unwrap().waiting.lock().is_empty());
     }
 }

@@ -82,8 +82,8 @@ pub enum QueryError {
 }
 
 impl From<Corrupt> for ViewError {
-    fn from(Corrupt(what): Corrupt) -> Self {
-        Self::Corrupt(what)
+    fn from(Corrupt(label): Corrupt) -> Self {
+        Self::Corrupt(label)
     }
 }
 

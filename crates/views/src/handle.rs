@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 use settee_design::DesignDocument;
 use settee_storage::{Shard, StorageError};
 
+use crate::build_lock::{self, Abandoned};
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, Meta, Signature};
-use crate::turns::{self, Abandoned};
 
 /// A view index.
-pub(crate) type Handle = turns::Handle<IndexStore, ViewError>;
+pub(crate) type Handle = build_lock::Handle<IndexStore, ViewError>;
 /// The right to build a view index.
-pub(crate) type BuildGuard = turns::BuildGuard<IndexStore, ViewError>;
+pub(crate) type BuildGuard = build_lock::BuildGuard<IndexStore, ViewError>;
 /// Result of a request to build a view index.
-pub(crate) type Turn = turns::Turn<IndexStore, ViewError>;
+pub(crate) type Acquired = build_lock::Acquired<IndexStore, ViewError>;
 
 /// The indexes of a database that were used since the start of the server.
 #[derive(Default)]
@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_share_the_result() {
+    fn waiters_share_the_result() {
         let handle = handle();
         let guard = handle.try_build().unwrap();
         assert!(handle.try_build().is_none());
         std::thread::scope(|scope| {
-            let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| handle.take_turn().map(drop))).collect();
+            let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| handle.acquire_build().map(drop))).collect();
             while handle.activity() != (true, 4) {
                 std::thread::yield_now();
             }
@@ -145,7 +145,7 @@ mod tests {
                 assert!(matches!(thread.join().unwrap(), Err(ViewError::Corrupt("test"))));
             }
         });
-        assert!(matches!(handle.take_turn(), Ok(Turn::Build(_))), "a failure does not outlive its build");
+        assert!(matches!(handle.acquire_build(), Ok(Acquired::Build(_))), "a failure does not outlive its build");
         assert_eq!(handle.activity(), (false, 0));
     }
 
@@ -174,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_builds_an_index_that_was_removed() {
+    fn a_removed_index_is_not_built() {
         let handle = handle();
         handle.try_build().unwrap().retire();
         assert!(handle.try_build().is_none());
-        assert!(matches!(handle.take_turn(), Ok(Turn::Over)));
+        assert!(matches!(handle.acquire_build(), Ok(Acquired::Over)));
     }
 }

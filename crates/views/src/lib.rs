@@ -13,6 +13,7 @@
 //! This crate depends on no language, no HTTP and no clock, and starts no thread that outlives a call.
 
 mod build;
+mod build_lock;
 mod claims;
 mod clock;
 mod control;
@@ -37,10 +38,10 @@ mod testing;
 mod tests;
 mod tree;
 mod trial;
-mod turns;
 mod verify;
 mod views;
 
+pub use build_lock::{Abandoned, Acquired, BuildGuard, Handle};
 pub use claims::{Claimed, Claims, Watch};
 pub use clock::Clock;
 pub use control::{BuildState, BuildStatus};
@@ -51,7 +52,7 @@ pub use index::Tokens;
 pub use index::identity::{Signature, layout_of};
 pub use indexer::Settings;
 pub use indexer::source::{ChangeBatch, ChangeSnapshot, Changes, Fill};
-pub use pace::{Budget, Pace, Turn as PaceTurn, Urgency, Urgent};
+pub use pace::{Budget, Pace, PaceState, Urgency, Urgent};
 pub use query::{
     Bounds, Docs, End, Header, Inclusion, Keys, LinkedDocument, MapRow, Order, Reduce, ReduceRow, RowSink, Stale,
     Start, Update, ViewQuery,
@@ -60,6 +61,5 @@ pub use records::{Family, IndexRecords};
 pub use reduce::{is_builtin_reduce, overflow_reason, unsupported_reduce};
 pub use shared::{About, Languages, Log, LogLine};
 pub use trial::{Trial, TrialLimits};
-pub use turns::{Abandoned, BuildGuard, Handle, Turn};
 pub use verify::verify_index;
 pub use views::{Answer, Compaction, ViewInfo, Views};

@@ -41,7 +41,7 @@ impl Budget {
 
 /// State of a thread between two pauses.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Turn {
+pub struct PaceState {
     resumed_us: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ pub struct Pace {
 }
 
 /// Interval at which a paused thread checks whether it must continue to pause.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Pace {
     pub(crate) fn new(clock: Clock) -> Self {
@@ -94,9 +94,9 @@ impl Pace {
 
     /// Pauses a thread of a background build that has read `bytes` since the last call. `is_over` returns true if the
     /// pause must end.
-    pub fn rest(&self, turn: &mut Turn, bytes: u64, is_over: &dyn Fn() -> bool) {
+    pub fn rest(&self, pace_state: &mut PaceState, bytes: u64, is_over: &dyn Fn() -> bool) {
         let now_us = self.clock.now_us();
-        let worked_us = now_us.saturating_sub(turn.resumed_us.unwrap_or(now_us));
+        let worked_us = now_us.saturating_sub(pace_state.resumed_us.unwrap_or(now_us));
         let until_us = now_us.saturating_add(self.budget().rest_us(worked_us, bytes));
         let mut urgent = self.urgent.lock();
         loop {
@@ -104,11 +104,11 @@ impl Pace {
             if is_over() || *urgent == 0 && left_us == 0 {
                 break;
             }
-            let left = if left_us == 0 { LOOK } else { LOOK.min(Duration::from_micros(left_us)) };
+            let left = if left_us == 0 { CHECK_INTERVAL } else { CHECK_INTERVAL.min(Duration::from_micros(left_us)) };
             self.changed.wait_for(&mut urgent, left);
         }
         drop(urgent);
-        turn.resumed_us = Some(self.clock.now_us());
+        pace_state.resumed_us = Some(self.clock.now_us());
     }
 }
 
@@ -150,16 +150,16 @@ mod tests {
     fn a_client_goes_first() {
         let pace = Arc::new(Pace::new(Clock::stopped()));
         assert!(pace.begin(Urgency::Background).is_none());
-        pace.rest(&mut Turn::default(), 0, &|| false);
+        pace.rest(&mut PaceState::default(), 0, &|| false);
         let urgent = pace.begin(Urgency::Client).unwrap();
         let has_rested = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let resting = scope.spawn(|| {
-                pace.rest(&mut Turn::default(), 0, &|| false);
+                pace.rest(&mut PaceState::default(), 0, &|| false);
                 has_rested.store(true, Ordering::Relaxed);
             });
             // A build whose own client arrived does not pause, nor does one that must stop.
-            pace.rest(&mut Turn::default(), 0, &|| true);
+            pace.rest(&mut PaceState::default(), 0, &|| true);
             assert!(!has_rested.load(Ordering::Relaxed));
             drop(urgent);
             resting.join().unwrap();
@@ -174,11 +174,11 @@ mod tests {
         // Each read of the clock advances it by a tenth of a millisecond.
         let pace = Pace::new(Clock::new(move || ticking.fetch_add(100, Ordering::Relaxed)));
         pace.set_budget(Budget { cpu_percent: 50, ..Budget::UNLIMITED });
-        let mut turn = Turn::default();
-        pace.rest(&mut turn, 0, &|| false);
+        let mut pace_state = PaceState::default();
+        pace.rest(&mut pace_state, 0, &|| false);
         now.fetch_add(40_000, Ordering::Relaxed);
         let before = now.load(Ordering::Relaxed);
-        pace.rest(&mut turn, 0, &|| false);
+        pace.rest(&mut pace_state, 0, &|| false);
         assert!(now.load(Ordering::Relaxed) - before >= 40_000);
     }
 }

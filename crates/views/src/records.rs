@@ -43,14 +43,14 @@ impl Family {
 
     /// Returns true if this is the end of a record of the family, after the shard.
     #[must_use]
-    pub fn is_told_by(self, tail: &[u8]) -> bool {
+    pub fn is_record_tail(self, tail: &[u8]) -> bool {
         tail == self.tail()
     }
 
     /// Returns the shard in a record, if the index belongs to the family.
     fn decode(self, value: &[u8]) -> Result<Option<Shard>> {
         let (shard, tail) = value.split_first_chunk().ok_or(ViewError::Corrupt("shard of an index"))?;
-        Ok(self.is_told_by(tail).then_some(Shard(u64::from_be_bytes(*shard))))
+        Ok(self.is_record_tail(tail).then_some(Shard(u64::from_be_bytes(*shard))))
     }
 }
 

@@ -171,7 +171,7 @@ impl Core {
         Aggregate::open(reduce, &self.language(ddoc)?, self.limits())
     }
 
-    pub(crate) fn say(&self, host: &dyn IndexHost, ddoc: &DesignDocument, about: About<'_>, message: &str) {
+    pub(crate) fn log_event(&self, host: &dyn IndexHost, ddoc: &DesignDocument, about: About<'_>, message: &str) {
         let (database, design_document) = (host.name(), &*ddoc.id);
         (self.log)(&LogLine { database, design_document, about, message });
     }

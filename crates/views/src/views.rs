@@ -359,7 +359,7 @@ impl Core {
         };
         let shown = plan.run(shown, aggregate.as_mut().map(|(aggregate, index)| (aggregate, *index)), sink);
         for message in aggregate.iter_mut().flat_map(|(aggregate, _)| aggregate.take_log()) {
-            self.say(host, ddoc, About::Message, &message);
+            self.log_event(host, ddoc, About::Message, &message);
         }
         shown
     }

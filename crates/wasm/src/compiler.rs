@@ -65,7 +65,7 @@ struct Queue {
 }
 
 /// A permit to compile.
-struct Turn<'a>(&'a Compiler);
+struct CompilePermit<'a>(&'a Compiler);
 
 /// Complete standard output and standard error of a process.
 type Written = io::Result<(Vec<u8>, Vec<u8>)>;
@@ -80,7 +80,7 @@ impl Compiler {
     /// Returns the machine code of a module.
     pub(crate) fn compile(&self, module: Vec<u8>) -> Result<Vec<u8>, CompileError> {
         let unavailable = |error: io::Error| CompileError::Unavailable(format!("the WebAssembly compiler: {error}"));
-        let _turn = self.take_turn()?;
+        let _permit = self.acquire_permit()?;
         let mut process = Process(self.start().map_err(unavailable)?);
         let written = process.exchange(module).map_err(unavailable)?;
         let timeout_ms = self.command.timeout_ms;
@@ -100,7 +100,7 @@ impl Compiler {
         }
     }
 
-    fn take_turn(&self) -> Result<Turn<'_>, CompileError> {
+    fn acquire_permit(&self) -> Result<CompilePermit<'_>, CompileError> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.running >= self.running_max {
             if queue.waiting >= WAITING_MAX {
@@ -113,7 +113,7 @@ impl Compiler {
             queue.waiting -= 1;
         }
         queue.running += 1;
-        Ok(Turn(self))
+        Ok(CompilePermit(self))
     }
 
     fn start(&self) -> io::Result<Child> {
@@ -129,7 +129,7 @@ impl Compiler {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for CompilePermit<'_> {
     fn drop(&mut self) {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
         self.0.ended.notify_one();
@@ -192,19 +192,21 @@ impl Drop for Process {
 }
 
 /// Returns the reason why a process ended without a result: nearly always its memory limit.
-fn died(status: ExitStatus, said: &[u8]) -> CompileError {
-    let said = String::from_utf8_lossy(said);
-    let is_memory = said.contains("memory allocation") || said.contains("out of memory") || said.contains("mmap");
+fn died(status: ExitStatus, stderr_text: &[u8]) -> CompileError {
+    let stderr_text = String::from_utf8_lossy(stderr_text);
+    let is_memory = stderr_text.contains("memory allocation")
+        || stderr_text.contains("out of memory")
+        || stderr_text.contains("mmap");
     if is_memory || status.code().is_none() {
         return CompileError::Source(format!("compiling the module takes more than {MEMORY_BYTES} bytes of memory"));
     }
     // A panic: the compiler reports unsupported features in this way, so a retry would fail as well.
     if status.code() == Some(PANICKED) {
-        let said = said.lines().filter(|line| !line.is_empty()).nth(1).unwrap_or_default();
-        return CompileError::Source(format!("the compiler cannot compile the module: {said}"));
+        let stderr_text = stderr_text.lines().filter(|line| !line.is_empty()).nth(1).unwrap_or_default();
+        return CompileError::Source(format!("the compiler cannot compile the module: {stderr_text}"));
     }
-    let said = said.lines().last().unwrap_or_default();
-    CompileError::Unavailable(format!("the WebAssembly compiler ended with {status}: {said}"))
+    let stderr_text = stderr_text.lines().last().unwrap_or_default();
+    CompileError::Unavailable(format!("the WebAssembly compiler ended with {status}: {stderr_text}"))
 }
 
 /// Exit status of a program that panicked.

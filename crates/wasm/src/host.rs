@@ -88,11 +88,11 @@ impl Host {
     }
 
     /// Appends a value; an empty one is null.
-    fn take(&mut self, what: &str, bytes: &[u8]) -> Result<u32, Error> {
+    fn take(&mut self, label: &str, bytes: &[u8]) -> Result<u32, Error> {
         let before = self.text.len();
         let bytes = if bytes.is_empty() { b"null" } else { bytes };
         if let Err(error) = json::compact(bytes, &mut self.text) {
-            self.failed = Some(format!("{what} is not JSON: {error}"));
+            self.failed = Some(format!("{label} is not JSON: {error}"));
             return Err(Error::msg("not JSON"));
         }
         Ok((self.text.len() - before) as u32)

@@ -131,15 +131,15 @@ fn run(functions: &[String], documents: &[(&str, &str)]) -> Result<Vec<String>, 
     let mut output = Emissions::new();
     program.map(&batch(documents), &mut output)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let mut said: Vec<String> = output
+    let mut stderr_text: Vec<String> = output
         .rows()
         .map(|row| format!("{}.{}:{}={}", row.document, row.function, text(row.key), text(row.value)))
         .collect();
-    said.extend(
+    stderr_text.extend(
         output.failures.iter().map(|failure| format!("{}.{}!{}", failure.document, failure.function, failure.message)),
     );
-    said.extend(output.log);
-    Ok(said)
+    stderr_text.extend(output.log);
+    Ok(stderr_text)
 }
 
 const EMIT_DOCUMENT: &str = "(call $emit (i32.const 0) (i32.const 3) (local.get $at) (local.get $len)) i32.const 0";
@@ -148,23 +148,23 @@ const EMIT_KEY: &str = "(call $emit (i32.const 3) (i32.const 1) (i32.const 0) (i
 #[test]
 fn documents_go_in_and_rows_come_out() {
     let documents = [("a", r#"{"_id":"a"}"#), ("b", r#"{ "_id": "b" }"#)];
-    let said = run(&[map_of(EMIT_DOCUMENT), map_of(EMIT_KEY)], &documents).unwrap();
-    assert_eq!(said, [r#"0.0:"k"={"_id":"a"}"#, "0.1:1=null", r#"1.0:"k"={"_id":"b"}"#, "1.1:1=null"]);
+    let stderr_text = run(&[map_of(EMIT_DOCUMENT), map_of(EMIT_KEY)], &documents).unwrap();
+    assert_eq!(stderr_text, [r#"0.0:"k"={"_id":"a"}"#, "0.1:1=null", r#"1.0:"k"={"_id":"b"}"#, "1.1:1=null"]);
 }
 
 #[test]
 fn a_document_longer_than_the_buffer_gets_a_larger_one() {
     // Returns the requested size as the argument of the second import, after growing the memory.
     let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(9_000));
-    let said = run(&[map_of(EMIT_DOCUMENT)], &[("a", "{}"), ("b", &long), ("c", "{}")]).unwrap();
-    assert_eq!(said, [r#"0.0:"k"={}"#.to_owned(), format!(r#"1.0:"k"={long}"#), r#"2.0:"k"={}"#.to_owned()]);
+    let stderr_text = run(&[map_of(EMIT_DOCUMENT)], &[("a", "{}"), ("b", &long), ("c", "{}")]).unwrap();
+    assert_eq!(stderr_text, [r#"0.0:"k"={}"#.to_owned(), format!(r#"1.0:"k"={long}"#), r#"2.0:"k"={}"#.to_owned()]);
 }
 
 #[test]
 fn a_function_that_fails_emits_nothing_and_goes_on() {
     let check = |body: &str, expected: &str| {
-        let said = run(&[map_of(body), map_of(EMIT_KEY)], &[("a", "{}")]).unwrap();
-        assert_eq!(said, ["0.1:1=null", expected], "{body}");
+        let stderr_text = run(&[map_of(body), map_of(EMIT_KEY)], &[("a", "{}")]).unwrap();
+        assert_eq!(stderr_text, ["0.1:1=null", expected], "{body}");
     };
     let emit = "(call $emit (i32.const 3) (i32.const 1) (i32.const 0) (i32.const 0))";
     check(&format!("{emit} (call $fail (i32.const 17) (i32.const 7)) i32.const 0"), "0.0!because");
@@ -218,12 +218,12 @@ fn too_many_rows_end_the_build() {
 fn endless_recursion_is_a_failure_of_the_document() {
     let recursive =
         source(r#"(func $down (export "map") (param i32 i32) (result i32) (call $down (local.get 0) (local.get 1)))"#);
-    let said = run(&[recursive], &[("a", "{}"), ("b", "{}")]).unwrap();
-    assert_eq!(said, ["0.0!wasm trap: call stack exhausted", "1.0!wasm trap: call stack exhausted"]);
+    let stderr_text = run(&[recursive], &[("a", "{}"), ("b", "{}")]).unwrap();
+    assert_eq!(stderr_text, ["0.0!wasm trap: call stack exhausted", "1.0!wasm trap: call stack exhausted"]);
 }
 
 #[test]
-fn what_cannot_be_compiled_is_refused_with_a_reason() {
+fn invalid_modules_are_rejected_with_a_reason() {
     let check = |source: &str, expected: &str| {
         let source = MapSource { functions: vec![source.into()], library: None };
         let Err(CompileError::Source(reason)) = language().program(&source, limits()) else {
@@ -259,8 +259,8 @@ fn functions_of_one_module_share_no_memory() {
             (i32.store8 (i32.const 30) (global.get $n))
             (call $emit (i32.const 30) (i32.const 1) (i32.const 0) (i32.const 0)) i32.const 0)"#,
     );
-    let said = run(&[counter.clone(), counter], &[("a", "{}"), ("b", "{}")]).unwrap();
-    assert_eq!(said, ["0.0:1=null", "0.1:1=null", "1.0:2=null", "1.1:2=null"]);
+    let stderr_text = run(&[counter.clone(), counter], &[("a", "{}"), ("b", "{}")]).unwrap();
+    assert_eq!(stderr_text, ["0.0:1=null", "0.1:1=null", "1.0:2=null", "1.1:2=null"]);
 }
 
 #[test]

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame() {
+    fn invalid_frames() {
         let whole = written(&frame(["PUT", "/db", ""], &[("a", "b")], "{}"));
         // Every length field in turn: none may exceed the part that it describes.
         for place in [4, 8, 12, 16, 26, 30] {

@@ -189,7 +189,7 @@ impl Gate {
             Ok(tally) => tally,
             Err(error) => {
                 println!("    {error:#}");
-                Tally { remarks: vec![format!("{name}: {error:#}")], ..Tally::one(false) }
+                Tally { notes: vec![format!("{name}: {error:#}")], ..Tally::one(false) }
             }
         };
         let elapsed = started.elapsed();
@@ -208,8 +208,8 @@ impl Gate {
             println!("{name:<14} {:>8} {:>8} {:>9.1}", tally.passed, tally.failed, elapsed.as_secs_f64());
             sum += tally.clone();
         }
-        for remark in &sum.remarks {
-            println!("{remark}");
+        for note in &sum.notes {
+            println!("{note}");
         }
         sum.closing_line()
     }

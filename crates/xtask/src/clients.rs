@@ -232,9 +232,9 @@ fn count_python(output: &str) -> Tally {
         if !line.starts_with("FAILED (") && !line.starts_with("OK (") {
             continue;
         }
-        for (what, number) in details.split(", ").filter_map(|detail| detail.split_once('=')) {
+        for (label, number) in details.split(", ").filter_map(|detail| detail.split_once('=')) {
             let number: u64 = number.parse().unwrap_or(0);
-            match what {
+            match label {
                 "failures" | "errors" | "unexpected successes" => failed += number,
                 "skipped" => skipped += number,
                 _ => {}

@@ -46,7 +46,8 @@ cargo xtask COMMAND
                   --storage postgres  those that are of no engine, on a PostgreSQL that is started for them; -p NAME
                                 for one crate, and further arguments after -- go to the test programs
   lint          clippy and tidy
-  tidy          crate edges, names that a crate must not use, file heads and lengths
+  tidy          crate edges, names that a crate must not use, file heads and lengths, language; with --lower it
+                lowers the limits of the language rules to the current numbers
   fmt           formats the code
   docs          builds the documentation of all crates
   conformance   replays the recorded answers of CouchDB against this server
@@ -145,6 +146,7 @@ fn run(command: &str, arguments: &[String]) -> Result<bool> {
             let options = s3::Options::parse(arguments)?;
             return Ok(s3::command(&workspace, &options)?.closing_line());
         }
+        "tidy" if arguments == ["--lower"] => return tidy::lower(&workspace.root),
         "test" => return ci::test(&workspace, arguments),
         "bench" => return ci::bench(&workspace, arguments),
         _ => {}

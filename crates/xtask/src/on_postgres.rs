@@ -57,13 +57,13 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Tal
 
 /// The test programs of [`CRATES`] in cargo's output, in the order of the crates.
 fn programs(output: &str) -> Vec<(&'static str, PathBuf)> {
-    let told = output.lines().filter_map(|line| {
+    let reply = output.lines().filter_map(|line| {
         let path = line.trim().strip_prefix("Executable unittests src/lib.rs (")?.strip_suffix(')')?;
         let (name, _) = Path::new(path).file_name()?.to_str()?.rsplit_once('-')?;
         Some((name.strip_prefix("settee_")?.replace('_', "-"), PathBuf::from(path)))
     });
-    let told: Vec<(String, PathBuf)> = told.collect();
-    let of = |name: &'static str| told.iter().find(|(found, _)| found == name).map(|(_, path)| (name, path.clone()));
+    let reply: Vec<(String, PathBuf)> = reply.collect();
+    let of = |name: &'static str| reply.iter().find(|(found, _)| found == name).map(|(_, path)| (name, path.clone()));
     CRATES.into_iter().filter_map(of).collect()
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_in_what_cargo_says() {
+    fn programs_are_found_in_the_output_of_cargo() {
         let output = "   Compiling settee-views v0.1.0 (/x/crates/views)
     Finished `release` profile [optimized] target(s) in 2m 47s
   Executable unittests src/lib.rs (target/release/deps/settee_views-d14510378f7e0b3a)

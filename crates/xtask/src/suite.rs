@@ -20,7 +20,7 @@ const MOST_TRIED_AGAIN: usize = 5;
 const SEED: &str = "SETTEE_SEED";
 
 /// Number of lines of a failed test's output in the closing lines.
-const LINES_OF_REMARK: usize = 3;
+const NOTE_LINES: usize = 3;
 
 /// Runs the test programs of a command with all output in `log`. `command` builds the command from arguments of the
 /// test programs.
@@ -43,7 +43,7 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Ta
     if tally.holds() || ended_early(&output) {
         // A killed test program does not report a failed test itself.
         tally += Tally::one(false);
-        tally.remarks.push(format!("a test program ended before its tests did: {}", log.display()));
+        tally.notes.push(format!("a test program ended before its tests did: {}", log.display()));
     }
     let try_again = failed.len() <= MOST_TRIED_AGAIN;
     for failure in &failed {
@@ -52,7 +52,7 @@ pub(crate) fn run(command: impl Fn(&[&str]) -> Command, log: &Path) -> Result<Ta
             tally.passed += 1;
             tally.failed = tally.failed.saturating_sub(1);
         }
-        tally.remarks.push(failure.remark(if unsteady { "unsteady" } else { "failed" }));
+        tally.notes.push(failure.note(if unsteady { "unsteady" } else { "failed" }));
     }
     Ok(tally)
 }
@@ -70,11 +70,11 @@ impl Failure {
     }
 
     /// The verdict, the name of the test, and the message of its panic.
-    fn remark(&self, verdict: &str) -> String {
-        let said = self.output.lines().skip_while(|line| !line.contains("panicked at"));
-        let said = said.filter(|line| !line.is_empty()).take(LINES_OF_REMARK);
-        let said: String = said.map(|line| format!("\n    {line}")).collect();
-        format!("{verdict}: {}{said}", self.name)
+    fn note(&self, verdict: &str) -> String {
+        let printed_text = self.output.lines().skip_while(|line| !line.contains("panicked at"));
+        let printed_text = printed_text.filter(|line| !line.is_empty()).take(NOTE_LINES);
+        let printed_text: String = printed_text.map(|line| format!("\n    {line}")).collect();
+        format!("{verdict}: {}{printed_text}", self.name)
     }
 }
 
@@ -178,8 +178,8 @@ test result: ok. 40 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fin
         let [failure] = &failures(OUTPUT)[..] else { panic!("{:?}", failures(OUTPUT)) };
         assert_eq!((failure.name.as_str(), failure.seed()), ("b", Some("17")));
         assert!(failure.output.contains("assertion failed") && !failure.output.contains("result"), "{failure:?}");
-        let remark = "unsteady: b\n    thread 'b' panicked at here.rs:1:2:\n    assertion failed";
-        assert_eq!(failure.remark("unsteady"), remark);
+        let note = "unsteady: b\n    thread 'b' panicked at here.rs:1:2:\n    assertion failed";
+        assert_eq!(failure.note("unsteady"), note);
     }
 
     #[test]
@@ -210,7 +210,7 @@ test result: ok. 40 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fin
         let script = format!("if [ \"$* $SETTEE_SEED\" = '--exact b 17' ]; then {passes}; fi; {FAILS}");
         let tally = run_script(&script)?;
         assert_eq!((tally.passed, tally.failed), (1, 0));
-        assert!(tally.remarks[0].starts_with("unsteady: b\n"), "{tally:?}");
+        assert!(tally.notes[0].starts_with("unsteady: b\n"), "{tally:?}");
         Ok(())
     }
 
@@ -219,7 +219,7 @@ test result: ok. 40 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fin
         for second in ["true", "if [ $# = 2 ]; then echo 'test result: ok. 0 passed; 0 failed;'; exit 0; fi"] {
             let tally = run_script(&format!("{second}; {FAILS}"))?;
             assert_eq!((tally.passed, tally.failed), (0, 1), "{second}");
-            assert!(tally.remarks[0].starts_with("failed: b\n"), "{tally:?}");
+            assert!(tally.notes[0].starts_with("failed: b\n"), "{tally:?}");
         }
         Ok(())
     }

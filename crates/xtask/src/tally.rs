@@ -9,12 +9,12 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
     /// Names of failed checks with their reasons, for the end of the gate's output, which is often the only part that
     /// is kept.
-    pub(crate) remarks: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Tally {
     pub(crate) fn of(passed: u64, failed: u64) -> Self {
-        Self { passed, failed, remarks: Vec::new() }
+        Self { passed, failed, notes: Vec::new() }
     }
 
     /// One check.
@@ -37,6 +37,6 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
-        self.remarks.extend(other.remarks);
+        self.notes.extend(other.notes);
     }
 }

@@ -109,22 +109,22 @@ fn addresses_of_one_ipv6_network_are_locked_out_together() {
 /// Servers that share failures have one count, and servers with another secret cannot even identify the suspect.
 #[test]
 fn failures_count_on_all_servers() {
-    type Told = Arc<std::sync::Mutex<Vec<Suspect>>>;
+    type Reported = Arc<std::sync::Mutex<Vec<Suspect>>>;
     let server = |secret: &'static str| {
-        let (authenticator, told) = (authenticator(), Told::default());
-        let telling = Arc::clone(&told);
+        let (authenticator, reply) = (authenticator(), Reported::default());
+        let reported = Arc::clone(&reply);
         authenticator.share_failures(Sharing {
             secret: Box::new(move || secret.into()),
-            tell: Box::new(move |suspect| telling.lock().unwrap().push(suspect)),
+            report: Box::new(move |suspect| reported.lock().unwrap().push(suspect)),
         });
-        (authenticator, told)
+        (authenticator, reply)
     };
     let servers = [server("one"), server("one"), server("another")];
-    let tell = |from: usize, to: usize| {
+    let report = |from: usize, to: usize| {
         for suspect in std::mem::take(&mut *servers[from].1.lock().unwrap()) {
             let sent = suspect.to_string();
             assert_eq!(Suspect::parse(&sent).as_ref(), Some(&suspect));
-            servers[to].0.note_told(&suspect, &POLICY.lockout, 0);
+            servers[to].0.note_reported(&suspect, &POLICY.lockout, 0);
         }
     };
     for broken in ["", "12", "zz", &"0".repeat(31), &"0".repeat(33)] {
@@ -134,7 +134,7 @@ fn failures_count_on_all_servers() {
         |server: usize| servers[server].0.refuse_unknown("nobody", Ipv4Addr::LOCALHOST.into(), 0, &POLICY.lockout);
     for failure in 0..3 {
         assert_eq!(refuse(0), AuthError::Incorrect, "{failure}");
-        tell(0, [1, 2, 1][failure]);
+        report(0, [1, 2, 1][failure]);
     }
     assert_eq!(refuse(0), AuthError::LockedOut);
     assert_eq!([refuse(1), refuse(1)], [AuthError::Incorrect, AuthError::LockedOut]);
@@ -143,10 +143,10 @@ fn failures_count_on_all_servers() {
         [false, false, false, true]
     );
     // A reported failure is not reported again, and rejecting a locked-out client is not a failure.
-    assert_eq!(servers.each_ref().map(|(_, told)| told.lock().unwrap().len()), [0, 1, 3]);
+    assert_eq!(servers.each_ref().map(|(_, reply)| reply.lock().unwrap().len()), [0, 1, 3]);
     let password = |server: usize, tried: &str| login(&servers[server].0, "admin", tried, 9, 0).1;
     assert_eq!(password(0, "wrong"), Err(AuthError::Incorrect));
-    tell(0, 1);
+    report(0, 1);
     assert_eq!(
         [password(1, "wrong"), password(1, "wrong"), password(1, "secret")].map(Result::err),
         [Some(AuthError::Incorrect), Some(AuthError::Incorrect), Some(AuthError::LockedOut)]

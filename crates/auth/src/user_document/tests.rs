@@ -68,7 +68,7 @@ fn rules() {
 }
 
 #[test]
-fn what_everybody_may_see() {
+fn public_members() {
     let document = json(r#"{"_id":"org.couchdb.user:ann","_rev":"1-x","name":"ann","salt":"s","Salt":7,"n":1.0}"#);
     let check = |fields: &str, expected: Option<&str>| {
         assert_eq!(public_part(document.value(), fields), expected.map(json), "{fields}");

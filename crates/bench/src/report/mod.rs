@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_keep_what_matters() {
+    fn numbers_keep_significant_digits() {
         for (value, text) in [
             (1_234_567.8, "1,234,568"),
             (1_000.0, "1,000"),

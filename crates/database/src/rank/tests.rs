@@ -205,7 +205,7 @@ fn deleted_documents_divide_a_bucket_and_keep_it_apart() {
 }
 
 #[test]
-fn join_small_keeps_what_is_counted() {
+fn join_small_keeps_the_counts() {
     let mut random = Random::new();
     for _ in 0..100 {
         let mut keys: Keys = (0..200_u64).map(|number| number.to_be_bytes().to_vec()).collect();

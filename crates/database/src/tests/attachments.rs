@@ -143,7 +143,7 @@ fn bytes_are_stored_once_and_go_with_the_last_revision() {
 }
 
 #[test]
-fn stubs_keep_what_the_parent_has() {
+fn stubs_keep_attachments_of_the_parent() {
     let database = database();
     let first = save(&database, with("doc", None, "{}", vec![binary(&database, "x", &[1])]));
     let parent = |path: &[Rev], mode: EditMode| database.read().unwrap().parent_attachments("doc", path, mode).unwrap();
@@ -193,7 +193,7 @@ fn a_deleted_document_comes_back_with_an_attachment() {
 }
 
 #[test]
-fn uploads_that_nobody_wants_are_removed() {
+fn abandoned_uploads_are_removed() {
     let engine = engine();
     let database = create(&open(&engine), "db");
     let mut upload = Upload::new(&database, Compression::None);
@@ -410,7 +410,7 @@ fn attachments_count_among_sizes_and_garbage() {
 }
 
 #[test]
-fn attachments_of_an_edit_are_looked_up_together() {
+fn attachments_of_an_edit_are_read_together() {
     let engine = Arc::new(CountingEngine::new(engine()));
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
     let list = |from: u8| {

@@ -370,7 +370,7 @@ fn attached_records() {
 }
 
 #[test]
-fn databases_that_nobody_holds_are_closed_beyond_the_limit_the_least_recently_used_first() {
+fn unused_databases_beyond_the_limit_are_closed_least_recently_used_first() {
     let catalog = open(&engine());
     catalog.set_max_open(8);
     let name = |number: usize| format!("d{number:02}");
@@ -404,9 +404,9 @@ fn databases_are_opened_closed_written_and_deleted_at_the_same_time() {
     catalog.set_max_open(2);
     let name = |number: usize| format!("d{number}");
     (0..6).for_each(|number| drop(create(&catalog, &name(number))));
-    let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let notified = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let watched = catalog.database("d0").unwrap();
-    let counter = Arc::clone(&heard);
+    let counter = Arc::clone(&notified);
     let _subscription = watched.subscribe(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
     });
@@ -430,5 +430,5 @@ fn databases_are_opened_closed_written_and_deleted_at_the_same_time() {
     });
     let count = |number| catalog.database(&name(number)).unwrap().info().unwrap().doc_count;
     assert_eq!((0..5).map(count).collect::<Vec<_>>(), [40; 5]);
-    assert!(heard.load(Ordering::Relaxed) > 0, "who watches a database keeps it");
+    assert!(notified.load(Ordering::Relaxed) > 0, "who watches a database keeps it");
 }

@@ -166,7 +166,7 @@ fn writers_that_wait_share_commits() {
 }
 
 #[test]
-fn who_leads_is_not_kept_by_what_comes_later() {
+fn a_leader_is_not_delayed_by_later_work() {
     const MOST: usize = 5_000;
     let database = super::database();
     let came = Arc::new(AtomicUsize::new(0));
@@ -242,7 +242,7 @@ fn a_panic_of_a_listener_leaves_the_queue_working() {
 }
 
 #[test]
-fn who_waits_for_a_commit_that_panics_hears_of_a_failure() {
+fn waiters_for_a_panicking_commit_get_an_error() {
     let database = super::database();
     let _subscription = database.subscribe(|_| panic!("a listener that panics"));
     assert_eq!(database.submit(Work::Documents(vec![new("a", "{}")]), Box::new(|_| ())), Submitted::Lead);

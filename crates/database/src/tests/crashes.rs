@@ -99,20 +99,20 @@ fn random_updates(random: &mut Random, database: &Arc<Database>) -> Sent {
 }
 
 /// Creates, writes to and deletes databases until an operation fails.
-fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut Acknowledged) -> Result<()> {
+fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, recorded: &mut Acknowledged) -> Result<()> {
     let catalog = Catalog::open(Arc::clone(engine), random.next())?;
     for step in 0..steps {
         let name = random.pick(&["a", "b"]);
         let options = DatabaseOptions { created_ms: 1, instance: random.next(), layout: crate::Layout::Whole, q: 1 };
-        if !told.databases.contains_key(name) {
+        if !recorded.databases.contains_key(name) {
             catalog.create(name, options)?;
-            told.databases.insert(name, BTreeMap::new());
+            recorded.databases.insert(name, BTreeMap::new());
         } else if random.one_in(20) {
             // From here on the database may exist or not.
-            told.databases.remove(name);
+            recorded.databases.remove(name);
             catalog.delete(name)?;
         }
-        let Some(database) = told.databases.contains_key(name).then(|| catalog.database(name)).transpose()? else {
+        let Some(database) = recorded.databases.contains_key(name).then(|| catalog.database(name)).transpose()? else {
             continue;
         };
         if step % 10 == 5 {
@@ -124,14 +124,14 @@ fn work(random: &mut Random, engine: &Arc<dyn Engine>, steps: usize, told: &mut 
             database.compact(&Tasks::new(|| 0), &mut || ControlFlow::Continue(()))?;
         }
         if random.one_in(4)
-            && let Some((id, (rev, _))) = told.databases.get_mut(name).and_then(BTreeMap::pop_first)
+            && let Some((id, (rev, _))) = recorded.databases.get_mut(name).and_then(BTreeMap::pop_first)
         {
             // From here on the document may exist or not.
             database.update(Work::Purge(vec![Purge { id, revs: vec![rev] }]))?;
         }
         let sent = random_updates(random, &database);
         let outcomes = database.update(Work::Documents(sent.updates.clone()))?;
-        told.note(name, &sent, outcomes);
+        recorded.note(name, &sent, outcomes);
     }
     Ok(())
 }
@@ -143,12 +143,12 @@ fn every_sync_can_be_the_last() {
         let faulty = Arc::new(FaultyEngine::new());
         faulty.inject_sync(last, SyncFault::Fail(StorageError::Io("the power went".to_owned())));
         let engine: Arc<dyn Engine> = Arc::clone(&faulty) as Arc<dyn Engine>;
-        let mut told = Acknowledged::default();
-        work(&mut random, &engine, 100, &mut told).unwrap_err();
+        let mut recorded = Acknowledged::default();
+        work(&mut random, &engine, 100, &mut recorded).unwrap_err();
         let images: Vec<_> = faulty.crash_images().collect();
         assert_eq!(images.len(), 2, "the last commit may have survived");
         for image in images {
-            check_image(image, &told, &[]);
+            check_image(image, &recorded, &[]);
         }
     }
 }
@@ -184,19 +184,19 @@ fn crashes_at_any_moment_of_many_writers() {
     let engine: Arc<dyn Engine> = Arc::clone(&faulty) as Arc<dyn Engine>;
     let catalog = open(&engine);
     let database = create(&catalog, "a");
-    let told = Mutex::new(Acknowledged::default());
-    told.lock().unwrap().databases.insert("a", BTreeMap::new());
+    let recorded = Mutex::new(Acknowledged::default());
+    recorded.lock().unwrap().databases.insert("a", BTreeMap::new());
     thread::scope(|scope| {
         let writers: Vec<_> = (0..8)
             .map(|writer| {
-                let (database, told) = (&database, &told);
+                let (database, recorded) = (&database, &recorded);
                 scope.spawn(move || {
                     for number in 0..25 {
                         let text = format!("{{\"by\":{writer}}}");
                         let updates = vec![new(&format!("{number}/{writer}"), &text), new("hot", &text)];
                         let sent = Sent { updates, bodies: vec![text.clone(), text] };
                         let outcomes = database.update(Work::Documents(sent.updates.clone())).unwrap();
-                        told.lock().unwrap().note("a", &sent, outcomes);
+                        recorded.lock().unwrap().note("a", &sent, outcomes);
                     }
                 })
             })
@@ -204,7 +204,7 @@ fn crashes_at_any_moment_of_many_writers() {
         loop {
             let over = writers.iter().all(thread::ScopedJoinHandle::is_finished);
             // Recorded before the crash, so it must survive.
-            let acknowledged = told.lock().unwrap().clone();
+            let acknowledged = recorded.lock().unwrap().clone();
             for image in faulty.crash_images() {
                 check_image(image, &acknowledged, &[]);
             }
@@ -213,7 +213,7 @@ fn crashes_at_any_moment_of_many_writers() {
             }
         }
     });
-    assert_eq!(told.lock().unwrap().databases["a"].len(), 8 * 25 + 1);
+    assert_eq!(recorded.lock().unwrap().databases["a"].len(), 8 * 25 + 1);
 }
 
 #[test]
@@ -234,17 +234,17 @@ fn the_check_notices_a_disk_that_lies() {
     let faulty = Arc::new(FaultyEngine::new());
     let engine: Arc<dyn Engine> = Arc::clone(&faulty) as Arc<dyn Engine>;
     let database = create(&open(&engine), "a");
-    let mut told = Acknowledged::default();
-    told.databases.insert("a", BTreeMap::new());
+    let mut recorded = Acknowledged::default();
+    recorded.databases.insert("a", BTreeMap::new());
     faulty.inject_sync(1, SyncFault::Skip);
     let sent = Sent { updates: vec![new("x", "{}")], bodies: vec!["{}".to_owned()] };
     let outcomes = database.update(Work::Documents(sent.updates.clone())).unwrap();
-    told.note("a", &sent, outcomes);
+    recorded.note("a", &sent, outcomes);
     let missing: Vec<usize> = faulty
         .crash_images()
         .map(|image| {
             let image: Arc<dyn Engine> = Arc::new(image);
-            told.missing(&open(&image)).len()
+            recorded.missing(&open(&image)).len()
         })
         .collect();
     assert_eq!(missing, [1, 0]);

@@ -68,7 +68,7 @@ fn a_known_revision_learns_its_ancestors() {
 }
 
 #[test]
-fn ancestors_beyond_the_limit_are_no_news() {
+fn ancestors_beyond_the_limit_are_no_change() {
     let database = super::database();
     database.update(Work::SetRevsLimit(2)).unwrap();
     let path = [rev("3-c"), rev("2-b"), rev("1-a")];
@@ -108,7 +108,7 @@ fn several_updates_of_a_document_in_one_commit() {
 
 /// As in CouchDB: clients see it in `update_seq`, `_changes` and `pending`.
 #[test]
-fn what_one_work_adds_to_a_document_is_one_change() {
+fn one_work_makes_one_change_of_a_document() {
     let database = super::database();
     save(&database, new("before", "{}"));
     let leaf = |number: usize| {
@@ -203,7 +203,7 @@ fn a_commit_takes_so_many_updates_however_small_they_are() {
 }
 
 #[test]
-fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered() {
+fn a_full_commit_does_not_wait_and_a_client_returns_after_its_last_answer() {
     const LIMIT_BYTES: usize = 8 << 10;
     let queue = Queue::default();
     let updates = (0..500).map(|number| new(&format!("{number:04}"), "{}")).collect();
@@ -230,7 +230,7 @@ fn a_full_commit_waits_for_nobody_and_a_client_comes_back_when_all_is_answered()
 }
 
 #[test]
-fn who_never_comes_is_not_waited_for() {
+fn missing_clients_are_not_waited_for() {
     let queue = Queue::default();
     let _ = queue.push(vec![(Work::SetRevsLimit(1), Box::new(|_| {}))], None);
     for _ in 0..3 {

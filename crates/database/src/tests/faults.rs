@@ -52,15 +52,15 @@ impl Interposed {
         Arc::new(Self { inner, commits: Mutex::default(), snapshots: Mutex::default(), delayed: Mutex::default() })
     }
 
-    fn on_commit(&self, what: OnCommit) {
-        self.commits.lock().push_back(what);
+    fn on_commit(&self, label: OnCommit) {
+        self.commits.lock().push_back(label);
     }
 
-    /// Applies `what` to a snapshot after `passing` others.
-    fn on_snapshot(&self, passing: usize, what: OnSnapshot) {
+    /// Applies `label` to a snapshot after `passing` others.
+    fn on_snapshot(&self, passing: usize, label: OnSnapshot) {
         let mut snapshots = self.snapshots.lock();
         snapshots.extend((0..passing).map(|_| OnSnapshot::Pass));
-        snapshots.push_back(what);
+        snapshots.push_back(label);
     }
 
     fn let_arrive(&self) {
@@ -264,7 +264,7 @@ fn two_nodes_write_to_one_database() {
 }
 
 #[test]
-fn a_conflict_is_decided_anew() {
+fn a_conflict_is_decided_again() {
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     let parent = save(&here, new("doc", "{}"));
@@ -348,7 +348,7 @@ fn a_request_that_is_lost_is_made_again_behind_commits_of_others() {
 }
 
 #[test]
-fn a_lost_request_whose_place_was_taken_is_tried_again() {
+fn a_lost_commit_whose_version_was_taken_is_retried() {
     let nodes = Nodes::new();
     let (here, there) = nodes.database();
     nodes.script.on_commit(OnCommit::Delay);
@@ -462,14 +462,14 @@ fn no_shard_is_attached_while_its_database_goes() {
     // A deletion that had read the owned shards already would never drop this one.
     let nodes = Nodes::new();
     let (here, _) = nodes.database();
-    let heard = Arc::new(Mutex::new(None));
-    let (node, note) = (Arc::clone(&here), Arc::clone(&heard));
+    let notified = Arc::new(Mutex::new(None));
+    let (node, note) = (Arc::clone(&here), Arc::clone(&notified));
     nodes.script.on_commit(OnCommit::After(Box::new(move |_| {
         let value = Some(99_u64.to_be_bytes().to_vec());
         *note.lock() = Some(node.update(Work::Attach { key: [crate::OWNED_SHARDS, b"x"].concat(), value }));
     })));
     nodes.first.delete("db").unwrap();
-    let attached = heard.lock().take().expect("it was tried");
+    let attached = notified.lock().take().expect("it was tried");
     assert!(matches!(attached, Err(DatabaseError::NotFound)));
 }
 
@@ -502,7 +502,7 @@ fn a_database_that_another_node_deleted_takes_no_writes() {
 
 /// A read of foreign commits can be slower than a commit of this process.
 #[test]
-fn what_was_read_before_a_commit_does_not_replace_what_is_known_since() {
+fn reads_before_a_commit_do_not_replace_newer_cached_state() {
     let [ours, theirs] = Store::new().two();
     let script = Interposed::new(ours);
     let catalog = open(&(Arc::clone(&script) as Arc<dyn Engine>));

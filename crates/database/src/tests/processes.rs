@@ -10,16 +10,16 @@ use settee_storage::memory::MemoryEngine;
 use settee_storage::{Direction, Engine, Expect, KeyRange, Keyspace, Snapshot};
 
 use super::{Store, audit, create, edit, ids, new, open, save, write};
-use crate::database::{CONTENTION, CONTENTION_MAX, UNPRESUMED};
+use crate::database::{CONTENTION, CONTENTION_MAX, REQUESTS_WITHOUT_READ_SET};
 use crate::tasks::Tasks;
 use crate::update::{Writer, load_writer};
 use crate::{
-    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, Premise, StorageError,
+    Catalog, Compaction, Compression, Database, DatabaseError, Event, GLOBAL_CHANGES, Happened, ReadSet, StorageError,
     Submitted, UpdateOutcome, Upload, Work,
 };
 
 /// Timeout for notifications.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Opens the catalogs of two processes.
 fn processes() -> [Catalog; 2] {
@@ -33,7 +33,7 @@ fn next(catalog: &Catalog, name: &str) -> Arc<Database> {
 }
 
 #[test]
-fn who_meets_another_process_knows_that_for_a_while() {
+fn a_conflict_is_remembered_for_a_while() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let there = next(&theirs, "db");
@@ -58,13 +58,13 @@ fn who_meets_another_process_knows_that_for_a_while() {
 
 /// An occasional foreign commit causes a few commits under the shard lock, a continuing writer many.
 #[test]
-fn who_lines_up_does_so_for_as_long_as_others_write() {
+fn shard_locks_are_used_while_others_write() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let there = next(&theirs, "db");
     let write = |database: &Arc<Database>, number: u32| {
         save(database, new(&format!("{number}"), "{}"));
-        database.writer.lock().crowd
+        database.writer.lock().locked_commits
     };
     assert_eq!([write(&here, 0), write(&here, 1)], [0, 0]);
     // After an occasional foreign commit, the lock is not used any more after a few commits.
@@ -132,18 +132,18 @@ fn a_database_that_was_never_written_takes_no_writes_when_it_was_deleted_elsewhe
 }
 
 #[test]
-fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
+fn cached_state_of_a_database_is_refreshed_at_its_next_use() {
     let [ours, theirs] = processes();
     let written = create(&theirs, "db");
     let kept = next(&ours, "db");
     let made = || *kept.of_designs("the last", |view| Ok::<_, DatabaseError>((view.design_seq()?, 8))).unwrap();
     assert_eq!(made(), 0);
     for round in 1..50 {
-        let heard = kept.version_heard();
+        let notified = kept.notified_version();
         let security = Json::parse(format!(r#"{{"admins":{{"names":["{round}"]}}}}"#).as_bytes()).unwrap();
         written.update(Work::SetSecurity(security.clone())).unwrap();
         ours.engine().catch_up().unwrap();
-        assert!(kept.version_heard() > heard);
+        assert!(kept.notified_version() > notified);
         // The refresh does not wait for commits of this process.
         let writing = kept.writer.lock();
         let used = next(&ours, "db");
@@ -156,7 +156,7 @@ fn what_is_kept_of_a_database_is_looked_at_again_with_its_next_use() {
 }
 
 #[test]
-fn what_another_process_set_is_not_undone_by_what_is_known_here() {
+fn cached_settings_do_not_undo_those_of_another_process() {
     let [ours, theirs] = processes();
     let (written, kept) = (create(&theirs, "db"), next(&ours, "db"));
     let security = |name: &str| Json::parse(format!(r#"{{"name":"{name}"}}"#).as_bytes()).unwrap();
@@ -198,7 +198,7 @@ fn a_record_is_replaced_only_as_its_author_knows_it() {
 }
 
 #[test]
-fn ranks_are_known_of_what_another_process_committed() {
+fn ranks_include_commits_of_another_process() {
     let [ours, theirs] = processes();
     let (written, read) = (create(&theirs, "db"), next(&ours, "db"));
     for round in 0..30 {
@@ -231,7 +231,7 @@ fn check_writer(writer: &Writer, snapshot: &dyn Snapshot) {
 }
 
 #[test]
-fn a_writer_follows_what_others_commit() {
+fn a_writer_follows_commits_of_other_processes() {
     let [ours, theirs] = processes();
     let databases = [create(&ours, "db"), theirs.database("db").unwrap()];
     for round in 0..80_u64 {
@@ -257,7 +257,7 @@ fn a_writer_follows_what_others_commit() {
 }
 
 #[test]
-fn a_writer_does_not_go_on_from_what_was_lost() {
+fn a_writer_does_not_continue_from_lost_commits() {
     let engine = Arc::new(MemoryEngine::new());
     let database = create(&open(&(Arc::clone(&engine) as Arc<dyn Engine>)), "db");
     save(&database, new("both", "{}"));
@@ -277,20 +277,20 @@ fn a_writer_does_not_go_on_from_what_was_lost() {
 }
 
 #[test]
-fn events_of_databases_that_others_write_reach_who_waits_here() {
+fn events_of_databases_that_others_write_reach_local_waiters() {
     let [ours, theirs] = processes();
     create(&theirs, GLOBAL_CHANGES);
     for catalog in [&ours, &theirs] {
         catalog.activity().watch(|| {});
     }
     let events = next(&ours, GLOBAL_CHANGES);
-    let (sender, heard) = mpsc::channel();
+    let (sender, notified) = mpsc::channel();
     let _subscription = events.subscribe(move |event| sender.send(event).unwrap());
     save(&create(&theirs, "db"), new("a", "{}"));
     let happened = theirs.activity().take();
     assert!(happened.contains(&("db".to_owned(), Happened::Updated)));
     theirs.keep_events(&happened).unwrap();
-    while heard.recv_timeout(PATIENCE).unwrap() != Event::Committed(3) {}
+    while notified.recv_timeout(TIMEOUT).unwrap() != Event::Committed(3) {}
     assert_eq!(ids(&events.read().unwrap()), ["created:db", "updated:_dbs", "updated:db"]);
     next(&ours, "db");
     assert_eq!(ours.activity().take(), [], "what others do they keep themselves");
@@ -371,18 +371,18 @@ fn one_process_compacts_and_one_drops_a_shard() {
 }
 
 /// Submits documents together, each with or without a read set, and returns the results.
-fn together(database: &Arc<Database>, works: Vec<(&str, Option<&Premise>)>) -> Vec<Result<Vec<UpdateOutcome>, String>> {
+fn together(database: &Arc<Database>, works: Vec<(&str, Option<&ReadSet>)>) -> Vec<Result<Vec<UpdateOutcome>, String>> {
     let (sender, answers) = mpsc::channel();
     let mut leads = Vec::new();
     let count = works.len();
-    for (place, (id, premise)) in works.into_iter().enumerate() {
+    for (place, (id, read_set)) in works.into_iter().enumerate() {
         let sender = sender.clone();
         let done = Box::new(move |result: crate::Result<_>| {
             sender.send((place, result.map_err(|error| error.to_string()))).unwrap();
         });
         let work = Work::Documents(vec![new(id, "{}")]);
-        leads.push(match premise {
-            Some(premise) => database.submit_presuming(work, premise, done),
+        leads.push(match read_set {
+            Some(read_set) => database.submit_with_read_set(work, read_set, done),
             None => database.submit(work, done),
         });
     }
@@ -394,17 +394,17 @@ fn together(database: &Arc<Database>, works: Vec<(&str, Option<&Premise>)>) -> V
 }
 
 #[test]
-fn premises_are_of_the_works_that_came_with_them() {
+fn read_sets_belong_to_their_work() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let besides = create(&ours, "besides");
     let there = next(&theirs, "db");
-    let premise = || {
+    let read_set = || {
         ours.engine().catch_up().unwrap();
         ours.database("db").unwrap();
         ours.database("besides").unwrap();
         // Optimistic validation is disabled for a while after foreign commits.
-        let found = (0..=UNPRESUMED).find_map(|_| Premise::of(&here, vec![Arc::clone(&besides)]));
+        let found = (0..=REQUESTS_WITHOUT_READ_SET).find_map(|_| ReadSet::of(&here, vec![Arc::clone(&besides)]));
         found.expect("everything was looked at")
     };
     let outdated = || Err(DatabaseError::Storage(StorageError::Outdated).to_string());
@@ -413,10 +413,10 @@ fn premises_are_of_the_works_that_came_with_them() {
     // A new connection cannot validate a read set.
     let saved = |id: &str| {
         (0..3).any(|_| {
-            let premise = premise();
-            let answers = together(&here, vec![(id, Some(&premise))]);
-            assert_eq!(is_saved(&answers[0]), premise.is_held(), "{answers:?}");
-            premise.is_held()
+            let read_set = read_set();
+            let answers = together(&here, vec![(id, Some(&read_set))]);
+            assert_eq!(is_saved(&answers[0]), read_set.is_held(), "{answers:?}");
+            read_set.is_held()
         })
     };
     type Elsewhere<'a> = &'a dyn Fn(u32);
@@ -427,21 +427,21 @@ fn premises_are_of_the_works_that_came_with_them() {
     for (round, change) in (0..4).flat_map(|_| elsewhere).enumerate() {
         let ids = [0, 1, 2, 3].map(|number| format!("{round} {number}"));
         assert!(saved(&ids[3]), "{round}");
-        let (first, second) = (premise(), premise());
-        assert!(first.is_all_that_is_heard());
+        let (first, second) = (read_set(), read_set());
+        assert!(first.is_current());
         change(round as u32);
         let works = vec![(ids[0].as_str(), Some(&first)), (ids[1].as_str(), None), (ids[2].as_str(), Some(&second))];
         let answers = together(&here, works);
         assert!(is_saved(&answers[1]), "{round}: {answers:?}");
-        for (answer, premise) in [(&answers[0], &first), (&answers[2], &second)] {
-            assert!(*answer == outdated() && !premise.is_held(), "{round}: {answer:?}");
+        for (answer, read_set) in [(&answers[0], &first), (&answers[2], &second)] {
+            assert!(*answer == outdated() && !read_set.is_held(), "{round}: {answer:?}");
             ours.engine().catch_up().unwrap();
-            assert!(!premise.is_all_that_is_heard(), "{round}");
+            assert!(!read_set.is_current(), "{round}");
         }
         // A request that failed validation can be retried, and its work is not queued any more.
         assert!(saved(&ids[0]) && saved(&ids[2]), "{round}");
         // A work without changes validates nothing.
-        let last = premise();
+        let last = read_set();
         assert_eq!(together(&here, vec![(&ids[0], Some(&last))]), [Ok(vec![UpdateOutcome::Conflict])], "{round}");
         assert!(!last.is_held());
     }
@@ -449,20 +449,20 @@ fn premises_are_of_the_works_that_came_with_them() {
 
 /// No read set can be captured before all notifications are handled.
 #[test]
-fn who_has_heard_of_something_looks_before_anything_is_presumed() {
+fn a_notified_writer_refreshes_before_optimistic_validation() {
     let [ours, theirs] = processes();
     let here = create(&ours, "db");
     let there = next(&theirs, "db");
     ours.engine().catch_up().unwrap();
-    assert!(Premise::of(&here, Vec::new()).is_some());
+    assert!(ReadSet::of(&here, Vec::new()).is_some());
     save(&there, new("a", "{}"));
     ours.engine().catch_up().unwrap();
-    assert!(Premise::of(&here, Vec::new()).is_none());
+    assert!(ReadSet::of(&here, Vec::new()).is_none());
     ours.database("db").unwrap();
-    let before = Premise::of(&here, Vec::new()).unwrap();
+    let before = ReadSet::of(&here, Vec::new()).unwrap();
     // A failed validation disables optimistic validation for a while.
     save(&there, new("b", "{}"));
     assert!(together(&here, vec![("c", Some(&before))])[0].is_err());
-    assert!((0..UNPRESUMED).all(|_| Premise::of(&here, Vec::new()).is_none()));
-    assert!(Premise::of(&here, Vec::new()).is_some());
+    assert!((0..REQUESTS_WITHOUT_READ_SET).all(|_| ReadSet::of(&here, Vec::new()).is_none()));
+    assert!(ReadSet::of(&here, Vec::new()).is_some());
 }

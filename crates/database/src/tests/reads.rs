@@ -91,7 +91,7 @@ fn reading_together_ends_when_nothing_more_is_wanted() {
 }
 
 #[test]
-fn what_is_read_ahead_is_what_is_read_alone() {
+fn reading_ahead_equals_single_reads() {
     let mut random = Random::new();
     let engine = Arc::new(CountingEngine::new(super::engine()));
     let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
@@ -154,7 +154,7 @@ fn documents_that_were_read_ahead_cost_no_calls() {
 }
 
 #[test]
-fn what_is_made_of_design_documents_is_kept_until_one_changes() {
+fn derived_design_data_is_cached_until_a_design_document_changes() {
     let engine = Arc::new(CountingEngine::new(super::engine()));
     let catalog = super::open(&(Arc::clone(&engine) as Arc<dyn Engine>));
     let database = super::create(&catalog, "db");

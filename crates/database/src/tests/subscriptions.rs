@@ -9,18 +9,18 @@ use super::{Store, create, edit, engine, ids, new, open, save, write};
 use crate::{Database, DatabaseError, Event, Subscription, Work};
 
 /// Timeout for notifications.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-type Heard = Arc<Mutex<Vec<Event>>>;
+type Events = Arc<Mutex<Vec<Event>>>;
 
-fn listen(database: &Arc<Database>) -> (Subscription, Heard) {
-    let heard = Heard::default();
-    let notes = Arc::clone(&heard);
-    (database.subscribe(move |event| notes.lock().unwrap().push(event)), heard)
+fn listen(database: &Arc<Database>) -> (Subscription, Events) {
+    let notified = Events::default();
+    let notes = Arc::clone(&notified);
+    (database.subscribe(move |event| notes.lock().unwrap().push(event)), notified)
 }
 
-fn take(heard: &Heard) -> Vec<Event> {
-    std::mem::take(&mut heard.lock().unwrap())
+fn take(notified: &Events) -> Vec<Event> {
+    std::mem::take(&mut notified.lock().unwrap())
 }
 
 #[test]
@@ -43,22 +43,22 @@ fn events_follow_commits_and_end_with_the_subscription() {
 }
 
 #[test]
-fn what_changes_no_document_is_not_told() {
+fn commits_without_document_changes_are_not_notified() {
     let database = super::database();
     let rev = save(&database, new("a", "{}"));
-    let (_subscription, heard) = listen(&database);
+    let (_subscription, notified) = listen(&database);
     write(&database, vec![edit("_local/x", None, false, "{}")]);
     write(&database, vec![new("a", "{\"n\":1}")]);
     write(&database, Vec::new());
     database.update(Work::SetRevsLimit(7)).unwrap();
     database.update(Work::Attach { key: b"x".to_vec(), value: None }).unwrap();
-    assert_eq!(take(&heard), []);
+    assert_eq!(take(&notified), []);
     save(&database, edit("a", Some(&rev), true, "{}"));
-    assert_eq!(take(&heard), [Event::Committed(2)]);
+    assert_eq!(take(&notified), [Event::Committed(2)]);
 }
 
 #[test]
-fn what_is_told_can_be_read() {
+fn notified_changes_can_be_read() {
     let database = super::database();
     // The listener must not call the database, but it may read from the engine.
     let (engine, shard) = (Arc::clone(database.engine()), database.shard());
@@ -75,28 +75,28 @@ fn what_is_told_can_be_read() {
 }
 
 #[test]
-fn subscribers_hear_of_the_deletion() {
+fn subscribers_are_notified_of_the_deletion() {
     let catalog = open(&engine());
     let database = create(&catalog, "db");
     let other = create(&catalog, "other");
-    let (_one, heard) = listen(&database);
+    let (_one, notified) = listen(&database);
     let (_two, heard_other) = listen(&other);
     catalog.delete("db").unwrap();
-    assert_eq!(take(&heard), [Event::Deleted]);
+    assert_eq!(take(&notified), [Event::Deleted]);
     assert!(matches!(database.update(Work::Documents(vec![new("a", "{}")])), Err(DatabaseError::NotFound)));
     save(&create(&catalog, "db"), new("a", "{}"));
-    assert_eq!(take(&heard), [], "the new database is another one");
+    assert_eq!(take(&notified), [], "the new database is another one");
     assert_eq!(take(&heard_other), []);
 }
 
 #[test]
-fn what_another_process_commits_is_told() {
+fn commits_of_another_process_are_notified() {
     let [ours, theirs] = Store::new().two().each_ref().map(open);
     let written = create(&theirs, "db");
     let read = ours.database("db").unwrap();
     let (sender, events) = mpsc::channel();
     let _subscription = read.subscribe(move |event| sender.send(event).unwrap());
-    let next = || events.recv_timeout(PATIENCE).unwrap();
+    let next = || events.recv_timeout(TIMEOUT).unwrap();
     save(&written, new("a", "{}"));
     assert_eq!(next(), Event::Committed(1));
     assert_eq!(ids(&read.read().unwrap()), ["a"]);

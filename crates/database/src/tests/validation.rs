@@ -66,10 +66,10 @@ fn a_change_of_design_documents_makes_validations_stale() {
     let view = database.read().unwrap();
     assert_eq!((view.design_seq().unwrap(), database.design_seq()), (0, 0));
     let early = [new("a", "{}"), replicated("b", &[rev("1-b")], false, "{}")].map(|update| validated(&view, update));
-    let mut nobody = new("c", "{}");
-    nobody.set_validated(Validated { design_seq: 0, basis: ValidationBasis::Nobody });
+    let mut unvalidated = new("c", "{}");
+    unvalidated.set_validated(Validated { design_seq: 0, basis: ValidationBasis::Unvalidated });
     // Within one commit, updates before the design document are valid, those after it are stale.
-    let works = vec![validated(&view, new("d", "{}")), new("_design/v", "{}"), nobody];
+    let works = vec![validated(&view, new("d", "{}")), new("_design/v", "{}"), unvalidated];
     let outcomes = write(&database, works);
     assert!(matches!(outcomes[..], [UpdateOutcome::Saved(_), UpdateOutcome::Saved(_), UpdateOutcome::Stale(_)]));
     let stale = early.clone().map(|update| UpdateOutcome::Stale(Box::new(update)));

@@ -5,24 +5,24 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use settee_storage::{Durability, Purpose, StorageError, Turn};
+use settee_storage::{Durability, Purpose, ShardLock, StorageError};
 
 use super::contents::{Contents, Named};
 use super::group::Group;
 use super::queue::Pending;
 use super::touched::Documents;
-use super::writer::{LOOKS, News, Writer};
+use super::writer::{COMMITS_READING_FIRST, LaterChanges, Writer};
 use super::{Completion, UpdateOutcome, Work, WorkResult};
 use crate::attempt::Attempt;
 use crate::database::Database;
-use crate::{DatabaseError, Event, Premise, Result};
+use crate::{DatabaseError, Event, ReadSet, Result};
 
-/// Commits `works` under the shard lock `turn` and completes each of them. If a completion panics, the others are
+/// Commits `works` under the shard lock `shard_lock` and completes each of them. If a completion panics, the others are
 /// still called; the last panic is returned.
 pub(super) fn commit(
     database: &Arc<Database>,
     writer: &mut Writer,
-    turn: Turn,
+    shard_lock: ShardLock,
     mut works: Vec<Pending>,
 ) -> thread::Result<()> {
     let mut refused = Vec::new();
@@ -31,9 +31,9 @@ pub(super) fn commit(
         let grows = |item: &mut Pending| item.work.purpose() == Purpose::Growth;
         refused = works.extract_if(.., grows).map(|item| (item.done, Err(error.clone().into()))).collect();
     }
-    let premises = works.iter().filter_map(|item| item.premise.clone()).collect();
-    let works = works.into_iter().map(|item| (item.work, (item.done, item.premise.is_some()))).collect();
-    let (results, mut panicked) = match results(database, writer, turn, premises, works) {
+    let read_sets = works.iter().filter_map(|item| item.read_set.clone()).collect();
+    let works = works.into_iter().map(|item| (item.work, (item.done, item.read_set.is_some()))).collect();
+    let (results, mut panicked) = match results(database, writer, shard_lock, read_sets, works) {
         Ok(results) => (results, Ok(())),
         // A dropped completion informs its owner of the failure.
         Err(panic) => (Vec::new(), Err(panic)),
@@ -44,32 +44,32 @@ pub(super) fn commit(
     panicked
 }
 
-/// Commits works, some of which may depend on `premises`, and returns the result for each completion.
+/// Commits works, some of which may depend on `read_sets`, and returns the result for each completion.
 fn results(
     database: &Arc<Database>,
     writer: &mut Writer,
-    turn: Turn,
-    premises: Vec<Premise>,
+    shard_lock: ShardLock,
+    read_sets: Vec<ReadSet>,
     works: Vec<(Work, (Completion, bool))>,
 ) -> thread::Result<Vec<(Completion, WorkResult)>> {
-    let presumes = !premises.is_empty();
+    let has_read_sets = !read_sets.is_empty();
     let (works, waiting): (Vec<Work>, Vec<_>) = works.into_iter().unzip();
-    let attempt = Attempt::new(database.next_token()).presuming(premises);
-    match catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, turn, &works, attempt)))? {
+    let attempt = Attempt::new(database.next_token()).with_read_sets(read_sets);
+    match catch_unwind(AssertUnwindSafe(|| commit_until_done(database, writer, shard_lock, &works, attempt)))? {
         Ok(outcomes) => {
             database.counters().committed(&works, &outcomes);
             Ok(waiting.into_iter().map(|(done, _)| done).zip(outcomes.into_iter().map(Ok)).collect())
         }
-        Err(error @ DatabaseError::Storage(StorageError::Outdated)) if presumes => {
+        Err(error @ DatabaseError::Storage(StorageError::Outdated)) if has_read_sets => {
             let all = works.into_iter().zip(waiting);
-            let (presuming, free): (Vec<_>, Vec<_>) = all.partition(|(_, (_, presumes))| *presumes);
+            let (with_read_sets, free): (Vec<_>, Vec<_>) = all.partition(|(_, (_, has_read_sets))| *has_read_sets);
             // Works without a read set are committed again without the outdated ones.
             let free = if free.is_empty() {
                 Vec::new()
             } else {
-                results(database, writer, Turn::default(), Vec::new(), free)?
+                results(database, writer, ShardLock::default(), Vec::new(), free)?
             };
-            Ok(presuming.into_iter().map(|(_, (done, _))| (done, Err(error.clone()))).chain(free).collect())
+            Ok(with_read_sets.into_iter().map(|(_, (done, _))| (done, Err(error.clone()))).chain(free).collect())
         }
         Err(error) => Ok(waiting.into_iter().map(|(done, _)| (done, Err(error.clone()))).collect()),
     }
@@ -79,11 +79,11 @@ fn results(
 const INTERRUPTIONS_MAX: u32 = 1500;
 const INTERRUPTION: Duration = Duration::from_millis(20);
 
-/// Commits `works` and retries after conflicts. The shard lock `turn` ends with the first commit.
+/// Commits `works` and retries after conflicts. The shard lock `shard_lock` ends with the first commit.
 fn commit_until_done(
     database: &Arc<Database>,
     writer: &mut Writer,
-    mut turn: Turn,
+    mut shard_lock: ShardLock,
     works: &[Work],
     mut attempt: Attempt,
 ) -> Result<Vec<Vec<UpdateOutcome>>> {
@@ -91,7 +91,7 @@ fn commit_until_done(
     let mut left = INTERRUPTIONS_MAX;
     loop {
         let tried = writer
-            .take_turn(database, &mut turn)
+            .lock_shard(database, &mut shard_lock)
             .and_then(|is_current| attempt.check().map(|()| is_current))
             .and_then(|is_current| try_commit(database, writer, works, is_current, &mut attempt, &mut outcomes));
         match tried {
@@ -99,15 +99,17 @@ fn commit_until_done(
             Ok(false) => {
                 // After a conflict with another process, the next try waits for the shard lock.
                 writer.give_way(database);
-                drop(std::mem::take(&mut turn));
-                turn = writer.line_up(database);
+                drop(std::mem::take(&mut shard_lock));
+                shard_lock = writer.line_up(database);
             }
             Err(DatabaseError::Storage(StorageError::Interrupted(_))) if left > 0 => {
                 left -= 1;
                 thread::park_timeout(INTERRUPTION);
             }
             // A document exists that was expected to be new. The next try reads first, so this can happen only once.
-            Err(DatabaseError::Storage(StorageError::Present(_))) if writer.looks == 0 => writer.looks = LOOKS,
+            Err(DatabaseError::Storage(StorageError::Present(_))) if writer.commits_reading_first == 0 => {
+                writer.commits_reading_first = COMMITS_READING_FIRST
+            }
             Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => return Err(error),
             Err(_) => {}
         }
@@ -130,11 +132,11 @@ fn try_commit(
     }
     let snapshot = engine.snapshot(shard)?;
     // If several processes write, the read includes the changes of their commits.
-    let news = News::after(writer.state);
-    let requests = news.requests();
-    let is_known = is_current || writer.crowd == 0;
+    let later = LaterChanges::after(writer.state);
+    let requests = later.requests();
+    let is_known = is_current || writer.locked_commits == 0;
     let besides = if is_known { &[] } else { &requests[1..] };
-    let may_guess = is_known && writer.looks == 0 && !attempt.is_in_doubt() && engine.refuses_present();
+    let may_guess = is_known && writer.commits_reading_first == 0 && !attempt.is_in_doubt() && engine.refuses_present();
     if may_guess && let Some(documents) = Documents::likely_new(works) {
         let mut group =
             Group::new(database, writer, snapshot.as_ref(), (documents, Contents::default()), purpose(works));

@@ -250,7 +250,7 @@ impl<'a> Group<'a> {
             self.database.given_up.lock().retain(|blob| !discarded.contains(blob));
             return Ok(true);
         }
-        attempt.presume(&mut self.batch)?;
+        attempt.add_read_sets(&mut self.batch)?;
         let expected = self.writer.state.version;
         let state = ShardState { version: Version(expected.0 + 1), token: attempt.token() };
         self.ranks.state = state;
@@ -270,8 +270,9 @@ impl<'a> Group<'a> {
         drop(given_up);
         let edited = self.meta.update_seq != self.writer.meta.update_seq;
         let (revs_limit, security) = (self.revs_limit, self.security.take());
-        self.database.know(Source::Here, state.version, &self.meta, security.clone());
-        let [crowd, looks] = [self.writer.crowd, self.writer.looks].map(|left| left.saturating_sub(1));
+        self.database.cache_state(Source::Here, state.version, &self.meta, security.clone());
+        let [locked_commits, commits_reading_first] =
+            [self.writer.locked_commits, self.writer.commits_reading_first].map(|left| left.saturating_sub(1));
         let mut fullness = std::mem::take(&mut self.writer.fullness);
         fullness.commit();
         let mut rank_log = std::mem::take(&mut self.writer.rank_log);
@@ -288,8 +289,8 @@ impl<'a> Group<'a> {
             rank_log,
             rank_pieces,
             fullness,
-            crowd,
-            looks,
+            locked_commits,
+            commits_reading_first,
         };
         *self.database.ranks.lock() = [Arc::clone(&self.writer.ranks), Arc::clone(&self.writer.ranks)];
         if edited {

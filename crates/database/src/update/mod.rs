@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use settee_model::json::Json;
 use settee_model::{Document, Rev, RevHash, RevisionHasher};
-use settee_storage::{Purpose, Turn};
+use settee_storage::{Purpose, ShardLock};
 
 pub use contents::Stage;
 pub(crate) use fullness::Fullness;
@@ -46,7 +46,7 @@ pub use validation::{Precheck, Validated, ValidationBasis};
 pub(crate) use writer::{Writer, load, load_writer};
 
 use crate::attachment::{self, EncodingInfo};
-use crate::{Database, Premise, Result, StorageError, keys};
+use crate::{Database, ReadSet, Result, StorageError, keys};
 
 /// Approximate maximum size of the updates of one commit. An engine may refuse commits of 10 MB.
 const COMMIT_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
@@ -372,10 +372,10 @@ impl Database {
         self.queue.push(works, None)
     }
 
-    /// Queues `work`, which depends on the read set `premise`. If that is outdated, nothing is written and the result
-    /// is [`StorageError::Outdated`]. A work without changes is not validated, see [`Premise::is_held`].
-    pub fn submit_presuming(self: &Arc<Self>, work: Work, premise: &Premise, done: Completion) -> Submitted {
-        self.queue.push(vec![(work, done)], Some(premise))
+    /// Queues `work`, which depends on the read set `read_set`. If that is outdated, nothing is written and the result
+    /// is [`StorageError::Outdated`]. A work without changes is not validated, see [`ReadSet::is_held`].
+    pub fn submit_with_read_set(self: &Arc<Self>, work: Work, read_set: &ReadSet, done: Completion) -> Submitted {
+        self.queue.push(vec![(work, done)], Some(read_set))
     }
 
     /// Commits queued work until the queue is empty. Must be called if [`Self::submit`] returns [`Submitted::Lead`].
@@ -393,18 +393,18 @@ impl Database {
         let (mut expected, mut window) = (0, Duration::ZERO);
         loop {
             // A wait for the shard lock replaces the batching window.
-            let turn = match writer.crowd {
+            let shard_lock = match writer.locked_commits {
                 0 => {
                     self.queue.collect(expected, COMMIT_BYTES, window);
-                    Turn::default()
+                    ShardLock::default()
                 }
-                _ if self.queue.waiting() == 0 => Turn::default(),
+                _ if self.queue.waiting() == 0 => ShardLock::default(),
                 _ => writer.line_up(self),
             };
             let Some(works) = self.queue.take(COMMIT_BYTES) else { return lead };
             let answered = works.iter().filter(|work| work.is_last).count();
             let begun = Instant::now();
-            lead.panicked = commit::commit(self, &mut writer, turn, works).and(lead.panicked);
+            lead.panicked = commit::commit(self, &mut writer, shard_lock, works).and(lead.panicked);
             if is_over() {
                 lead.is_left = !self.queue.end_lead();
                 return lead;

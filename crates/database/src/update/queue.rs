@@ -13,10 +13,10 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Completion, Submitted, Work};
-use crate::Premise;
+use crate::ReadSet;
 
 /// Number of consecutive wasted waits after which waiting is suspended.
-const WAITS_IN_VAIN: u32 = 3;
+const WASTED_WAITS_MAX: u32 = 3;
 
 /// Number of commits without a wait then. The next wait tests whether waiting has become useful.
 const HURRIED_COMMITS: u32 = 32;
@@ -26,7 +26,7 @@ pub(crate) struct Pending {
     pub(crate) work: Work,
     pub(crate) done: Completion,
     /// Read set of the work, unless it was based on the latest state.
-    pub(crate) premise: Option<Premise>,
+    pub(crate) read_set: Option<ReadSet>,
     /// True for the last work that the client submitted together, after whose answer it may submit again.
     pub(crate) is_last: bool,
     cost_bytes: usize,
@@ -46,7 +46,7 @@ struct State {
     led: bool,
     /// Condition on which the leader waits.
     awaited: Option<Awaited>,
-    patience: Patience,
+    statistics: WaitStatistics,
 }
 
 /// Sufficient amount of work for a commit: a number of works, or an approximate number of bytes.
@@ -58,19 +58,19 @@ struct Awaited {
 
 /// Statistics of the usefulness of waiting.
 #[derive(Default)]
-struct Patience {
-    waits_in_vain: u32,
+struct WaitStatistics {
+    wasted_waits: u32,
     hurried_commits: u32,
 }
 
 impl Queue {
     /// Adds the works of one client, which share a read set. Returns [`Submitted::Lead`] if no leader is active.
-    pub(crate) fn push(&self, works: Vec<(Work, Completion)>, premise: Option<&Premise>) -> Submitted {
+    pub(crate) fn push(&self, works: Vec<(Work, Completion)>, read_set: Option<&ReadSet>) -> Submitted {
         let last = works.len().saturating_sub(1);
         let mut pending: Vec<Pending> = Vec::with_capacity(works.len());
         for (place, (work, done)) in works.into_iter().enumerate() {
             let cost_bytes = work.cost_bytes();
-            pending.push(Pending { work, done, premise: premise.cloned(), is_last: place == last, cost_bytes });
+            pending.push(Pending { work, done, read_set: read_set.cloned(), is_last: place == last, cost_bytes });
         }
         if pending.is_empty() {
             return Submitted::Queued;
@@ -91,11 +91,11 @@ impl Queue {
     pub(crate) fn collect(&self, writes: usize, limit_bytes: usize, window: Duration) -> usize {
         let mut state = self.state.lock();
         let awaited = Awaited { works: writes, bytes: limit_bytes };
-        if !state.has(awaited) && !state.patience.hurries() {
+        if !state.has(awaited) && !state.statistics.hurries() {
             state.awaited = Some(awaited);
-            let in_vain = self.pushed.wait_while_for(&mut state, |state| !state.has(awaited), window).timed_out();
+            let is_wasted = self.pushed.wait_while_for(&mut state, |state| !state.has(awaited), window).timed_out();
             state.awaited = None;
-            state.patience.waited(in_vain);
+            state.statistics.waited(is_wasted);
         }
         state.waiting.len()
     }
@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-impl Patience {
+impl WaitStatistics {
     /// Returns true if the next commit must not wait. Each call counts as one commit.
     fn hurries(&mut self) -> bool {
         let hurries = self.hurried_commits > 0;
@@ -149,9 +149,9 @@ impl Patience {
         hurries
     }
 
-    fn waited(&mut self, in_vain: bool) {
-        self.waits_in_vain = if in_vain { self.waits_in_vain + 1 } else { 0 };
-        if self.waits_in_vain >= WAITS_IN_VAIN {
+    fn waited(&mut self, is_wasted: bool) {
+        self.wasted_waits = if is_wasted { self.wasted_waits + 1 } else { 0 };
+        if self.wasted_waits >= WASTED_WAITS_MAX {
             self.hurried_commits = HURRIED_COMMITS;
         }
     }
@@ -164,7 +164,7 @@ mod tests {
 
     /// A leader is woken once, when its condition holds.
     #[test]
-    fn who_waits_is_woken_by_the_last_work_alone() {
+    fn only_the_last_work_wakes_the_leader() {
         let queue = Queue::default();
         let push = |count: usize| {
             let work = || (Work::SetRevsLimit(1), Box::new(|_| {}) as Completion);
@@ -187,34 +187,34 @@ mod tests {
 
     /// Work that fills a commit is sufficient, regardless of the number of works.
     #[test]
-    fn a_full_commit_waits_for_nobody() {
+    fn a_full_commit_does_not_wait() {
         let queue = Queue::default();
         let large = Work::Attach { key: vec![1], value: Some(vec![0; 100]) };
         let _ = queue.push(vec![(large, Box::new(|_| {}))], None);
         assert_eq!(queue.collect(9, 100, Duration::from_secs(60)), 1);
-        assert_eq!(queue.state.lock().patience.waits_in_vain, 0);
+        assert_eq!(queue.state.lock().statistics.wasted_waits, 0);
     }
 
     /// Counts the commits until the next one that waits.
-    fn hurried(patience: &mut Patience) -> usize {
-        std::iter::from_fn(|| patience.hurries().then_some(())).count()
+    fn hurried(statistics: &mut WaitStatistics) -> usize {
+        std::iter::from_fn(|| statistics.hurries().then_some(())).count()
     }
 
     #[test]
-    fn who_waits_in_vain_hurries_for_a_while() {
-        let patience = &mut Patience::default();
+    fn wasted_waits_suspend_waiting() {
+        let statistics = &mut WaitStatistics::default();
         // Occasional wasted waits do not suspend waiting.
-        for in_vain in [true, true, false, true, true, false] {
-            patience.waited(in_vain);
-            assert_eq!(hurried(patience), 0);
+        for is_wasted in [true, true, false, true, true, false] {
+            statistics.waited(is_wasted);
+            assert_eq!(hurried(statistics), 0);
         }
-        (0..WAITS_IN_VAIN).for_each(|_| patience.waited(true));
-        assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
+        (0..WASTED_WAITS_MAX).for_each(|_| statistics.waited(true));
+        assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
         // One wasted wait suspends waiting again; one useful wait resets the count.
-        patience.waited(true);
-        assert_eq!(hurried(patience), HURRIED_COMMITS as usize);
-        patience.waited(false);
-        patience.waited(true);
-        assert_eq!(hurried(patience), 0);
+        statistics.waited(true);
+        assert_eq!(hurried(statistics), HURRIED_COMMITS as usize);
+        statistics.waited(false);
+        statistics.waited(true);
+        assert_eq!(hurried(statistics), 0);
     }
 }

@@ -289,7 +289,7 @@ impl Database {
     }
 
     /// Removes the uploads of processes that have failed since the database was opened.
-    pub(crate) fn collect_uploads_of_the_dead(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn collect_uploads_of_failed_nodes(self: &Arc<Self>) -> Result<()> {
         self.collect_uploads(&upload_marks(self.engine().snapshot(self.shard())?.as_ref())?, Own::GoOn)
     }
 

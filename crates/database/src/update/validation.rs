@@ -25,7 +25,7 @@ pub struct Validated {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValidationBasis {
     /// Not read, because no validation function exists.
-    Nobody,
+    Unvalidated,
     /// State that functions received or would have received.
     Seen(Precheck),
 }
@@ -106,7 +106,7 @@ impl DocUpdate {
             return true;
         }
         match &validated.basis {
-            ValidationBasis::Nobody => false,
+            ValidationBasis::Unvalidated => false,
             ValidationBasis::Seen(seen) => match self.precheck_in(tree) {
                 // The update adds nothing, so no validation is needed.
                 Precheck::Conflict | Precheck::Known => false,

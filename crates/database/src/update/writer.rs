@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use settee_model::json::Json;
 use settee_storage::{
-    Direction, KeyRange, Keyspace, Page, PageRange, Reply, Request, ShardState, Snapshot, Turn, Version,
+    Direction, KeyRange, Keyspace, Page, PageRange, Reply, Request, ShardLock, ShardState, Snapshot, Version,
 };
 
 use super::Fullness;
@@ -27,32 +27,32 @@ pub(crate) struct Writer {
     pub(crate) rank_pieces: usize,
     pub(crate) fullness: Fullness,
     /// Number of further commits under the shard lock, because another process committed recently.
-    pub(crate) crowd: u32,
+    pub(crate) locked_commits: u32,
     /// Number of further commits that read documents before they insert them, because one was unexpectedly present
     /// recently.
-    pub(crate) looks: u32,
+    pub(crate) commits_reading_first: u32,
 }
 
 /// Number of commits under the shard lock after a conflict with another process. It is small because another process
 /// that forwards its writes to this one commits only occasionally, and a commit under the lock is a separate
 /// transaction with two waits instead of one.
-const PASSER_BY: u32 = 8;
+const FIRST_LOCKED_COMMITS: u32 = 8;
 
-/// Number of commits under the shard lock after another process has written during [`PASSER_BY`] commits. If the
+/// Number of commits under the shard lock after another process has written during [`FIRST_LOCKED_COMMITS`] commits. If the
 /// other process has stopped writing, these waits are wasted.
-const CROWD: u32 = 64;
+const FURTHER_LOCKED_COMMITS: u32 = 64;
 
 /// Number of commits that read first after a document was unexpectedly present. A failed insert wastes a batch.
-pub(super) const LOOKS: u32 = 64;
+pub(super) const COMMITS_READING_FIRST: u32 = 64;
 
 /// Requests for the changes that later commits made to the state of a writer.
-pub(super) struct News {
+pub(super) struct LaterChanges {
     version: Version,
     /// First key of the new rank log records, and the end of the log.
     log: [Vec<u8>; 2],
 }
 
-impl News {
+impl LaterChanges {
     pub(super) fn after(state: ShardState) -> Self {
         let first = keys::prefixed(keys::RANK_LOG, &keys::sequence(state.version.0 + 1));
         Self { version: state.version, log: [first, keys::after_prefix(keys::RANK_LOG)] }
@@ -74,18 +74,18 @@ impl News {
 impl Writer {
     /// Records a conflict with another process.
     pub(super) fn give_way(&mut self, database: &Database) {
-        self.crowd = self.crowd.max(PASSER_BY);
-        database.meet_others();
+        self.locked_commits = self.locked_commits.max(FIRST_LOCKED_COMMITS);
+        database.note_contention();
     }
 
     /// Waits for the shard lock, which also returns the changes of other processes.
-    pub(super) fn line_up(&self, database: &Database) -> Turn {
-        database.engine().line_up(database.shard(), &News::after(self.state).requests())
+    pub(super) fn line_up(&self, database: &Database) -> ShardLock {
+        database.engine().line_up(database.shard(), &LaterChanges::after(self.state).requests())
     }
 
     /// Updates this to the state that was read with the lock. Returns `false` if the lock returned no state.
-    pub(super) fn take_turn(&mut self, database: &Database, turn: &mut Turn) -> Result<bool> {
-        let Some(mut seen) = turn.take_seen().filter(|seen| !seen.is_empty()) else { return Ok(false) };
+    pub(super) fn lock_shard(&mut self, database: &Database, shard_lock: &mut ShardLock) -> Result<bool> {
+        let Some(mut seen) = shard_lock.take_seen().filter(|seen| !seen.is_empty()) else { return Ok(false) };
         let state = seen.remove(0).into_state()?;
         if state != self.state {
             let snapshot = database.engine().snapshot(database.shard())?;
@@ -102,23 +102,27 @@ impl Writer {
         state: ShardState,
         read: Vec<Reply>,
     ) -> Result<()> {
-        if self.crowd > 0 {
-            database.meet_others();
+        if self.locked_commits > 0 {
+            database.note_contention();
         }
         // The first commit after a conflict is excluded, because it is the one that caused the conflict.
-        if (1..PASSER_BY).contains(&self.crowd) {
-            self.crowd = CROWD;
+        if (1..FIRST_LOCKED_COMMITS).contains(&self.locked_commits) {
+            self.locked_commits = FURTHER_LOCKED_COMMITS;
         }
         self.follow(snapshot, state, read)?;
-        database.know(Source::Anywhere, state.version, &self.meta, self.security.clone());
+        database.cache_state(Source::Anywhere, state.version, &self.meta, self.security.clone());
         Ok(())
     }
 
     /// Updates this to the committed state, after commits of other processes or a commit with an unknown outcome.
-    /// `read` are the replies to the requests of [`News`], or empty.
+    /// `read` are the replies to the requests of [`LaterChanges`], or empty.
     pub(crate) fn follow(&mut self, snapshot: &dyn Snapshot, state: ShardState, read: Vec<Reply>) -> Result<()> {
         if !self.replay(snapshot, state, read)? {
-            *self = Self { crowd: self.crowd, looks: self.looks, ..load_writer(snapshot)? };
+            *self = Self {
+                locked_commits: self.locked_commits,
+                commits_reading_first: self.commits_reading_first,
+                ..load_writer(snapshot)?
+            };
         }
         Ok(())
     }
@@ -129,8 +133,8 @@ impl Writer {
         if state.version.0 <= known {
             return Ok(false);
         }
-        let news = News::after(self.state);
-        let read = if read.is_empty() { snapshot.read(&news.requests()[1..])? } else { read };
+        let later = LaterChanges::after(self.state);
+        let read = if read.is_empty() { snapshot.read(&later.requests()[1..])? } else { read };
         let [token, head, records, log]: [_; 4] = read.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
         let records: [_; 2] = records.into_values()?.try_into().map_err(|_| DatabaseError::Corrupt("replies"))?;
         let [revs_limit, security] = records;
@@ -179,8 +183,18 @@ pub(crate) fn load(snapshot: &dyn Snapshot) -> Result<(Writer, Page)> {
     let revs_limit = decode_revs_limit(revs_limit)?;
     let security = security.map(Json::trusted);
     let (ranks, fullness) = (Arc::new(ranks), Fullness::default());
-    let writer =
-        Writer { state, meta, ranks, revs_limit, security, rank_log, rank_pieces, fullness, crowd: 0, looks: 0 };
+    let writer = Writer {
+        state,
+        meta,
+        ranks,
+        revs_limit,
+        security,
+        rank_log,
+        rank_pieces,
+        fullness,
+        locked_commits: 0,
+        commits_reading_first: 0,
+    };
     Ok((writer, uploads.into_page()?))
 }
 

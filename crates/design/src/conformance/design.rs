@@ -34,15 +34,15 @@ pub fn other_functions_are_called(subject: &Subject<'_>) {
     let Some(mut program) = program(subject) else { return };
     let program = &mut *program;
     let document: &[u8] = br#"{"_id":"a","title":"A","n":[1.5,{"b":null,"a":true}]}"#;
-    let (somebody, nobody): (&[u8], &[u8]) = (br#"{"name":"jo","roles":[]}"#, br#"{"name":null,"roles":[]}"#);
+    let (jo, anonymous): (&[u8], &[u8]) = (br#"{"name":"jo","roles":[]}"#, br#"{"name":null,"roles":[]}"#);
     let validate = |program: &mut dyn DesignProgram, document, user| {
         program.call(&["validate_doc_update"], &[document, b"null", user, b"{}"])
     };
     for _ in 0..2 {
-        assert_eq!(validate(program, document, somebody), Ok(b"1".to_vec()));
-        let refused = validate(program, b"{\"_id\":\"a\"}", somebody);
+        assert_eq!(validate(program, document, jo), Ok(b"1".to_vec()));
+        let refused = validate(program, b"{\"_id\":\"a\"}", jo);
         assert!(matches!(refused, Err(CallError::Forbidden(_))), "{refused:?}");
-        let refused = validate(program, document, nobody);
+        let refused = validate(program, document, anonymous);
         assert!(matches!(refused, Err(CallError::Unauthorized(_))), "{refused:?}");
 
         let shown = called(program, &["shows", "id"], &[document, REQUEST]);

@@ -77,15 +77,15 @@ impl Awaited {
 
     /// Returns an error if the length or the digest of the data differs from those in the document.
     fn check(&self, uploaded: &Uploaded, length: u64) -> Result<(), Error> {
-        if let Some(told) = self.follows.bytes_that_follow()
-            && told != length
+        if let Some(reply) = self.follows.bytes_that_follow()
+            && reply != length
         {
-            let reason = format!("Attachment {} has {length} bytes instead of {told}", self.name);
+            let reason = format!("Attachment {} has {length} bytes instead of {reply}", self.name);
             return Err(Error::bad_request(reason));
         }
         // Some clients send the digest of the data as the source stored it (possibly compressed).
         let known = [uploaded.received_md5(), uploaded.stored_md5()];
-        if self.follows.md5.is_some_and(|told| !known.contains(&told)) {
+        if self.follows.md5.is_some_and(|reply| !known.contains(&reply)) {
             let reason = "Possible message corruption.";
             return Err(Error::new(StatusCode::BAD_REQUEST, "content_md5_mismatch", reason));
         }

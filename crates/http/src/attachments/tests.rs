@@ -67,7 +67,7 @@ fn types_are_compressed_by_pattern() {
 }
 
 #[test]
-fn what_is_refused() {
+fn rejected_input() {
     let database = database();
     let check = |text: &str, expected: &str| {
         assert_eq!(refusal(resolve_text(&database, "doc", text, INTERACTIVE)), expected, "{text}");
@@ -162,8 +162,8 @@ async fn documents_come_with_their_attachments_behind_them() {
             assert_eq!(receive(&body, size).await.as_deref(), Ok(&expected[..]), "{size}");
         }
     }
-    let follows = |told: &str, data: &str| {
-        format!("{}\r\n--sep\r\n\r\n{data}\r\n--sep--", document(&format!(r#""a":{{"follows":true{told}}}"#)))
+    let follows = |reply: &str, data: &str| {
+        format!("{}\r\n--sep\r\n\r\n{data}\r\n--sep--", document(&format!(r#""a":{{"follows":true{reply}}}"#)))
     };
     let md5 = r#","digest":"md5-kAFQmDzST7DWlj99KOF/cg==""#;
     assert!(receive(&follows(md5, "abc"), 9).await.is_ok());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::tests::json;
-use crate::tests::node::{Ask, Told, World};
+use crate::tests::node::{Ask, TestResponse, World};
 
 /// A server with the user `ann`, whose password is `secret` and who has the role `r`.
 async fn world() -> World {
@@ -18,23 +18,23 @@ async fn world() -> World {
 }
 
 async fn session(world: &World, ask: Ask<'_>) -> String {
-    let told = world.ask(ask).await;
-    let told = told.line().replace(r#""info":{"authentication_handlers":["cookie","default"]}"#, "");
-    told.replace(r#""authentication_handlers":["cookie","default"],"#, "")
+    let reply = world.ask(ask).await;
+    let reply = reply.line().replace(r#""info":{"authentication_handlers":["cookie","default"]}"#, "");
+    reply.replace(r#""authentication_handlers":["cookie","default"],"#, "")
 }
 
-async fn log_in(world: &World, name: &str, password: &str) -> Told {
+async fn log_in(world: &World, name: &str, password: &str) -> TestResponse {
     let form = format!(r#"{{"name":"{name}","password":"{password}"}}"#);
     world.ask(Ask::new("POST /_session").json(&form)).await
 }
 
 /// Returns the cookie of a response.
-fn cookie(told: &Told) -> String {
-    told.header("set-cookie").split(';').next().unwrap().to_owned()
+fn cookie(reply: &TestResponse) -> String {
+    reply.header("set-cookie").split(';').next().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn who_is_who() {
+async fn users_of_nodes() {
     let world = world().await;
     const ANONYMOUS: &str = r#"200 {"ok":true,"userCtx":{"name":null,"roles":[]},}"#;
     const ANN: &str = r#"200 {"ok":true,"userCtx":{"name":"ann","roles":["r"]},"info":{"authenticated":"default"}}"#;
@@ -59,10 +59,10 @@ async fn who_is_who() {
 #[tokio::test]
 async fn a_session_from_login_to_logout() {
     let world = world().await;
-    let told = log_in(&world, "ann", "secret").await;
-    assert_eq!(told.line(), r#"200 {"ok":true,"name":"ann","roles":["r"]}"#);
-    let begun = cookie(&told);
-    let attributes = told.header("set-cookie").split_once("; ").unwrap().1;
+    let reply = log_in(&world, "ann", "secret").await;
+    assert_eq!(reply.line(), r#"200 {"ok":true,"name":"ann","roles":["r"]}"#);
+    let begun = cookie(&reply);
+    let attributes = reply.header("set-cookie").split_once("; ").unwrap().1;
     assert_eq!(attributes, "Version=1; Expires=Tue, 14 Nov 2023 22:23:20 GMT; Max-Age=600; Path=/; HttpOnly");
     let get = |cookie: &str| Ask::new("GET /_session").header("cookie", &format!("a=b; {cookie}; c=d"));
     let ann = r#"200 {"ok":true,"userCtx":{"name":"ann","roles":["r"]},"info":{"authenticated":"cookie"}}"#;
@@ -75,8 +75,8 @@ async fn a_session_from_login_to_logout() {
     let anonymous = r#"200 {"ok":true,"userCtx":{"name":null,"roles":[]},}"#;
     assert_eq!(session(&world, get(&begun)).await, anonymous);
     assert_eq!(session(&world, get(&renewed)).await, ann);
-    let told = world.ask(Ask::new("DELETE /_session").header("cookie", &renewed)).await;
-    assert_eq!((told.line().as_str(), cookie(&told).as_str()), (r#"200 {"ok":true}"#, "AuthSession="));
+    let reply = world.ask(Ask::new("DELETE /_session").header("cookie", &renewed)).await;
+    assert_eq!((reply.line().as_str(), cookie(&reply).as_str()), (r#"200 {"ok":true}"#, "AuthSession="));
     let malformed =
         r#"400 {"error":"bad_request","reason":"Malformed AuthSession cookie. Please clear your cookies."}"#;
     assert_eq!(session(&world, get("AuthSession=nonsense")).await, malformed);
@@ -84,12 +84,12 @@ async fn a_session_from_login_to_logout() {
     // Errors also contain the renewed cookie.
     let again = cookie(&log_in(&world, "ann", "secret").await);
     world.wait_s(100);
-    let told = world.ask(Ask::new("GET /nothing").header("cookie", &again)).await;
-    assert!(told.status == 404 && cookie(&told).len() > 20, "{told:?}");
+    let reply = world.ask(Ask::new("GET /nothing").header("cookie", &again)).await;
+    assert!(reply.status == 404 && cookie(&reply).len() > 20, "{reply:?}");
 }
 
 #[tokio::test]
-async fn a_new_secret_logs_nobody_out() {
+async fn a_new_secret_ends_no_session() {
     let world = world().await;
     let ann = r#"200 {"ok":true,"userCtx":{"name":"ann","roles":["r"]},"info":{"authenticated":"cookie"}}"#;
     let anonymous = r#"200 {"ok":true,"userCtx":{"name":null,"roles":[]},}"#;
@@ -145,34 +145,34 @@ async fn proxies_learn_a_new_secret_in_time() {
 }
 
 #[tokio::test]
-async fn what_cookies_are_like_is_configured() {
+async fn cookie_attributes_are_configured() {
     let world = world().await;
     world.set("chttpd_auth", "same_site", "strict");
     world.set("chttpd_auth", "cookie_domain", "example.com");
     world.set("chttpd_auth", "allow_persistent_cookies", "false");
     let form = r#"{"username":"ann","password":"secret"}"#;
-    let told = world.ask(Ask::new("POST /_session").json(form).encrypted()).await;
-    let attributes = told.header("set-cookie").split_once("; ").unwrap().1;
+    let reply = world.ask(Ask::new("POST /_session").json(form).encrypted()).await;
+    let attributes = reply.header("set-cookie").split_once("; ").unwrap().1;
     assert_eq!(attributes, "Version=1; Domain=example.com; Path=/; Secure; HttpOnly; SameSite=Strict");
     // Cookies that another server signed with the secret are valid, as long as the algorithm is accepted.
     world.set("chttpd_auth", "hash_algorithms", "sha");
-    let told_again = log_in(&world, "ann", "secret").await;
+    let second = log_in(&world, "ann", "secret").await;
     let get = |cookie: &str| Ask::new("GET /db").header("cookie", cookie);
-    assert_eq!(world.ask(get(&cookie(&told))).await.status, 404, "the cookie is not accepted, which is no error");
-    assert!(session(&world, Ask::new("GET /_session").header("cookie", &cookie(&told))).await.contains("null"));
-    assert!(session(&world, Ask::new("GET /_session").header("cookie", &cookie(&told_again))).await.contains("ann"));
+    assert_eq!(world.ask(get(&cookie(&reply))).await.status, 404, "the cookie is not accepted, which is no error");
+    assert!(session(&world, Ask::new("GET /_session").header("cookie", &cookie(&reply))).await.contains("null"));
+    assert!(session(&world, Ask::new("GET /_session").header("cookie", &cookie(&second))).await.contains("ann"));
 }
 
 #[tokio::test]
 async fn forms_and_redirections() {
     let world = world().await;
     let post = |target: &'static str, body: &str| Ask::new(target).text("application/x-www-form-urlencoded", body);
-    let told = world.ask(post("POST /_session?next=/x", "name=ann&password=sec%72et")).await;
-    assert_eq!((told.status.as_u16(), told.header("location")), (302, "http://localhost/x"));
-    let told = world.ask(post("POST /_session?fail=/y", "name=ann&password=no")).await;
-    assert_eq!((told.status.as_u16(), told.header("location")), (302, "http://localhost/y"));
-    let told = world.ask(post("POST /_session?next=//evil.example.com", "name=ann&password=secret")).await;
-    assert_eq!(told.header("location"), "http://localhost//evil.example.com", "a path of this server");
+    let reply = world.ask(post("POST /_session?next=/x", "name=ann&password=sec%72et")).await;
+    assert_eq!((reply.status.as_u16(), reply.header("location")), (302, "http://localhost/x"));
+    let reply = world.ask(post("POST /_session?fail=/y", "name=ann&password=no")).await;
+    assert_eq!((reply.status.as_u16(), reply.header("location")), (302, "http://localhost/y"));
+    let reply = world.ask(post("POST /_session?next=//evil.example.com", "name=ann&password=secret")).await;
+    assert_eq!(reply.header("location"), "http://localhost//evil.example.com", "a path of this server");
     for (ask, expected) in [
         (post("POST /_session?next=@evil.example.com", "name=ann&password=secret"), "400 path must begin with a /."),
         (post("POST /_session", ""), "400 request body must contain a username"),
@@ -185,9 +185,9 @@ async fn forms_and_redirections() {
             "415 Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'",
         ),
     ] {
-        let told = world.ask(ask).await;
-        let reason = crate::tests::json(&told.body).value().get("reason").unwrap().as_str().unwrap().into_owned();
-        assert_eq!(format!("{} {reason}", told.status.as_u16()), expected);
+        let reply = world.ask(ask).await;
+        let reason = crate::tests::json(&reply.body).value().get("reason").unwrap().as_str().unwrap().into_owned();
+        assert_eq!(format!("{} {reason}", reply.status.as_u16()), expected);
     }
 }
 
@@ -195,15 +195,15 @@ async fn forms_and_redirections() {
 async fn changes_of_users_and_admins_count_at_once() {
     let world = world().await;
     let begun = cookie(&log_in(&world, "ann", "secret").await);
-    let told = world.admin("GET /_users/org.couchdb.user:ann", "").await;
-    let rev = crate::tests::json(&told.body).value().get("_rev").unwrap().as_str().unwrap().into_owned();
+    let reply = world.admin("GET /_users/org.couchdb.user:ann", "").await;
+    let rev = crate::tests::json(&reply.body).value().get("_rev").unwrap().as_str().unwrap().into_owned();
     let body = format!(r#"{{"_rev":"{rev}","name":"ann","type":"user","roles":["s"],"password":"new"}}"#);
-    let told = world.admin("PUT /_users/org.couchdb.user:ann", &body).await;
+    let reply = world.admin("PUT /_users/org.couchdb.user:ann", &body).await;
     let get = || Ask::new("GET /_session");
     assert!(session(&world, get().basic("ann", "secret")).await.starts_with("401"));
     assert!(session(&world, get().basic("ann", "new")).await.contains(r#""roles":["s"]"#));
     assert!(session(&world, get().header("cookie", &begun)).await.contains("null"), "a new password ends sessions");
-    let rev = crate::tests::json(&told.body).value().get("rev").unwrap().as_str().unwrap().into_owned();
+    let rev = crate::tests::json(&reply.body).value().get("rev").unwrap().as_str().unwrap().into_owned();
     world.admin(&format!("DELETE /_users/org.couchdb.user:ann?rev={rev}"), "").await;
     assert!(session(&world, get().basic("ann", "new")).await.starts_with("401"));
     assert!(session(&world, get().basic("admin", "pw")).await.contains("_admin"));
@@ -243,9 +243,9 @@ async fn old_hashes_become_new_ones_at_a_login() {
     world.admin("PUT /_users/org.couchdb.user:bob", old).await;
     let begun = cookie(&log_in(&world, "bob", "secret").await);
     let document = loop {
-        let told = world.admin("GET /_users/org.couchdb.user:bob", "").await;
-        if told.body.contains("\"_rev\":\"2-") {
-            break told.body;
+        let reply = world.admin("GET /_users/org.couchdb.user:bob", "").await;
+        if reply.body.contains("\"_rev\":\"2-") {
+            break reply.body;
         }
         tokio::task::yield_now().await;
     };
@@ -308,8 +308,8 @@ async fn tokens_need_keys() {
     world.set("chttpd", "authentication_handlers", "{chttpd_auth, jwt_authentication_handler}");
     let refused = |name: &str, reason: &str| format!(r#"{{"error":"{name}","reason":"{reason}"}}"#);
     let check = async |token: &str, expected: String| {
-        let told = world.ask(get(token)).await;
-        assert_eq!(told.body.trim_end(), expected, "{token}");
+        let reply = world.ask(get(token)).await;
+        assert_eq!(reply.body.trim_end(), expected, "{token}");
     };
     check(&late, refused("bad_request", "Unknown kid")).await;
     world.set("jwt_keys", "hmac:_default", "c2VjcmV0");
@@ -376,10 +376,10 @@ async fn how_clients_are_asked_for_credentials() {
     assert_eq!(asked(get()).await, "");
     assert_eq!(asked(get().header("x-couchdb-www-authenticate", "Cookie")).await, "Cookie");
     // A browser is redirected to the login page.
-    let told = world.ask(get().header("accept", "text/html").header("host", "h:1")).await;
-    assert_eq!(told.status, 302);
+    let reply = world.ask(get().header("accept", "text/html").header("host", "h:1")).await;
+    assert_eq!(reply.status, 302);
     let location = "http://h:1/_utils/session.html?return=%2F_all_dbs&reason=You%20are%20not%20a%20server%20admin.";
-    assert_eq!(told.header("location"), location);
+    assert_eq!(reply.header("location"), location);
     assert_eq!(world.ask(get().header("accept", "text/html, */*")).await.status, 401);
     world.set("chttpd", "require_valid_user", "true");
     assert_eq!(asked(get()).await, "Basic realm=\"server\"");
@@ -394,10 +394,10 @@ async fn accounts_that_are_remembered_and_those_that_are_read_are_counted() {
     let world = World::new();
     world.node.make_users_database().await.unwrap();
     world.admin("PUT /_users/org.couchdb.user:joe", r#"{"name":"joe","type":"user","roles":[],"password":"pw"}"#).await;
-    let count = async |what: &str| {
-        let told = world.admin(&format!("GET /_node/_local/_stats/couchdb/auth_cache_{what}"), "").await;
+    let count = async |label: &str| {
+        let reply = world.admin(&format!("GET /_node/_local/_stats/couchdb/auth_cache_{label}"), "").await;
         let value =
-            json(&told.body).value().get("value").map(|value| String::from_utf8_lossy(value.raw()).into_owned());
+            json(&reply.body).value().get("value").map(|value| String::from_utf8_lossy(value.raw()).into_owned());
         value.unwrap_or_default()
     };
     assert_eq!((count("hits").await, count("misses").await), ("0".to_owned(), "0".to_owned()), "admins do not count");

@@ -60,7 +60,7 @@ async fn bodies_of_unknown_length_are_limited_too() {
 }
 
 #[tokio::test]
-async fn compressed_bodies_are_limited_by_what_they_hold() {
+async fn compressed_bodies_are_limited_by_their_decompressed_size() {
     let gzipped = encoded("gzip");
     let zeros = vec![0; 1 << 20];
     let bomb = gzip(&zeros);

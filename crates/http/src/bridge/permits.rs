@@ -33,7 +33,7 @@ pub(crate) struct ClientThreads {
     threads: Threads,
     /// The threads of unauthenticated clients. A burst of anonymous requests starts new threads here and does
     /// not delay other clients.
-    strangers: Threads,
+    unauthenticated: Threads,
     answers: Shared,
     lists: Arc<Semaphore>,
     uploads: Shared,
@@ -126,7 +126,7 @@ impl ClientThreads {
         let PermitCounts { answers, lists, uploads } = *permits;
         Arc::new(Self {
             threads: Threads::that_give_way("settee-client", Arc::clone(give_way)),
-            strangers: Threads::that_give_way("settee-stranger", Arc::clone(give_way)),
+            unauthenticated: Threads::that_give_way("settee-anon", Arc::clone(give_way)),
             answers: Shared::new(answers, contended_after),
             lists: Semaphore::new(lists, contended_after),
             uploads: Shared::new(uploads, contended_after),
@@ -191,7 +191,7 @@ impl Admission {
     /// the runtime of the caller.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
         let threads = match self.account.share() {
-            Share::Anonymous => &self.threads.strangers,
+            Share::Anonymous => &self.threads.unauthenticated,
             Share::User | Share::Admin => &self.threads.threads,
         };
         threads.spawn(tallied(work))

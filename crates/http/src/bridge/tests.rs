@@ -92,7 +92,7 @@ async fn an_error_after_the_first_piece_breaks_the_answer() {
 }
 
 #[tokio::test]
-async fn a_writer_hears_that_its_client_left() {
+async fn a_writer_is_notified_that_its_client_disconnected() {
     let (left, hears) = oneshot::channel();
     let answer = stream(admission(), move |output| {
         let mut sent = 0_u64;

@@ -19,11 +19,11 @@ use crate::slots::Ending;
 const WAIT: Duration = Duration::from_secs(1);
 
 /// Interval in which a waiter checks for inactive clients.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval of the same check for a writer whose client has to receive something first. It is longer because
 /// the writer is notified of that, and hundreds of writers have a thread each.
-const ROOM_LOOK_EVERY: Duration = Duration::from_millis(250);
+const SPACE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum number of unsent bytes of a response before its writer waits.
 const UNSENT_BYTES: usize = 256 << 10;
@@ -141,7 +141,7 @@ impl Account {
             let freed = self.budget.freed.notified();
             match self.hold_now(bytes) {
                 Err(error) if self.is_cut() || bytes > self.limit() || begun.elapsed() >= WAIT => return Err(error),
-                Err(_) => drop(tokio::time::timeout(LOOK_EVERY, freed).await),
+                Err(_) => drop(tokio::time::timeout(POLL_INTERVAL, freed).await),
                 held => {
                     // The remaining memory may be sufficient for another waiter.
                     self.budget.freed.notify_one();
@@ -200,7 +200,7 @@ impl Account {
             if self.has_room() {
                 return;
             }
-            drop(tokio::time::timeout(ROOM_LOOK_EVERY, taken).await);
+            drop(tokio::time::timeout(SPACE_POLL_INTERVAL, taken).await);
             self.budget.relieve(self.share());
         }
     }

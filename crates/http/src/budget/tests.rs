@@ -28,7 +28,7 @@ impl Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_is_given_back_at_the_end() {
+async fn held_permits_are_released_at_the_end() {
     let budget = Budget::new(10 * MIB);
     let account = Account::new(&budget, None, Share::Admin);
     account.keep(MIB).await.unwrap();
@@ -45,7 +45,7 @@ async fn what_is_kept_is_given_back_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_what_cannot_be() {
+async fn impossible_requests_do_not_wait() {
     let budget = Budget::new(10 * MIB);
     let refused = |account: Arc<Account>, bytes: usize| async move {
         let begun = Instant::now();
@@ -63,7 +63,7 @@ async fn nobody_waits_for_what_cannot_be() {
 
 /// Unauthenticated clients cannot use the memory of users, and users cannot use that of administrators.
 #[tokio::test(start_paused = true)]
-async fn everybody_leaves_room_for_those_above() {
+async fn each_priority_leaves_capacity_for_higher_ones() {
     let budget = Budget::new(8 * MIB);
     let shares = [Share::Anonymous, Share::User, Share::Admin];
     let [anonymous, user, admin] = shares.map(|share| Account::new(&budget, None, share));
@@ -75,7 +75,7 @@ async fn everybody_leaves_room_for_those_above() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_gets_what_others_give_back() {
+async fn waiters_get_released_permits() {
     let budget = Budget::new(4 * MIB);
     let (first, second) = (Account::new(&budget, None, Share::Admin), Account::new(&budget, None, Share::Admin));
     let held = first.hold(4 * MIB).await.unwrap();
@@ -89,7 +89,7 @@ async fn who_waits_gets_what_others_give_back() {
 /// A single waiter is notified, because unnecessary checks by hundreds of waiters are expensive during an
 /// attack. The clock is stopped, so no waiter checks because of a timeout.
 #[tokio::test(start_paused = true)]
-async fn freed_memory_wakes_one_waiter_and_who_gets_it_the_next() {
+async fn freed_memory_wakes_one_waiter_which_wakes_the_next() {
     const WAITERS: usize = 8;
     let budget = Budget::new(8 * MIB);
     let first = Account::new(&budget, None, Share::Admin);
@@ -108,22 +108,22 @@ async fn freed_memory_wakes_one_waiter_and_who_gets_it_the_next() {
             .unwrap()
         }));
     }
-    let everybody_has_run = || async {
+    let all_have_run = || async {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
         (looks.swap(0, Ordering::Relaxed), waiting.iter().filter(|waiter| waiter.is_finished()).count())
     };
-    assert_eq!(everybody_has_run().await, (WAITERS, 0));
+    assert_eq!(all_have_run().await, (WAITERS, 0));
     drop(small);
-    assert_eq!(everybody_has_run().await, (1, 0), "nobody can have so little, and one has seen it");
+    assert_eq!(all_have_run().await, (1, 0), "nobody can have so little, and one has seen it");
     drop(rest);
-    assert_eq!(everybody_has_run().await, (5, 4), "four have it, and one has seen that there is no more");
+    assert_eq!(all_have_run().await, (5, 4), "four have it, and one has seen that there is no more");
     assert_eq!(budget.used(), 8 * MIB);
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_stall_longest_are_cut_off_first() {
+async fn the_longest_stalled_clients_are_disconnected_first() {
     let budget = Budget::new(10 * MIB);
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -152,7 +152,7 @@ async fn those_who_stall_longest_are_cut_off_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_do_not_cut_off_users() {
+async fn unauthenticated_clients_do_not_displace_users() {
     let budget = Budget::new(10 * MIB);
     let user = Client::new(&budget, Share::User);
     let piece = user.account.unsent(Bytes::from(vec![0; 5 * MIB]));
@@ -165,7 +165,7 @@ async fn strangers_do_not_cut_off_users() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_little_room_answers_go_out_piece_by_piece() {
+async fn with_little_memory_answers_are_sent_in_pieces() {
     let budget = Budget::new(10 * MIB);
     let Client { account, .. } = Client::new(&budget, Share::Admin);
     let first = account.unsent(Bytes::from(vec![0; 200 << 10]));

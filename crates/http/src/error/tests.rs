@@ -10,8 +10,8 @@ use super::*;
 use crate::tests::{check_file, json, show};
 
 /// Appends an error with a description.
-fn line(text: &mut String, what: &str, error: impl Into<Error>) {
-    writeln!(text, "{what}\n    {}", show(&error.into())).expect("a String takes everything");
+fn line(text: &mut String, label: &str, error: impl Into<Error>) {
+    writeln!(text, "{label}\n    {}", show(&error.into())).expect("a String takes everything");
 }
 
 fn storage_errors() -> [(&'static str, StorageError); 7] {

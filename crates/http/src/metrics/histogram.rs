@@ -111,13 +111,13 @@ mod tests {
     fn quantiles_of_known_values() {
         let mut counts = [0; BUCKETS];
         (0..1000_u64).for_each(|value| counts[bucket(value)] += 1);
-        let told = Distribution::new(counts.into_iter(), (0..1000).sum(), 1.0);
-        assert_eq!((told.count(), told.min(), told.mean()), (1000, 0.0, 499.5));
+        let reply = Distribution::new(counts.into_iter(), (0..1000).sum(), 1.0);
+        assert_eq!((reply.count(), reply.min(), reply.mean()), (1000, 0.0, 499.5));
         for (share, value) in [(0.5, 500.0), (0.75, 750.0), (0.9, 900.0), (0.99, 990.0)] {
-            let error: f64 = told.quantile(share) - value;
-            assert!(error.abs() <= value / 7.0, "{share}: {}", told.quantile(share));
+            let error: f64 = reply.quantile(share) - value;
+            assert!(error.abs() <= value / 7.0, "{share}: {}", reply.quantile(share));
         }
-        let deviation = told.moment(2).sqrt();
+        let deviation = reply.moment(2).sqrt();
         assert!((deviation - 288.6).abs() < 10.0, "{deviation}");
         assert_eq!(Distribution::default().quantile(0.5), 0.0);
     }

@@ -137,16 +137,16 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn count(&self, what: Count) {
-        self.add(what, 1);
+    pub(crate) fn count(&self, label: Count) {
+        self.add(label, 1);
     }
 
-    pub(crate) fn add(&self, what: Count, amount: u64) {
-        self.cells.add(FIRST_COUNT + what as usize, amount);
+    pub(crate) fn add(&self, label: Count, amount: u64) {
+        self.cells.add(FIRST_COUNT + label as usize, amount);
     }
 
-    pub(crate) fn measure(&self, what: Measure, value: u64) {
-        let first = FIRST_MEASURE + what as usize * MEASURE_CELLS;
+    pub(crate) fn measure(&self, label: Measure, value: u64) {
+        let first = FIRST_MEASURE + label as usize * MEASURE_CELLS;
         self.cells.add(first + bucket(value), 1);
         self.cells.add(first + BUCKETS, value);
     }
@@ -229,8 +229,8 @@ impl Metrics {
 }
 
 impl Totals {
-    pub(crate) fn count(&self, what: Count) -> u64 {
-        self.0[FIRST_COUNT + what as usize]
+    pub(crate) fn count(&self, label: Count) -> u64 {
+        self.0[FIRST_COUNT + label as usize]
     }
 
     /// Returns the count of a method by its index in [`METHODS`].
@@ -247,9 +247,9 @@ impl Totals {
     }
 
     /// Returns a distribution. Times are in milliseconds.
-    pub(crate) fn measure(&self, what: Measure) -> Distribution {
-        let first = FIRST_MEASURE + what as usize * MEASURE_CELLS;
-        let unit = if what == Measure::BulkDocs { 1.0 } else { 1000.0 };
+    pub(crate) fn measure(&self, label: Measure) -> Distribution {
+        let first = FIRST_MEASURE + label as usize * MEASURE_CELLS;
+        let unit = if label == Measure::BulkDocs { 1.0 } else { 1000.0 };
         let counts = self.0[first..first + BUCKETS].iter().copied();
         Distribution::new(counts, self.0[first + BUCKETS], unit)
     }

@@ -62,7 +62,7 @@ impl Stat {
     }
 
     /// Returns the type in `_stats`. CouchDB reports other gauges as counters there.
-    pub(crate) fn told_kind(&self) -> &'static str {
+    pub(crate) fn reported_kind(&self) -> &'static str {
         if matches!(self.source, Source::Jobs(_)) { "gauge" } else { "counter" }
     }
 

@@ -25,7 +25,7 @@ fn threads_add_up() {
 }
 
 #[test]
-fn methods_and_codes_that_nobody_knows_are_counted() {
+fn unknown_methods_and_codes_are_counted() {
     let metrics = Metrics::new(0);
     for (method, status) in [("COPY", 100), ("PUT", 599), ("PROPFIND", 999), ("X", 418)] {
         metrics.answered(&Method::from_bytes(method.as_bytes()).unwrap(), StatusCode::from_u16(status).unwrap(), 0);

@@ -53,7 +53,7 @@ fn only_true_is_true() {
 }
 
 #[test]
-fn booleans_say_what_is_wrong_with_them() {
+fn invalid_booleans_are_reported() {
     let check = |raw: Raw, expected: Result<bool, &str>| {
         let shown = format!("{raw:?}");
         assert_eq!(raw.boolean().map_err(|error| show(&error)), expected.map_err(str::to_owned), "{shown}");
@@ -73,7 +73,7 @@ fn booleans_say_what_is_wrong_with_them() {
 }
 
 #[test]
-fn integers_say_what_is_wrong_with_them() {
+fn invalid_integers_are_reported() {
     let check = |raw: Raw, expected: Result<u64, &str>| {
         let shown = format!("{raw:?}");
         assert_eq!(raw.natural().map_err(|error| show(&error)), expected.map_err(str::to_owned), "{shown}");

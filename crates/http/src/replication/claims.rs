@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use settee_database::Catalog;
 use settee_database::members::{Claim, Members, preferred};
-use settee_replication::{Alone, Turns};
+use settee_replication::{Alone, Servers};
 
 /// The claims of this node.
 pub(super) struct Claims {
@@ -19,7 +19,7 @@ pub(super) struct Claims {
 
 impl Claims {
     /// Returns the claims of a node of the cluster on the store of `catalog`.
-    pub(super) fn of(catalog: &Arc<Catalog>) -> Arc<dyn Turns> {
+    pub(super) fn of(catalog: &Arc<Catalog>) -> Arc<dyn Servers> {
         if catalog.engine().members().is_sole() {
             return Arc::new(Alone);
         }
@@ -39,7 +39,7 @@ fn key(job: &str) -> String {
     format!("replication/{job}")
 }
 
-impl Turns for Claims {
+impl Servers for Claims {
     fn is_alone(&self) -> bool {
         false
     }

@@ -249,14 +249,14 @@ impl World {
     }
 
     /// Waits until the response to a GET satisfies `holds`.
-    async fn until(&self, path: &str, what: &str, holds: impl Fn(u16, Value<'_>) -> bool) -> Json {
+    async fn until(&self, path: &str, label: &str, holds: impl Fn(u16, Value<'_>) -> bool) -> Json {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let (status, json) = self.get(path).await;
             if holds(status, json.value()) {
                 return json;
             }
-            assert!(Instant::now() < deadline, "waited too long until {what}: {status} {}", show(&json));
+            assert!(Instant::now() < deadline, "waited too long until {label}: {status} {}", show(&json));
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }

@@ -63,7 +63,7 @@ fn paths_find_their_resource() {
 
 /// An escaped underscore must not give access, as a document, to a resource that needs more than membership.
 #[test]
-fn escapes_do_not_change_what_a_path_is() {
+fn escapes_do_not_change_a_path() {
     let check = |plain: &str, escaped: &str| {
         for method in [Method::GET, Method::PUT, Method::DELETE, Method::POST, copy()] {
             let show = |found: Result<String, Error>| found.unwrap_or_else(|error| show(&error));
@@ -135,7 +135,7 @@ fn head_is_served_as_get() {
 }
 
 #[test]
-fn a_method_that_is_not_served_is_told_which_are() {
+fn an_unsupported_method_gets_the_supported_ones() {
     let check = |method: Method, path: &str, allow: &str| {
         let error = find(&method, path).unwrap_err();
         assert_eq!(show(&error), format!("405 method_not_allowed: Only {allow} allowed"), "{method} {path}");
@@ -161,7 +161,7 @@ fn a_method_that_is_not_served_is_told_which_are() {
 }
 
 #[test]
-fn what_is_deeper_than_the_server_knows_is_missing() {
+fn members_below_the_known_depth_are_missing() {
     for path in ["/_membership/x/y", "/_node/a/b/c/d/e", "/_db_updates/x"] {
         // Names with an underscore can be databases, so these paths are documents or not found.
         let found = find(&Method::GET, path).map_err(|error| show(&error));

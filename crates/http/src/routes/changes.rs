@@ -157,7 +157,7 @@ fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64
 
 /// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all
 /// changes.
-const LOOKED_UP: usize = 100;
+const LOOKUPS_MAX: usize = 100;
 
 /// The progress of a feed.
 struct Rows {
@@ -202,7 +202,7 @@ impl Rows {
     /// Returns true if documents are looked up by id instead of by a scan of all changes.
     fn looks_up(&self) -> bool {
         match &self.params.filter {
-            Filter::DocIds(ids) => ids.len() <= LOOKED_UP,
+            Filter::DocIds(ids) => ids.len() <= LOOKUPS_MAX,
             Filter::Design => true,
             Filter::None | Filter::Selector(_) | Filter::Function(_) => false,
         }

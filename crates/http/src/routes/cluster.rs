@@ -7,7 +7,7 @@ use settee_model::json::{Value, write_array, write_string};
 
 use crate::Error;
 use crate::bridge;
-use crate::failures::TOLD_MAX;
+use crate::failures::FAILURES_PER_MESSAGE_MAX;
 use crate::nodes::is_node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
@@ -32,9 +32,9 @@ pub(super) async fn failed_logins(mut request: Request) -> Answer {
     let body = request.read_object().await?;
     let node = &request.node;
     let (policy, now_ms) = (node.authentication.policy(), (node.clock_ms)());
-    let told = body.value().get("failed").into_iter().flat_map(Value::elements).take(TOLD_MAX);
-    for suspect in told.filter_map(|text| Suspect::parse(&text.as_str()?)) {
-        node.authenticator.note_told(&suspect, &policy.login.lockout, now_ms);
+    let reply = body.value().get("failed").into_iter().flat_map(Value::elements).take(FAILURES_PER_MESSAGE_MAX);
+    for suspect in reply.filter_map(|text| Suspect::parse(&text.as_str()?)) {
+        node.authenticator.note_reported(&suspect, &policy.login.lockout, now_ms);
     }
     Ok(respond::json(StatusCode::OK, br#"{"ok":true}"#.to_vec()))
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_number_of_shards_is_told_as_it_was_asked_for() {
+    async fn the_number_of_shards_is_reported_as_requested() {
         let world = World::new();
         world.set("cluster", "q", "3");
         for (path, q) in [("/db?q=2&n=5&placement=metro:1,x:2", 2), ("/other", 3)] {

@@ -183,11 +183,11 @@ mod tests {
         for base in ["/_config", "/_node/_local/_config", "/_node/nobody@nowhere/_config"] {
             for method in ["PUT", "DELETE"] {
                 let line = format!("{method} {base}/{path}");
-                let told = world.ask(Ask::new(&line).basic("admin", "pw").json("\"x\"")).await;
+                let reply = world.ask(Ask::new(&line).basic("admin", "pw").json("\"x\"")).await;
                 if expected == LOCKED {
-                    assert_eq!(told.line(), LOCKED, "{line}");
+                    assert_eq!(reply.line(), LOCKED, "{line}");
                 } else if !base.contains("nowhere") {
-                    assert_eq!(told.status.as_u16().to_string(), expected, "{line}");
+                    assert_eq!(reply.status.as_u16().to_string(), expected, "{line}");
                 }
             }
         }

@@ -277,7 +277,7 @@ impl RowSink for List<'_> {
     }
 
     fn stale(&mut self, stale: &Stale) {
-        views::say_stale(self.output, stale);
+        views::write_stale(self.output, stale);
     }
 
     fn header(&mut self, header: Header) -> ControlFlow<()> {

@@ -38,7 +38,7 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
         return Ok(answer(replicated?));
     }
     let user = User { name: request.user.name.clone(), roles: Roles::Given(request.user.roles.clone()) };
-    let mut looks = 0;
+    let mut retries = 0;
     loop {
         match replicator.replicate(body.value(), &user).await {
             Err(ReplicateError::NotFound) => {
@@ -46,16 +46,16 @@ pub(super) async fn replicate(mut request: Request) -> Answer {
                 return elsewhere::cancel(&request, &id).await.ok_or_else(|| ReplicateError::NotFound.into());
             }
             Ok(Replicated::Elsewhere(id)) => {
-                if let Some(told) = elsewhere::join(&request, &id, body.value()).await {
-                    return Ok(told);
+                if let Some(reply) = elsewhere::join(&request, &id, body.value()).await {
+                    return Ok(reply);
                 }
                 // The job has ended or its node has failed, and this node may acquire it in the next attempt.
-                looks += 1;
-                if looks > elsewhere::LOOKS {
+                retries += 1;
+                if retries > elsewhere::RETRIES_MAX {
                     let reason = "another node has this replication and does not answer";
                     return Err(Error::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason));
                 }
-                tokio::time::sleep(elsewhere::LOOK_WAIT).await;
+                tokio::time::sleep(elsewhere::RETRY_INTERVAL).await;
             }
             replicated => return Ok(answer(replicated?)),
         }
@@ -155,9 +155,9 @@ pub(super) async fn docs_of(request: Request) -> Answer {
 async fn one(request: &Request, database: &str, id: &str) -> Answer {
     let is_asked_by_node = is_node(&request.user);
     if request.node.replicator()?.document(database, id).is_none()
-        && let Some(told) = elsewhere::same(request).await
+        && let Some(reply) = elsewhere::same(request).await
     {
-        return Ok(told);
+        return Ok(reply);
     }
     let store = request.node.database(database)?;
     let (database, id) = (database.to_owned(), id.to_owned());

@@ -71,7 +71,7 @@ fn write_stat(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, rece
         }
         None => {
             out.extend_from_slice(stat.number(&node.figures(), totals).to_string().as_bytes());
-            stat.told_kind()
+            stat.reported_kind()
         }
     };
     out.extend_from_slice(format!(",\"type\":\"{kind}\",\"desc\":").as_bytes());
@@ -79,24 +79,24 @@ fn write_stat(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, rece
     out.push(b'}');
 }
 
-fn write_distribution(out: &mut Vec<u8>, told: &Distribution) {
-    let variance = told.moment(2);
+fn write_distribution(out: &mut Vec<u8>, reply: &Distribution) {
+    let variance = reply.moment(2);
     let deviation = variance.sqrt();
     let scaled = |power: i32, normal: f64| {
-        if deviation > 0.0 { told.moment(power) / deviation.powi(power) - normal } else { 0.0 }
+        if deviation > 0.0 { reply.moment(power) / deviation.powi(power) - normal } else { 0.0 }
     };
     // Values below the resolution of the clock are raised to it, because logarithms and inverses are computed.
     let positive = |value: f64| value.max(0.001);
-    let is_empty = told.counts.is_empty();
-    let geometric = if is_empty { 0.0 } else { told.mean_of(|value| positive(value).ln()).exp() };
-    let harmonic = if is_empty { 0.0 } else { 1.0 / told.mean_of(|value| 1.0 / positive(value)) };
+    let is_empty = reply.counts.is_empty();
+    let geometric = if is_empty { 0.0 } else { reply.mean_of(|value| positive(value).ln()).exp() };
+    let harmonic = if is_empty { 0.0 } else { 1.0 / reply.mean_of(|value| 1.0 / positive(value)) };
     let numbers = [
-        ("min", told.min()),
-        ("max", told.max()),
-        ("arithmetic_mean", told.mean()),
+        ("min", reply.min()),
+        ("max", reply.max()),
+        ("arithmetic_mean", reply.mean()),
         ("geometric_mean", geometric),
         ("harmonic_mean", harmonic),
-        ("median", told.quantile(0.5)),
+        ("median", reply.quantile(0.5)),
         ("variance", variance),
         ("standard_deviation", deviation),
         ("skewness", scaled(3, 0.0)),
@@ -106,10 +106,10 @@ fn write_distribution(out: &mut Vec<u8>, told: &Distribution) {
     for (name, number) in numbers {
         let _ = write!(text, "\"{name}\":{number:?},");
     }
-    let percentiles = PERCENTILES.map(|(name, share)| format!("[{name},{:?}]", told.quantile(share)));
-    let bins: Vec<String> = told.counts.iter().map(|(value, count)| format!("[{value:?},{count}]")).collect();
+    let percentiles = PERCENTILES.map(|(name, share)| format!("[{name},{:?}]", reply.quantile(share)));
+    let bins: Vec<String> = reply.counts.iter().map(|(value, count)| format!("[{value:?},{count}]")).collect();
     let bins = if bins.is_empty() { "[0,0]".to_owned() } else { bins.join(",") };
-    let (percentiles, count) = (percentiles.join(","), told.count());
+    let (percentiles, count) = (percentiles.join(","), reply.count());
     let _ = write!(text, "\"percentile\":[{percentiles}],\"histogram\":[{bins}],\"n\":{count}}}");
     out.extend_from_slice(text.as_bytes());
 }
@@ -154,10 +154,10 @@ fn write_old(out: &mut Vec<u8>, stat: &Stat, node: &Node, totals: &Totals, span_
     write_string(out, stat.desc);
     let numbers = match stat.measure() {
         Some(measure) => {
-            let told = totals.measure(measure);
-            let deviation = told.moment(2).sqrt();
-            let [sum, mean, min, max] = [told.sum, told.mean(), told.min(), told.max()];
-            if told.counts.is_empty() {
+            let reply = totals.measure(measure);
+            let deviation = reply.moment(2).sqrt();
+            let [sum, mean, min, max] = [reply.sum, reply.mean(), reply.min(), reply.max()];
+            if reply.counts.is_empty() {
                 [const { None }; 6]
             } else {
                 [sum, sum, mean, deviation, min, max].map(|number| Some(format!("{number:?}")))

@@ -114,8 +114,8 @@ pub(super) async fn info(request: Request) -> Answer {
 
 /// Appends the error of the last build, if it failed. This member is an extension of CouchDB's response.
 fn write_failure(failure: Option<ViewError>, out: &mut Vec<u8>) {
-    let is_told = !matches!(failure, None | Some(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled));
-    if let Some(failure) = failure.filter(|_| is_told) {
+    let is_reported = !matches!(failure, None | Some(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled));
+    if let Some(failure) = failure.filter(|_| is_reported) {
         out.extend_from_slice(br#","build_error":"#);
         out.extend_from_slice(&respond::error_text(&failure.into()));
     }
@@ -248,7 +248,7 @@ struct Rows<'a> {
 }
 
 /// Adds a header that marks the rows as those of the previous version of the view.
-pub(super) fn say_stale(output: &mut Output, stale: &Stale) {
+pub(super) fn write_stale(output: &mut Output, stale: &Stale) {
     let progress = stale.progress.map(|percent| format!("; progress={percent}")).unwrap_or_default();
     let value = format!("stale; building={}{progress}", stale.building);
     output.add_header(HeaderName::from_static("settee-index"), &value);
@@ -283,7 +283,7 @@ impl RowSink for Rows<'_> {
     }
 
     fn stale(&mut self, stale: &Stale) {
-        say_stale(self.output, stale);
+        write_stale(self.output, stale);
     }
 
     fn header(&mut self, header: Header) -> ControlFlow<()> {

@@ -18,7 +18,7 @@ const OWN: &str =
 const OWN_LARGEST: &str = "g2wAAAABaANkAA1ub25vZGVAbm9ob3N0bAAAAAJhAG4EAP____9qaANuCAD__________20AAAAQMDEyMzQ1Njc4OWFiY2RlZmQADW5vbm9kZUBub2hvc3Rq";
 
 #[test]
-fn what_clients_send_as_since() {
+fn values_of_since() {
     let database = database();
     let own = format!("{INSTANCE:016x}");
     let check = |since: &str, expected: Since| {
@@ -48,7 +48,7 @@ fn what_clients_send_as_since() {
 
 /// CouchDB rejects texts without a valid term.
 #[test]
-fn what_is_no_sequence_is_refused() {
+fn invalid_sequences_are_rejected() {
     let database = database();
     let broken = [
         format!("5-{}", &OWN[..OWN.len() - 4]),

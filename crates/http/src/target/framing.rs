@@ -211,7 +211,7 @@ impl Framing {
         }
         if name.eq_ignore_ascii_case(b"content-length") {
             let length = number(value, 10).ok_or(Refusal::BadHead)?;
-            if self.length.replace(length).is_some_and(|told| told != length) {
+            if self.length.replace(length).is_some_and(|reply| reply != length) {
                 return Err(Refusal::BadHead);
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {

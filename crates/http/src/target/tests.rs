@@ -37,7 +37,7 @@ fn targets_are_escaped_and_nothing_else() {
 }
 
 #[test]
-fn what_is_not_understood_is_left_alone() {
+fn unparseable_targets_are_not_modified() {
     for head in
         ["Content-Length: 1\r\nTransfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Upgrade: websocket"]
     {

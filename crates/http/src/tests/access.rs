@@ -32,10 +32,10 @@ async fn a_malformed_security_object_is_refused_and_changes_nothing() {
     let world = World::new();
     world.make_database("db");
     for (text, reason) in MALFORMED {
-        let told = world.ask(Ask::new("PUT /db/_security").basic("admin", "pw").json(text)).await;
+        let reply = world.ask(Ask::new("PUT /db/_security").basic("admin", "pw").json(text)).await;
         let error =
             if reason.starts_with("Request") { r#"400 {"error":"bad_request""# } else { r#"500 {"error":"error""# };
-        assert_eq!(told.line(), format!(r#"{error},"reason":"{reason}"}}"#), "{text}");
+        assert_eq!(reply.line(), format!(r#"{error},"reason":"{reason}"}}"#), "{text}");
     }
     let kept = world.admin("GET /db/_security", "").await;
     assert_eq!(kept.line(), r#"200 {"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#);
@@ -51,13 +51,13 @@ async fn a_malformed_security_object_that_is_stored_opens_nothing() {
         // Such an object may be left by an older version or by manual changes.
         database.update(settee_database::Work::SetSecurity(json(text))).unwrap();
         for line in ["GET /db", "GET /db/_all_docs", "PUT /db/doc", "PUT /db/_security", "PUT /db/_design/d"] {
-            let told = world.ask(Ask::new(line).json("{}")).await;
+            let reply = world.ask(Ask::new(line).json("{}")).await;
             let expected = r#"401 {"error":"unauthorized","reason":"You are not authorized to access this db."}"#;
-            assert_eq!(told.line(), expected, "{text} {line}");
+            assert_eq!(reply.line(), expected, "{text} {line}");
         }
         for name in ["joe", "x"] {
-            let somebody = UserContext { name: Some(name.to_owned()), roles: vec!["a".to_owned()] };
-            assert!(!administers(&database, &somebody).unwrap(), "{text}");
+            let member = UserContext { name: Some(name.to_owned()), roles: vec!["a".to_owned()] };
+            assert!(!administers(&database, &member).unwrap(), "{text}");
         }
         let shown = world.admin("GET /db/_security", "").await;
         assert_eq!(shown.line(), format!("200 {text}"), "an administrator sees what is to be mended");
@@ -93,9 +93,9 @@ async fn show_functions_of_users_show_them_their_own_documents() {
         ("GET /_users/_design/d/_list/l/v", closed),
         ("POST /_users/_design/d/_update/u/org.couchdb.user:tom", closed),
     ] {
-        let told = world.ask(Ask::new(line).basic("tom", "pw").json("")).await;
-        assert_eq!(told.line(), expected, "{line}");
+        let reply = world.ask(Ask::new(line).basic("tom", "pw").json("")).await;
+        assert_eq!(reply.line(), expected, "{line}");
     }
-    let told = world.ask(Ask::new("GET /_users/_design/d/_show/s/org.couchdb.user:jerry").basic("admin", "pw")).await;
-    assert_eq!(told.line(), "200 shown");
+    let reply = world.ask(Ask::new("GET /_users/_design/d/_show/s/org.couchdb.user:jerry").basic("admin", "pw")).await;
+    assert_eq!(reply.line(), "200 shown");
 }

@@ -25,17 +25,17 @@ fn number(seq: Value<'_>) -> String {
 
 /// Returns the sequences of the rows, the last sequence and the number of pending changes.
 async fn feed(world: &World, line: &str, body: &str) -> String {
-    let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
-    assert_eq!(told.status, 200, "{line}: {told:?}");
+    let reply = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
+    assert_eq!(reply.status, 200, "{line}: {reply:?}");
     let (mut rows, mut end) = (Vec::new(), String::new());
     let mut add = |value: Value<'_>| match value.get("last_seq") {
         Some(seq) => end = format!("| {} {}", number(seq), show(value.get("pending").unwrap())),
         None => rows.push(number(value.get("seq").unwrap())),
     };
-    let texts: Vec<Json> = match Json::parse(told.body.as_bytes()) {
+    let texts: Vec<Json> = match Json::parse(reply.body.as_bytes()) {
         Ok(whole) => vec![whole],
         Err(_) => {
-            let lines = told.body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+            let lines = reply.body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
             lines.filter(|line| line.starts_with('{')).map(json).collect()
         }
     };
@@ -53,7 +53,7 @@ fn show(value: Value<'_>) -> &str {
 
 /// Regression: the feed reported no pending changes.
 #[tokio::test]
-async fn a_descending_feed_tells_what_lies_before_it() {
+async fn a_descending_feed_sends_the_preceding_changes() {
     let world = world().await;
     for (query, expected) in [
         ("", "4 3 2 | 2 0"),

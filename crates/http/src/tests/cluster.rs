@@ -11,7 +11,7 @@ use settee_storage::memory::MemoryEngine;
 
 use super::late::LateEngine;
 use super::live::TIMEOUT;
-use super::node::{Ask, Told, World};
+use super::node::{Ask, TestResponse, World};
 use crate::failures::Failures;
 use crate::{Replication, ReplicationDependencies, Shutdown};
 
@@ -35,9 +35,9 @@ impl Transport for Line {
             let Some(world) = &self.0 else { return std::future::pending().await };
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes().to_vec();
-            let told = world.exchange(http::Request::from_parts(parts, body)).await;
-            let mut response = http::Response::new(full_body(told.body));
-            (*response.status_mut(), *response.headers_mut()) = (told.status, told.headers);
+            let reply = world.exchange(http::Request::from_parts(parts, body)).await;
+            let mut response = http::Response::new(full_body(reply.body));
+            (*response.status_mut(), *response.headers_mut()) = (reply.status, reply.headers);
             Ok(response)
         })
     }
@@ -72,16 +72,16 @@ impl Team {
 }
 
 #[tokio::test]
-async fn nodes_tell_of_each_other() {
+async fn nodes_list_each_other() {
     let team = Team::of(&["b", "a"]);
     for world in &team.worlds {
-        let told = world.admin("GET /_membership", "").await;
-        assert_eq!(told.line(), r#"200 {"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#);
+        let reply = world.admin("GET /_membership", "").await;
+        assert_eq!(reply.line(), r#"200 {"all_nodes":["a","b"],"cluster_nodes":["a","b"]}"#);
         assert_eq!(world.ask(Ask::new("GET /_up")).await.line(), r#"200 {"status":"ok","seeds":{},"nodes":2}"#);
     }
     team.worlds[1].node.engine().members().leave().unwrap();
-    let told = team.worlds[0].admin("GET /_membership", "").await;
-    assert_eq!(told.line(), r#"200 {"all_nodes":["b"],"cluster_nodes":["b"]}"#);
+    let reply = team.worlds[0].admin("GET /_membership", "").await;
+    assert_eq!(reply.line(), r#"200 {"all_nodes":["b"],"cluster_nodes":["b"]}"#);
 }
 
 #[tokio::test]
@@ -108,23 +108,23 @@ async fn a_node_that_is_named_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_long_for_a_node_that_does_not_answer() {
+async fn an_unresponsive_node_delays_requests_briefly() {
     let team = Team::of(&["a", "b", "c"]);
     let task = |world: &World, name: &str| {
         world.node.tasks.start(TaskKind::DatabaseCompaction { database: name.to_owned() }, 1)
     };
     let _running = [task(&team.worlds[0], "on a"), task(&team.worlds[1], "on b"), task(&team.worlds[2], "on c")];
-    let count = |told: &Told| of_nodes(told, ["a", "b", "c"]);
-    let told = team.worlds[0].admin("GET /_active_tasks", "").await;
-    assert_eq!(count(&told), [1, 1, 1], "{}", told.body);
-    settee_model::json::Json::parse(told.body.as_bytes()).unwrap();
+    let count = |reply: &TestResponse| of_nodes(reply, ["a", "b", "c"]);
+    let reply = team.worlds[0].admin("GET /_active_tasks", "").await;
+    assert_eq!(count(&reply), [1, 1, 1], "{}", reply.body);
+    settee_model::json::Json::parse(reply.body.as_bytes()).unwrap();
     team.silence("c");
     let begun = tokio::time::Instant::now();
-    let told = team.worlds[0].admin("GET /_active_tasks", "").await;
-    assert_eq!(count(&told), [1, 1, 0], "{}", told.body);
-    let told = team.worlds[0].ask(Ask::new("GET /_node/c/_system").basic("admin", "pw")).await;
+    let reply = team.worlds[0].admin("GET /_active_tasks", "").await;
+    assert_eq!(count(&reply), [1, 1, 0], "{}", reply.body);
+    let reply = team.worlds[0].ask(Ask::new("GET /_node/c/_system").basic("admin", "pw")).await;
     let silent = r#"503 {"error":"service_unavailable","reason":"node c does not answer: not in time"}"#;
-    assert_eq!(told.line(), silent);
+    assert_eq!(reply.line(), silent);
     assert!(begun.elapsed().as_secs() <= 4, "{:?}", begun.elapsed());
 }
 
@@ -154,8 +154,8 @@ async fn failed_logins_count_on_all_nodes() {
     }
     // Only nodes may report failures.
     let ask = Ask::new("POST /_node/_local/_failed_logins").basic("admin", "pw").json(r#"{"failed":[]}"#);
-    let told = Team::of(&["c"]).worlds[0].ask(ask).await;
-    assert_eq!(told.line(), r#"404 {"error":"not_found","reason":"missing"}"#);
+    let reply = Team::of(&["c"]).worlds[0].ask(ask).await;
+    assert_eq!(reply.line(), r#"404 {"error":"not_found","reason":"missing"}"#);
 }
 
 impl Team {
@@ -173,20 +173,20 @@ impl Team {
 }
 
 /// Returns the number of list entries of each of the nodes `names`.
-fn of_nodes<const N: usize>(told: &Told, names: [&str; N]) -> [usize; N] {
-    names.map(|name| told.body.matches(&format!(r#""node":"{name}""#)).count())
+fn of_nodes<const N: usize>(reply: &TestResponse, names: [&str; N]) -> [usize; N] {
+    names.map(|name| reply.body.matches(&format!(r#""node":"{name}""#)).count())
 }
 
 /// Waits until the response to a GET satisfies `holds`.
-async fn until(world: &World, target: &str, holds: impl Fn(&Told) -> bool) -> Told {
+async fn until(world: &World, target: &str, holds: impl Fn(&TestResponse) -> bool) -> TestResponse {
     let line = format!("GET {target}");
     let deadline = tokio::time::Instant::now() + TIMEOUT;
     loop {
-        let told = world.ask(Ask::new(&line).basic("admin", "pw")).await;
-        if holds(&told) {
-            return told;
+        let reply = world.ask(Ask::new(&line).basic("admin", "pw")).await;
+        if holds(&reply) {
+            return reply;
         }
-        assert!(tokio::time::Instant::now() < deadline, "{target}: {told:?}");
+        assert!(tokio::time::Instant::now() < deadline, "{target}: {reply:?}");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
@@ -204,46 +204,47 @@ async fn each_replication_runs_on_one_node_and_goes_on_on_another() {
         );
         [a, b][job % 2].admin(&format!("PUT /_replicator/r{job}"), &asked).await;
     }
-    let is_divided = |told: &Told| {
-        let [on_a, on_b] = of_nodes(told, ["a", "b"]);
-        told.body.matches(r#""state":"running""#).count() == JOBS && on_a > 0 && on_b > 0 && on_a + on_b == JOBS
+    let is_divided = |reply: &TestResponse| {
+        let [on_a, on_b] = of_nodes(reply, ["a", "b"]);
+        reply.body.matches(r#""state":"running""#).count() == JOBS && on_a > 0 && on_b > 0 && on_a + on_b == JOBS
     };
     for world in [a, b] {
         until(world, "/_scheduler/docs", is_divided).await;
-        let told =
-            until(world, "/_scheduler/jobs", |told| told.body.starts_with(&format!(r#"{{"total_rows":{JOBS},"#))).await;
-        assert_eq!(of_nodes(&told, ["a", "b"]).iter().sum::<usize>(), JOBS);
+        let reply =
+            until(world, "/_scheduler/jobs", |reply| reply.body.starts_with(&format!(r#"{{"total_rows":{JOBS},"#)))
+                .await;
+        assert_eq!(of_nodes(&reply, ["a", "b"]).iter().sum::<usize>(), JOBS);
         let page = world.admin("GET /_scheduler/jobs?skip=20&limit=100", "").await;
         assert_eq!(of_nodes(&page, ["a", "b"]).iter().sum::<usize>(), JOBS - 20, "{}", page.body);
         let tasks = world.admin("GET /_active_tasks", "").await;
         assert_eq!(tasks.body.matches(r#""type":"replication""#).count(), JOBS, "{}", tasks.body);
         for job in 0..JOBS {
-            let told = world.admin(&format!("GET /_scheduler/docs/_replicator/r{job}"), "").await;
-            assert!(told.body.contains(r#""state":"running""#), "{}", told.body);
-            let key = told.body.split(r#""id":""#).nth(1).unwrap().split('"').next().unwrap();
+            let reply = world.admin(&format!("GET /_scheduler/docs/_replicator/r{job}"), "").await;
+            assert!(reply.body.contains(r#""state":"running""#), "{}", reply.body);
+            let key = reply.body.split(r#""id":""#).nth(1).unwrap().split('"').next().unwrap();
             world.admin(&format!("GET /_scheduler/jobs/{key}"), "").await;
         }
     }
     b.admin("PUT /source/early", "{}").await;
     for job in 0..JOBS {
-        until(a, &format!("/target{job}/early"), |told| told.status == 200).await;
+        until(a, &format!("/target{job}/early"), |reply| reply.status == 200).await;
     }
     // One node stops; the other one takes over all replications.
     replications.pop().unwrap().stop().await;
     b.node.engine().members().leave().unwrap();
-    until(a, "/_scheduler/docs", |told| {
-        told.body.matches(r#""state":"running""#).count() == JOBS && of_nodes(told, ["a", "b"]) == [JOBS, 0]
+    until(a, "/_scheduler/docs", |reply| {
+        reply.body.matches(r#""state":"running""#).count() == JOBS && of_nodes(reply, ["a", "b"]) == [JOBS, 0]
     })
     .await;
     a.admin("PUT /source/late", "{}").await;
     for job in 0..JOBS {
-        until(a, &format!("/target{job}/late"), |told| told.status == 200).await;
+        until(a, &format!("/target{job}/late"), |reply| reply.status == 200).await;
     }
     // The deletion of a document ends its job on every node.
     let rev = a.admin("GET /_replicator/r0", "").await.header("etag").trim_matches('"').to_owned();
     a.admin(&format!("DELETE /_replicator/r0?rev={rev}"), "").await;
     let left = format!(r#"{{"total_rows":{},"#, JOBS - 1);
-    until(a, "/_scheduler/jobs", |told| told.body.starts_with(&left)).await;
+    until(a, "/_scheduler/jobs", |reply| reply.body.starts_with(&left)).await;
     for replication in replications {
         replication.stop().await;
     }
@@ -266,7 +267,7 @@ async fn replications_of_one_node_are_cancelled_through_another() {
             b.admin("POST /_replicate", &cancel).await.line(),
             format!(r#"200 {{"ok":true,"_local_id":"{id}"}}"#)
         );
-        until(a, "/_scheduler/jobs", |told| told.body.starts_with(r#"{"total_rows":0,"#)).await;
+        until(a, "/_scheduler/jobs", |reply| reply.body.starts_with(r#"{"total_rows":0,"#)).await;
         let again = b.ask(Ask::new("POST /_replicate").basic("admin", "pw").json(&cancel)).await;
         assert_eq!(again.status, 404, "{again:?}");
     }
@@ -284,8 +285,8 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     a.make_database("source");
     a.admin("PUT /source/x", "{}").await;
     a.make_database("t");
-    let one = |told: &Told| told.body.starts_with(r#"{"total_rows":1,"#);
-    let none = |told: &Told| told.body.starts_with(r#"{"total_rows":0,"#);
+    let one = |reply: &TestResponse| reply.body.starts_with(r#"{"total_rows":1,"#);
+    let none = |reply: &TestResponse| reply.body.starts_with(r#"{"total_rows":0,"#);
     let continuous = r#"{"source":"source","target":"t","continuous":true}"#;
     let begun = a.admin("POST /_replicate", continuous).await;
     for world in [b, a, b] {
@@ -304,7 +305,8 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     let first = ask(b);
     until(a, "/_scheduler/jobs", one).await;
     let second = ask(a);
-    until(b, "/_node/_local/_prometheus", |told| told.body.contains("replicator_jobs_duplicate_adds_total 1\n")).await;
+    until(b, "/_node/_local/_prometheus", |reply| reply.body.contains("replicator_jobs_duplicate_adds_total 1\n"))
+        .await;
     assert_eq!(of_nodes(&until(a, "/_scheduler/jobs", one).await, ["a", "b"]), [0, 1]);
     let cancel = silent.replace('}', r#","cancel":true}"#);
     assert_eq!(a.admin("POST /_replicate", &cancel).await.status, 200);
@@ -313,8 +315,8 @@ async fn a_replication_that_is_asked_of_two_nodes_runs_on_one() {
     assert_ne!(first.status, 200);
     // A finished replication can be started again immediately.
     for world in [a, b, a] {
-        let told = world.admin("POST /_replicate", r#"{"source":"source","target":"t"}"#).await;
-        assert!(told.line().starts_with(r#"200 {"ok":true,"#), "{told:?}");
+        let reply = world.admin("POST /_replicate", r#"{"source":"source","target":"t"}"#).await;
+        assert!(reply.line().starts_with(r#"200 {"ok":true,"#), "{reply:?}");
     }
     for replication in replications {
         replication.stop().await;
@@ -350,18 +352,18 @@ async fn a_replication_is_its_owners_on_all_nodes() {
             assert_eq!(asks(world, "bob", body).await, not_yours, "{body}");
         }
         for path in ["jobs", "docs", &format!("jobs/{id}")] {
-            let told = world.ask(Ask::new(&format!("GET /_scheduler/{path}")).basic("bob", "pw")).await;
-            assert!(matches!(told.status.as_u16(), 401 | 403) && !told.body.contains(id), "{told:?}");
+            let reply = world.ask(Ask::new(&format!("GET /_scheduler/{path}")).basic("bob", "pw")).await;
+            assert!(matches!(reply.status.as_u16(), 401 | 403) && !reply.body.contains(id), "{reply:?}");
         }
         for name in ["ann", "admin"] {
             assert_eq!(asks(world, name, continuous).await, begun);
         }
     }
     let counts = async |adds: u64, duplicates: u64| {
-        let told = a.admin("GET /_node/_local/_prometheus", "").await;
-        for (what, count) in [("adds", adds), ("duplicate_adds", duplicates)] {
-            let line = format!("replicator_jobs_{what}_total {count}\n");
-            assert!(told.body.contains(&line), "{line}{}", told.body);
+        let reply = a.admin("GET /_node/_local/_prometheus", "").await;
+        for (label, count) in [("adds", adds), ("duplicate_adds", duplicates)] {
+            let line = format!("replicator_jobs_{label}_total {count}\n");
+            assert!(reply.body.contains(&line), "{line}{}", reply.body);
         }
     };
     counts(1, 4).await;
@@ -369,8 +371,8 @@ async fn a_replication_is_its_owners_on_all_nodes() {
         assert_eq!(asks(world, "ann", &with(r#""worker_processes":2"#)).await, begun);
     }
     counts(2, 6).await;
-    let told = until(b, "/_scheduler/jobs", |told| told.body.starts_with(r#"{"total_rows":1,"#)).await;
-    assert_eq!(of_nodes(&told, ["a", "b"]), [1, 0]);
+    let reply = until(b, "/_scheduler/jobs", |reply| reply.body.starts_with(r#"{"total_rows":1,"#)).await;
+    assert_eq!(of_nodes(&reply, ["a", "b"]), [1, 0]);
     assert!(asks(b, "ann", &cancel[0]).await.starts_with("200 "));
     for world in [b, a] {
         for body in &cancel {
@@ -399,7 +401,7 @@ async fn databases_of_replications_that_others_make_are_followed() {
         a.admin(&format!("PUT /mine%2F_replicator/r{job}"), &asked).await;
     }
     for job in 0..8 {
-        let done = |told: &Told| told.body.contains(r#""_replication_state":"completed""#);
+        let done = |reply: &TestResponse| reply.body.contains(r#""_replication_state":"completed""#);
         until(b, &format!("/mine%2F_replicator/r{job}"), done).await;
     }
     for replication in replications {
@@ -408,7 +410,7 @@ async fn databases_of_replications_that_others_make_are_followed() {
 }
 
 #[tokio::test]
-async fn strangers_are_no_nodes() {
+async fn unauthenticated_clients_are_no_nodes() {
     let team = Team::of(&["a"]);
     let alone = World::new();
     alone.set("cluster", "secret", "of the cluster");
@@ -436,10 +438,10 @@ async fn strangers_are_no_nodes() {
         (&alone, token("of the cluster", "/_membership"), "/_membership", Some(refused)),
     ] {
         let line = format!("GET {target}");
-        let told = world.ask(Ask::new(&line).header("x-settee-node", &token).basic("admin", "pw")).await;
+        let reply = world.ask(Ask::new(&line).header("x-settee-node", &token).basic("admin", "pw")).await;
         match expected {
-            None => assert_eq!(told.status, 200, "{told:?}"),
-            Some(expected) => assert_eq!(told.line(), expected, "{token}"),
+            None => assert_eq!(reply.status, 200, "{reply:?}"),
+            Some(expected) => assert_eq!(reply.line(), expected, "{token}"),
         }
     }
 }

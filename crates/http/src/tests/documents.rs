@@ -6,7 +6,7 @@ use settee_database::{DatabaseOptions, Layout};
 use settee_model::json::Value;
 
 use super::json;
-use super::node::{Ask, Told, World};
+use super::node::{Ask, TestResponse, World};
 
 fn world() -> World {
     let world = World::new();
@@ -22,23 +22,23 @@ fn partitioned() -> World {
     world
 }
 
-async fn get(world: &World, target: &str) -> Told {
+async fn get(world: &World, target: &str) -> TestResponse {
     world.ask(Ask::new(&format!("GET {target}")).basic("admin", "pw").header("accept", "application/json")).await
 }
 
-async fn ask(world: &World, line: &str, body: &str) -> Told {
+async fn ask(world: &World, line: &str, body: &str) -> TestResponse {
     world.ask(Ask::new(line).basic("admin", "pw").json(body)).await
 }
 
-fn text(told: &Told, name: &str) -> String {
-    json(&told.body).value().get(name).and_then(Value::as_str).unwrap().into_owned()
+fn text(reply: &TestResponse, name: &str) -> String {
+    json(&reply.body).value().get(name).and_then(Value::as_str).unwrap().into_owned()
 }
 
 const CONFLICT: &str = r#"{"error":"conflict","reason":"Document update conflict."}"#;
 
 /// Tests every kind of edit with a revision of a document that does not exist.
 #[tokio::test]
-async fn an_edit_of_a_document_that_is_not_there_is_a_conflict_whatever_way_it_comes() {
+async fn an_edit_of_a_missing_document_is_a_conflict_on_every_path() {
     let world = world();
     world.admin("PUT /db/other", "{}").await;
     let rev = "1-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -92,10 +92,10 @@ async fn an_attachment_needs_an_encoding_that_the_client_takes() {
         [("gzip, *;q=0", 200), ("deflate, gzip;q=0", 200), ("deflate, *;q=0", 406), ("identity;q=0", 406)]
     {
         let asked = |path: &'static str| Ask::new(path).basic("admin", "pw").header("accept-encoding", encodings);
-        let told = world.ask(asked("GET /db/a/t")).await;
-        assert_eq!(told.status, status, "{encodings}");
+        let reply = world.ask(asked("GET /db/a/t")).await;
+        assert_eq!(reply.status, status, "{encodings}");
         if status == 406 {
-            assert_eq!(told.body.trim(), r#"{"error":"not_acceptable","reason":"unsupported encoding"}"#);
+            assert_eq!(reply.body.trim(), r#"{"error":"not_acceptable","reason":"unsupported encoding"}"#);
         }
         assert_eq!(world.ask(asked("GET /db/a/none")).await.status, 404, "{encodings}");
     }
@@ -194,8 +194,8 @@ async fn leaves_come_in_parts_unless_json_alone_is_wanted() {
         let asked = accept
             .map(|accept| Ask::new("GET /db/a?open_revs=all").basic("admin", "pw").header("accept", accept))
             .unwrap_or(asked);
-        let told = world.ask(asked).await;
-        assert_eq!(told.header("content-type").starts_with("multipart/mixed"), parts, "{accept:?}");
+        let reply = world.ask(asked).await;
+        assert_eq!(reply.header("content-type").starts_with("multipart/mixed"), parts, "{accept:?}");
     }
 }
 
@@ -327,9 +327,9 @@ async fn a_filter_that_fails_at_once_is_answered_with_its_error_by_all_feeds() {
     let world = world();
     world.admin("PUT /db/_design/d", r#"{"filters":{"f":"function() {}"}}"#).await;
     for feed in ["normal", "longpoll", "continuous", "eventsource"] {
-        let told = get(&world, &format!("/db/_changes?feed={feed}&filter=d/f&timeout=100")).await;
-        assert!(told.status.as_u16() >= 400, "{feed}: {told:?}");
-        assert!(told.body.contains("no filters"), "{feed}: {told:?}");
+        let reply = get(&world, &format!("/db/_changes?feed={feed}&filter=d/f&timeout=100")).await;
+        assert!(reply.status.as_u16() >= 400, "{feed}: {reply:?}");
+        assert!(reply.body.contains("no filters"), "{feed}: {reply:?}");
     }
 }
 
@@ -342,8 +342,8 @@ async fn documents_that_are_looked_up_leave_the_others_pending() {
     for feed in ["normal", "longpoll"] {
         let pending = async |ids: &str| {
             let target = format!("/db/_changes?feed={feed}&timeout=10&filter=_doc_ids&doc_ids={ids}");
-            let told = get(&world, &target).await;
-            json(&told.body).value().get("pending").and_then(Value::as_u64)
+            let reply = get(&world, &target).await;
+            json(&reply.body).value().get("pending").and_then(Value::as_u64)
         };
         assert_eq!(pending("%5B%22a%22%5D").await, Some(2), "{feed}");
         assert_eq!(pending("%5B%22nosuch%22,%22a%22%5D").await, Some(2), "{feed}");
@@ -375,8 +375,8 @@ async fn readers_of_a_design_document_with_an_escaped_slash_are_sent_on() {
         ("/db/_design%2fd?revs=true", "http://here/db/_design/d?revs=true"),
         ("//db//_design%2Fd/_view/v", "http://here//db//_design/d/_view/v"),
     ] {
-        let told = world.ask(Ask::new(&format!("GET {target}")).basic("admin", "pw").header("host", "here")).await;
-        assert_eq!((told.status.as_u16(), told.header("location")), (301, location), "{target}");
+        let reply = world.ask(Ask::new(&format!("GET {target}")).basic("admin", "pw").header("host", "here")).await;
+        assert_eq!((reply.status.as_u16(), reply.header("location")), (301, location), "{target}");
     }
     assert_eq!(ask(&world, "DELETE /db/_design%2Fnosuch", "").await.status, 404);
     assert_eq!(get(&world, "/db/_Design%2Fd").await.status, 404);
@@ -420,15 +420,15 @@ async fn databases_of_the_system_are_not_partitioned() {
 #[tokio::test]
 async fn a_login_without_a_name_is_a_bad_request() {
     let world = world();
-    let nobody = r#"400 {"error":"bad_request","reason":"request body must contain a username"}"#;
+    let missing_name = r#"400 {"error":"bad_request","reason":"request body must contain a username"}"#;
     for body in ["{}", r#"{"password":"pw"}"#, r#"{"name":null}"#, r#"{"name":null,"username":null,"password":"pw"}"#] {
-        assert_eq!(ask(&world, "POST /_session", body).await.line(), nobody, "{body}");
+        assert_eq!(ask(&world, "POST /_session", body).await.line(), missing_name, "{body}");
     }
     for body in ["", "password=pw", "=x", "name"] {
         let form = Ask::new("POST /_session").text("application/x-www-form-urlencoded", body);
-        let told = world.ask(form).await;
+        let reply = world.ask(form).await;
         let expected = if body == "name" { 401 } else { 400 };
-        assert_eq!(told.status.as_u16(), expected, "{body}: {}", told.body);
+        assert_eq!(reply.status.as_u16(), expected, "{body}: {}", reply.body);
     }
     assert_eq!(ask(&world, "POST /_session", r#"{"username":"admin","password":"pw"}"#).await.status, 200);
 }
@@ -468,8 +468,8 @@ async fn indexes_have_names_and_design_documents_that_are_not_empty() {
     let world = world();
     for member in [r#""ddoc":"""#, r#""ddoc":"_design/""#, r#""name":"""#] {
         let index = format!(r#"{{"index":{{"fields":["a"]}},{member}}}"#);
-        let told = ask(&world, "POST /db/_index", &index).await;
-        assert!(told.line().starts_with("400 "), "{member}: {}", told.line());
+        let reply = ask(&world, "POST /db/_index", &index).await;
+        assert!(reply.line().starts_with("400 "), "{member}: {}", reply.line());
     }
     let all = get(&world, "/db/_all_docs").await.body;
     assert!(all.contains(r#""total_rows":0"#), "{all}");

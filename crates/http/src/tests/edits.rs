@@ -4,7 +4,7 @@
 use settee_model::json::{MAX_DEPTH, Value};
 
 use super::json;
-use super::node::{Ask, Told, World};
+use super::node::{Ask, TestResponse, World};
 
 fn world() -> World {
     let world = World::new();
@@ -12,12 +12,12 @@ fn world() -> World {
     world
 }
 
-async fn ask(world: &World, line: &str, body: &str) -> Told {
+async fn ask(world: &World, line: &str, body: &str) -> TestResponse {
     world.ask(Ask::new(line).basic("admin", "pw").json(body)).await
 }
 
-fn rev(told: &Told) -> String {
-    json(&told.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned()
+fn rev(reply: &TestResponse) -> String {
+    json(&reply.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned()
 }
 
 fn hash(rev: &str) -> &str {
@@ -74,12 +74,12 @@ impl Refusing {
             None if line.contains("/a/") => asked.text("a/b", body),
             None => asked.json(&self.filled(body)),
         };
-        let told = self.world.ask(asked).await;
+        let reply = self.world.ask(asked).await;
         let (new, old) = (self.filled(new), if old == "old" { self.old.as_str() } else { old });
         let expected = format!(r#""error":"forbidden","reason":[{new},{old}]"#);
-        assert!(told.body.contains(&expected), "{line} {body}: {}\nexpected {expected}", told.line());
+        assert!(reply.body.contains(&expected), "{line} {body}: {}\nexpected {expected}", reply.line());
         let status = if line.contains("_bulk_docs") { 201 } else { 403 };
-        assert_eq!(told.status, status, "{line} {body}");
+        assert_eq!(reply.status, status, "{line} {body}");
     }
 }
 
@@ -165,8 +165,8 @@ async fn the_size_of_a_document_is_that_of_its_body() {
         ("POST /db/_bulk_docs", format!(r#"{{"new_edits":false,"docs":[{{"_id":"f",{fits},{revisions}}}]}}"#)),
         ("PUT /db/_local/g", format!("{{{fits}}}")),
     ] {
-        let told = ask(&world, line, &body).await;
-        assert!(told.status.is_success() && !told.body.contains("error"), "{line}: {}", told.line());
+        let reply = ask(&world, line, &body).await;
+        assert!(reply.status.is_success() && !reply.body.contains("error"), "{line}: {}", reply.line());
     }
     let large = format!(r#""t":"{}""#, "é".repeat(17));
     let refused = |id: &str| format!(r#"413 {{"error":"document_too_large","reason":"{id}"}}"#);
@@ -210,8 +210,8 @@ async fn replicated_local_documents_with_revisions_of_others_are_ignored() {
         );
         assert_eq!(ask(&world, "POST /db/_bulk_docs", &body).await.line(), "201 []", "{local_rev}");
         let line = "PUT /db/_local/l?new_edits=false";
-        let told = ask(&world, line, &format!(r#"{{"_rev":"{local_rev}"}}"#)).await;
-        assert_eq!(told.line(), format!(r#"201 {{"ok":true,"id":"_local/l","rev":"{local_rev}"}}"#));
+        let reply = ask(&world, line, &format!(r#"{{"_rev":"{local_rev}"}}"#)).await;
+        assert_eq!(reply.line(), format!(r#"201 {{"ok":true,"id":"_local/l","rev":"{local_rev}"}}"#));
         assert_eq!(ask(&world, "GET /db/_local/l", "").await.status, 404, "{local_rev}");
     }
     assert_eq!(ask(&world, "GET /db/a", "").await.status, 200);
@@ -255,9 +255,9 @@ async fn a_copy_takes_its_target_as_text_and_no_number_of_copies() {
     world.admin("PUT /db/a", "{}").await;
     for (destination, id) in [("b", "b"), ("%C3%A9", "é"), ("x y", "x y")] {
         let copy = Ask::new("COPY /db/a?w=3").basic("admin", "pw").header("destination", destination);
-        let told = world.ask(copy).await;
-        assert_eq!(told.status, 201, "{destination}");
-        assert!(told.body.contains(&format!(r#""id":"{id}""#)), "{destination}: {}", told.body);
+        let reply = world.ask(copy).await;
+        assert_eq!(reply.status, 201, "{destination}");
+        assert!(reply.body.contains(&format!(r#""id":"{id}""#)), "{destination}: {}", reply.body);
     }
     let request = |destination: &[u8]| {
         http::Request::builder()
@@ -268,8 +268,8 @@ async fn a_copy_takes_its_target_as_text_and_no_number_of_copies() {
             .body(Vec::new())
             .unwrap()
     };
-    let told = world.exchange(request("日本".as_bytes())).await;
-    assert!(told.status == 201 && told.body.contains(r#""id":"日本""#), "{}", told.line());
+    let reply = world.exchange(request("日本".as_bytes())).await;
+    assert!(reply.status == 201 && reply.body.contains(r#""id":"日本""#), "{}", reply.line());
     let refused = world.exchange(request(b"\xff")).await;
     assert_eq!(refused.line(), r#"400 {"error":"illegal_docid","reason":"Document id must be valid UTF-8"}"#);
 }

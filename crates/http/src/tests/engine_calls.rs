@@ -123,8 +123,8 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
     let mut table = "reads  pages  commits  others\n".to_owned();
     for (name, line, body) in requests(&rev, &attached_rev) {
         let before = engine.calls();
-        let told = world.ask(Ask::new(&line).basic("admin", "pw").json(&body)).await;
-        assert!(told.status.is_success(), "{line}: {told:?}");
+        let reply = world.ask(Ask::new(&line).basic("admin", "pw").json(&body)).await;
+        assert!(reply.status.is_success(), "{line}: {reply:?}");
         let calls = engine.calls().since(before);
         // Requests other than builds and bulk requests take at most 15 ms on a network with a latency of one
         // millisecond.
@@ -138,7 +138,7 @@ async fn requests_make_as_many_calls_of_the_engine_as_the_table_says() {
 }
 
 #[tokio::test]
-async fn who_is_no_administrator_costs_no_more_calls() {
+async fn non_administrators_cost_no_more_calls() {
     let engine = Arc::new(CountingEngine::new(Arc::new(MemoryEngine::new())));
     let world = World::on(Arc::clone(&engine) as Arc<dyn Engine>);
     world.make_database("_users");
@@ -164,8 +164,8 @@ async fn a_commit_takes_two_thousand_updates_at_most() {
     let docs = list((0..10_000).map(|number| format!(r#"{{"_id":"{number}"}}"#)));
     let before = engine.calls();
     let _ = engine.take_largest();
-    let told = world.admin("POST /db/_bulk_docs", &format!(r#"{{"docs":{docs}}}"#)).await;
-    assert_eq!(told.status, 201);
+    let reply = world.admin("POST /db/_bulk_docs", &format!(r#"{{"docs":{docs}}}"#)).await;
+    assert_eq!(reply.status, 201);
     let commits = engine.calls().since(before).commits;
     assert!((5..12).contains(&commits), "{commits}");
     // A document, its change and its body, and the other entries of a commit.

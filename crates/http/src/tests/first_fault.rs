@@ -14,15 +14,15 @@ fn only(allowed: &str) -> String {
 
 async fn check(world: &World, is_admin: bool, line: &str, expected: &str) {
     let ask = if is_admin { Ask::new(line).basic("admin", "pw") } else { Ask::new(line) };
-    let told = world.ask(ask).await;
-    assert_eq!(told.line(), expected, "{line}, {}", if is_admin { "admin" } else { "nobody" });
-    if let Some((_, allowed)) = told.body.split_once("Only ") {
-        assert_eq!(told.header("allow"), allowed.split(' ').next().unwrap_or_default(), "{line}");
+    let reply = world.ask(ask).await;
+    assert_eq!(reply.line(), expected, "{line}, {}", if is_admin { "admin" } else { "nobody" });
+    if let Some((_, allowed)) = reply.body.split_once("Only ") {
+        assert_eq!(reply.header("allow"), allowed.split(' ').next().unwrap_or_default(), "{line}");
     }
 }
 
 #[tokio::test]
-async fn nobody_learns_what_is_served_from_who_may_not_know() {
+async fn unauthorized_clients_cannot_observe_served_indexes() {
     let world = World::new();
     world.make_database("db");
     for (line, expected) in [
@@ -80,8 +80,8 @@ async fn a_database_that_is_not_there_is_the_first_fault() {
 async fn paths_of_the_server_go_on_or_end() {
     let world = World::new();
     for line in ["GET /_up/x", "GET /_uuids/x/y", "GET /_active_tasks/x", "DELETE /_session/x", "GET /_reshard"] {
-        let told = world.ask(Ask::new(line).basic("admin", "pw")).await;
-        assert_eq!(told.status.as_u16(), 200, "{line}: {told:?}");
+        let reply = world.ask(Ask::new(line).basic("admin", "pw")).await;
+        assert_eq!(reply.status.as_u16(), 200, "{line}: {reply:?}");
     }
     for line in [
         "GET /_all_dbs/x",
@@ -132,8 +132,8 @@ async fn the_body_of_a_replication_is_looked_at_before_its_sender() {
     assert_eq!(world.ask(ask("[]", "text/plain")).await.line(), error("Request body must be a JSON object"));
     let unlike = r#"415 {"error":"bad_content_type","reason":"Content-Type must be application/json"}"#;
     assert_eq!(world.ask(ask("{}", "text/plain")).await.line(), unlike);
-    let nobody = r#"401 {"error":"unauthorized","reason":"You are not an authenticated user"}"#;
-    assert_eq!(world.ask(ask("{}", "application/json")).await.line(), nobody);
+    let unauthenticated = r#"401 {"error":"unauthorized","reason":"You are not an authenticated user"}"#;
+    assert_eq!(world.ask(ask("{}", "application/json")).await.line(), unauthenticated);
 }
 
 #[tokio::test]
@@ -170,17 +170,17 @@ async fn numbers_of_identifiers_that_make_no_sense() {
         let expected = r#"400 {"error":"bad_request","reason":"count parameter too large"}"#;
         check(&world, false, &format!("GET /_uuids?count={text}"), expected).await;
     }
-    let told = world.ask(Ask::new("GET /_uuids?count=2")).await;
-    assert_eq!(told.status.as_u16(), 200);
+    let reply = world.ask(Ask::new("GET /_uuids?count=2")).await;
+    assert_eq!(reply.status.as_u16(), 200);
     for (name, expected) in [
         ("cache-control", "no-cache"),
         ("pragma", "no-cache"),
         ("expires", "Mon, 01 Jan 1990 00:00:00 GMT"),
         ("date", "Tue, 14 Nov 2023 22:13:20 GMT"),
     ] {
-        assert_eq!(told.header(name), expected);
+        assert_eq!(reply.header(name), expected);
     }
-    assert!(told.header("etag").starts_with('"'), "{told:?}");
+    assert!(reply.header("etag").starts_with('"'), "{reply:?}");
 }
 
 #[tokio::test]

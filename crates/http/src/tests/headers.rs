@@ -6,10 +6,10 @@ use super::live::Live;
 async fn clients_learn_from_the_header_server_which_couchdb_they_can_count_on() {
     let server = Live::start(&[]).await;
     let version = |reply: &super::live::Reply| reply.header("server").unwrap().to_owned();
-    let told = version(&server.request("GET /nosuch", "").await);
-    let (couchdb, own) = told.split_once(' ').unwrap();
+    let response = version(&server.request("GET /nosuch", "").await);
+    let (couchdb, own) = response.split_once(' ').unwrap();
     assert_eq!(couchdb, format!("CouchDB/{}", server.node.identity.couchdb_version));
-    assert!(own.starts_with("(Settee/"), "{told}");
+    assert!(own.starts_with("(Settee/"), "{response}");
     server.node.settings.set("chttpd", "server_header_versions", "false", settee_settings::Persist::No).unwrap();
     assert_eq!(version(&server.request("GET /", "").await), "CouchDB");
     server.stop().await;
@@ -40,7 +40,7 @@ async fn a_short_answer_has_the_headers_that_are_wanted_and_no_others() {
 }
 
 #[tokio::test]
-async fn an_answer_without_news_says_that_it_is_empty() {
+async fn an_answer_without_changes_is_marked_empty() {
     let server = Live::start(&[]).await;
     server.request("PUT /db", "").await;
     server.request("PUT /db/a", "{}").await;
@@ -71,7 +71,7 @@ async fn post_stands_for_methods_in_capitals() {
 }
 
 #[tokio::test]
-async fn jsonp_is_off_until_somebody_allows_it() {
+async fn jsonp_is_disabled_by_default() {
     let server = Live::start(&[]).await;
     server.request("PUT /db", "").await;
     server.request("PUT /db/a", "{}").await;

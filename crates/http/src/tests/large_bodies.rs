@@ -27,11 +27,11 @@ async fn bodies_beyond_a_megabyte_go_to_the_lane() {
     let (world, names) = world();
     let of_lane = || names.lock().iter().any(|name| name == LANE || name == LANE_WORK);
     let text = |bytes| format!("{{\"text\":\"{}\"}}", "x".repeat(bytes));
-    let told = world.ask(Ask::new("PUT /db/small").basic("admin", "pw").json(&text(1_000_000))).await;
-    assert!(told.status == 201 && !of_lane(), "{}", told.line());
-    let told = world.ask(Ask::new("PUT /db/large").basic("admin", "pw").json(&text(2_000_000))).await;
-    assert!(told.status == 201 && names.lock().contains(LANE) && names.lock().contains(LANE_WORK), "{}", told.line());
+    let reply = world.ask(Ask::new("PUT /db/small").basic("admin", "pw").json(&text(1_000_000))).await;
+    assert!(reply.status == 201 && !of_lane(), "{}", reply.line());
+    let reply = world.ask(Ask::new("PUT /db/large").basic("admin", "pw").json(&text(2_000_000))).await;
+    assert!(reply.status == 201 && names.lock().contains(LANE) && names.lock().contains(LANE_WORK), "{}", reply.line());
     names.lock().clear();
-    let told = world.ask(Ask::new("GET /db/large").basic("admin", "pw")).await;
-    assert!(told.status == 200 && told.body.len() > 2_000_000 && !of_lane());
+    let reply = world.ask(Ask::new("GET /db/large").basic("admin", "pw")).await;
+    assert!(reply.status == 200 && reply.body.len() > 2_000_000 && !of_lane());
 }

@@ -10,18 +10,18 @@ use parking_lot::{Condvar, Mutex};
 use settee_storage::members::Members;
 use settee_storage::memory::MemoryEngine;
 use settee_storage::{
-    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, Premise, Result, Shard, Snapshot, StorageError,
+    Batch, CommitListener, CommitToken, Durability, Engine, Outcome, ReadSet, Result, Shard, Snapshot, StorageError,
     Version,
 };
 
 /// A user of a store in memory.
 pub(crate) struct LateEngine {
     store: MemoryEngine,
-    news: Arc<Mutex<Vec<(Shard, Version)>>>,
+    commits: Arc<Mutex<Vec<(Shard, Version)>>>,
     listeners: Mutex<Vec<CommitListener>>,
-    trips: AtomicU64,
+    round_trips: AtomicU64,
     /// The version of the store up to which the listeners are notified.
-    told: AtomicU64,
+    notified: AtomicU64,
     is_cut: AtomicBool,
     reads: Gate,
     catching_up: Gate,
@@ -41,15 +41,15 @@ impl LateEngine {
     /// Returns another user of `store`.
     pub(crate) fn on(store: &MemoryEngine) -> Arc<Self> {
         let store = store.user();
-        let news: Arc<Mutex<Vec<_>>> = Arc::default();
-        let heard = Arc::clone(&news);
-        store.subscribe(Box::new(move |shard, version| heard.lock().push((shard, version))));
+        let commits: Arc<Mutex<Vec<_>>> = Arc::default();
+        let observed = Arc::clone(&commits);
+        store.subscribe(Box::new(move |shard, version| observed.lock().push((shard, version))));
         Arc::new(Self {
             store,
-            news,
+            commits,
             listeners: Mutex::default(),
-            trips: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            round_trips: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
             reads: Gate::default(),
             catching_up: Gate::default(),
@@ -57,8 +57,8 @@ impl LateEngine {
     }
 
     /// Returns the number of catch-ups.
-    pub(crate) fn trips(&self) -> u64 {
-        self.trips.load(Ordering::Relaxed)
+    pub(crate) fn round_trips(&self) -> u64 {
+        self.round_trips.load(Ordering::Relaxed)
     }
 
     /// Sets whether the store is unreachable.
@@ -72,7 +72,7 @@ impl LateEngine {
     }
 
     /// Sets whether catch-ups are blocked.
-    pub(crate) fn hold_trips(&self, is_held: bool) {
+    pub(crate) fn hold_round_trips(&self, is_held: bool) {
         self.catching_up.close(is_held);
     }
 }
@@ -132,22 +132,22 @@ impl Engine for LateEngine {
     }
 
     fn catch_up(&self) -> Result<()> {
-        self.trips.fetch_add(1, Ordering::Relaxed);
+        self.round_trips.fetch_add(1, Ordering::Relaxed);
         self.catching_up.pass()?;
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(StorageError::Io("cut".to_owned()));
         }
-        let told = self.store.premise(&[]).map_or(0, |premise| premise.moment());
-        let news = std::mem::take(&mut *self.news.lock());
-        for (shard, version) in news {
+        let notified = self.store.read_set(&[]).map_or(0, |read_set| read_set.moment());
+        let commits = std::mem::take(&mut *self.commits.lock());
+        for (shard, version) in commits {
             self.listeners.lock().iter().for_each(|listener| listener(shard, version));
         }
-        self.told.fetch_max(told, Ordering::AcqRel);
+        self.notified.fetch_max(notified, Ordering::AcqRel);
         Ok(())
     }
 
-    fn premise(&self, shards: &[Shard]) -> Option<Premise> {
-        Some(Premise::new(shards, self.told.load(Ordering::Acquire), "".into()))
+    fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
+        Some(ReadSet::new(shards, self.notified.load(Ordering::Acquire), "".into()))
     }
 
     fn members(&self) -> &dyn Members {

@@ -19,11 +19,11 @@ async fn world() -> World {
 /// document.
 async fn list(world: &World, line: &str, body: &str) -> String {
     let ask = Ask::new(line).basic("admin", "pw").header("accept", "application/json").json(body);
-    let told = world.ask(ask).await;
-    if told.status != 200 {
-        return told.line();
+    let reply = world.ask(ask).await;
+    if reply.status != 200 {
+        return reply.line();
     }
-    let body = json(&told.body);
+    let body = json(&reply.body);
     let raw = |value: settee_model::json::Value<'_>| String::from_utf8(value.raw().to_vec()).unwrap();
     let head = body.value().members().filter(|(name, _)| !name.is_string("rows")).map(|(_, value)| match raw(value) {
         seq if seq.starts_with('"') => "SEQ".to_owned(),
@@ -72,7 +72,7 @@ async fn keys_of_other_kinds_have_no_rows_among_design_and_local_documents() {
 }
 
 #[tokio::test]
-async fn checkpoints_of_couchdb_are_listed_for_who_asks_for_them() {
+async fn checkpoints_of_couchdb_are_listed_on_request() {
     let world = world().await;
     for id in ["_local/purge-mrview-x", "_local/purges", "_local/shard-sync-x-y"] {
         world.admin(&format!("PUT /db/{id}"), "{}").await;
@@ -113,9 +113,9 @@ async fn lists_of_databases_are_checked_as_lists_of_documents() {
     }
     let check = async |query: &str, expected: &str| {
         let ask = async |path: &str| world.ask(Ask::new(&format!("GET {path}?{query}")).basic("admin", "pw")).await;
-        let told = ask("/_all_dbs").await;
-        let told = if told.status == 200 { told.body } else { told.line() };
-        assert_eq!(told.trim_end(), expected, "{query}");
+        let reply = ask("/_all_dbs").await;
+        let reply = if reply.status == 200 { reply.body } else { reply.line() };
+        assert_eq!(reply.trim_end(), expected, "{query}");
         let infos = ask("/_dbs_info").await;
         if infos.status != 200 {
             assert_eq!(infos.line(), expected, "{query}");

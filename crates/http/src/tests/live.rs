@@ -122,13 +122,13 @@ impl Live {
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn until(label: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what}: this does not happen"));
+    timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{label}: this does not happen"));
 }
 
 /// One connection.

@@ -144,7 +144,7 @@ fn write_table(text: &mut String, title: &str, table: &Table, base: &Table) {
 }
 
 #[tokio::test]
-async fn everybody_asks_for_everything() {
+async fn all_clients_request_everything() {
     let world = world().await;
     let mut text = String::new();
     let by_default = judge_all(&world).await;
@@ -169,7 +169,7 @@ async fn everybody_asks_for_everything() {
 }
 
 #[tokio::test]
-async fn without_an_admin_everybody_is_one_but_still_has_to_log_in_where_that_is_required() {
+async fn without_an_admin_all_users_are_admins_but_must_log_in_where_required() {
     let world = world().await;
     world.set_admins(&[]);
     let router = router(&Shutdown::new());

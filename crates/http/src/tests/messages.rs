@@ -28,10 +28,10 @@ impl StandIn {
     async fn of(pair: &Pair) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         pair.move_writer(listener.local_addr().unwrap());
-        let (told, messages) = mpsc::unbounded_channel();
+        let (response, messages) = mpsc::unbounded_channel();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, told.clone()));
+                tokio::spawn(serve(stream, response.clone()));
             }
         });
         Self { messages, serving }
@@ -52,7 +52,7 @@ impl Drop for StandIn {
 /// Serves one connection with several messages.
 async fn serve(
     mut stream: TcpStream,
-    told: mpsc::UnboundedSender<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
+    response: mpsc::UnboundedSender<(Requests, mpsc::UnboundedSender<Vec<u8>>)>,
 ) -> Option<()> {
     loop {
         let mut read = Vec::new();
@@ -73,7 +73,7 @@ async fn serve(
             stream.read_buf(&mut read).await.ok()?;
         }
         let (answers, mut answered) = mpsc::unbounded_channel();
-        told.send((requests(&read), answers)).ok()?;
+        response.send((requests(&read), answers)).ok()?;
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nx-settee-writes: taken\r\ntransfer-encoding: chunked\r\n\r\n")
             .await
@@ -153,7 +153,7 @@ async fn a_request_is_sent_as_it_came_but_for_its_connection() {
 /// Two messages are in flight. Requests that arrive concurrently share one message, which is sent after the
 /// first answer, even if other answers of that message are late.
 #[tokio::test]
-async fn what_comes_while_messages_are_under_way_is_gathered() {
+async fn requests_during_messages_in_flight_are_batched() {
     let pair = Pair::new().await;
     let mut writer = StandIn::of(&pair).await;
     let slow = write(&pair, "slow");
@@ -213,13 +213,13 @@ async fn half_an_answer_leaves_the_rest_in_doubt() {
         assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{number}: {reply:?}");
         // After a write in doubt the node sends a health probe first.
         let (nodes, id) = (&pair.other.node.nodes, pair.store_of_writer.members().this());
-        until("it gives a sign of life", || nodes.pulses.is_there(id)).await;
+        until("it gives a sign of life", || nodes.health_probes.is_there(id)).await;
     }
 }
 
 /// Requests of disconnected clients are abandoned, and so is a message that contains only these.
 #[tokio::test]
-async fn a_message_for_which_nobody_waits_is_given_up() {
+async fn a_message_without_waiters_is_aborted() {
     let pair = Pair::new().await;
     let mut writer = StandIn::of(&pair).await;
     let abandoned = write(&pair, "abandoned");
@@ -229,7 +229,7 @@ async fn a_message_for_which_nobody_waits_is_given_up() {
 }
 
 #[tokio::test]
-async fn nobody_but_a_node_sends_messages() {
+async fn only_nodes_may_send_messages() {
     let pair = Pair::new().await;
     let ask = async |headers: &[(&str, &str)], body: &str| {
         pair.writer.client().await.request(&format!("POST {TARGET}"), headers, body).await
@@ -288,8 +288,8 @@ async fn nobody_but_a_node_sends_messages() {
     let large = ask(&[("X-Settee-Node", &right(&large))], &large).await;
     assert_eq!(large.status, 413);
     // The message has no rights of an administrator: each request contains its own credentials.
-    let stranger = good.replace(AUTHORIZED.1, "Basic YWRtaW46eHg=");
-    let message = format!("{good}{stranger}");
+    let unauthenticated = good.replace(AUTHORIZED.1, "Basic YWRtaW46eHg=");
+    let message = format!("{good}{unauthenticated}");
     let length = message.len();
     let mut stream = TcpStream::connect(pair.writer.address).await.unwrap();
     let right = token_of("POST", TARGET, b"", &message);

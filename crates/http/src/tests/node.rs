@@ -163,13 +163,13 @@ impl Reducer for EmptyView {
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Told {
+impl TestResponse {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -260,7 +260,7 @@ impl World {
     }
 
     /// Answers a request from the network.
-    pub(crate) async fn exchange(&self, request: http::Request<Vec<u8>>) -> Told {
+    pub(crate) async fn exchange(&self, request: http::Request<Vec<u8>>) -> TestResponse {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().unwrap().as_str();
         let line = format!("{} {target}", parts.method);
@@ -268,7 +268,7 @@ impl World {
     }
 
     /// Answers a request like the server, without sockets.
-    pub(crate) async fn ask(&self, ask: Ask<'_>) -> Told {
+    pub(crate) async fn ask(&self, ask: Ask<'_>) -> TestResponse {
         let Ask { method, target, headers, body, peer, scheme } = ask;
         let uri = target.parse().unwrap();
         let account = Account::new(&self.node.budget, None, Share::Anonymous);
@@ -296,13 +296,13 @@ impl World {
         let (parts, body) = response.into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let body = String::from_utf8_lossy(&body).into_owned();
-        Told { status: parts.status, headers: parts.headers, body }
+        TestResponse { status: parts.status, headers: parts.headers, body }
     }
 
     /// Sends a request of the administrator, which must succeed.
-    pub(crate) async fn admin(&self, line: &str, json: &str) -> Told {
-        let told = self.ask(Ask::new(line).basic("admin", "pw").json(json)).await;
-        assert!(told.status.is_success(), "{line}: {told:?}");
-        told
+    pub(crate) async fn admin(&self, line: &str, json: &str) -> TestResponse {
+        let reply = self.ask(Ask::new(line).basic("admin", "pw").json(json)).await;
+        assert!(reply.status.is_success(), "{line}: {reply:?}");
+        reply
     }
 }

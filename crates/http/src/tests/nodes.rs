@@ -28,7 +28,7 @@ impl Pair {
 }
 
 #[tokio::test]
-async fn feeds_that_wait_hear_of_writes_through_another_server() {
+async fn waiting_feeds_observe_writes_through_another_server() {
     let engine = MemoryEngine::new();
     let writing = World::on(Arc::new(engine.user()));
     let reading = World::on(Arc::new(engine));
@@ -40,29 +40,29 @@ async fn feeds_that_wait_hear_of_writes_through_another_server() {
         let feed = reading.ask(Ask::new(&feed).basic("admin", "pw"));
         let put = format!("PUT /db/d{number}");
         // The feed starts first, so it usually waits when the document is written.
-        let (told, _) = tokio::join!(feed, writing.admin(&put, "{}"));
-        assert!(told.body.contains(&format!(r#""id":"d{number}""#)), "{told:?}");
+        let (reply, _) = tokio::join!(feed, writing.admin(&put, "{}"));
+        assert!(reply.body.contains(&format!(r#""id":"d{number}""#)), "{reply:?}");
     }
 }
 
 #[tokio::test]
-async fn each_request_catches_up_with_what_others_committed() {
+async fn each_request_catches_up_with_commits_of_others() {
     let Pair { writing, reading, late } = Pair::new();
     for number in 0..3 {
-        let trips = late.trips();
+        let round_trips = late.round_trips();
         writing.admin(&format!("PUT /db/d{number}"), "{}").await;
-        let told = reading.ask(Ask::new("GET /db").basic("admin", "pw")).await;
-        assert!(told.body.contains(&format!(r#""doc_count":{},"#, number + 1)), "{told:?}");
-        assert_eq!(late.trips(), trips + 1, "one for a request");
+        let reply = reading.ask(Ask::new("GET /db").basic("admin", "pw")).await;
+        assert!(reply.body.contains(&format!(r#""doc_count":{},"#, number + 1)), "{reply:?}");
+        assert_eq!(late.round_trips(), round_trips + 1, "one for a request");
     }
     // Requests that arrive during a round trip share the next one.
-    let before = late.trips();
-    late.hold_trips(true);
+    let before = late.round_trips();
+    late.hold_round_trips(true);
     let gets = (0..64).map(|_| async { assert!(reading.ask(Ask::new("GET /")).await.status.is_success()) });
-    let all_come = async { late.hold_trips(false) };
+    let all_come = async { late.hold_round_trips(false) };
     tokio::join!(futures(gets), all_come);
-    let trips = late.trips() - before;
-    assert!((1..=2).contains(&trips), "{trips}");
+    let round_trips = late.round_trips() - before;
+    assert!((1..=2).contains(&round_trips), "{round_trips}");
 }
 
 /// Waits for all futures concurrently, on this task.
@@ -76,7 +76,7 @@ async fn futures<F: Future<Output = ()>>(all: impl Iterator<Item = F>) {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_asked_is_told_at_once() {
+async fn an_unreachable_store_is_reported_at_once() {
     let late = LateEngine::on(&MemoryEngine::new());
     let world = World::on(Arc::clone(&late) as Arc<dyn settee_database::Engine>);
     late.cut(true);
@@ -88,7 +88,7 @@ async fn a_store_that_cannot_be_asked_is_told_at_once() {
 
 /// All work that does not block runs on one thread, which a blocking request would stop.
 #[tokio::test]
-async fn a_request_that_waits_for_the_store_keeps_nobody_else_waiting() {
+async fn a_request_that_waits_for_the_store_delays_no_other() {
     let Pair { writing, reading, late } = Pair::new();
     reading.admin("GET /db", "").await;
     // A database with writes of other nodes, and one that is not open yet.
@@ -97,18 +97,18 @@ async fn a_request_that_waits_for_the_store_keeps_nobody_else_waiting() {
     for name in ["db", "other"] {
         late.hold(true);
         let others = async {
-            let told = reading.ask(Ask::new("GET /")).await;
+            let reply = reading.ask(Ask::new("GET /")).await;
             late.hold(false);
-            told
+            reply
         };
         let asked = format!("GET /{name}");
-        let (told, other) = tokio::join!(reading.ask(Ask::new(&asked).basic("admin", "pw")), others);
-        assert_eq!((told.status.as_u16(), other.status.as_u16()), (200, 200), "{name}: {}", told.line());
+        let (reply, other) = tokio::join!(reading.ask(Ask::new(&asked).basic("admin", "pw")), others);
+        assert_eq!((reply.status.as_u16(), other.status.as_u16()), (200, 200), "{name}: {}", reply.line());
     }
 }
 
 #[test]
-fn who_shares_nothing_asks_nothing() {
+fn a_single_node_sends_no_requests() {
     let engine: Arc<dyn settee_database::Engine> = Arc::new(settee_storage::faulty::FaultyEngine::new());
     let settings: Arc<dyn settee_settings::Settings> = Arc::new(super::live::Values::default());
     assert!(crate::catch_up::CatchUp::new(&engine, &settings).is_sole());
@@ -121,14 +121,14 @@ async fn accounts_are_right_with_the_next_request_on_another_server() {
     one.make_database("_users");
     for (password, other) in [("first", "x"), ("second", "first"), ("third", "second")] {
         let rev = match two.ask(Ask::new("GET /_users/org.couchdb.user:ann").basic("admin", "pw")).await {
-            told if told.status == 200 => format!(r#""_rev":{},"#, told.header("etag")),
+            reply if reply.status == 200 => format!(r#""_rev":{},"#, reply.header("etag")),
             _ => String::new(),
         };
         let user = format!(r#"{{{rev}"name":"ann","type":"user","roles":["{password}"],"password":"{password}"}}"#);
         one.admin("PUT /_users/org.couchdb.user:ann", &user).await;
         for world in [&two, &one] {
-            let told = world.ask(Ask::new("GET /_session").basic("ann", password)).await;
-            assert!(told.body.contains(&format!(r#""roles":["{password}"]"#)), "{told:?}");
+            let reply = world.ask(Ask::new("GET /_session").basic("ann", password)).await;
+            assert!(reply.body.contains(&format!(r#""roles":["{password}"]"#)), "{reply:?}");
             assert_eq!(world.ask(Ask::new("GET /_session").basic("ann", other)).await.status, 401, "{other}");
         }
     }

@@ -231,7 +231,7 @@ async fn the_connection_that_is_idle_longest_gives_way_to_a_client() {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_to_wait() {
+async fn frequent_requests_get_retry_after() {
     let server = Live::start(&["rate_limit/requests_per_second=1", "rate_limit/burst=3"]).await;
     let mut client = server.client().await;
     let mut statuses = Vec::new();

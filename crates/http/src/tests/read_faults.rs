@@ -46,22 +46,22 @@ async fn every_read_of_a_request_can_fail() {
             assert!(nth < 200, "{line} reads without end");
             let before = engine.reads();
             engine.inject_read(nth, StorageError::Io("the disk is gone".to_owned()));
-            let told = ask().await;
+            let reply = ask().await;
             let met = engine.reads() >= before + nth;
-            engine.heal_reads();
+            engine.clear_read_faults();
             if !met {
                 // An earlier attempt may have failed in an optional step and created the document.
-                let is_well = told.status.is_success() || told.status == StatusCode::CONFLICT;
-                assert!(is_well, "{line} without a fault: {told:?}");
+                let is_well = reply.status.is_success() || reply.status == StatusCode::CONFLICT;
+                assert!(is_well, "{line} without a fault: {reply:?}");
                 break;
             }
-            if told.status == StatusCode::CONFLICT {
+            if reply.status == StatusCode::CONFLICT {
                 continue;
             }
             // Optional steps may be skipped, but failures have an error message.
-            if !told.status.is_success() {
-                assert!(told.status.is_server_error(), "{line} at read {nth}: {told:?}");
-                assert!(told.body.contains("the disk is gone"), "{line} at read {nth}: {told:?}");
+            if !reply.status.is_success() {
+                assert!(reply.status.is_server_error(), "{line} at read {nth}: {reply:?}");
+                assert!(reply.body.contains("the disk is gone"), "{line} at read {nth}: {reply:?}");
                 failed += 1;
             }
         }

@@ -58,7 +58,7 @@ async fn after_a_long_body_the_connection_ends_in_order() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_to_be_asked_is_not_asked() {
+async fn a_rejected_client_gets_no_100_continue() {
     let server = Live::start(&[]).await;
     let mut client = server.client().await;
     client.write(format!("{REFUSED}Content-Length: 10\r\nExpect: 100-continue\r\n\r\n").as_bytes()).await;

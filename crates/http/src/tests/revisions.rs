@@ -5,7 +5,7 @@
 use settee_model::json::Value;
 
 use super::json;
-use super::node::{Ask, Told, World};
+use super::node::{Ask, TestResponse, World};
 
 fn world() -> World {
     let world = World::new();
@@ -13,12 +13,12 @@ fn world() -> World {
     world
 }
 
-async fn ask(world: &World, line: &str, accept: &str, body: &str) -> Told {
+async fn ask(world: &World, line: &str, accept: &str, body: &str) -> TestResponse {
     world.ask(Ask::new(line).basic("admin", "pw").header("accept", accept).json(body)).await
 }
 
-fn rev(told: &Told) -> String {
-    json(&told.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned()
+fn rev(reply: &TestResponse) -> String {
+    json(&reply.body).value().get("rev").and_then(Value::as_str).unwrap().into_owned()
 }
 
 /// Creates a document `a` with an attachment of its first revision, one of its second, and a third revision
@@ -120,8 +120,8 @@ async fn possible_ancestors_are_in_the_order_of_their_rank() {
         (r#"["3-z","2-z"]"#, r#","possible_ancestors":["2-d","2-b","1-a"]"#),
         (r#"["1-z"]"#, ""),
     ] {
-        let told = ask(&world, "POST /db/_revs_diff", "application/json", &format!(r#"{{"a":{missing}}}"#)).await.body;
-        assert!(told.contains(&format!("]{ancestors}}}}}")), "{missing}: {told}");
+        let reply = ask(&world, "POST /db/_revs_diff", "application/json", &format!(r#"{{"a":{missing}}}"#)).await.body;
+        assert!(reply.contains(&format!("]{ancestors}}}}}")), "{missing}: {reply}");
     }
 }
 
@@ -133,9 +133,9 @@ async fn selectors_of_feeds_see_conflicts_where_the_client_asks_for_them() {
     let conflicted = r#"{"selector":{"_conflicts":{"$exists":true}}}"#;
     let ids = async |query: &str, body: &str| -> String {
         let line = format!("POST /db/_changes?filter=_selector{query}");
-        let told = ask(&world, &line, "application/json", body).await;
-        assert_eq!(told.status, 200, "{line}: {}", told.line());
-        let body = json(&told.body);
+        let reply = ask(&world, &line, "application/json", body).await;
+        assert_eq!(reply.status, 200, "{line}: {}", reply.line());
+        let body = json(&reply.body);
         let rows = body.value().get("results").unwrap();
         rows.elements().map(|row| row.get("id").unwrap().as_str().unwrap().into_owned()).collect()
     };
@@ -165,7 +165,7 @@ async fn selectors_of_feeds_see_conflicts_where_the_client_asks_for_them() {
 
 /// Regression: filter functions always received `_conflicts` and the whole history.
 #[tokio::test]
-async fn filter_functions_see_what_the_client_asks_for() {
+async fn filter_functions_receive_the_request_of_the_client() {
     let world = world();
     leaves(&world).await;
     world.admin("PUT /db/_design/d", r#"{"filters":{"conflicted":"x","single":"x"}}"#).await;
@@ -178,9 +178,9 @@ async fn filter_functions_see_what_the_client_asks_for() {
         ("single", "a:2-d b:1-b _design/d:"),
         ("single&style=all_docs", "a:2-d,2-b,1-a,3-c b:1-b _design/d:"),
     ] {
-        let told = ask(&world, &format!("GET /db/_changes?filter=d/{query}"), "application/json", "").await;
-        assert_eq!(told.status, 200, "{query}: {}", told.line());
-        let body = json(&told.body);
+        let reply = ask(&world, &format!("GET /db/_changes?filter=d/{query}"), "application/json", "").await;
+        assert_eq!(reply.status, 200, "{query}: {}", reply.line());
+        let body = json(&reply.body);
         let text = |value: Value<'_>, name: &str| value.get(name).unwrap().as_str().unwrap().into_owned();
         let row = |row: Value<'_>| {
             let revs: Vec<String> = row.get("changes").unwrap().elements().map(|change| text(change, "rev")).collect();
@@ -217,9 +217,9 @@ async fn limits_of_purges_are_for_administrators() {
     world.admin("PUT /db/_security", r#"{"members":{"roles":[]},"admins":{"roles":[]}}"#).await;
     let closed = r#"401 {"error":"unauthorized","reason":"You are not a server admin."}"#;
     for line in ["GET /db/_purged_infos_limit", "PUT /db/_purged_infos_limit", "HEAD /db/_purged_infos_limit"] {
-        let told = world.ask(Ask::new(line).json("5")).await;
-        assert_eq!(told.status, 401, "{line}");
-        assert!(line.starts_with("HEAD") || told.line() == closed, "{line}: {}", told.line());
+        let reply = world.ask(Ask::new(line).json("5")).await;
+        assert_eq!(reply.status, 401, "{line}");
+        assert!(line.starts_with("HEAD") || reply.line() == closed, "{line}: {}", reply.line());
     }
     assert_eq!(world.ask(Ask::new("GET /db/_purged_infos")).await.status, 200);
     let limit = ask(&world, "GET /db/_purged_infos_limit", "application/json", "").await;

@@ -10,9 +10,9 @@ async fn rewrites_that_lead_to_each_other_end_at_the_limit_however_large_it_is()
     world.admin("PUT /db/_design/d", r#"{"rewrites":[{"from":"loop","to":"_rewrite/loop"}]}"#).await;
     for limit in ["1", "100", "5000"] {
         world.set("chttpd", "rewrite_limit", limit);
-        let told = world.ask(Ask::new("GET /db/_design/d/_rewrite/loop").basic("admin", "pw")).await;
+        let reply = world.ask(Ask::new("GET /db/_design/d/_rewrite/loop").basic("admin", "pw")).await;
         let expected = r#"400 {"error":"bad_request","reason":"Exceeded rewrite recursion limit"}"#;
-        assert_eq!(told.line(), expected, "{limit}");
+        assert_eq!(reply.line(), expected, "{limit}");
     }
 }
 
@@ -70,8 +70,8 @@ async fn follow(world: &World, method: &str, rewrite: &str) -> (u16, String) {
     let id = format!("{method}{:x}", number_of(rewrite));
     world.admin(&format!("PUT /db/_design/{id}"), &function(rewrite)).await;
     let line = format!("{method} /db/_design/{id}/_rewrite/x");
-    let told = world.ask(Ask::new(&line).basic("admin", "pw").json("")).await;
-    (told.status.as_u16(), told.line())
+    let reply = world.ask(Ask::new(&line).basic("admin", "pw").json("")).await;
+    (reply.status.as_u16(), reply.line())
 }
 
 /// Returns a number for the name of a design document.
@@ -162,8 +162,8 @@ async fn a_read_never_becomes_a_write() {
         }
     }
     for (name, expected) in [("new", 404), ("doc", 200)] {
-        let told = world.ask(Ask::new(&format!("GET /db/{name}")).basic("admin", "pw")).await;
-        assert_eq!(told.status.as_u16(), expected, "{name}");
+        let reply = world.ask(Ask::new(&format!("GET /db/{name}")).basic("admin", "pw")).await;
+        assert_eq!(reply.status.as_u16(), expected, "{name}");
     }
     // Reads with POST are reads, and a write may become another write.
     for (from, method, path, body) in [
@@ -215,10 +215,10 @@ async fn a_function_only_restricts_the_policy_of_the_server() {
         world.admin(&format!("PUT /db/_design/p{number}"), &design(&response)).await;
         for path in ["_show/s", "_rewrite/x"] {
             let line = format!("GET /db/_design/p{number}/{path}");
-            let told = world.ask(Ask::new(&line).basic("admin", "pw")).await;
-            let policies: Vec<_> = told.headers.get_all("content-security-policy").iter().collect();
-            assert_eq!(policies, expected, "{line} {}", told.line());
-            assert_eq!((told.header("access-control-allow-origin"), told.header("set-cookie")), ("", ""), "{line}");
+            let reply = world.ask(Ask::new(&line).basic("admin", "pw")).await;
+            let policies: Vec<_> = reply.headers.get_all("content-security-policy").iter().collect();
+            assert_eq!(policies, expected, "{line} {}", reply.line());
+            assert_eq!((reply.header("access-control-allow-origin"), reply.header("set-cookie")), ("", ""), "{line}");
         }
     }
     // JSON with another content type is not JSON to a browser.
@@ -230,7 +230,7 @@ async fn a_function_only_restricts_the_policy_of_the_server() {
         let text = String::from_utf8(out).expect("text");
         world.admin(&format!("PUT /db/_design/{name}"), &format!(r#"{{"shows":{{"s":{text}}}}}"#)).await;
         let line = format!("GET /db/_design/{name}/_show/s");
-        let told = world.ask(Ask::new(&line).basic("admin", "pw")).await;
-        assert_eq!(told.headers.get_all("content-security-policy").iter().count(), expected, "{name}");
+        let reply = world.ask(Ask::new(&line).basic("admin", "pw")).await;
+        assert_eq!(reply.headers.get_all("content-security-policy").iter().count(), expected, "{name}");
     }
 }

@@ -14,8 +14,8 @@ fn world(layout: Layout) -> World {
 /// Sends requests of an administrator, each a line, a body and the expected response.
 async fn check(world: &World, requests: &[(&str, &str, &str)]) {
     for (line, body, expected) in requests {
-        let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
-        assert_eq!(told.line(), *expected, "{line} {body}");
+        let reply = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
+        assert_eq!(reply.line(), *expected, "{line} {body}");
     }
 }
 
@@ -27,10 +27,10 @@ async fn update_sequences_follow_the_ids_within_a_request() {
     for body in
         [r#"{"docs":[{"_id":"c"},{"_id":"a"},{"_id":"_design/z"},{"_id":"b"},{"_id":"A"},{"_id":"a"}]}"#, replicated]
     {
-        let told = world.admin("POST /db/_bulk_docs", body).await;
-        assert_eq!(told.status, 201, "{}", told.body);
+        let reply = world.admin("POST /db/_bulk_docs", body).await;
+        assert_eq!(reply.status, 201, "{}", reply.body);
         if body != replicated {
-            let rows = Json::parse(told.body.as_bytes()).unwrap();
+            let rows = Json::parse(reply.body.as_bytes()).unwrap();
             let row = |row: settee_model::json::Value<'_>| {
                 let id = row.get("id").and_then(|id| id.as_str().map(std::borrow::Cow::into_owned)).unwrap();
                 if row.get("error").is_some() { format!("{id} conflict") } else { id }
@@ -39,8 +39,8 @@ async fn update_sequences_follow_the_ids_within_a_request() {
             assert_eq!(rows, ["c", "a", "_design/z", "b", "A", "a conflict"], "rows stay in the order of the request");
         }
     }
-    let told = world.ask(Ask::new("GET /db/_changes").basic("admin", "pw")).await;
-    let changes = Json::parse(told.body.as_bytes()).unwrap();
+    let reply = world.ask(Ask::new("GET /db/_changes").basic("admin", "pw")).await;
+    let changes = Json::parse(reply.body.as_bytes()).unwrap();
     let rows = changes.value().get("results").unwrap();
     let ids: Vec<String> = rows.elements().map(|row| row.get("id").unwrap().as_str().unwrap().into_owned()).collect();
     assert_eq!(ids, ["A", "_design/z", "a", "b", "c", "B", "y", "z"]);
@@ -189,9 +189,9 @@ async fn a_list_of_databases_has_a_tag() {
     let world = world(Layout::Whole);
     let ask =
         async |tag: &str| world.ask(Ask::new("GET /_all_dbs").basic("admin", "pw").header("if-none-match", tag)).await;
-    let told = ask("\"x\"").await;
-    let tag = told.header("etag").to_owned();
-    assert_eq!((told.status.as_u16(), tag.is_empty()), (200, false));
+    let reply = ask("\"x\"").await;
+    let tag = reply.header("etag").to_owned();
+    assert_eq!((reply.status.as_u16(), tag.is_empty()), (200, false));
     assert_eq!((ask(&tag).await.status.as_u16(), ask(&tag).await.header("etag")), (304, &*tag));
     world.make_database("other");
     assert_eq!(ask(&tag).await.status, 200);

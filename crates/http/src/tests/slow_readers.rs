@@ -44,17 +44,17 @@ async fn ask(server: &Live, path: &str) -> TcpStream {
     stream
 }
 
-async fn within(what: &str, limit: Duration, work: impl Future<Output = ()>) {
+async fn within(label: &str, limit: Duration, work: impl Future<Output = ()>) {
     let begun = Instant::now();
-    tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| panic!("{what} never ends"));
+    tokio::time::timeout(TIMEOUT, work).await.unwrap_or_else(|_| panic!("{label} never ends"));
     let taken = begun.elapsed();
-    assert!(taken < limit, "{what} took {taken:?}");
+    assert!(taken < limit, "{label} took {taken:?}");
 }
 
 /// Regression: streamed responses used the threads that commits need, so that about five hundred clients that
 /// did not read stopped all writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundreds_of_clients_that_never_read_hold_up_nobody() {
+async fn hundreds_of_clients_that_never_read_delay_no_other() {
     let server = Live::start(&[]).await;
     load(&server).await;
     let mut readers = Vec::new();
@@ -97,7 +97,7 @@ async fn hundreds_of_clients_that_never_read_hold_up_nobody() {
 
 /// Regression: large documents waited for memory on the threads that short reads and commits need.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
+async fn large_documents_that_wait_for_memory_delay_no_other() {
     let server = Live::start(&[]).await;
     load(&server).await;
     assert_eq!(server.request("PUT /db/small", "{}").await.status, 201);
@@ -133,8 +133,8 @@ async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
     .await;
     stop.store(true, Ordering::Relaxed);
     within("they are told to come back", PROMPT, async {
-        while let Some(told) = readers.join_next().await {
-            told.unwrap();
+        while let Some(response) = readers.join_next().await {
+            response.unwrap();
         }
     })
     .await;
@@ -146,7 +146,7 @@ async fn nobody_stands_behind_large_documents_that_wait_for_memory() {
 
 /// The number of long responses is limited: inactive clients are disconnected in favour of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_clients_make_room() {
+async fn idle_clients_are_closed_for_new_ones() {
     let server = Live::start(&["chttpd/max_long_answers=10"]).await;
     load(&server).await;
     let mut readers = Vec::new();
@@ -180,7 +180,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_client_that_stops_sending_hears_of_it() {
+async fn a_client_that_stops_sending_gets_an_error() {
     let server = Live::start(&["chttpd/receive_timeout_ms=300"]).await;
     assert_eq!(server.request("PUT /db", "").await.status, 201);
     for path in ["/db/doc", "/db/doc/attachment"] {

@@ -94,8 +94,8 @@ impl Pair {
             let server = if is_writer { &self.writer } else { &self.other };
             self.documents += 1;
             let line = format!("PUT /{database}/met{}", self.documents);
-            let told = server.client().await.request(&line, &[AUTHORIZED], "{}").await;
-            assert_eq!(told.status, 201, "{told:?}");
+            let response = server.client().await.request(&line, &[AUTHORIZED], "{}").await;
+            assert_eq!(response.status, 201, "{response:?}");
         }
         assert_eq!(self.handed_over(), 0);
     }
@@ -120,7 +120,7 @@ impl Pair {
     }
 
     fn is_there(&self) -> bool {
-        self.other.node.nodes.pulses.is_there(self.store_of_writer.members().this())
+        self.other.node.nodes.health_probes.is_there(self.store_of_writer.members().this())
     }
 }
 
@@ -133,7 +133,7 @@ fn comparable(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
 }
 
 #[tokio::test]
-async fn a_write_that_was_handed_over_has_the_answer_of_who_wrote() {
+async fn a_forwarded_write_returns_the_answer_of_the_writer() {
     let pair = Pair::new().await;
     const WRONG: Header = ("Authorization", "Basic YWRtaW46d3Jvbmc=");
     const PROXIED: [Header; 3] =
@@ -179,7 +179,7 @@ async fn a_write_that_was_handed_over_has_the_answer_of_who_wrote() {
 }
 
 #[tokio::test]
-async fn what_is_no_small_write_is_served_where_it_comes() {
+async fn other_requests_than_small_writes_are_not_forwarded() {
     let pair = Pair::new().await;
     let cases: [Case; 6] = [
         ("GET /db/met1", &[AUTHORIZED], "", 200),
@@ -265,7 +265,8 @@ async fn a_busy_node_writes_for_fewer_databases() {
     assert!(handed_over(&pair.other, &of_writer, "e").await);
     // The busy node also forwards writes, because it has observed a write of the other one.
     assert!(!handed_over(&pair.writer, &of_other, "f").await, "it looks for the other one first");
-    until("the other one gives a sign of life", || pair.writer.node.nodes.pulses.is_there(pair.other_id())).await;
+    until("the other one gives a sign of life", || pair.writer.node.nodes.health_probes.is_there(pair.other_id()))
+        .await;
     assert!(handed_over(&pair.writer, &of_other, "g").await);
     now.fetch_add(SPREAD_MS, Ordering::Relaxed);
     assert!(handed_over(&pair.other, &of_other, "h").await, "it is busy no more");
@@ -306,7 +307,7 @@ async fn much_to_write_goes_to_one_of_three() {
     let more = Arc::clone(&nodes.writing);
     assert_eq!(write("met").await, 0, "it looks for the other one first");
     let writer = writers[0].1.members().this();
-    until("the writer gives a sign of life", || nodes.pulses.is_there(writer)).await;
+    until("the writer gives a sign of life", || nodes.health_probes.is_there(writer)).await;
     assert_eq!(write("many").await, 1);
     // The node has observed the write of the other one, and continues with fewer writes.
     store_of_other.catch_up().unwrap();
@@ -338,7 +339,7 @@ fn stand_in(listener: TcpListener, answer: &'static [u8]) -> JoinHandle<()> {
 
 /// The write may have arrived. Its client receives an error soon, and the next write is made.
 #[tokio::test]
-async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
+async fn a_forwarded_write_to_an_unresponsive_node_is_in_doubt() {
     let pair = Pair::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -367,7 +368,7 @@ async fn a_write_on_its_way_to_who_is_silent_is_in_doubt() {
         );
     }
     // Tests that run concurrently need time as well. The duration on an idle machine follows from the
-    // constants of `pulse`.
+    // constants of `health_probe`.
     assert!(begun.elapsed() < TIMEOUT / 10, "{:?}", begun.elapsed());
     assert!(!pair.is_there());
     assert_eq!(pair.ask("PUT /db/next", &[AUTHORIZED], "{}").await.status, 201);
@@ -396,7 +397,7 @@ async fn a_write_that_is_not_taken_is_made_here() {
 #[tokio::test]
 async fn a_write_waits_for_a_slow_node_that_gives_signs_of_life() {
     let pair = Pair::new().await;
-    pair.store_of_writer.hold_trips(true);
+    pair.store_of_writer.hold_round_trips(true);
     let (address, node) = (pair.other.address, Arc::clone(&pair.writer.node));
     let asked = node.metrics.totals().requests();
     let write = tokio::spawn(async move {
@@ -404,7 +405,7 @@ async fn a_write_waits_for_a_slow_node_that_gives_signs_of_life() {
         client.request("PUT /db/slow", &[AUTHORIZED], "{}").await
     });
     until("it is asked for signs of life", || node.metrics.totals().requests() >= asked + 3).await;
-    pair.store_of_writer.hold_trips(false);
+    pair.store_of_writer.hold_round_trips(false);
     let reply = write.await.unwrap();
     assert_eq!((reply.status, pair.handed_over(), pair.is_there()), (201, 1, true), "{reply:?}");
 }

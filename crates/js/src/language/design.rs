@@ -99,9 +99,9 @@ impl Calls {
     }
 
     /// Discards a worker after an invalid response.
-    fn garbled(&mut self, what: &'static str) -> CallError {
+    fn garbled(&mut self, label: &'static str) -> CallError {
         self.discard();
-        RunError::Machinery(WorkerError::Garbled(what).to_string()).into()
+        RunError::Machinery(WorkerError::Garbled(label).to_string()).into()
     }
 
     fn discard(&mut self) {

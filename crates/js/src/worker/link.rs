@@ -19,8 +19,8 @@ pub(super) struct Link {
     turn: Cell<u16>,
 }
 
-pub(super) fn broken(what: &str) -> io::Error {
-    io::Error::other(what)
+pub(super) fn broken(label: &str) -> io::Error {
+    io::Error::other(label)
 }
 
 impl Link {

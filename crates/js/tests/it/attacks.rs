@@ -48,7 +48,7 @@ fn loops_without_an_end() {
 }
 
 #[test]
-fn loops_inside_of_what_cannot_be_interrupted() {
+fn loops_inside_of_uninterruptible_functions() {
     for body in [
         "var a = []; a.length = 4e9; a.join('');",
         "var a = []; a.length = 4294967295; a.sort();",

@@ -107,7 +107,7 @@ fn shows_render_documents() {
 }
 
 #[test]
-fn what_is_provided_follows_the_request() {
+fn provided_types_follow_the_request() {
     let function = "function() { provides('html', function() { return 'h'; }); provides('json', function() { return 'j'; }); provides('xml', function() { return 'x'; }); }";
     let table = [
         (r#"{"headers":{},"query":{}}"#, "h", "text/html; charset=utf-8"),
@@ -334,7 +334,7 @@ fn lists_may_send_much() {
 }
 
 #[test]
-fn an_endless_list_is_ended_when_nobody_reads_it_and_when_it_has_sent_too_much() {
+fn an_endless_list_ends_without_a_reader_and_at_the_size_limit() {
     let limits = Limits { timeout_ms: 60_000, memory_bytes: 16 << 20, ..Limits::default() };
     let json = r#"{"_id":"_design/d","lists":{"f":"function() { for (;;) { send('x'.repeat(100)); send(''); } }"}}"#;
     // Its output does not wait for a row that it never requests, so neither side exceeds its memory or time.
@@ -402,7 +402,7 @@ fn limits_hold_for_every_function() {
 }
 
 #[test]
-fn what_was_compiled_is_used_again_and_only_for_its_revision() {
+fn compiled_functions_are_reused_only_for_their_revision() {
     let language = super::processes::marked("design-reuse");
     let source = |rev: &str, word: &str| DesignSource {
         database: 1,
@@ -442,7 +442,7 @@ fn log_lines_are_handed_over() {
 }
 
 #[test]
-fn those_who_hold_a_worker_do_not_wait_for_another() {
+fn holders_of_a_worker_do_not_wait_for_another() {
     let settings = settee_js::PoolSettings { design_calls: 2, ..settee_js::PoolSettings::default() };
     let language = settee_js::JavaScript::new(super::command(), settings);
     let source = |rev: &str| DesignSource {

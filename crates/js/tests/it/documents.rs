@@ -297,7 +297,7 @@ fn batches_larger_than_the_shared_memory_arrive() {
 }
 
 #[test]
-fn a_document_that_is_not_json_harms_nobody() {
+fn a_document_that_is_not_json_affects_no_other() {
     for broken in ["{", "{\"a", "{\"a\":", "{\"a\":1,", "{\"a\":[1,", "[", "", "{\"a\":{\"b\":\"c"] {
         let source = "function(doc) { emit(JSON.stringify(doc).length >= 0, Object.keys(doc).length < 2); }";
         check(source, broken, "[[true,true]]");

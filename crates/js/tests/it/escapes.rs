@@ -122,7 +122,7 @@ fn nothing_is_imported() {
 
 /// Changes of built-in objects by functions of one program are not visible to those of another.
 #[test]
-fn what_is_spoiled_is_spoiled_for_nobody_else() {
+fn a_modified_global_affects_no_other_function() {
     let spoils = [
         "Object.prototype.x = 1",
         "Object.prototype.toJSON = function() { return 'spoiled'; }",

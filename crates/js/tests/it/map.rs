@@ -159,7 +159,7 @@ fn an_exception_skips_the_document_for_its_function_only() {
 }
 
 #[test]
-fn what_cannot_be_json_throws() {
+fn values_without_json_throw() {
     check_throws(
         "function(doc) { emit(0, 0); var a = []; a.push(a); emit(a, 1); }",
         "{}",

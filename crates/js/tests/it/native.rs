@@ -93,7 +93,7 @@ fn published_functions_come_to_the_same_and_most_run_natively() {
 }
 
 #[test]
-fn reasons_are_told() {
+fn reasons_are_reported() {
     let source = |functions: &[&str]| MapSource {
         functions: functions.iter().map(|function| (*function).into()).collect(),
         library: None,

@@ -56,7 +56,7 @@ fn strange_results_become_json() {
 }
 
 #[test]
-fn what_reduce_functions_log_can_be_asked_for() {
+fn log_lines_of_reduce_functions_can_be_requested() {
     let mut reducer = reducer("function(k, v, r) { log(r ? 'again' : 'first'); log(v); return v.length; }");
     assert_eq!(reducer.take_log(), Vec::<String>::new());
     reducer.reduce(&[ReduceRows { rows: ROWS[2..].to_vec() }, ReduceRows { rows: vec![] }]).unwrap();

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bookmark_leaves_out_what_was_read() {
+    fn a_bookmark_skips_the_rows_already_read() {
         let between = |low: &str, high: &str| KeyRange {
             prefix: Vec::new(),
             low: Cut::Before(key(low)),

@@ -254,9 +254,9 @@ pub(crate) fn implies(node: &Node, filter: &Selector) -> bool {
         node.write(&mut out);
         out
     };
-    let said: BTreeSet<Vec<u8>> = node.conjuncts().into_iter().map(text).collect();
+    let stated: BTreeSet<Vec<u8>> = node.conjuncts().into_iter().map(text).collect();
     filter.node().conjuncts().into_iter().all(|wanted| {
-        said.contains(&text(wanted))
+        stated.contains(&text(wanted))
             || matches!(wanted, Node::Field(name, condition)
                 if matches!(&**condition, Node::Leaf(operator, argument)
                     if operator.name == "$exists" && argument.value().as_bool() == Some(true))

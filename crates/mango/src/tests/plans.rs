@@ -46,7 +46,7 @@ fn the_choice_is_couchdbs() {
 /// `_explain` shows the choice of CouchDB, which uses a partial index only if the query names it; the actual access
 /// path differs.
 #[test]
-fn a_partial_index_is_read_when_the_query_says_what_its_filter_says() {
+fn a_partial_index_is_used_when_the_query_implies_its_filter() {
     let place = place(&[("p", r#"{"fields":["n"],"partial_filter_selector":{"t":true,"s":{"$exists":true}}}"#)]);
     let check = |members: &str, name: &str, is_read: bool| {
         let query = format!("{{{members}}}");
@@ -226,7 +226,7 @@ fn a_bookmark_goes_on_although_another_index_came() {
 }
 
 #[test]
-fn skip_and_limit_count_what_matches() {
+fn skip_and_limit_count_matches() {
     let place = place(&[("n", r#"{"fields":["n"]}"#)]);
     let ids = |query: &str| {
         let page = place.find(query).unwrap();
@@ -312,7 +312,7 @@ fn scans_answer_in_the_order_of_ids_either_way() {
 }
 
 #[test]
-fn long_lists_read_what_they_find_and_no_more() {
+fn long_lists_read_only_their_matches() {
     let place = Place::new();
     for number in 0..30 {
         place.write(&format!(r#"{{"_id":"d{number:02}","a":{},"b":{number}}}"#, number % 10));

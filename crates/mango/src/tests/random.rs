@@ -233,7 +233,7 @@ fn check_covering(place: &Place, query: &str, expected: &[Tree]) {
 }
 
 #[test]
-fn any_index_finds_what_a_scan_finds() {
+fn any_index_finds_the_documents_of_a_scan() {
     let mut random = Random::new();
     let mut answered = 0;
     for _ in 0..12 {
@@ -367,7 +367,7 @@ fn typeless(random: &mut Random, depth: usize) -> String {
 }
 
 #[test]
-fn a_text_index_finds_what_a_scan_finds() {
+fn a_text_index_finds_the_documents_of_a_scan() {
     let mut random = Random::new();
     for kind in ["text", "nouveau"] {
         let place = Place::new();

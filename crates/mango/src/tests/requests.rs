@@ -110,7 +110,7 @@ fn nonsense(random: &mut Random, depth: usize) -> String {
 }
 
 #[test]
-fn whatever_is_asked_is_answered_or_refused() {
+fn every_request_is_answered_or_rejected() {
     let mut random = Random::new();
     let place = Place::new();
     for number in 0..12 {
@@ -218,7 +218,7 @@ fn leaves(tree: &Tree, path: &str, out: &mut Vec<String>) {
 }
 
 #[test]
-fn what_is_shown_is_what_was_asked_for() {
+fn output_equals_the_requested_fields() {
     let mut random = Random::new();
     let names = ["a", "b", "a.b", "a.c", "b.0", "b.1", "a.b.c", "c", "a.c.d", "b.0.a"];
     let value = |random: &mut Random| match random.below(4) {

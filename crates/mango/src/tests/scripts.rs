@@ -312,12 +312,12 @@ fn indexes_are_made_as_recorded() {
 }
 
 #[test]
-fn people_are_found_as_couchdbs_own_tests_ask_for() {
+fn people_are_found_as_in_the_tests_of_couchdb() {
     run_file("people");
 }
 
 #[test]
-fn text_indexes_find_what_couchdbs_own_tests_ask_for() {
+fn text_indexes_pass_the_tests_of_couchdb() {
     run_file("text");
 }
 

@@ -292,7 +292,7 @@ fn only_a_text_is_looked_for() {
 }
 
 #[test]
-fn clauses_are_bounded_whatever_the_selector() {
+fn clauses_are_bounded_for_every_selector() {
     let check = |selector: &str| {
         let clause = translated(selector);
         let mut out = String::new();

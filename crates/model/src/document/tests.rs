@@ -16,7 +16,7 @@ fn check_body(text: &str, expected: &str) {
 }
 
 #[test]
-fn body_is_what_is_left() {
+fn body_is_the_remainder() {
     for (text, expected) in [
         ("{}", "{}"),
         (r#"{"a":1}"#, r#"{"a":1}"#),

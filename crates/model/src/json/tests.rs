@@ -216,7 +216,7 @@ fn values() {
 }
 
 #[test]
-fn write_string_escapes_what_must_be() {
+fn write_string_escapes_required_characters() {
     let all: String = (0..0x80).map(char::from_u32).map(Option::unwrap).chain("é日😀\u{2028}".chars()).collect();
     for text in
         ["", "plain", "\"\\", "\n\r\t\u{8}\u{c}\u{0}\u{1f}\u{7f}", "a long text without anything special / in it", &all]

@@ -279,7 +279,7 @@ fn random_path(random: &mut Random, generations: usize, width: usize) -> Vec<Rev
 }
 
 #[test]
-fn a_growth_makes_what_merging_one_by_one_makes() {
+fn a_growth_equals_merging_one_by_one() {
     let mut random = Random::new();
     let mut indexed = 0;
     for round in 0..400 {

@@ -294,7 +294,7 @@ fn names_that_lead_to_the_document() {
 }
 
 #[test]
-fn what_leads_nowhere() {
+fn unresolvable_paths() {
     for (body, expected) in [
         ("import re, datetime as d, urllib.parse\n  yield re.match('a', doc['a']), re.compile('b')", "a"),
         ("from datetime import datetime, timedelta as t; from re import (match,\nsub)\n  yield doc['a'], 1", "a"),

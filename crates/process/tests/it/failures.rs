@@ -117,18 +117,18 @@ fn a_server_that_closes_its_output_is_found_out() {
 #[test]
 fn errors_and_nonsense_end_the_build_and_name_the_document() {
     let server = server();
-    let say = |line: &str, name: &str, parts: &[&str]| {
+    let raise = |line: &str, name: &str, parts: &[&str]| {
         let document = format!("{{\"do\":\"say\",\"line\":{line}}}");
         let result = run(&server, &["act"], &["{}", &document, "{}"]);
         let parts: Vec<&str> = parts.iter().copied().chain([r#"map function (act) on document "doc2""#]).collect();
         check_fatal(result, name, &parts);
     };
-    say(r#""[\"error\",\"my_key\",\"my reason\"]""#, "my_key", &["my reason"]);
-    say(r#""[\"fatal\",\"my_key\",{\"a\":1}]""#, "my_key", &["{\"a\":1}"]);
-    say(r#""{\"error\":\"old_key\",\"reason\":\"old reason\"}""#, "old_key", &["old reason"]);
-    say(r#""{\"error\":{\"id\":\"oldest\",\"reason\":\"its reason\"}}""#, "oldest", &["its reason"]);
-    say(r#""[\"error\"]""#, "", &[]);
-    let nonsense = |line: &str, part: &str| say(line, "os_process_error", &["broke the protocol", part]);
+    raise(r#""[\"error\",\"my_key\",\"my reason\"]""#, "my_key", &["my reason"]);
+    raise(r#""[\"fatal\",\"my_key\",{\"a\":1}]""#, "my_key", &["{\"a\":1}"]);
+    raise(r#""{\"error\":\"old_key\",\"reason\":\"old reason\"}""#, "old_key", &["old reason"]);
+    raise(r#""{\"error\":{\"id\":\"oldest\",\"reason\":\"its reason\"}}""#, "oldest", &["its reason"]);
+    raise(r#""[\"error\"]""#, "", &[]);
+    let nonsense = |line: &str, part: &str| raise(line, "os_process_error", &["broke the protocol", part]);
     nonsense(r#""what?""#, "it wrote no JSON (invalid JSON at byte 0): what?");
     nonsense(r#""[[[\"a\",NaN]]]""#, "it wrote no JSON");
     nonsense(r#""[[[\"\\ud800\",1]]]""#, "it wrote no JSON");
@@ -141,7 +141,7 @@ fn errors_and_nonsense_end_the_build_and_name_the_document() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_are_not_taken_for_others() {
+fn unexpected_answers_are_not_assigned_to_other_requests() {
     let server = server();
     let result = run(&server, &["act"], &[r#"{"do":"twice"}"#]);
     // The second response arrives before the exit or after it; in either case no other document gets it.

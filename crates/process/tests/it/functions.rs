@@ -128,7 +128,7 @@ fn lists_take_rows_until_they_end() {
 }
 
 #[test]
-fn lists_that_nobody_reads_are_given_up() {
+fn lists_without_a_reader_are_aborted() {
     let server = server();
     let mut program = design(&server, "1-a", r#"{"lists":{"l":"all"}}"#);
     let mut sent = Sent { wanted: 2, ..Sent::default() };

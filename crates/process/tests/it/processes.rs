@@ -42,7 +42,7 @@ fn idle_processes_end_on_request_or_with_the_language() {
 }
 
 #[test]
-fn what_a_server_started_ends_with_it() {
+fn child_processes_end_with_the_server() {
     // The shell stays, because a command follows; the server is its child.
     let (server, _) = server_with(&format!("sh -c '{}; true'", command()), settings());
     let pid = pid(&server);
@@ -83,7 +83,7 @@ fn there_are_no_more_processes_than_allowed() {
 }
 
 #[test]
-fn the_environment_is_what_the_settings_say() {
+fn the_environment_equals_the_settings() {
     let mut settings = settings();
     settings.environment.push(("GIVEN".into(), "yes".into()));
     let (server, _) = server_with(&command(), settings);

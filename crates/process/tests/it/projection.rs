@@ -33,7 +33,7 @@ const MORE: &str = "def sees_more(doc):\n    if 'c' in doc:\n        yield sent(
 const ALL: &str = "def sees_all(doc):\n    yield sent(), doc\n";
 
 #[test]
-fn functions_are_sent_what_they_see() {
+fn functions_are_sent_the_members_they_read() {
     let server = python(true);
     check_sent(&server, &[SENT], r#"["_id","_rev","b","name"]"#, &["projected"]);
     check_sent(&server, &[SENT, MORE], r#"["_id","_rev","b","c","name"]"#, &["projected"; 2]);
@@ -44,7 +44,7 @@ fn functions_are_sent_what_they_see() {
 }
 
 #[test]
-fn other_languages_and_those_who_want_it_are_sent_whole_documents() {
+fn other_languages_are_sent_whole_documents() {
     let whole = r#"["_id","_rev","a","b","c","name"]"#;
     check_sent(&python(false), &[SENT], whole, &["whole"]);
     check_sent(&language("snake", &command(), settings()).0, &[SENT], whole, &[]);
@@ -72,7 +72,7 @@ fn check_same([parts, whole]: &[QueryServer; 2], function: &str, documents: &[St
 }
 
 #[test]
-fn functions_of_all_kinds_cannot_tell_parts_from_documents() {
+fn functions_of_all_kinds_cannot_distinguish_parts_from_documents() {
     let servers = [python(true), python(false)];
     let mut random = Random::new();
     let documents: Vec<_> = (0..30).map(|_| document(&mut random)).collect();
@@ -295,7 +295,7 @@ fn mutated(random: &mut Random, source: &str) -> String {
 }
 
 #[test]
-fn random_functions_cannot_tell_parts_from_documents() {
+fn random_functions_cannot_distinguish_parts_from_documents() {
     let servers = [python(true), python(false)];
     let mut random = Random::new();
     let mut in_parts = 0;

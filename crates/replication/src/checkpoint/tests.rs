@@ -109,7 +109,7 @@ fn logs_without_sense() {
 
 /// After repeated recordings the newest entry is first, and the next session continues the counters.
 #[test]
-fn what_is_recorded_is_read_again() {
+fn recorded_history_is_read_again() {
     let mut history = Vec::new();
     let mut last = None;
     for session in 0..60_u64 {

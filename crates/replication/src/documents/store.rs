@@ -15,7 +15,7 @@ use crate::replicator::{Job, Replicator};
 use crate::transport::{Body, Transport, empty_body, full_body};
 
 /// Maximum number of attempts to update a document after conflicts with other writers.
-const TRIES_MAX: u32 = 20;
+const ATTEMPTS_MAX: u32 = 20;
 
 /// Wait after the first conflict; it grows linearly with the attempts.
 const CONFLICT_WAIT_MS: u64 = 100;
@@ -54,7 +54,7 @@ async fn store(replicator: &Replicator, database: &str, id: &str, change: &Chang
     let transport = connect(replicator, database)?;
     let uri =
         format!("/{}/{}", utf8_percent_encode(database, NON_ALPHANUMERIC), utf8_percent_encode(id, NON_ALPHANUMERIC));
-    for attempt in 1..=TRIES_MAX {
+    for attempt in 1..=ATTEMPTS_MAX {
         let (status, text) = call(&*transport, Method::GET, &uri, empty_body()).await?;
         if status == StatusCode::NOT_FOUND {
             // A document that was deleted concurrently is not an error.
@@ -67,7 +67,7 @@ async fn store(replicator: &Replicator, database: &str, id: &str, change: &Chang
         let Some(changed) = apply(replicator, document.value(), change) else { return Ok(()) };
         let (status, text) = call(&*transport, Method::PUT, &uri, full_body(changed)).await?;
         match status {
-            StatusCode::CONFLICT if attempt < TRIES_MAX => {
+            StatusCode::CONFLICT if attempt < ATTEMPTS_MAX => {
                 tokio::time::sleep(Duration::from_millis(CONFLICT_WAIT_MS * u64::from(attempt))).await;
             }
             status if status.is_success() => {
@@ -128,8 +128,8 @@ fn apply(replicator: &Replicator, document: Value<'_>, change: &Change) -> Optio
         }
     }
     let mut members = members(change);
-    let told = |text: &Option<Vec<u8>>| text.clone();
-    let state = members.iter().find(|(name, _)| *name == "_replication_state").and_then(|(_, text)| told(text));
+    let reply = |text: &Option<Vec<u8>>| text.clone();
+    let state = members.iter().find(|(name, _)| *name == "_replication_state").and_then(|(_, text)| reply(text));
     let old = document.get("_replication_state").map(|value| value.raw().to_vec());
     if state.is_some() && state != old {
         members.push(("_replication_state_time", Some(quoted(&iso8601((replicator.dependencies.now_ms)())))));

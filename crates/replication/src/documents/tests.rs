@@ -27,7 +27,7 @@ fn databases_are_known_by_their_names() {
 }
 
 #[test]
-fn a_document_acts_for_its_owner_unless_it_names_somebody() {
+fn a_document_acts_for_its_owner_unless_it_names_a_user() {
     let owner = |name: Option<&str>| User { name: name.map(str::to_owned), roles: Roles::OfAccount };
     let user = |name: Option<&str>, roles: &[&str]| User {
         name: name.map(str::to_owned),
@@ -65,7 +65,7 @@ fn credentials_are_taken_out() {
 }
 
 #[test]
-fn what_is_secret_is_not_shown() {
+fn secrets_are_not_shown() {
     let document = r#"{"_id":"r","source":"http://a:SECRET@h/x","target":{"url":"http://a:SECRET@h/y","headers":{"Authorization":"SECRET"},"auth":{"basic":{"password":"SECRET"}},"more":1},"source_proxy":"http://p:SECRET@q:3128","n":[1],"owner":"ann"}"#;
     let mut out = Vec::new();
     write_without_credentials(&mut out, json(document).value());

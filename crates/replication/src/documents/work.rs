@@ -266,17 +266,17 @@ impl Work {
     fn refuse_double(&self, replicator: &Arc<Replicator>, other: &Job) -> Next {
         let (key, database, id) = (&other.key, &self.database, &self.id);
         replicator.counters().jobs_doubled.increment();
-        let what = format!("Replication `{key}` specified by document `{id}` in db `{database}`");
+        let label = format!("Replication `{key}` specified by document `{id}` in db `{database}`");
         match &other.origin {
             // The transient job ends eventually, so the document is retried.
             Origin::Transient { .. } => {
                 let how = "already running as a transient replication, started via `_replicate` API endpoint";
-                self.errored(replicator, format!("{what} {how}"))
+                self.errored(replicator, format!("{label} {how}"))
             }
             Origin::Document { database: other_database, id: other_id } => {
                 let how = format!("already started, triggered by document `{other_id}` from db `{other_database}`");
                 replicator.document_removed(database, id);
-                store::spawn(replicator, database, id, Change::Failed(format!("{what} {how}")));
+                store::spawn(replicator, database, id, Change::Failed(format!("{label} {how}")));
                 Next::End
             }
         }

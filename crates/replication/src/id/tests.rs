@@ -143,7 +143,7 @@ fn older_versions() {
 }
 
 #[test]
-fn what_makes_no_difference() {
+fn differences_without_effect() {
     let base = |source: &str| ReplicationId::of(&spec(source, TARGET, ""), &identity(), "").base;
     let one = base("\"http://u:p@host/db/\"");
     // "u:q"

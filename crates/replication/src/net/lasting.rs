@@ -65,8 +65,8 @@ pub(super) async fn exchange(
     Ok(response)
 }
 
-fn broken(what: &dyn std::fmt::Display) -> TransportError {
-    TransportError::Broken(what.to_string())
+fn broken(label: &dyn std::fmt::Display) -> TransportError {
+    TransportError::Broken(label.to_string())
 }
 
 fn write_head(parts: &Parts, length: usize, proxied: bool) -> Result<Vec<u8>, TransportError> {

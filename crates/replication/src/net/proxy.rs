@@ -82,8 +82,8 @@ impl Proxy {
         Ok(io)
     }
 
-    fn refused(&self, what: impl std::fmt::Display) -> TransportError {
-        TransportError::Refused(format!("the proxy {}:{}: {what}", self.host, self.port))
+    fn refused(&self, label: impl std::fmt::Display) -> TransportError {
+        TransportError::Refused(format!("the proxy {}:{}: {label}", self.host, self.port))
     }
 
     async fn connect(&self, io: &mut BoxedIo, host: &str, port: u16) -> Result<(), TransportError> {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_public() {
+    fn public_addresses() {
         let check = |public: bool, addresses: &str| {
             for address in addresses.split_whitespace() {
                 let ip: IpAddr = address.parse().unwrap();

@@ -69,8 +69,8 @@ async fn speak(mut stream: BoxedIo, seen: Seen, answer: impl Fn(&str) -> String)
 /// Starts a peer with these answers.
 async fn peer(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> (u16, Seen) {
     let seen = Seen::default();
-    let heard = Arc::clone(&seen);
-    let port = listen(move |stream| speak(Box::new(stream), Arc::clone(&heard), answer.clone())).await;
+    let received = Arc::clone(&seen);
+    let port = listen(move |stream| speak(Box::new(stream), Arc::clone(&received), answer.clone())).await;
     (port, seen)
 }
 
@@ -129,7 +129,7 @@ async fn a_connection_is_used_again() {
 
 #[tokio::test]
 async fn redirects_are_followed_as_couchdb_does() {
-    let (elsewhere, strangers) = peer(|_| answer("200 OK", "", "elsewhere")).await;
+    let (elsewhere, unauthenticated) = peer(|_| answer("200 OK", "", "elsewhere")).await;
     let (port, seen) = peer(move |request| {
         match request.split(' ').nth(1).unwrap() {
             "/moved" => answer("301 Moved", "Location: /here?x=1\r\n", ""),
@@ -169,14 +169,14 @@ async fn redirects_are_followed_as_couchdb_does() {
         .header("x-test", "1");
     let response = transport.call(request.body(empty_body()).unwrap()).await.unwrap();
     assert_eq!(text(response).await, "elsewhere");
-    let there = strangers.lock().last().unwrap().clone();
+    let there = unauthenticated.lock().last().unwrap().clone();
     assert!(there.contains("x-test: 1") && !there.contains("authorization") && !there.contains("cookie"), "{there}");
     let error = transport.call(get(&format!("http://127.0.0.1:{port}/loop"))).await.unwrap_err();
     assert_eq!(error, TransportError::Unusable("more than 10 redirects".to_owned()));
 }
 
 #[tokio::test]
-async fn who_gives_no_sign_of_life_is_given_up() {
+async fn unresponsive_peers_are_dropped() {
     let port = listen(|mut stream| async move {
         let request = read_request(&mut stream).await.unwrap();
         if request.starts_with("get /begun") {
@@ -194,7 +194,7 @@ async fn who_gives_no_sign_of_life_is_given_up() {
 }
 
 #[tokio::test]
-async fn broken_connections_are_told_from_those_that_did_not_come_about() {
+async fn broken_connections_differ_from_failed_attempts() {
     let port = listen(|mut stream| async move {
         let request = read_request(&mut stream).await.unwrap();
         if request.starts_with("get /cut") {
@@ -289,7 +289,7 @@ async fn certificates_are_verified_as_configured() {
     for (trust, url) in [
         (Trust::Authorities(AUTHORITY.to_vec()), &url),
         (Trust::Authorities(AUTHORITY.to_vec()), &by_address),
-        (Trust::Anybody, &url),
+        (Trust::AnyCertificate, &url),
     ] {
         let transport = transport_by(&trusting(trust), url, None, &tuning(5000));
         assert_eq!(text(transport.call(get(url)).await.unwrap()).await, "secure");
@@ -304,24 +304,24 @@ async fn certificates_are_verified_as_configured() {
 }
 
 #[tokio::test]
-async fn who_has_a_certificate_shows_it() {
+async fn a_client_certificate_is_presented() {
     let port = secure_peer(true).await;
     let url = format!("https://localhost:{port}/db");
     let trust = Trust::Authorities(AUTHORITY.to_vec());
-    let nobody = transport_by(&trusting(trust.clone()), &url, None, &tuning(5000));
-    assert!(nobody.call(get(&url)).await.is_err());
+    let without_certificate = transport_by(&trusting(trust.clone()), &url, None, &tuning(5000));
+    assert!(without_certificate.call(get(&url)).await.is_err());
     let identity = Some((CERTIFICATE.to_vec(), KEY.to_vec()));
     let options = Options { tls: TlsOptions { trust, identity }, ..Options::default() };
-    let somebody = transport_by(&options, &url, None, &tuning(5000));
-    assert_eq!(text(somebody.call(get(&url)).await.unwrap()).await, "secure");
+    let with_certificate = transport_by(&options, &url, None, &tuning(5000));
+    assert_eq!(text(with_certificate.call(get(&url)).await.unwrap()).await, "secure");
 }
 
 /// Starts a proxy that opens tunnels on CONNECT and answers other requests itself. It requires `user:SECRET`.
 async fn http_proxy() -> (u16, Seen) {
     let seen = Seen::default();
-    let heard = Arc::clone(&seen);
+    let received = Arc::clone(&seen);
     let port = listen(move |mut stream| {
-        let seen = Arc::clone(&heard);
+        let seen = Arc::clone(&received);
         async move {
             let Some(request) = read_request(&mut stream).await else { return };
             let first = request.lines().next().unwrap().to_owned();
@@ -487,17 +487,17 @@ fn lasting(url: &str) -> Request<Body> {
     request
 }
 
-/// Starts a peer that sends `said` on every connection, in pieces of `piece` bytes, and closes the connection.
-async fn teller(said: &str, piece: usize) -> (String, Seen) {
-    let (seen, said) = (Seen::default(), said.to_owned());
-    let heard = Arc::clone(&seen);
+/// Starts a peer that sends `message` on every connection, in pieces of `piece` bytes, and closes the connection.
+async fn teller(message: &str, piece: usize) -> (String, Seen) {
+    let (seen, message) = (Seen::default(), message.to_owned());
+    let received = Arc::clone(&seen);
     let port = listen(move |mut stream| {
-        let (heard, said) = (Arc::clone(&heard), said.clone());
+        let (received, message) = (Arc::clone(&received), message.clone());
         async move {
             stream.set_nodelay(true).unwrap();
             let Some(request) = read_request(&mut stream).await else { return };
-            heard.lock().push(request);
-            for piece in said.as_bytes().chunks(piece) {
+            received.lock().push(request);
+            for piece in message.as_bytes().chunks(piece) {
                 if stream.write_all(piece).await.is_err() {
                     return;
                 }
@@ -517,7 +517,7 @@ async fn all(response: Response<Body>) -> Result<String, TransportError> {
 #[tokio::test]
 async fn answers_that_last() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n";
-    let broken = |what: &str| Err(TransportError::Broken(what.to_owned()));
+    let broken = |label: &str| Err(TransportError::Broken(label.to_owned()));
     let middle = || broken("the connection ended in the middle of the answer");
     let cases = [
         (
@@ -536,11 +536,11 @@ async fn answers_that_last() {
         ("HTTP/1.0 200 OK\r\n\r\nabc".to_owned(), Ok("abc")),
         ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), Ok("")),
     ];
-    for (said, expected) in cases {
+    for (message, expected) in cases {
         for piece in [1, 7, 1000] {
-            let (url, seen) = teller(&said, piece).await;
+            let (url, seen) = teller(&message, piece).await;
             let answer = all(transport(&url).call(lasting(&url)).await.unwrap()).await;
-            assert_eq!(answer, expected.clone().map(str::to_owned), "{said:?} by {piece}");
+            assert_eq!(answer, expected.clone().map(str::to_owned), "{message:?} by {piece}");
             let asked = seen.lock()[0].clone();
             let port = url.split([':', '/']).nth(4).unwrap().to_owned();
             assert_eq!(asked, format!("get /db/_changes?feed=continuous http/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\n"));
@@ -553,10 +553,10 @@ async fn answers_that_last() {
         (&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(70_000)), "the head of the answer is too long".to_owned()),
         ("hello", "invalid HTTP version".to_owned()),
     ];
-    for (said, expected) in heads {
-        let (url, _) = teller(said, 1000).await;
+    for (message, expected) in heads {
+        let (url, _) = teller(message, 1000).await;
         let answer = transport(&url).call(lasting(&url)).await.map(|response| response.status());
-        assert_eq!(answer, Err(TransportError::Broken(expected)), "{said:.30}");
+        assert_eq!(answer, Err(TransportError::Broken(expected)), "{message:.30}");
     }
 }
 
@@ -580,7 +580,7 @@ async fn answers_that_last_are_redirected_and_proxied() {
 }
 
 #[tokio::test]
-async fn silence_of_answers_that_last() {
+async fn timeouts_of_long_answers() {
     let port = listen(|mut stream| async move {
         read_request(&mut stream).await;
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n{}").await.unwrap();
@@ -619,12 +619,12 @@ async fn users_reach_public_addresses_only() {
         ("http://example.com/db".to_owned(), Some(proxy.as_str())),
     ] {
         assert_eq!(ask(&here, None, "admin", false).await.as_deref(), Ok("secret"));
-        let heard = seen.lock().len();
+        let received = seen.lock().len();
         for lasts in [false, true] {
             let answer = ask(&url, proxy, "user", lasts).await;
             let Err(TransportError::Unusable(reason)) = answer else { panic!("{url}: {answer:?}") };
             assert!(reason.contains("only admins may replicate with addresses that are not public"), "{reason}");
         }
-        assert_eq!(seen.lock().len(), heard, "{url}");
+        assert_eq!(seen.lock().len(), received, "{url}");
     }
 }

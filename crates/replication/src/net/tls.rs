@@ -28,7 +28,7 @@ pub enum Trust {
     /// Certificates of the authorities in this PEM text (`ssl_trusted_certificates_file`).
     Authorities(Vec<u8>),
     /// All certificates (`verify_ssl_certificates = false`).
-    Anybody,
+    AnyCertificate,
 }
 
 impl std::fmt::Debug for TlsOptions {
@@ -36,7 +36,7 @@ impl std::fmt::Debug for TlsOptions {
         let trust = match self.trust {
             Trust::Web => "web",
             Trust::Authorities(_) => "authorities",
-            Trust::Anybody => "anybody",
+            Trust::AnyCertificate => "anybody",
         };
         out.debug_struct("TlsOptions").field("trust", &trust).finish_non_exhaustive()
     }
@@ -54,7 +54,9 @@ impl TlsOptions {
                 builder.with_root_certificates(roots)
             }
             Trust::Authorities(pem) => builder.with_root_certificates(authorities(pem)?),
-            Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+            Trust::AnyCertificate => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            }
         };
         let config = match &self.identity {
             None => builder.with_no_client_auth(),
@@ -71,7 +73,7 @@ impl TlsOptions {
 fn authorities(pem: &[u8]) -> Result<RootCertStore, TransportError> {
     let mut roots = RootCertStore::empty();
     let unusable =
-        |what: String| TransportError::Tls(format!("[replicator] ssl_trusted_certificates_file contains {what}"));
+        |label: String| TransportError::Tls(format!("[replicator] ssl_trusted_certificates_file contains {label}"));
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|error| unusable(format!("no PEM: {error}")))?;
         roots.add(certificate).map_err(|error| unusable(format!("a certificate that cannot be used: {error}")))?;
@@ -96,9 +98,9 @@ fn identity(
 
 /// Accepts all certificates; signatures of the handshake are verified nevertheless.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -216,7 +216,7 @@ impl OpenRevs {
     }
 
     /// Returns the error for an answer that violates the protocol.
-    pub(crate) fn protocol(&self, what: impl Into<String>) -> PeerError {
-        self.ask.protocol(what)
+    pub(crate) fn protocol(&self, detail: impl Into<String>) -> PeerError {
+        self.ask.protocol(detail)
     }
 }

@@ -73,7 +73,7 @@ fn answer(status: u16, headers: &[(&str, &str)], body: &'static str) -> Result<R
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_begun_and_begun_anew() {
+async fn a_session_is_started_and_restarted() {
     let scripted = Scripted::new(|number, line| match number {
         0 => answer(200, &[("set-cookie", "AuthSession=one; Version=1; Path=/")], "{\"ok\":true}"),
         1 => answer(200, &[], INFO),
@@ -173,7 +173,7 @@ impl Transport for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_has_an_end() {
+async fn an_unresponsive_peer_times_out() {
     let json = Json::parse(b"\"http://host/db\"").unwrap();
     let endpoint = Endpoint::parse(Some(json.value()), None, &User::default()).unwrap();
     let tuning = Tuning { retries_per_request: 0, ..Tuning::default() };

@@ -65,7 +65,7 @@ pub(crate) struct Job {
     pub(crate) progress: Arc<Progress>,
     run: Mutex<Option<Run>>,
     /// Held by a run until its end, so that the next run finds its checkpoint.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    run_lock: Arc<tokio::sync::Mutex<()>>,
     waiting: Mutex<Vec<oneshot::Sender<Ended>>>,
 }
 
@@ -86,7 +86,7 @@ impl Job {
             added_ms,
             progress: Arc::default(),
             run: Mutex::default(),
-            turn: Arc::default(),
+            run_lock: Arc::default(),
             waiting: Mutex::default(),
         }
     }
@@ -115,7 +115,7 @@ impl Job {
 
     /// Waits until no run is active.
     pub(super) async fn ended(&self) {
-        drop(self.turn.lock().await);
+        drop(self.run_lock.lock().await);
     }
 
     pub(super) fn is_run(&self, number: u64) -> bool {
@@ -161,7 +161,7 @@ impl Drop for Ending {
 }
 
 async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_ms: u64) {
-    let turn = Arc::clone(&ending.job.turn).lock_owned().await;
+    let run_lock = Arc::clone(&ending.job.run_lock).lock_owned().await;
     let stopped = async { control.wait_for(|control| *control == Control::Stop).await.is_ok() };
     if tokio::time::timeout(Duration::from_millis(jitter_ms), stopped).await.is_ok() {
         ending.outcome = Some(Outcome::Stopped);
@@ -177,7 +177,7 @@ async fn run(mut ending: Ending, mut control: watch::Receiver<Control>, jitter_m
         }
     };
     // The lock is released before the replicator is notified, because the notification may start a waiting run.
-    drop(turn);
+    drop(run_lock);
     ending.outcome = Some(outcome);
 }
 

@@ -6,8 +6,8 @@
 //! authorize reads and writes.
 
 mod job;
+mod servers;
 pub(crate) mod show;
-mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use settee_model::json::{Json, Value};
 use tokio::sync::{Notify, oneshot, watch};
 
 pub(crate) use job::{Ended, Job, Origin};
+pub use servers::{Alone, Servers};
 pub use show::{JobState, TaskState};
-pub use turns::{Alone, Turns};
 
 use crate::counters::{Counters, Tally, counted};
 use crate::documents::Documents;
@@ -64,7 +64,7 @@ pub struct Dependencies {
     /// Returns the settings in force.
     pub settings: Arc<dyn Fn() -> Settings + Send + Sync>,
     /// Servers that share the work.
-    pub turns: Arc<dyn Turns>,
+    pub servers: Arc<dyn Servers>,
 }
 
 /// Outcome of a request to replicate.

@@ -133,7 +133,7 @@ fn one_shot_jobs_are_not_interrupted() {
 }
 
 #[test]
-fn who_crashed_waits_and_who_waits_to_try_again_takes_no_place() {
+fn crashed_jobs_wait_without_a_slot() {
     play(
         settings(1, 5),
         &[
@@ -197,7 +197,7 @@ fn share(jobs: &[(&str, usize)], shares: &[(&str, u32)]) -> BTreeMap<String, u64
 }
 
 #[test]
-fn groups_share_what_there_is() {
+fn groups_share_the_available_permits() {
     let even = share(&[("a", 30), ("b", 30)], &[]);
     assert!(even["a"].abs_diff(even["b"]) < 300, "{even:?}");
     // A group with ten times as many jobs does not get ten times the time.

@@ -12,7 +12,7 @@ use memchr::memmem;
 
 use super::single::{self, Single};
 use super::{Context, Failure};
-use crate::peer::{BulkDocs, BulkGet, PeerError, Refused, Tries, Wanted};
+use crate::peer::{Attempts, BulkDocs, BulkGet, PeerError, Refused, Wanted};
 use crate::text::{elements, member, members};
 
 /// Size of the collected documents at which they are written.
@@ -51,7 +51,7 @@ pub(super) async fn copy(context: Arc<Context>, rows: Vec<Bytes>) -> Result<(), 
         return Ok(());
     }
     context.progress.update(|statistics| statistics.revisions_checked += checked);
-    let mut tries = Tries::new(context.source.tuning());
+    let mut tries = Attempts::new(context.source.tuning());
     let mut first = true;
     loop {
         let failure = match attempt(&context, question.clone(), first).await {

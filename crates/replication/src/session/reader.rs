@@ -4,7 +4,7 @@ use bytes::Bytes;
 use settee_model::json::Json;
 use tokio::sync::mpsc;
 
-use crate::peer::{ChangesQuery, Feed, Peer, PeerError, Tries};
+use crate::peer::{Attempts, ChangesQuery, Feed, Peer, PeerError};
 use crate::text::member;
 
 /// Output of the reader.
@@ -17,7 +17,7 @@ pub(super) enum Item {
     /// The reader failed. The error is boxed, because the queue has slots for many items, most of which are rows.
     Failed(Box<PeerError>),
     /// The database was deleted and recreated, with different sequences.
-    MadeAnew,
+    Recreated,
 }
 
 /// Reads to the end of a normal feed, or indefinitely. `items` is bounded, so that a slow target applies backpressure
@@ -29,7 +29,7 @@ pub(super) async fn read(
     instance: Option<Json>,
     items: mpsc::Sender<Item>,
 ) {
-    let mut reader = Reader { tries: Tries::new(source.tuning()), source, query, since, instance, items };
+    let mut reader = Reader { tries: Attempts::new(source.tuning()), source, query, since, instance, items };
     let end = reader.run().await.unwrap_or_else(|error| Some(Item::Failed(Box::new(error))));
     if let Some(end) = end {
         // The receiver is dropped if the session has ended.
@@ -43,7 +43,7 @@ struct Reader {
     since: Json,
     instance: Option<Json>,
     items: mpsc::Sender<Item>,
-    tries: Tries,
+    tries: Attempts,
 }
 
 impl Reader {
@@ -60,7 +60,7 @@ impl Reader {
             tracing::info!("the feed of changes of {} is reopened: {error}", self.source.endpoint());
             let instance = Box::pin(self.source.info()).await?.instance_start_time;
             if self.instance.is_some() && instance.is_some() && self.instance != instance {
-                return Ok(Some(Item::MadeAnew));
+                return Ok(Some(Item::Recreated));
             }
         }
     }
@@ -91,7 +91,7 @@ impl Reader {
         }
         // Many proxies end a feed after a while. This is no failure if the feed was alive and ended between rows.
         if rows > 0 || feed.ended_alive() {
-            self.tries = Tries::new(self.source.tuning());
+            self.tries = Attempts::new(self.source.tuning());
         }
         match (ended, self.query.feed) {
             (Err(error), _) => Err(error),

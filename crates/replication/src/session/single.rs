@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::batch::{Ended, Writer, has_attachments};
 use super::{Context, Failure};
-use crate::peer::{Arriving, OpenRevs, PeerError, Put, Refused, Tries, Wanted, channel_body};
+use crate::peer::{Arriving, Attempts, OpenRevs, PeerError, Put, Refused, Wanted, channel_body};
 use crate::text::{MAX_ROW_BYTES, member};
 use crate::transport::TransportError;
 
@@ -93,7 +93,7 @@ pub(super) async fn copy_all(
 
 /// Copies one revision; retries if the connection breaks. Returns documents that can be written in a batch.
 async fn copy(context: Arc<Context>, single: Single) -> Result<Vec<Bytes>, Ended> {
-    let mut tries = Tries::new(context.source.tuning());
+    let mut tries = Attempts::new(context.source.tuning());
     let mut single = single;
     loop {
         let failure = match attempt(&context, &single).await {
@@ -394,9 +394,9 @@ async fn put_streamed(
 
 /// Copies a document from a source that does not send attachment bytes with it: each attachment is requested.
 async fn stubbed(context: &Context, single: &Single, text: &[u8]) -> Result<Attempt, Ended> {
-    let fail = |url: &str, what: &str| {
-        let (method, url, what) = ("GET".to_owned(), url.to_owned(), what.to_owned());
-        Ended::Failed(Failure::Source(PeerError::Protocol { method, url, what }))
+    let fail = |url: &str, detail: &str| {
+        let (method, url, detail) = ("GET".to_owned(), url.to_owned(), detail.to_owned());
+        Ended::Failed(Failure::Source(PeerError::Protocol { method, url, detail }))
     };
     let document = Json::parse(text).map_err(|_| fail(&single.id, "a document is not JSON"))?;
     let following = attachments_with(&document, "stub", Coding::Identity)

@@ -170,18 +170,19 @@ impl Checkpoints {
             (false, true) => "Target database",
             (true, true) => "Source and target databases",
         };
-        Err(made_anew(side))
+        Err(recreated(side))
     }
 }
 
 /// Returns the failure for a database that was recreated since the session started.
-pub(super) fn made_anew(side: &str) -> Failure {
+pub(super) fn recreated(side: &str) -> Failure {
     Failure::Checkpoint(format!("{side} out of sync: recreated since the replication started."))
 }
 
 /// Writes one side's checkpoint; returns its new revision.
 async fn write(peer: &Peer, which: &str, name: &str, side: &Side, document: &Json) -> Result<String, Failure> {
-    let failed = |what: String| Failure::Checkpoint(format!("Error updating the {which} checkpoint document: {what}"));
+    let failed =
+        |detail: String| Failure::Checkpoint(format!("Error updating the {which} checkpoint document: {detail}"));
     let body = checkpoint::local_document(name, side.rev.as_deref(), document);
     match peer.put_local_document(name, body).await.map_err(|error| failed(error.to_string()))? {
         Some(rev) => Ok(rev),

@@ -27,7 +27,7 @@ fn answer(outcome: &Outcome) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_and_one_without_news() {
+async fn a_replication_and_one_without_changes() {
     let server = Server::with(&["a", "b"]);
     for number in 0..3 {
         server.write("a", &format!("doc{number}"), Leaf::new(&["1-a"], "{\"x\":\"\\\"}\"}"));
@@ -206,7 +206,7 @@ async fn places_of_silent_peers_do_not_hold_others_up_for_ever() {
         answer(&sides(&server).run(&spec, &services).await.0);
         begun.elapsed().as_secs()
     };
-    assert_eq!(seconds().await, super::PLACE_WAIT.as_secs());
+    assert_eq!(seconds().await, super::SLOT_TIMEOUT.as_secs());
     // A dropped session releases its permit.
     waiting.pop();
     assert_eq!(seconds().await, 0);
@@ -251,7 +251,7 @@ async fn batches_that_are_too_long_are_divided() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_later_is_brought_at_once_and_a_stop_is_remembered() {
+async fn later_changes_are_replicated_at_once_and_a_stop_is_recorded() {
     let server = varied(Sequences::Strings, Missing::default());
     let (spec, services) = (spec("a", "b", "\"continuous\":true"), services());
     let both = sides(&server);
@@ -290,7 +290,7 @@ async fn what_comes_later_is_brought_at_once_and_a_stop_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_is_made_anew() {
+async fn a_source_that_is_recreated() {
     let server = varied(Sequences::Strings, Missing::default());
     let (spec, services) = (spec("a", "b", "\"continuous\":true"), services());
     let both = sides(&server);

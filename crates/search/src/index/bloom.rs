@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_it_is_found_and_little_else() {
+    fn the_filter_finds_its_keys_and_few_others() {
         let ids: Vec<_> = (0..10_000).map(|number| format!("id{number}")).collect();
         let bloom = Bloom::of(ids.iter().map(String::as_str));
         assert!(ids.iter().all(|id| bloom.may_have(id)));

@@ -10,18 +10,18 @@ use settee_database::tasks::TaskKind;
 use settee_database::{Database, ReadView};
 use settee_design::DesignDocument;
 use settee_storage::StorageError;
-use settee_views::{BuildState, BuildStatus, ChangeSnapshot, Claimed, PaceTurn, Urgency, ViewError};
+use settee_views::{BuildState, BuildStatus, ChangeSnapshot, Claimed, PaceState, Urgency, ViewError};
 
 use super::definition::SearchIndex;
 use super::pass::Pass;
 use super::position::Position;
-use super::state::{Indexes, SearchGuard, SearchTurn};
+use super::state::{Indexes, SearchAcquired, SearchGuard};
 use super::{Result, SearchError, Searches, signature_of_all};
 use crate::{Error, SearchLimits};
 
 /// Maximum number of retries of a build after a commit by another process, or after the engine was reopened. A retry
 /// continues at the last commit.
-const ANEW_MAX: u32 = 1000;
+const RETRIES_MAX: u32 = 1000;
 
 /// A build with the right to write the index.
 struct Build<'a> {
@@ -56,9 +56,9 @@ impl Searches {
         urgency: Urgency,
     ) -> Result<()> {
         self.require_buildable(database, ddoc, wanted, update_seq)?;
-        let guard = match self.handle(database, wanted)?.take_turn() {
-            Ok(SearchTurn::Build(guard)) => guard,
-            Ok(SearchTurn::Over) => return Ok(()),
+        let guard = match self.handle(database, wanted)?.acquire_build() {
+            Ok(SearchAcquired::Build(guard)) => guard,
+            Ok(SearchAcquired::Over) => return Ok(()),
             // The build was paused, and resumed before the end of the wait.
             Err(SearchError::Build(ViewError::Paused)) if !self.views.control(database, &ddoc.id)?.is_paused => {
                 return Ok(());
@@ -140,7 +140,7 @@ impl Searches {
                 guard.finish(Ok(()));
                 Ok(())
             }
-            Ok(Built::StartOver) => self.begin_anew(database, wanted, &indexes, guard),
+            Ok(Built::StartOver) => self.reset_index(database, wanted, &indexes, guard),
             Err(error) => {
                 // Waiters of a background build continue to wait for the other build.
                 let is_left = urgency == Urgency::Background && matches!(error, SearchError::Build(ViewError::Stopped));
@@ -152,16 +152,16 @@ impl Searches {
 
     fn build_until_it_ends(&self, build: &Build<'_>, update_seq: u64) -> Result<Built> {
         let mut built = Ok(Built::Done);
-        for _ in 0..ANEW_MAX {
+        for _ in 0..RETRIES_MAX {
             // Each attempt has a new claim, so that numbers of files are never reused.
             let Some(claimed) = self.claim(build, update_seq)? else { return Ok(Built::Elsewhere) };
             built = self.build(&Build { claimed: Some(&claimed), ..*build }, update_seq);
-            let begins_anew = matches!(
+            let must_reset = matches!(
                 &built,
                 Err(SearchError::Index(Error::Contended | Error::Storage(StorageError::Interrupted(_)))
                     | SearchError::Build(ViewError::Storage(StorageError::Interrupted(_))))
             );
-            if !begins_anew {
+            if !must_reset {
                 break;
             }
         }
@@ -199,7 +199,7 @@ impl Searches {
     }
 
     /// Replaces an index whose shard is unusable by an empty one.
-    fn begin_anew(
+    fn reset_index(
         &self,
         database: &Arc<Database>,
         wanted: &SearchIndex,
@@ -264,9 +264,9 @@ impl Searches {
             since,
             pending: total_changes,
             is_unhurried: build.urgency == Urgency::Background,
-            control: &|turn, bytes| self.rest_a_while(build, turn, bytes),
+            control: &|pace_state, bytes| self.rest_a_while(build, pace_state, bytes),
             progress: &|done| task.update(done, total_changes),
-            say: &|about, message| self.say(database, ddoc, about, message),
+            log_event: &|about, message| self.log_event(database, ddoc, about, message),
         };
         let result = pass.run(writer);
         if let Err(error @ SearchError::Index(Error::TypeConflict { .. })) = &result {
@@ -277,10 +277,10 @@ impl Searches {
     }
 
     /// Paces a thread of a build, and returns an error if the build must stop.
-    fn rest_a_while(&self, build: &Build<'_>, turn: &mut PaceTurn, bytes: u64) -> Result<()> {
+    fn rest_a_while(&self, build: &Build<'_>, pace_state: &mut PaceState, bytes: u64) -> Result<()> {
         let is_awaited = || build.guard.handle().activity().1 > 0 || build.claimed.is_some_and(Claimed::is_awaited);
         if build.urgency == Urgency::Background {
-            self.views.pace().rest(turn, bytes, &|| is_awaited() || self.check(build).is_err());
+            self.views.pace().rest(pace_state, bytes, &|| is_awaited() || self.check(build).is_err());
         }
         self.check(build)
     }

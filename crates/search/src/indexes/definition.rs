@@ -97,7 +97,7 @@ fn by_field(dialect: Dialect, fields: Option<Value<'_>>) -> Result<Vec<(String, 
 fn vector_fields(fields: Value<'_>) -> Result<Vec<VectorField>, Error> {
     let field = |(name, field): (Value<'_>, Value<'_>)| {
         let name = name.to_text();
-        let refuse = |what: &str| Error::BadRequest(format!("the vectors of field {name} have no valid {what}"));
+        let refuse = |label: &str| Error::BadRequest(format!("the vectors of field {name} have no valid {label}"));
         let dimensions = field.get("dimensions").and_then(Value::as_i64).and_then(|count| usize::try_from(count).ok());
         let dimensions = dimensions.filter(|count| (1..=MAX_DIMENSIONS).contains(count));
         let dimensions = dimensions.ok_or_else(|| refuse("dimensions"))?;

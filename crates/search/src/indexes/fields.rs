@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_field_is_told() {
+    fn unknown_fields_are_reported() {
         let check = |key: &str, value: &str, expected: &str| {
             assert_eq!(read(SearchKind::Nouveau, key, value).unwrap_err(), expected, "{key}");
         };

@@ -236,7 +236,7 @@ impl Searches {
         self.databases.of(database.shard()).rest(&ddoc.id, signature_of_all(ddoc), until_us);
     }
 
-    fn say(&self, database: &Database, ddoc: &DesignDocument, about: About<'_>, message: &str) {
+    fn log_event(&self, database: &Database, ddoc: &DesignDocument, about: About<'_>, message: &str) {
         (self.log)(&LogLine { database: database.name(), design_document: &ddoc.id, about, message });
     }
 

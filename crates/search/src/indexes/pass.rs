@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use settee_database::Layout;
 use settee_design::{DesignOptions, Emissions, Language, Limits, MapSource, Program};
 use settee_model::partition;
-use settee_views::{About, ChangeBatch, ChangeSnapshot, Changes, Fill, PaceTurn, Settings, ViewError};
+use settee_views::{About, ChangeBatch, ChangeSnapshot, Changes, Fill, PaceState, Settings, ViewError};
 
 use super::definition::SearchIndex;
 use super::fields::field;
@@ -39,11 +39,11 @@ pub(super) struct Pass<'a> {
     pub(super) is_unhurried: bool,
     /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
     /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
-    pub(super) control: &'a (dyn Fn(&mut PaceTurn, u64) -> Result<()> + Sync),
+    pub(super) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     /// Receives the number of processed changes.
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
     /// Receives exceptions, log lines, and the engine of functions.
-    pub(super) say: &'a (dyn Fn(About<'_>, &str) + Sync),
+    pub(super) log_event: &'a (dyn Fn(About<'_>, &str) + Sync),
 }
 
 /// The scan that the threads share.
@@ -60,7 +60,7 @@ struct Scan<'a> {
 /// Maps documents on one thread.
 struct Worker {
     program: Box<dyn Program>,
-    turn: PaceTurn,
+    pace_state: PaceState,
     batch: ChangeBatch,
     emissions: Emissions,
 }
@@ -74,7 +74,7 @@ impl Pass<'_> {
         let purged_since = if since == 0 { current.purge_seq } else { purge_seq };
         let threads = self.pending.div_ceil(CHANGES_PER_THREAD).clamp(1, self.settings.threads.max(1) as u64);
         let mut workers = (0..threads).map(|_| self.worker()).collect::<Result<Vec<_>>>()?;
-        self.remark_on_engine(&workers[0]);
+        self.log_engine(&workers[0]);
         let writer = Mutex::new(writer);
         let mut scan = Scan {
             changes: self.database.changes(since, purged_since, self.pending)?,
@@ -91,22 +91,22 @@ impl Pass<'_> {
             if matches!(interrupted, Some(SearchError::Build(ViewError::Cancelled))) {
                 return Err(ViewError::Cancelled.into());
             }
-            workers.iter_mut().for_each(|worker| self.remark_on_bail_outs(worker));
+            workers.iter_mut().for_each(|worker| self.log_bail_outs(worker));
             let is_over = scan.fill == Fill::End;
             let reached = Position { update_seq: scan.last_seq, purge_seq: purged_since };
             writer.lock().commit(&(if is_over { current } else { reached }).encode())?;
             match interrupted {
                 Some(reason) => return Err(reason),
-                None if is_over => return self.merge(&mut workers[0].turn, writer.into_inner()),
+                None if is_over => return self.merge(&mut workers[0].pace_state, writer.into_inner()),
                 None => {}
             }
         }
     }
 
     /// Concurrent searches continue, with the same results.
-    fn merge(&self, turn: &mut PaceTurn, mut writer: Writer) -> Result<()> {
+    fn merge(&self, pace_state: &mut PaceState, mut writer: Writer) -> Result<()> {
         while self.is_unhurried && writer.merge()? {
-            (self.control)(turn, 0)?;
+            (self.control)(pace_state, 0)?;
         }
         Ok(())
     }
@@ -114,24 +114,27 @@ impl Pass<'_> {
     fn worker(&self) -> Result<Worker> {
         let source = MapSource { functions: vec![Arc::clone(&self.wanted.function)], library: None };
         let program = self.language.index_program(self.wanted.kind, &source, self.limits)?;
-        let (turn, emissions) = Default::default();
+        let (pace_state, emissions) = Default::default();
         // CouchDB passes conflicts to map functions of views, but not to index functions.
         let batch = ChangeBatch { hides_conflicts: true, ..ChangeBatch::default() };
-        Ok(Worker { program, turn, batch, emissions })
+        Ok(Worker { program, pace_state, batch, emissions })
     }
 
-    fn remark_on_engine(&self, worker: &Worker) {
+    fn log_engine(&self, worker: &Worker) {
         if let Some((name, reason)) = worker.program.engine(0).and_then(|engine| Some((engine.name, engine.reason?))) {
             let index = &self.wanted.name;
-            (self.say)(About::Engine, &format!("the function of the search index {index} is run by {name}: {reason}"));
+            (self.log_event)(
+                About::Engine,
+                &format!("the function of the search index {index} is run by {name}: {reason}"),
+            );
         }
     }
 
-    fn remark_on_bail_outs(&self, worker: &mut Worker) {
+    fn log_bail_outs(&self, worker: &mut Worker) {
         for counted in worker.program.take_bail_outs() {
             let (index, documents, reason) = (&self.wanted.name, counted.documents, counted.reason);
             let line = format!("the engine of the search index {index} bailed out on {documents} documents: {reason}");
-            (self.say)(About::Engine, &line);
+            (self.log_event)(About::Engine, &line);
         }
     }
 
@@ -172,7 +175,7 @@ impl Pass<'_> {
         while !failed.load(Ordering::Relaxed) {
             // Checked before changes are read, because read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
-            if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
+            if let Err(reason) = (self.control)(&mut worker.pace_state, bytes) {
                 scan.lock().interrupted = Some(reason);
             }
             if !scan.lock().fill_batch(&mut worker.batch, self.settings)? {
@@ -219,9 +222,9 @@ impl Keeping<'_> {
         let Self { pass, batch, .. } = *self;
         for failure in &part.failures {
             let id = batch.documents.get(failure.document as usize).id;
-            (pass.say)(About::Failure(id), &failure.message);
+            (pass.log_event)(About::Failure(id), &failure.message);
         }
-        part.log.iter().for_each(|line| (pass.say)(About::Message, line));
+        part.log.iter().for_each(|line| (pass.log_event)(About::Message, line));
         let mut rows = part.rows().peekable();
         while let Some(document) = rows.peek().map(|row| row.document) {
             let of_document = std::iter::from_fn(|| rows.next_if(|row| row.document == document));
@@ -250,7 +253,7 @@ impl Keeping<'_> {
         };
         self.has_fields[document] = refused.is_none();
         if let Some(reason) = refused {
-            (pass.say)(About::Failure(id), &reason);
+            (pass.log_event)(About::Failure(id), &reason);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use settee_storage::Shard;
-use settee_views::{BuildGuard, Handle, Signature, Turn};
+use settee_views::{Acquired, BuildGuard, Handle, Signature};
 
 use super::SearchError;
 use crate::Index;
@@ -17,7 +17,7 @@ pub(super) type SearchHandle = Handle<Index, SearchError>;
 /// The right to build an index.
 pub(super) type SearchGuard = BuildGuard<Index, SearchError>;
 /// Result of a request to build an index.
-pub(super) type SearchTurn = Turn<Index, SearchError>;
+pub(super) type SearchAcquired = Acquired<Index, SearchError>;
 
 /// The search indexes of a database that were used since the start of the server.
 #[derive(Default)]

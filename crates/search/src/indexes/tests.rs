@@ -120,10 +120,10 @@ impl World {
         let languages = Arc::new(move |_: &str| Some(Arc::clone(&language)));
         let views = Arc::new(Views::new(Arc::clone(&catalog), languages, tasks.clone(), Arc::new(|_| {}), settings));
         let lines = Arc::clone(&log);
-        let say: settee_views::Log =
+        let log_event: settee_views::Log =
             Arc::new(move |line| lines.lock().push(format!("{:?} {}", line.about, line.message)));
         let caches = Caches::new(1 << 20, 1 << 20);
-        let searches = Arc::new(Searches::new(Arc::clone(&views), tasks.clone(), say, caches, 9));
+        let searches = Arc::new(Searches::new(Arc::clone(&views), tasks.clone(), log_event, caches, 9));
         Self { catalog, members, views, searches, log, tasks, now_us }
     }
 

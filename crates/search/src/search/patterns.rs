@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_so_is_before_what_is_after_it() {
+    fn a_prefix_sorts_before_its_successor() {
         assert_eq!(after_prefix("ab").unwrap(), "ac");
         assert_eq!(after_prefix("a\u{10ffff}").unwrap(), "b");
         assert_eq!(after_prefix("\u{d7ff}").unwrap(), "\u{e000}");

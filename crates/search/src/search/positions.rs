@@ -96,13 +96,13 @@ fn try_find(query: &Positions, reader: &SegmentReader) -> Result<Vec<(DocId, Sco
             {
                 let count = postings.term_freq() as usize;
                 if count > places.capacity() {
-                    limits.charge((count - places.capacity()) * BYTES_OF_PLACE)?;
+                    limits.charge((count - places.capacity()) * BYTES_OF_POSITION)?;
                 }
                 steps.take(count / 8)?;
                 postings.positions(places);
             }
         }
-        let count = places.iter().map(Vec::len).sum::<usize>() * BYTES_OF_PLACE;
+        let count = places.iter().map(Vec::len).sum::<usize>() * BYTES_OF_POSITION;
         if count > charged {
             limits.charge(count - charged)?;
             charged = count;
@@ -119,7 +119,7 @@ fn try_find(query: &Positions, reader: &SegmentReader) -> Result<Vec<(DocId, Sco
 }
 
 /// Bytes of a position, in lists and derived spans.
-const BYTES_OF_PLACE: usize = 4 * size_of::<Span>();
+const BYTES_OF_POSITION: usize = 4 * size_of::<Span>();
 
 fn seek(postings: &mut Option<SegmentPostings>, target: DocId) -> DocId {
     postings.as_mut().map_or(TERMINATED, |postings| {
@@ -251,10 +251,10 @@ fn all(parts: &[Tree], places: &[Vec<u32>], steps: &mut Steps) -> Result<Vec<Vec
 }
 
 /// Upper bound of positions. Lengths of spans up to it can be added.
-const LAST_PLACE: u32 = u32::MAX >> 1;
+const LAST_POSITION: u32 = u32::MAX >> 1;
 
 fn extend(spans: Vec<Span>, before: u32, after: u32) -> Vec<Span> {
-    let end = |span: Span| span.end.saturating_add(after).min(LAST_PLACE);
+    let end = |span: Span| span.end.saturating_add(after).min(LAST_POSITION);
     let longer = |span: Span| Span { start: span.start.saturating_sub(before), end: end(span), ..span };
     spans.into_iter().map(longer).collect()
 }

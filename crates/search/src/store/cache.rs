@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_stays_and_the_limit_holds() {
+    fn requested_entries_stay_and_the_limit_holds() {
         let cache = Cache::new(100);
         let part = |file| Part { shard: Shard(1), file, start: 0, end: 10 };
         let bytes = OwnedBytes::new(vec![7; 10]);

@@ -76,7 +76,7 @@ fn shown(query: &Query) -> String {
 }
 
 #[test]
-fn queries_mean_what_lucene_takes_them_for() {
+fn queries_are_interpreted_as_by_lucene() {
     for (text, expected) in [
         ("fox", "default:fox"),
         ("FOX cats", "(default:fox default:cats)"),
@@ -145,7 +145,7 @@ fn the_classic_grammar_differs() {
 }
 
 #[test]
-fn what_is_no_query_is_refused() {
+fn invalid_queries_are_rejected() {
     let nested = format!("{}a{}", "(".repeat(200), ")".repeat(200));
     let many = "a ".repeat(2_000);
     for text in [

@@ -96,7 +96,7 @@ impl Node {
         &self.bytes[..self.vector_bytes]
     }
 
-    /// Returns neighbouring nodes, and [`NOBODY`](super::graph::NOBODY) for unused entries.
+    /// Returns neighbouring nodes, and [`NO_NEIGHBOUR`](super::graph::NO_NEIGHBOUR) for unused entries.
     pub(super) fn near(&self) -> impl Iterator<Item = u32> {
         words(&self.bytes[self.vector_bytes..])
     }

@@ -15,7 +15,7 @@ pub(super) const NEAR: usize = 64;
 pub(super) const NEAR_ABOVE: usize = 32;
 
 /// Placeholder for a missing neighbour.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_NEIGHBOUR: u32 = u32::MAX;
 
 /// Number of candidates for each inserted node. More give a better graph and take longer.
 const CANDIDATES: usize = 100;
@@ -79,6 +79,6 @@ impl Graph {
 /// Reads a list with `numbers` numbers per element.
 fn list(reader: &mut Reader<'_>, numbers: usize) -> Result<Vec<u32>> {
     let count = reader.length()?.saturating_mul(numbers);
-    let number = |_| Ok(u32::try_from(reader.varint()?).unwrap_or(NOBODY));
+    let number = |_| Ok(u32::try_from(reader.varint()?).unwrap_or(NO_NEIGHBOUR));
     (0..count).map(number).collect()
 }

@@ -7,7 +7,7 @@ use tantivy::DocId;
 
 use super::Similarity;
 use super::file::Nodes;
-use super::graph::{NEAR_ABOVE, NOBODY};
+use super::graph::{NEAR_ABOVE, NO_NEIGHBOUR};
 use crate::error::Result;
 use crate::limits::SearchLimits;
 
@@ -112,7 +112,7 @@ impl Wanted<'_> {
             if best.refuses(&next) {
                 break;
             }
-            for node in nodes.get(next.node)?.near().filter(|node| *node != NOBODY) {
+            for node in nodes.get(next.node)?.near().filter(|node| *node != NO_NEIGHBOUR) {
                 if !seen.insert(node) {
                     continue;
                 }
@@ -139,7 +139,7 @@ impl Wanted<'_> {
             let start = nearest.node as usize * NEAR_ABOVE;
             let neighbours = layer.get(start..start + NEAR_ABOVE).unwrap_or_default();
             let from = nearest;
-            for node in neighbours.iter().filter(|node| **node != NOBODY) {
+            for node in neighbours.iter().filter(|node| **node != NO_NEIGHBOUR) {
                 nearest = nearest.min(self.near(nodes, *node)?);
             }
             if nearest == from {

@@ -64,7 +64,7 @@ fn distances_and_scores_are_those_of_the_books() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn incomparable_values_are_rejected() {
     let check = |similarity, vector: &[f32], expected: &str| {
         let error = field(similarity, 3).prepare(vector.to_vec()).unwrap_err();
         assert_eq!(error.to_string(), expected);
@@ -105,7 +105,7 @@ fn files_come_back_and_broken_ones_are_noticed() {
 }
 
 #[test]
-fn a_walk_finds_what_a_look_at_all_finds() {
+fn a_graph_search_finds_the_results_of_a_full_scan() {
     const DIMENSIONS: usize = 8;
     let mut random = Random::new();
     for similarity in Similarity::ALL {

@@ -13,7 +13,7 @@ use super::remote::{self, Effort, Store, s3};
 use super::{Report, one, restore, verify};
 use crate::environment::data_directory;
 use crate::export;
-use crate::output::{refuse_existing, say};
+use crate::output::{print_text, refuse_existing};
 use crate::time;
 
 /// Arguments of `settee backup`
@@ -145,7 +145,10 @@ impl BackupArgs {
             None => super::run(&self.data, &self.to)?,
         };
         let Report { directory, files, bytes, copied_bytes } = report;
-        say(&format!("{}\n{files} files, {bytes} bytes, of which {copied_bytes} were copied\n", directory.display()));
+        print_text(&format!(
+            "{}\n{files} files, {bytes} bytes, of which {copied_bytes} were copied\n",
+            directory.display()
+        ));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -155,10 +158,10 @@ fn list(store: &Store) -> anyhow::Result<ExitCode> {
     for name in remote::names(store)? {
         let manifest = remote::manifest(store, &name)?;
         let log = manifest.log.as_ref().map_or("", |_| ", with a log");
-        say(&format!("{name}  {} bytes, by Settee {}{log}\n", manifest.bytes(), manifest.version));
+        print_text(&format!("{name}  {} bytes, by Settee {}{log}\n", manifest.bytes(), manifest.version));
     }
     for (from_us, to_us) in log::covered(store)? {
-        say(&format!("every moment from {} to {}\n", time::rfc3339(from_us), time::rfc3339(to_us)));
+        print_text(&format!("every moment from {} to {}\n", time::rfc3339(from_us), time::rfc3339(to_us)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -203,14 +206,19 @@ impl RestoreArgs {
             } else {
                 export::read(&self.from, url)?
             };
-            return Ok(tell(&report));
+            return Ok(print_report(&report));
         }
-        let (manifest, what) = match (&self.data, self.check) {
+        let (manifest, label) = match (&self.data, self.check) {
             (Some(data), false) => (from.fill(data)?, "restored"),
             (None, true) => (from.verify()?, "as it was written"),
             _ => bail!("say where to restore: --data DIR for a server, --database URL for a database; or --check"),
         };
-        say(&format!("{what}: {} bytes of {}, by Settee {}\n", manifest.bytes(), manifest.begun, manifest.version));
+        print_text(&format!(
+            "{label}: {} bytes of {}, by Settee {}\n",
+            manifest.bytes(),
+            manifest.begun,
+            manifest.version
+        ));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -231,8 +239,8 @@ impl RestoreArgs {
     }
 }
 
-fn tell(report: &export::Report) -> ExitCode {
-    say(&format!("{}\n", in_words(report)));
+fn print_report(report: &export::Report) -> ExitCode {
+    print_text(&format!("{}\n", in_words(report)));
     if report.left_out > 0 {
         eprintln!(
             "what was restored is not complete: {} parts could not be read when the export was made; lines with \

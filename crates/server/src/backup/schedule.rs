@@ -292,7 +292,7 @@ impl Shared {
     }
 
     fn ship(&self, mut shipper: Shipper, interval: Duration) {
-        let mut told = None;
+        let mut reply = None;
         loop {
             let is_over = {
                 let mut orders = self.orders.lock();
@@ -302,16 +302,16 @@ impl Shared {
             let shipped = if is_over { shipper.close() } else { shipper.ship() };
             let failure = shipped.as_ref().err().map(|error| format!("{error:#}"));
             match (&shipped, &failure) {
-                (Ok(Shipped::Anew), _) => {
+                (Ok(Shipped::Restarted), _) => {
                     tracing::warn!("the log has a gap: a new one begins, with a backup");
                     self.orders.lock().is_wanted = true;
                     self.changed.notify_all();
                 }
-                (_, Some(error)) if told != failure => tracing::error!(error, "the log is not sent"),
-                (_, None) if told.is_some() => tracing::warn!("the log is sent again"),
+                (_, Some(error)) if reply != failure => tracing::error!(error, "the log is not sent"),
+                (_, None) if reply.is_some() => tracing::warn!("the log is sent again"),
                 _ => {}
             }
-            told = failure;
+            reply = failure;
             if is_over {
                 return;
             }

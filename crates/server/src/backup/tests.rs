@@ -54,7 +54,7 @@ pub(super) fn has(data: &Path, key: &str) -> bool {
 }
 
 #[test]
-fn a_second_backup_links_what_the_first_one_has() {
+fn a_second_backup_links_files_of_the_first() {
     let world = World::new();
     world.put("a");
     let first = world.back_up("2001");
@@ -84,11 +84,11 @@ fn damage_is_found_before_anything_is_restored() {
     let report = world.back_up("2001");
     assert_eq!(verify(&report.directory).unwrap().bytes(), report.bytes);
     let restored = world.0.join("restored");
-    let refuse = |what: &str, expected: &str| {
+    let refuse = |label: &str, expected: &str| {
         let error = format!("{:#}", restore::run(&report.directory, &restored).unwrap_err());
-        assert!(error.contains(expected), "{what}: {error}");
-        assert!(verify(&report.directory).is_err(), "{what}");
-        assert!(!restored.join(ENGINE).exists(), "{what}");
+        assert!(error.contains(expected), "{label}: {error}");
+        assert!(verify(&report.directory).is_err(), "{label}");
+        assert!(!restored.join(ENGINE).exists(), "{label}");
         let _ = fs::remove_dir_all(&restored);
     };
     let ini = report.directory.join("local.ini");

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistyped_names_are_told_from_unknown_ones() {
+    fn mistyped_names_are_distinguished_from_unknown_ones() {
         for (section, key, expected) in [
             ("chttpd", "prot", Some("[chttpd] port")),
             ("chttpd", "bind_adress", Some("[chttpd] bind_address")),

@@ -34,26 +34,26 @@ impl Configuration {
         let first = self.of_the_first(own.clone());
         let stored =
             catalog.change_shared_settings(|found| found.is_none().then(|| first.clone()))?.unwrap_or_default();
-        let remarks = remarks(&own, &stored);
+        let notices = notices(&own, &stored);
         let shared = Shared { catalog: Some(Arc::clone(catalog)), is_stale, known: Mutex::new(stored) };
         let is_new = self.shared.set(shared).is_ok();
         assert!(is_new, "settings are shared once");
         let loaded = self.load()?;
         self.install(loaded);
         drop(changing);
-        Ok(remarks)
+        Ok(notices)
     }
 
     /// Puts shared settings into force that were read from the store without write access. Returns remarks about local
     /// settings that are ignored.
-    pub(crate) fn look_at_shared(&self, stored: SharedSettings) -> Result<Vec<String>, SettingsError> {
-        let remarks = remarks(&of_all(&self.sections()), &stored);
+    pub(crate) fn read_shared(&self, stored: SharedSettings) -> Result<Vec<String>, SettingsError> {
+        let notices = notices(&of_all(&self.sections()), &stored);
         let shared = Shared { catalog: None, is_stale: Arc::default(), known: Mutex::new(stored) };
         let is_new = self.shared.set(shared).is_ok();
         assert!(is_new, "settings are shared once");
         let loaded = self.load_as_it_is()?;
         self.install(loaded);
-        Ok(remarks)
+        Ok(notices)
     }
 
     /// The shared settings; empty if this node shares none.
@@ -181,7 +181,7 @@ fn of_all(sections: &Sections) -> SharedSettings {
 
 /// Remarks about local settings that are ignored. A uuid is never reported, because each node generates one before it
 /// reads the store. An admin is reported only if the store lacks it, because hashes of the same password differ.
-fn remarks(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
+fn notices(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
     let counts = |(name, value): &(&(String, String), &String)| match (name.0.as_str(), name.1.as_str()) {
         ("couchdb", "uuid") => true,
         (load::ADMINS, _) => stored.contains_key(*name),

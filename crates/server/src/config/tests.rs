@@ -178,7 +178,7 @@ fn changes_answer_the_old_value_and_reach_the_disk() {
 }
 
 #[test]
-fn the_last_file_takes_the_changes_and_hides_what_the_others_say() {
+fn changes_go_to_the_last_file_which_overrides_the_others() {
     let directory = Directory::with("[s]\nk = 1\nk= = 1\n[admins]\nanna = -hashed-x\n");
     directory.write("local.d/a.ini", "[s]\nk = 2\n");
     directory.write("local.d/z.ini", "; last\n");
@@ -288,7 +288,7 @@ fn mistakes_stop_the_start_and_are_named_with_their_place() {
 }
 
 #[test]
-fn what_is_in_force_is_shown_with_its_place_and_without_secrets() {
+fn effective_settings_are_shown_with_their_source_and_without_secrets() {
     let directory = Directory::with("[chttpd]\nport = 1\n[httpd]\nenable_cors = true\n[admins]\nann = -pbkdf2-1,1,1\n");
     let shown = directory.open_with(&[("couchdb", "max_document_size", "7")]).unwrap().show().unwrap();
     let path = directory.0.join("local.ini");
@@ -304,16 +304,16 @@ fn what_is_in_force_is_shown_with_its_place_and_without_secrets() {
 }
 
 #[test]
-fn what_nodes_share_is_shown_in_the_place_of_what_is_set() {
+fn shared_settings_are_shown_instead_of_local_ones() {
     let directory = Directory::with("[log]\nlevel = debug\n[cors]\ncredentials = true\n[vendor]\nname = Own\n");
     let configuration = directory.open_with(&[("cors", "max_age", "7")]).unwrap();
     let stored = [("vendor", "name", "Us"), ("admins", "ann", "-pbkdf2-1,1,1"), ("cors", "max_age", "7")];
     let stored = stored.map(|(section, key, value)| ((section.to_owned(), key.to_owned()), value.to_owned()));
-    let remarks = configuration.look_at_shared(stored.into()).unwrap();
+    let notices = configuration.read_shared(stored.into()).unwrap();
     for (of, counts) in
         [("[vendor] name", false), ("[cors] credentials", false), ("[cors] max_age", true), ("[log]", true)]
     {
-        assert_eq!(remarks.iter().any(|remark| remark.starts_with(of)), !counts, "{of}: {remarks:?}");
+        assert_eq!(notices.iter().any(|notice| notice.starts_with(of)), !counts, "{of}: {notices:?}");
     }
     let shown = configuration.show().unwrap();
     for line in [
@@ -366,18 +366,18 @@ fn values_in_force() {
 }
 
 #[test]
-fn reload_forgets_memory_and_listeners_hear_the_difference() {
+fn reload_discards_memory_and_listeners_are_notified() {
     let directory = Directory::with("[s]\na = 1\nb = 1\nc = 1\n");
     let configuration = Arc::new(directory.open());
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let (log, reader) = (Arc::clone(&heard), Arc::downgrade(&configuration));
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let (log, reader) = (Arc::clone(&received), Arc::downgrade(&configuration));
     configuration.on_change(move |change| {
         // The new value is visible before listeners are called.
         let now = reader.upgrade().and_then(|configuration| configuration.get(change.section, change.key));
         assert_eq!(now.as_deref(), change.value);
         log.lock().unwrap().push(format!("{}/{}={}", change.section, change.key, change.value.unwrap_or("-")));
     });
-    let expect = |expected: &[&str]| assert_eq!(std::mem::take(&mut *heard.lock().unwrap()), expected);
+    let expect = |expected: &[&str]| assert_eq!(std::mem::take(&mut *received.lock().unwrap()), expected);
     configuration.set("s", "a", "2", Persist::Memory).unwrap();
     configuration.set("s", "new", "x", Persist::Memory).unwrap();
     configuration.delete("s", "b", Persist::Memory).unwrap();
@@ -391,7 +391,7 @@ fn reload_forgets_memory_and_listeners_hear_the_difference() {
 }
 
 #[test]
-fn nothing_that_locks_everybody_out_or_lets_anybody_in_is_taken() {
+fn settings_that_lock_all_users_out_or_admit_all_are_rejected() {
     const HANDLERS: (&str, &str) = ("chttpd", "authentication_handlers");
     let proxy = "{chttpd_auth, proxy_authentication_handler}";
     let directory = Directory::with("[chttpd_auth]\nhash_algorithms = sha256\n");
@@ -414,7 +414,7 @@ fn nothing_that_locks_everybody_out_or_lets_anybody_in_is_taken() {
 }
 
 #[test]
-fn a_guard_that_nobody_understands_is_closed() {
+fn an_invalid_guard_denies_access() {
     for (line, expected) in [
         ("", false),
         ("[chttpd]\nrequire_valid_user =\n", false),
@@ -517,7 +517,7 @@ fn the_table_of_defaults_is_sound() {
 }
 
 #[test]
-fn a_change_tells_when_it_counts() {
+fn a_change_reports_when_it_applies() {
     use settee_settings::Applies;
     for (section, key, expected) in [
         ("log", "level", Applies::AtOnce),
@@ -531,7 +531,7 @@ fn a_change_tells_when_it_counts() {
 }
 
 #[test]
-fn readers_see_what_is_in_force() {
+fn readers_see_the_current_settings() {
     use settee_settings::Settings;
     let directory = Directory::with("[httpd]\nenable_cors = true\n[couchdb]\nmax_document_size = infinity\n");
     let configuration: &dyn Settings = &directory.open();

@@ -102,8 +102,8 @@ pub(super) fn damage(data: &Path) -> Vec<Finding> {
     match backends::check(&engine, depth, &mut |_, _| {}) {
         Ok(checked) => {
             let faults: Vec<&Fault> = checked.faults.iter().filter(|fault| !fault.is_cut_end).collect();
-            let told = faults.iter().take(FAULTS_MAX);
-            findings.extend(told.map(|fault| Finding::error(verify::in_words(fault), advice.as_str())));
+            let reply = faults.iter().take(FAULTS_MAX);
+            findings.extend(reply.map(|fault| Finding::error(verify::in_words(fault), advice.as_str())));
             if faults.len() > FAULTS_MAX {
                 let more = faults.len() - FAULTS_MAX;
                 findings.push(Finding::error(format!("{more} more places are damaged"), advice.as_str()));
@@ -233,7 +233,7 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         value.get("slow").into_iter().flat_map(|slow| slow.elements().collect::<Vec<_>>()).collect();
     let is_view = |slow: &Value<'_>| slow.get("is_view").and_then(Value::as_bool) == Some(true);
     let (views, others): (Vec<_>, Vec<_>) = slow.into_iter().partition(is_view);
-    for (what, slow, advice) in [
+    for (description, slow, advice) in [
         (
             "views",
             views,
@@ -249,14 +249,14 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         if let Some(worst) = slow.iter().max_by_key(|slow| number(**slow, "duration_ms")) {
             let (count, ms, ago_s) = (slow.len(), number(*worst, "duration_ms"), number(*worst, "ago_s"));
             let found = format!(
-                "{count} {what} were slow of late; the worst took {ms} ms and read {} entries ({} bytes), {ago_s} s ago: {}",
+                "{count} {description} were slow of late; the worst took {ms} ms and read {} entries ({} bytes), {ago_s} s ago: {}",
                 number(*worst, "entries"),
                 number(*worst, "read_bytes"),
                 text(*worst, "request")
             );
             findings.push(Finding::warning(found, advice));
         } else {
-            findings.push(Finding::good(format!("no {what} were slow of late")));
+            findings.push(Finding::good(format!("no {description} were slow of late")));
         }
     }
     findings

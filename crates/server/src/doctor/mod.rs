@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use crate::config::{Configuration, Options};
 use crate::environment;
-use crate::output::say;
+use crate::output::print_text;
 pub(crate) use up::is_up;
 
 /// Severity of a finding.
@@ -76,7 +76,7 @@ pub(crate) fn run(data: &Path, config: Option<&Path>) -> ExitCode {
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
     let (errors, warnings) = (count(Verdict::Error), count(Verdict::Warning));
     let _ = writeln!(text, "{errors} errors, {warnings} warnings");
-    say(&text);
+    print_text(&text);
     if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -41,7 +41,7 @@ fn illness(directory: &Directory) -> Vec<(Verdict, String)> {
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration_is_told() {
+fn configuration_errors_are_reported() {
     use Verdict::{Error, Warning};
     let check = |ini: &str, expected: &[(Verdict, &str)]| {
         let directory = Directory::with(&format!("{ANN}{ini}"));

@@ -9,7 +9,7 @@ use settee_model::json::Value;
 use settee_replication::{Tuning, Verb};
 
 use crate::control;
-use crate::output::say;
+use crate::output::print_text;
 use crate::site::{Site, network};
 
 /// Timeout after which the server counts as down.
@@ -20,7 +20,7 @@ pub(crate) fn is_up(data: &Path) -> ExitCode {
     match request(data) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("the server is not up: {error:#}\n"));
+            print_text(&format!("the server is not up: {error:#}\n"));
             ExitCode::FAILURE
         }
     }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense() {
+    fn invalid_settings() {
         let wrong = |text: &str, options: &Options| Csv::new(text.as_bytes(), options).err().unwrap().to_string();
         assert_eq!(wrong("a,a\n", &Options::default()), "there are two columns a");
         assert_eq!(wrong("a,\n", &Options::default()), "the column 2 has no name");

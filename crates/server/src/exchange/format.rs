@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_beginning() {
+    fn formats_are_detected_by_their_prefix() {
         for (head, expected) in [
             ("[{\"_id\":\"a\"}]", Kind::Arrays),
             ("\u{feff} [\n{}", Kind::Arrays),

@@ -107,20 +107,20 @@ impl Client {
 
 impl<'a> Answer<'a> {
     /// The body. An error unless the status is 2xx.
-    pub(super) fn ok(mut self, what: &str) -> anyhow::Result<Body<'a>> {
+    pub(super) fn ok(mut self, label: &str) -> anyhow::Result<Body<'a>> {
         if (200..300).contains(&self.status) {
             return Ok(self.body);
         }
         let mut text = String::new();
         Read::by_ref(&mut self.body).take(LINE_BYTES).read_to_string(&mut text)?;
-        bail!("{what}: the server answered {} {}", self.status, text.trim())
+        bail!("{label}: the server answered {} {}", self.status, text.trim())
     }
 
     /// The body as JSON. An error unless the status is 2xx.
-    pub(super) fn json(self, what: &str) -> anyhow::Result<Json> {
+    pub(super) fn json(self, label: &str) -> anyhow::Result<Json> {
         let mut bytes = Vec::new();
-        self.ok(what)?.read_to_end(&mut bytes).with_context(|| what.to_owned())?;
-        Json::parse(&bytes).with_context(|| format!("{what}: the answer is no JSON"))
+        self.ok(label)?.read_to_end(&mut bytes).with_context(|| label.to_owned())?;
+        Json::parse(&bytes).with_context(|| format!("{label}: the answer is no JSON"))
     }
 
     /// Reads the response to its end, so that the connection can be reused.

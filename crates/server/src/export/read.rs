@@ -51,9 +51,9 @@ fn check(from: &Path) -> anyhow::Result<bool> {
     let Some(end) = end else {
         bail!("the file {} is not complete: its last line is missing. Nothing was restored", from.display());
     };
-    let Some(told) = end.value().get("sha256").and_then(Value::as_str) else { return Ok(false) };
+    let Some(reply) = end.value().get("sha256").and_then(Value::as_str) else { return Ok(false) };
     ensure!(
-        HEXLOWER.encode(&hasher.finalize()) == told,
+        HEXLOWER.encode(&hasher.finalize()) == reply,
         "the file {} is damaged: it does not have the content that was written. Nothing was restored",
         from.display()
     );
@@ -290,8 +290,8 @@ fn copy_attachment<R: BufRead>(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let head = lines.next()?.context("an attachment is missing")?;
-    let told = head.value().get("attachment").is_some_and(|told| told.is_string(name));
-    ensure!(told, "line {}: the attachment {name} does not stand here", lines.number);
+    let reply = head.value().get("attachment").is_some_and(|reply| reply.is_string(name));
+    ensure!(reply, "line {}: the attachment {name} does not stand here", lines.number);
     let mut left = length;
     while left > 0 {
         let line = lines.next()?.with_context(|| format!("the attachment {name} is cut off"))?;

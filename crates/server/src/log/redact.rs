@@ -11,7 +11,7 @@ use std::borrow::Cow;
 const HIDDEN: &str = "***";
 
 /// Parts of names that suggest a secret.
-const TELLING: [&str; 6] = ["password", "passwd", "secret", "token", "authsession", "authorization"];
+const SECRET_PARTS: [&str; 6] = ["password", "passwd", "secret", "token", "authsession", "authorization"];
 
 /// The line without secrets.
 pub(crate) fn redact(line: &str) -> Cow<'_, str> {
@@ -90,7 +90,7 @@ fn after_schemes(lower: &str, line: &str, found: &mut Vec<(usize, usize)>) {
 
 /// `password=…`, `"password":"…"`, `password: …`
 fn after_names(lower: &str, found: &mut Vec<(usize, usize)>) {
-    for name in TELLING {
+    for name in SECRET_PARTS {
         for (place, _) in lower.match_indices(name) {
             let after = &lower.as_bytes()[place + name.len()..];
             // The rest of the name, such as `_file`, the separator, and the start of the value.

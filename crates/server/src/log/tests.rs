@@ -151,7 +151,7 @@ fn secrets_do_not_arrive() {
 }
 
 #[test]
-fn a_file_that_was_moved_is_begun_anew() {
+fn a_file_that_was_moved_is_started_again() {
     let world = World::new("info", Format::Text);
     assert!(world.lines(|| tracing::info!(target: "settee", "before")).ends_with("before\n"));
     let moved = world.path.with_extension("old");

@@ -236,6 +236,6 @@ fn has_moved(path: &Path, file: &File) -> bool {
     !matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
 }
 
-fn complain(what: std::fmt::Arguments<'_>, error: &io::Error) {
-    let _ = writeln!(io::stderr(), "[error] {what}: {error}");
+fn complain(label: std::fmt::Arguments<'_>, error: &io::Error) {
+    let _ = writeln!(io::stderr(), "[error] {label}: {error}");
 }

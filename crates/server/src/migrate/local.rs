@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checkpoints_are_told_from_documents() {
+    fn checkpoints_are_distinguished_from_documents() {
         let check = |expected: bool, id: &str, text: &str| {
             let json = Json::parse(text.as_bytes()).unwrap();
             assert_eq!(is_checkpoint(id, json.value()), expected, "{id} {text}");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_replace_what_is_there() {
+    fn bodies_replace_the_existing_content() {
         let document = Json::parse(br#"{"_id":"_local/a","_rev":"0-7","x":1.50,"y":{"_id":2}}"#).unwrap();
         let local = Local { id: "_local/a".to_owned(), document };
         let there = Json::parse(br#"{"_id":"_local/a","_rev":"0-2","x":1}"#).unwrap();

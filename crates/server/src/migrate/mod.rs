@@ -23,7 +23,7 @@ use settee_replication::{Tuning, Verb};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::output::say;
+use crate::output::print_text;
 use crate::site::{self, Site};
 use database::Moved;
 use progress::Board;
@@ -65,8 +65,8 @@ pub(crate) struct MigrateArgs {
     #[arg(long)]
     without_config: bool,
     /// Start at the first change, not at the last checkpoint
-    #[arg(long, conflicts_with = "verify")]
-    anew: bool,
+    #[arg(long = "anew", conflicts_with = "verify")]
+    from_start: bool,
     /// Migrate even if the target is no Settee
     #[arg(long)]
     force: bool,
@@ -170,7 +170,7 @@ impl MigrateArgs {
         Tuning {
             checkpoint_interval_ms: CHECKPOINT_MS,
             connection_timeout_ms: TIMEOUT_MS,
-            use_checkpoints: !self.anew,
+            use_checkpoints: !self.from_start,
             ..Tuning::default()
         }
     }
@@ -180,11 +180,11 @@ impl MigrateArgs {
         let source = Site::new(&self.source, &network, &self.tuning()).context("the source")?;
         let target = Site::new(&self.to, &network, &self.tuning()).context("the target (--to)")?;
         let mut identities = Vec::new();
-        for (site, what) in [(&source, "source"), (&target, "target")] {
-            let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {what}"))?;
-            let json = reply.json().with_context(|| format!("the {what} does not answer as CouchDB does"))?;
+        for (site, label) in [(&source, "source"), (&target, "target")] {
+            let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {label}"))?;
+            let json = reply.json().with_context(|| format!("the {label} does not answer as CouchDB does"))?;
             let identity = Identity::of(json.value());
-            eprintln!("{what}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
+            eprintln!("{label}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
             identities.push(identity);
         }
         if let [source, target] = &identities[..] {
@@ -222,7 +222,7 @@ impl MigrateArgs {
         let options = database::Options { has_design: !self.without_design, tuning: self.tuning() };
         let board = Board::new(jobs.len());
         survey(&sites, &jobs, &board).await?;
-        let ticker = tokio::spawn(Arc::clone(&board).tell());
+        let ticker = tokio::spawn(Arc::clone(&board).report_progress());
         let (places, options) = (Arc::new(Semaphore::new(self.parallel as usize)), Arc::new(options));
         let mut running = JoinSet::new();
         for (index, job) in jobs.iter().cloned().enumerate() {
@@ -246,8 +246,8 @@ impl MigrateArgs {
             // Administrators come last, because the first one excludes unauthenticated clients.
             config::apply_admins(found, &sites.target, &mut notes).await?;
         }
-        notes.iter().for_each(|note| say(&format!("{note}\n")));
-        say(&totals.in_words(board.seconds()));
+        notes.iter().for_each(|note| print_text(&format!("{note}\n")));
+        print_text(&totals.in_words(board.seconds()));
         Ok(totals.is_well())
     }
 

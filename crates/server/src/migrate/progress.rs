@@ -13,7 +13,7 @@ use settee_replication::Progress;
 use crate::environment;
 
 /// Interval of progress updates on a terminal.
-const NEWS: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of updates for each line in a log.
 const LINES: u32 = 10;
@@ -89,8 +89,8 @@ impl Board {
     }
 
     /// Prints progress periodically.
-    pub(super) async fn tell(self: Arc<Self>) {
-        let mut timer = tokio::time::interval(NEWS);
+    pub(super) async fn report_progress(self: Arc<Self>) {
+        let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
         timer.tick().await;
         for tick in 1.. {
             timer.tick().await;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_two_units() {
+    fn times_are_reported_in_two_units() {
         for (seconds, expected) in [(0.2, "1 s"), (59.5, "1 min 0 s"), (61.0, "1 min 1 s"), (7260.0, "2 h 1 min")] {
             assert_eq!(duration(seconds), expected);
         }

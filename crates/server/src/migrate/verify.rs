@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::database::Setup;
 use super::{Job, Kind, Sites, local};
-use crate::output::say;
+use crate::output::print_text;
 
 /// Number of documents that are compared together.
 const TOGETHER: usize = 100;
@@ -46,10 +46,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    fn differs(&mut self, what: String) {
+    fn differs(&mut self, label: String) {
         self.differing += 1;
         if self.differences.len() < SHOWN {
-            self.differences.push(what);
+            self.differences.push(label);
         }
     }
 }
@@ -221,24 +221,24 @@ pub(super) fn show(reports: &[(Job, anyhow::Result<Report>)]) -> bool {
                     None => "local documents not listed by the source".to_owned(),
                 };
                 let Report { documents, leaves, attachments, .. } = report;
-                say(&format!(
+                print_text(&format!(
                     "{verdict}  {}: {documents} documents, {leaves} leaves, {attachments} attachments, {local}\n",
                     job.name
                 ));
-                report.differences.iter().for_each(|difference| say(&format!("    {difference}\n")));
+                report.differences.iter().for_each(|difference| print_text(&format!("    {difference}\n")));
                 let more = report.differing - report.differences.len() as u64;
                 if more > 0 {
-                    say(&format!("    and {more} more differences\n"));
+                    print_text(&format!("    and {more} more differences\n"));
                 }
             }
             Err(error) => {
                 is_equal = false;
-                say(&format!("FAILED  {}: {error:#}\n", job.name));
+                print_text(&format!("FAILED  {}: {error:#}\n", job.name));
             }
         }
     }
     let verdict = if is_equal { "both sides are equal" } else { "the sides are NOT equal" };
-    say(&format!("{} databases, {documents} documents, {leaves} leaves: {verdict}\n", reports.len()));
+    print_text(&format!("{} databases, {documents} documents, {leaves} leaves: {verdict}\n", reports.len()));
     is_equal
 }
 

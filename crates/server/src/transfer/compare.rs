@@ -37,14 +37,14 @@ impl Compared {
 
     pub(super) fn text(&self, from: &str, to: &str) -> String {
         let Self { databases, documents, attachments, indexes, bytes, differences, more } = self;
-        let what = format!(
+        let description = format!(
             "{databases} databases with {documents} documents, {attachments} attachments and {indexes} indexes, {}",
             size(*bytes)
         );
         if self.is_same() {
-            return format!("the same on both sides: {what}\n");
+            return format!("the same on both sides: {description}\n");
         }
-        let mut text = format!("NOT the same: {from} and {to}; compared were {what}\n");
+        let mut text = format!("NOT the same: {from} and {to}; compared were {description}\n");
         for line in differences {
             let _ = writeln!(text, "  {line}");
         }
@@ -54,9 +54,9 @@ impl Compared {
         text
     }
 
-    fn differ(&mut self, what: String) {
+    fn differ(&mut self, description: String) {
         if self.differences.len() < SHOWN_MAX {
-            self.differences.push(what);
+            self.differences.push(description);
         } else {
             self.more += 1;
         }
@@ -89,7 +89,7 @@ pub(super) fn compare(one: &dyn Engine, other: &dyn Engine) -> anyhow::Result<Co
         found.more += verified.more;
         for problem in verified.problems {
             let document = problem.document.map_or(String::new(), |id| format!(", document {id}"));
-            found.differ(format!("database {}{document}: {}", place.name, problem.what));
+            found.differ(format!("database {}{document}: {}", place.name, problem.description));
         }
     }
     progress.end();
@@ -135,14 +135,14 @@ impl Compared {
                 (None, Some((key, _))) => (std::cmp::Ordering::Greater, key),
                 (Some((left, _)), Some((right, _))) => (left.cmp(right), left.min(right)),
             };
-            let what = match order {
+            let description = match order {
                 std::cmp::Ordering::Less => Some("is not in the copy"),
                 std::cmp::Ordering::Greater => Some("is in the copy only"),
                 std::cmp::Ordering::Equal if one != other => Some("differs"),
                 std::cmp::Ordering::Equal => None,
             };
-            if let Some(what) = what {
-                self.differ(format!("{place} {}: {what}", key.escape_ascii()));
+            if let Some(description) = description {
+                self.differ(format!("{place} {}: {description}", key.escape_ascii()));
             }
             let bytes = one.map_or(0, |(key, value)| key.len() + value.len()) as u64;
             self.bytes += bytes;

@@ -15,7 +15,7 @@ use settee_storage_postgres::Tables;
 pub(crate) use copy::refuse_unfinished;
 use place::{Opened, Place};
 
-use crate::output::say;
+use crate::output::print_text;
 use crate::storage;
 use crate::verify::size;
 
@@ -77,7 +77,7 @@ fn init(url: &str, owner: Option<&str>) -> anyhow::Result<bool> {
     let options = storage::options(url)?;
     let made = settee_storage_postgres::init(&options, owner)?;
     let place = options.place();
-    say(&match made {
+    print_text(&match made {
         Tables::Made => format!("made the tables: {place}\n"),
         Tables::Upgraded => format!("made the tables those of this version: {place}\n"),
         Tables::Found => format!("the tables are there already: {place}\n"),
@@ -97,13 +97,18 @@ impl CopyArgs {
         }
         let target = to.open_to_write().context("the place of the copy cannot be used")?;
         let copied = copy::copy(source.engine.as_ref(), target.engine.as_ref(), self.resume)?;
-        say(&format!("copied {} entries of {} shards with {}\n", copied.entries, copied.shards, size(copied.bytes)));
+        print_text(&format!(
+            "copied {} entries of {} shards with {}\n",
+            copied.entries,
+            copied.shards,
+            size(copied.bytes)
+        ));
         if !compared(&from, &source, &to, &target)? {
             return Ok(false);
         }
         copy::finish(target.engine.as_ref())?;
         to.complete(target.engine.as_ref());
-        say(&to.advice(&from));
+        print_text(&to.advice(&from));
         Ok(true)
     }
 }
@@ -111,6 +116,6 @@ impl CopyArgs {
 /// Compares both sides and prints the result.
 fn compared(from: &Place, source: &Opened, to: &Place, copy: &Opened) -> anyhow::Result<bool> {
     let found = compare::compare(source.engine.as_ref(), copy.engine.as_ref())?;
-    say(&found.text(&from.in_words(), &to.in_words()));
+    print_text(&found.text(&from.in_words(), &to.in_words()));
     Ok(found.is_same())
 }

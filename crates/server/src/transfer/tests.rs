@@ -72,20 +72,23 @@ fn a_copy_that_was_interrupted_anywhere_goes_on() {
 }
 
 #[test]
-fn a_copy_needs_an_empty_place_and_a_source_that_rests() {
+fn a_copy_requires_an_empty_target_and_an_idle_source() {
     let (from, to) = (store(), store());
-    let said = |answer: anyhow::Result<_>| answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
-    assert!(said(copy(from.as_ref(), to.as_ref(), false)).contains("there are data already"));
-    assert!(said(copy(from.as_ref(), to.as_ref(), true)).contains("no unfinished copy"));
+    let printed_text = |answer: anyhow::Result<_>| answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
+    assert!(printed_text(copy(from.as_ref(), to.as_ref(), false)).contains("there are data already"));
+    assert!(printed_text(copy(from.as_ref(), to.as_ref(), true)).contains("no unfinished copy"));
     // A commit between two parts of a copy.
     let to = FaultyEngine::new();
     to.inject_write(8, WriteFault::LoseRequest);
     copy(from.as_ref(), &to, false).unwrap_err();
     commit(from.as_ref(), Shard(1), |_| {});
     commit(from.as_ref(), Shard(2), |_| {});
-    let error = said(copy(from.as_ref(), &to, true));
+    let error = printed_text(copy(from.as_ref(), &to, true));
     assert!(error.contains("was written to since the copy began"), "{error}");
-    assert!(said(copy(&to, &MemoryEngine::new(), false)).contains("unfinished copy"), "a part of a copy is not copied");
+    assert!(
+        printed_text(copy(&to, &MemoryEngine::new(), false)).contains("unfinished copy"),
+        "a part of a copy is not copied"
+    );
 }
 
 #[test]

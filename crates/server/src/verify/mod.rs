@@ -25,11 +25,11 @@ use report::Report;
 use crate::backends::{self, Depth, Fault};
 use crate::control;
 use crate::lock::DataLock;
-use crate::output::say;
+use crate::output::print_text;
 use crate::{regular, storage};
 
 /// Interval of progress updates.
-const NEWS: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Name of the directory with the engine's files within a data directory.
 pub(crate) const ENGINE: &str = "engine";
@@ -49,7 +49,7 @@ pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::R
     let checked = backends::check(&data.join(ENGINE), Depth::Whole, &mut |bytes, total| progress.read(bytes, total))?;
     progress.end();
     let seconds = begun.elapsed().as_secs_f64();
-    say(&format!("{} files with {}, {}\n", checked.files, size(checked.bytes), speed(checked.bytes, seconds)));
+    print_text(&format!("{} files with {}, {}\n", checked.files, size(checked.bytes), speed(checked.bytes, seconds)));
     let mut places = BTreeMap::new();
     let mut lines = String::new();
     if !files_only {
@@ -67,8 +67,8 @@ pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::R
             false => report.damage(format!("{}{}", in_words(fault), concerns(fault, &places))),
         }
     }
-    say(&lines);
-    say(&report.text(&data));
+    print_text(&lines);
+    print_text(&report.text(&data));
     Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -103,16 +103,16 @@ fn take(
     }
     let Some(name) = text(line, "database") else { return };
     if line.get("shards").is_none() {
-        return progress.say(&format!("{name}: {} documents", number("documents")));
+        return progress.print_text(&format!("{name}: {} documents", number("documents")));
     }
     for shard in line.get("shards").into_iter().flat_map(Value::elements).filter_map(Value::as_u64) {
         places.insert(shard, name.clone());
     }
     for problem in line.get("problems").into_iter().flat_map(Value::elements) {
-        let what = text(problem, "what").unwrap_or_default();
+        let description = text(problem, "what").unwrap_or_default();
         match text(problem, "document") {
-            Some(document) => report.damage(format!("database {name}, document {document}: {what}")),
-            None => report.damage(format!("database {name}: {what}")),
+            Some(document) => report.damage(format!("database {name}, document {document}: {description}")),
+            None => report.damage(format!("database {name}: {description}")),
         }
     }
     match number("more") {
@@ -124,39 +124,42 @@ fn take(
     lines.push_str(&format!("{name}: {documents} documents, {attachments} attachments, {indexes} indexes, {bytes}\n"));
 }
 
-/// Verifies all databases. `tell` receives lines of JSON and may stop the verification.
-pub(crate) fn databases(engine: &dyn Engine, tell: &mut dyn FnMut(Vec<u8>) -> ControlFlow<()>) {
+/// Verifies all databases. `emit` receives lines of JSON and may stop the verification.
+pub(crate) fn databases(engine: &dyn Engine, emit: &mut dyn FnMut(Vec<u8>) -> ControlFlow<()>) {
     let (places, error) = settee_database::verify::places(engine);
     if let Some(error) = error {
         let mut line = b"{\"error\":".to_vec();
         write_string(&mut line, &format!("the list of databases cannot be read to its end: {error}"));
         line.push(b'}');
-        if tell(line).is_break() {
+        if emit(line).is_break() {
             return;
         }
     }
     for place in places {
-        let (mut documents, mut told) = (0, Instant::now());
+        let (mut documents, mut printed) = (0, Instant::now());
         let found = settee_database::verify::verify(engine, place.shard, &mut |_| {
             documents += 1;
-            if told.elapsed() < NEWS {
+            if printed.elapsed() < PROGRESS_INTERVAL {
                 return ControlFlow::Continue(());
             }
-            told = Instant::now();
+            printed = Instant::now();
             let mut line = b"{\"database\":".to_vec();
             write_string(&mut line, &place.name);
             line.extend_from_slice(format!(",\"documents\":{documents}}}").as_bytes());
-            tell(line)
+            emit(line)
         });
         let broken = place.indexes.iter().filter_map(|(index, family)| {
-            let error = match Family::Views.is_told_by(family) {
+            let error = match Family::Views.is_record_tail(family) {
                 true => settee_views::verify_index(engine, *index).err()?.to_string(),
                 false => settee_search::verify(engine, *index).err()?.to_string(),
             };
-            Some(Problem { document: None, what: format!("an index cannot be read: {error}; it can be built again") })
+            Some(Problem {
+                document: None,
+                description: format!("an index cannot be read: {error}; it can be built again"),
+            })
         });
         let broken: Vec<Problem> = broken.collect();
-        if tell(line(&place, found, &broken)).is_break() {
+        if emit(line(&place, found, &broken)).is_break() {
             return;
         }
     }
@@ -180,9 +183,9 @@ fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
         line.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
     }
     line.extend_from_slice(b",\"problems\":[");
-    for (index, Problem { document, what }) in problems.iter().chain(broken).enumerate() {
+    for (index, Problem { document, description }) in problems.iter().chain(broken).enumerate() {
         line.extend_from_slice(if index > 0 { b",{\"what\":" } else { b"{\"what\":" });
-        write_string(&mut line, what);
+        write_string(&mut line, description);
         if let Some(document) = document {
             line.extend_from_slice(b",\"document\":");
             write_string(&mut line, document);
@@ -197,7 +200,7 @@ fn line(place: &Place, found: Verified, broken: &[Problem]) -> Vec<u8> {
 pub(crate) fn in_words(fault: &Fault) -> String {
     let place =
         if fault.length == 0 { String::new() } else { format!(" ({} bytes at {})", fault.length, fault.offset) };
-    format!("{} {}: {}{place}", fault.kind, fault.file.display(), fault.what)
+    format!("{} {}: {}{place}", fault.kind, fault.file.display(), fault.description)
 }
 
 /// The databases that a fault may affect.
@@ -230,7 +233,7 @@ fn speed(bytes: u64, seconds: f64) -> String {
 /// Progress display on a terminal, and limit of the read rate.
 pub(crate) struct Progress {
     begun: Instant,
-    told: Instant,
+    printed: Instant,
     bytes: u64,
     bytes_per_s: Option<u64>,
     is_shown: bool,
@@ -240,7 +243,7 @@ impl Progress {
     pub(crate) fn new(megabytes_per_s: Option<u64>) -> Self {
         let now = Instant::now();
         let bytes_per_s = megabytes_per_s.map(|rate| rate.max(1).saturating_mul(1_000_000));
-        Self { begun: now, told: now, bytes: 0, bytes_per_s, is_shown: std::io::stderr().is_terminal() }
+        Self { begun: now, printed: now, bytes: 0, bytes_per_s, is_shown: std::io::stderr().is_terminal() }
     }
 
     /// Records `bytes` of `total` that were read or written; `total` is 0 if it is unknown.
@@ -256,12 +259,12 @@ impl Progress {
             format!("{:3} % of {}, ", 100 * self.bytes / total.max(1), size(total))
         };
         let speed = speed(self.bytes, self.begun.elapsed().as_secs_f64());
-        self.say(&format!("{part}{}, {speed}", size(self.bytes)));
+        self.print_text(&format!("{part}{}, {speed}", size(self.bytes)));
     }
 
-    fn say(&mut self, text: &str) {
-        if self.is_shown && self.told.elapsed() >= NEWS {
-            self.told = Instant::now();
+    fn print_text(&mut self, text: &str) {
+        if self.is_shown && self.printed.elapsed() >= PROGRESS_INTERVAL {
+            self.printed = Instant::now();
             eprint!("\r\x1b[K{text}");
         }
     }

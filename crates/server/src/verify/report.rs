@@ -13,12 +13,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn damage(&mut self, what: String) {
-        self.damage.push(what);
+    pub(super) fn damage(&mut self, description: String) {
+        self.damage.push(description);
     }
 
-    pub(super) fn note(&mut self, what: String) {
-        self.notes.push(what);
+    pub(super) fn note(&mut self, description: String) {
+        self.notes.push(description);
     }
 
     pub(super) fn is_good(&self) -> bool {

@@ -86,11 +86,11 @@ fn a_backup_under_load_has_all_that_was_acknowledged() {
         let restored = Directory::new();
         let data = restored.path().join("data");
         succeeds(&restore(&backup, &data));
-        let told = succeeds(&doctor(&data));
-        assert!(told.contains("0 errors"), "{told}");
+        let response = succeeds(&doctor(&data));
+        assert!(response.contains("0 errors"), "{response}");
         let server = Server::start_as(&restored, program(&["serve", "--port", "0", "--data"]).arg(&data));
-        let told = succeeds(&doctor(&data));
-        assert!(told.contains("serves this data") && told.contains("0 errors"), "{told}");
+        let response = succeeds(&doctor(&data));
+        assert!(response.contains("serves this data") && response.contains("0 errors"), "{response}");
         let mut client = server.client();
         assert!(known.len() >= 100, "{}", known.len());
         for (id, rev) in known {
@@ -192,12 +192,12 @@ fn one_database_comes_back_whole_under_another_name() {
     let file = directory.path().join("db.jsonl");
     let url = |name: &str| format!("http://ann:secret@{}/{name}", server.address);
     let output = run(program(&["backup", "--database", &url("db"), "--to"]).arg(&file));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let response = String::from_utf8_lossy(&output.stderr).into_owned();
     succeeds(&output);
-    assert!(told.contains("250 local documents") && told.contains("3 attachments"), "{told}");
+    assert!(response.contains("250 local documents") && response.contains("3 attachments"), "{response}");
     let mut restoring = program(&["restore", "--database", &url("copy"), "--from"]);
     let restored = succeeds(&run(restoring.arg(&file)));
-    assert_eq!(restored, told);
+    assert_eq!(restored, response);
 
     assert_eq!(content(&mut client, "/copy"), content(&mut client, "/db"));
     assert_eq!(client.get("/copy/_revs_limit").text(), "77\n");
@@ -212,10 +212,10 @@ fn one_database_comes_back_whole_under_another_name() {
     std::fs::write(&file, &whole[..whole.trim_end().rfind('\n').unwrap() + 1]).unwrap();
     let restore = |name: &str| run(program(&["restore", "--database", &url(name), "--from"]).arg(&file));
     let half = restore("half");
-    let told = String::from_utf8_lossy(&half.stderr);
+    let response = String::from_utf8_lossy(&half.stderr);
     assert!(
-        !half.status.success() && told.contains("is not complete") && told.contains("Nothing was restored"),
-        "{told}"
+        !half.status.success() && response.contains("is not complete") && response.contains("Nothing was restored"),
+        "{response}"
     );
     client.get("/half").expect(404);
     let other = whole.replacen("\"n\":7,", "\"n\":8,", 1);
@@ -231,8 +231,11 @@ fn one_database_comes_back_whole_under_another_name() {
     assert!(unverified.status.success(), "{unverified:?}");
     assert!(String::from_utf8_lossy(&unverified.stderr).contains("cannot be verified"), "{unverified:?}");
     let mut refused = program(&["backup", "--database", &url("db").replace("secret", "wrong"), "--to", "-"]);
-    let nobody = run(&mut refused);
-    assert!(!nobody.status.success() && !String::from_utf8_lossy(&nobody.stderr).contains("wrong@"), "{nobody:?}");
+    let rejected = run(&mut refused);
+    assert!(
+        !rejected.status.success() && !String::from_utf8_lossy(&rejected.stderr).contains("wrong@"),
+        "{rejected:?}"
+    );
 }
 
 #[test]
@@ -273,8 +276,8 @@ fn one_database_comes_out_of_the_backup_of_a_server() {
         let mut command = program(&["restore", "--database", &url(target), "--scratch"]);
         run(command.arg(scratch.path()).arg("--from").arg(&backup).args(further))
     };
-    let told = succeeds(&restore("copy", &["--name", "shop/orders"]));
-    assert!(told.starts_with("501 documents"), "{told}");
+    let response = succeeds(&restore("copy", &["--name", "shop/orders"]));
+    assert!(response.starts_with("501 documents"), "{response}");
     assert_eq!(content(&mut client, "/copy"), before);
     assert_eq!(client.get("/copy/_security").text(), client.get("/shop%2Forders/_security").text());
     // Restores under the original name, which no longer exists; and a name that never existed.

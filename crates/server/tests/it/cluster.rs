@@ -91,8 +91,8 @@ fn servers_on_one_store_are_one() {
     let login = &mut two.servers[1].client();
     let session = login.post("/_session", r#"{"name":"bob","password":"geheim"}"#).expect(200);
     let cookie = session.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let told = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
-    assert!(text(&told).contains("\"name\":\"bob\""), "{}", text(&told));
+    let response = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
+    assert!(text(&response).contains("\"name\":\"bob\""), "{}", text(&response));
     // Settings of a single node are requested by its name.
     one.put("/_node/two@here/_config/log/level", "\"debug\"").expect(200);
     assert_eq!(text(&two_.get("/_node/_local/_config/log/level")), "\"debug\"\n");
@@ -112,7 +112,7 @@ fn polls(client: &mut crate::Client) -> u64 {
 /// Small writes do not poll for commits first. A change through one server nevertheless applies to the next write
 /// through another.
 #[test]
-fn what_one_server_has_changed_counts_for_the_next_write_through_another() {
+fn changes_by_one_server_apply_to_the_next_write_through_another() {
     let Some(two) = Two::start() else { return };
     let [one, two_] = &mut two.clients();
     let config = "/_node/_local/_config/admins/bob";
@@ -240,8 +240,8 @@ fn names_are_given_once_and_nodes_start_again_under_theirs() {
     let Some(mut two) = Two::start() else { return };
     let other = Directory::new();
     let output = run(&mut node(&other, &two.url, "a b@here"));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("a node cannot be called \"a b@here\""), "{said}");
+    let printed_text = String::from_utf8(output.stderr).unwrap();
+    assert!(printed_text.contains("a node cannot be called \"a b@here\""), "{printed_text}");
     // One node is killed and restarted immediately: its name is free within seconds. The other one stops in order.
     let killed = two.servers.remove(1);
     killed.kill();

@@ -91,7 +91,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -162,7 +162,7 @@ fn flipped_bytes_are_found_named_and_everything_else_is_salvaged() {
     let directory = Directory::new();
     let expected = written(&directory);
     let verified = run(program(&["verify", "--data"]).arg(directory.path()));
-    assert!(verified.status.success(), "{}", told(&verified));
+    assert!(verified.status.success(), "{}", output_text(&verified));
     for (kind, is_wanted) in KINDS {
         let mut lost = 0;
         for seed in 1..=places() {
@@ -180,19 +180,22 @@ fn check(directory: &Directory, expected: &Contents, is_wanted: fn(&str) -> bool
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let files = files(hurt.path(), is_wanted);
     let path = &files[random.below(files.len())];
-    let what = format!("seed {seed}, {}", flip(path, &mut random));
+    let label = format!("seed {seed}, {}", flip(path, &mut random));
     let name = path.file_name().unwrap().to_str().unwrap();
 
     let verified = run(program(&["verify", "--data"]).arg(hurt.path()));
-    let told_verified = told(&verified);
-    assert!(told_verified.contains(name), "{what}: verify says {told_verified}");
-    let examined = told(&run(program(&["doctor", "--data"]).arg(hurt.path())));
-    assert!(examined.contains(name) || told_verified.contains("a crash leaves this"), "{what}: doctor says {examined}");
+    let verify_output = output_text(&verified);
+    assert!(verify_output.contains(name), "{label}: verify says {verify_output}");
+    let examined = output_text(&run(program(&["doctor", "--data"]).arg(hurt.path())));
+    assert!(
+        examined.contains(name) || verify_output.contains("a crash leaves this"),
+        "{label}: doctor says {examined}"
+    );
     let salvaged = run(program(&["salvage", "--data"]).arg(hurt.path()).arg("--to").arg(new.path()));
-    let list = told(&salvaged);
-    assert!(salvaged.status.success(), "{what}: {list}");
+    let list = output_text(&salvaged);
+    assert!(salvaged.status.success(), "{label}: {list}");
     let verified = run(program(&["verify", "--data"]).arg(new.path()));
-    assert!(verified.status.success(), "{what}: what was salvaged: {}", told(&verified));
+    assert!(verified.status.success(), "{label}: what was salvaged: {}", output_text(&verified));
 
     let server = Server::start_as(&new, &mut serve(&new));
     let found = contents(&mut server.client());
@@ -201,14 +204,14 @@ fn check(directory: &Directory, expected: &Contents, is_wanted: fn(&str) -> bool
         expected.iter().filter(|(id, text)| found.get(*id) != Some(text)).map(|(id, _)| id).collect();
     for id in &lost {
         let is_listed = whole.contains(id.as_str()) || whole.contains("may be lost");
-        assert!(is_listed, "{what}: {id} is lost and not listed:\n{whole}");
+        assert!(is_listed, "{label}: {id} is lost and not listed:\n{whole}");
     }
-    assert!(found.keys().all(|id| expected.contains_key(id)), "{what}: something came back");
+    assert!(found.keys().all(|id| expected.contains_key(id)), "{label}: something came back");
     for database in DATABASES.iter().filter(|database| found.keys().any(|id| id.starts_with(**database))) {
         server.client().get(&format!("/{database}/_design/d/_view/v")).expect(200);
         save(&mut server.client(), &format!("/{database}/new"), "{}");
     }
-    assert!(lost.len() * 5 < expected.len(), "{what}: {} documents are lost", lost.len());
+    assert!(lost.len() * 5 < expected.len(), "{label}: {} documents are lost", lost.len());
     lost.len() as u64
 }
 
@@ -221,7 +224,7 @@ fn a_running_server_is_verified() {
     client.put("/one", "").expect(201);
     load(&mut client, "/one", 2000, 50);
     let verified = run(program(&["verify", "--data"]).arg(directory.path()));
-    let text = told(&verified);
+    let text = output_text(&verified);
     assert!(verified.status.success() && text.contains("one: 2000 documents"), "{text}");
     assert!(text.contains("Everything is as it was written"), "{text}");
     let refused = run(program(&["salvage", "--to", "/nowhere/new", "--data"]).arg(directory.path()));
@@ -231,7 +234,7 @@ fn a_running_server_is_verified() {
 /// Bytes are flipped below a running server: requests for the damaged data fail, and all other reads, writes and view
 /// builds continue. The server reports the damage until the damaged databases are deleted.
 #[test]
-fn damage_below_a_running_server_hurts_nobody_else() {
+fn damage_below_a_running_server_affects_no_other_database() {
     let directory = Directory::new();
     let expected = written(&directory);
     for seed in 1..=places() {
@@ -258,8 +261,8 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
     // Small files hold names and counters of all databases.
     paths.retain(|path| fs::metadata(path).unwrap().len() > 20_000);
     let path = &paths[random.below(paths.len())];
-    let what = format!("seed {seed}, {}", flip(path, &mut random));
-    println!("{what}");
+    let label = format!("seed {seed}, {}", flip(path, &mut random));
+    println!("{label}");
     let name = path.file_name().unwrap().to_str().unwrap();
     let is_over = AtomicBool::new(false);
     let failures: Mutex<BTreeMap<&str, String>> = Mutex::default();
@@ -293,36 +296,36 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
             });
         }
     });
-    let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
-    assert!(verified.contains(name), "{what}: verify says {verified}");
+    let verified = output_text(&run(program(&["verify", "--data"]).arg(directory.path())));
+    assert!(verified.contains(name), "{label}: verify says {verified}");
     let mut hurt = Vec::new();
     // System databases may have been in the same block.
     let all = server.client().get("/_all_dbs").expect(200).json();
     for database in all.value().elements().map(|name| name.as_str().unwrap().into_owned()) {
-        let errors = unreadable(&server, &database, expected, &what);
+        let errors = unreadable(&server, &database, expected, &label);
         if errors.is_empty() {
-            assert_eq!(failures.lock().unwrap().get(database.as_str()), None, "{what}: {database} is not hurt");
+            assert_eq!(failures.lock().unwrap().get(database.as_str()), None, "{label}: {database} is not hurt");
         } else {
-            let is_told =
+            let is_reported =
                 |error: &String| error.contains("\"error\":\"file_corruption\"") || error.contains("interrupted");
-            assert!(errors.iter().all(is_told), "{what}: {errors:?}");
-            assert!(verified.contains(&database), "{what}: verify says {verified}");
+            assert!(errors.iter().all(is_reported), "{label}: {errors:?}");
+            assert!(verified.contains(&database), "{label}: verify says {verified}");
             hurt.push(database);
         }
     }
-    println!("{what}: hurts {hurt:?}");
-    assert!(hurt.len() < all.value().elements().count() - 1, "{what}: {hurt:?} are hurt");
+    println!("{label}: hurts {hurt:?}");
+    assert!(hurt.len() < all.value().elements().count() - 1, "{label}: {hurt:?} are hurt");
     let mut client = server.client();
-    let says_damage = |client: &mut Client| client.get("/_up").expect(200).text().contains("\"damage\":");
-    assert_eq!(says_damage(&mut client), !hurt.is_empty(), "{what}");
-    let examined = told(&run(program(&["doctor", "--data"]).arg(directory.path())));
-    assert_eq!(examined.contains("the server met damaged data"), !hurt.is_empty(), "{what}: {examined}");
+    let reports_damage = |client: &mut Client| client.get("/_up").expect(200).text().contains("\"damage\":");
+    assert_eq!(reports_damage(&mut client), !hurt.is_empty(), "{label}");
+    let examined = output_text(&run(program(&["doctor", "--data"]).arg(directory.path())));
+    assert_eq!(examined.contains("the server met damaged data"), !hurt.is_empty(), "{label}: {examined}");
     assert!(server.terminate().0.success());
     // The same holds after a restart, until the damaged databases are deleted.
     let server = Server::start(directory);
     let mut client = server.client();
     for database in hurt {
-        assert!(!unreadable(&server, &database, expected, &what).is_empty(), "{what}: {database}");
+        assert!(!unreadable(&server, &database, expected, &label).is_empty(), "{label}: {database}");
         client.delete(&format!("/{database}")).expect(200);
         client.put(&format!("/{database}"), "").expect(201);
         if DATABASES.contains(&database.as_str()) {
@@ -334,20 +337,20 @@ fn damaged_while_it_runs(directory: &Directory, expected: &Contents, seed: u64) 
         save(&mut client, &format!("/{database}/last"), "{}");
     }
     // Damage that only verify reports, such as lost old entries of indexes.
-    let verified = told(&run(program(&["verify", "--data"]).arg(directory.path())));
+    let verified = output_text(&run(program(&["verify", "--data"]).arg(directory.path())));
     for line in verified.lines().filter(|line| line.contains("list of damage")) {
         for database in DATABASES.into_iter().filter(|database| line.contains(database)) {
             client.delete(&format!("/{database}")).expect(200);
             client.put(&format!("/{database}"), "").expect(201);
         }
     }
-    wait_for("the end of the damage", || (!says_damage(&mut client)).then_some(()));
+    wait_for("the end of the damage", || (!reports_damage(&mut client)).then_some(()));
     let list = fs::read_to_string(directory.path().join("engine/DAMAGED")).unwrap_or_default();
-    assert!(!says_damage(&mut client), "{what}: {} {list}", client.get("/_up").text());
+    assert!(!reports_damage(&mut client), "{label}: {} {list}", client.get("/_up").text());
 }
 
 /// The errors of all reads of a database. Every successful read must return the written data.
-fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) -> Vec<String> {
+fn unreadable(server: &Server, database: &str, expected: &Contents, label: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let mut client = server.client();
     let mut ask = |path: &str| {
@@ -378,7 +381,7 @@ fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) 
     for (about, before) in expected.iter().filter(|(about, _)| about.starts_with(&format!("{database}, "))) {
         let id = about.trim_end_matches(':').rsplit(' ').next().unwrap();
         let found = ask(&format!("/{database}/{id}?open_revs=all&revs=true&attachments=true"));
-        assert!(found.as_ref().is_none_or(|found| found == before), "{what}: {about} is {found:?}, and was {before}");
+        assert!(found.as_ref().is_none_or(|found| found == before), "{label}: {about} is {found:?}, and was {before}");
     }
     errors
 }
@@ -386,7 +389,7 @@ fn unreadable(server: &Server, database: &str, expected: &Contents, what: &str) 
 /// An export leaves out damaged data and reports that in the file, on the output and by its exit code; so does its
 /// restore.
 #[test]
-fn an_export_leaves_out_what_is_damaged_and_says_so() {
+fn an_export_skips_and_reports_damaged_data() {
     let directory = Directory::new();
     written(&directory);
     let server = Server::start(&directory);
@@ -399,16 +402,19 @@ fn an_export_leaves_out_what_is_damaged_and_says_so() {
     let url = |name: &str| format!("http://{}/{name}", server.address);
     let file = directory.path().join("two.jsonl");
     let exported = run(program(&["backup", "--database", &url("two"), "--to"]).arg(&file));
-    let said = told(&exported);
-    assert_eq!(exported.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("left out: long7 {rev}: ")) && said.contains("; 1 were left out"), "{said}");
+    let printed_text = output_text(&exported);
+    assert_eq!(exported.status.code(), Some(1), "{printed_text}");
+    assert!(
+        printed_text.contains(&format!("left out: long7 {rev}: ")) && printed_text.contains("; 1 were left out"),
+        "{printed_text}"
+    );
     let lines = fs::read_to_string(&file).unwrap();
     let left_out: Vec<&str> = lines.lines().filter(|line| line.starts_with("{\"left_out\"")).collect();
     let beginning = format!("{{\"left_out\":{{\"id\":\"long7\",\"rev\":\"{rev}\",\"why\":");
     assert!(left_out.len() == 1 && left_out[0].starts_with(&beginning), "{left_out:?}");
     let restored = run(program(&["restore", "--database", &url("copy"), "--from"]).arg(&file));
-    let said = told(&restored);
-    assert!(!restored.status.success() && said.contains("is not complete: 1 "), "{said}");
+    let printed_text = output_text(&restored);
+    assert!(!restored.status.success() && printed_text.contains("is not complete: 1 "), "{printed_text}");
     let mut client = server.client();
     let documents = |client: &mut Client, name: &str| number(client.get(name).expect(200).json().value(), "doc_count");
     assert_eq!(documents(&mut client, "/copy") + 1, documents(&mut client, "/two"));
@@ -451,19 +457,19 @@ fn flipped_bytes_of_a_backup_are_found_and_named() {
         paths.retain(|path| fs::metadata(path).unwrap().len() > 0);
         let path = &paths[random.below(paths.len())];
         let before = fs::read(path).unwrap();
-        let what = format!("seed {seed}, {}", flip(path, &mut random));
+        let label = format!("seed {seed}, {}", flip(path, &mut random));
         let checked = run(program(&["restore", "--check", "--from"]).arg(&backup));
-        let (said, name) = (told(&checked), path.file_name().unwrap().to_str().unwrap());
-        assert!(!checked.status.success() && said.contains(name), "{what}: {said}");
+        let (printed_text, name) = (output_text(&checked), path.file_name().unwrap().to_str().unwrap());
+        assert!(!checked.status.success() && printed_text.contains(name), "{label}: {printed_text}");
         let target = backups.path().join("restored");
         let restored = run(program(&["restore", "--from"]).arg(&backup).arg("--data").arg(&target));
-        assert!(!restored.status.success(), "{what}: {}", told(&restored));
+        assert!(!restored.status.success(), "{label}: {}", output_text(&restored));
         let _ = fs::remove_dir_all(&target);
         fs::write(path, before).unwrap();
         found += 1;
     }
     let checked = run(program(&["restore", "--check", "--from"]).arg(&backup));
-    assert!(checked.status.success(), "{}", told(&checked));
+    assert!(checked.status.success(), "{}", output_text(&checked));
     println!("backups: {} places, {found} found", places());
 }
 
@@ -482,6 +488,6 @@ fn a_damaged_log_is_not_opened() {
     let middle = bytes.len() / 2;
     bytes[middle..middle + FLIPPED].iter_mut().for_each(|byte| *byte = !*byte);
     fs::write(log, bytes).unwrap();
-    let text = told(&run(&mut serve(&directory)));
+    let text = output_text(&run(&mut serve(&directory)));
     assert!(text.contains(".log is damaged") && text.contains("settee salvage"), "{text}");
 }

@@ -55,9 +55,9 @@ impl Place {
 
 #[track_caller]
 fn succeeds(output: &Output) -> String {
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    told
+    let response = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{response}{}", String::from_utf8_lossy(&output.stderr));
+    response
 }
 
 fn gzip(content: &str) -> Vec<u8> {
@@ -98,13 +98,13 @@ fn files_of_all_formats_hold_the_same() {
     ];
     for (index, (name, content, further)) in files.iter().enumerate() {
         let (file, database) = (place.file(name, content), format!("db{index}"));
-        let told = succeeds(&place.import(&file, &database, further));
-        assert!(told.starts_with("2 documents written, 0 rows refused"), "{name}: {told}");
+        let response = succeeds(&place.import(&file, &database, further));
+        assert!(response.starts_with("2 documents written, 0 rows refused"), "{name}: {response}");
         assert_eq!(place.content(&database), expected, "{name}");
         // A second import writes nothing.
-        let told = succeeds(&place.import(&file, &database, further));
-        let again = told.starts_with("0 documents written, 2 were there already, 0 rows refused");
-        assert!(again || told.starts_with("2 documents written"), "{name}: {told}");
+        let response = succeeds(&place.import(&file, &database, further));
+        let again = response.starts_with("0 documents written, 2 were there already, 0 rows refused");
+        assert!(again || response.starts_with("2 documents written"), "{name}: {response}");
         assert_eq!(place.content(&database), expected, "{name}");
         let locals = place.server.client().get(&format!("/{database}/_local_docs")).expect(200);
         assert_eq!(rows(&locals.json()).len(), 0, "nothing is left of a whole run");
@@ -115,7 +115,7 @@ fn files_of_all_formats_hold_the_same() {
 }
 
 #[test]
-fn refused_rows_are_told_by_line() {
+fn rejected_rows_are_reported_by_line() {
     let place = Place::new();
     let mut client = place.server.client();
     client.put("/db", "").expect(201);
@@ -136,8 +136,8 @@ fn refused_rows_are_told_by_line() {
     ];
     let (file, refused) = (place.file("in", lines.join("\n").as_bytes()), place.directory.path().join("refused"));
     let output = place.import(&file, "db", &["--refused", &refused.display().to_string()]);
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success() && told.starts_with("3 documents written, 7 rows refused"), "{output:?}");
+    let response = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && response.starts_with("3 documents written, 7 rows refused"), "{output:?}");
     let mut found: Vec<String> = fs::read_to_string(&refused).unwrap().lines().map(str::to_owned).collect();
     found.sort_by_key(|line| number(settee_model::json::Json::parse(line.as_bytes()).unwrap().value(), "line"));
     for (line, (found, expected)) in [2, 3, 4, 5, 6, 7, 9].into_iter().zip(found.iter().zip([
@@ -201,15 +201,15 @@ fn an_import_that_is_killed_goes_on() {
     let there = number(client.get("/db").json().value(), "doc_count");
     assert!(there > 0 && there < COUNT as i64, "{there}");
     let output = place.import(&file, "db", &[]);
-    let told = succeeds(&output);
+    let response = succeeds(&output);
     assert!(String::from_utf8_lossy(&output.stderr).contains("going on behind row"), "{output:?}");
-    assert!(told.contains(", 0 rows refused"), "{told}");
+    assert!(response.contains(", 0 rows refused"), "{response}");
     // Documents without an id got theirs from the row numbers, so there are no duplicates.
     assert_eq!(number(client.get("/db").json().value(), "doc_count"), COUNT as i64);
 }
 
 #[test]
-fn what_is_exported_can_be_imported() {
+fn exported_documents_can_be_imported() {
     let place = Place::new();
     let mut client = place.server.client();
     client.put("/db", "").expect(201);
@@ -224,8 +224,8 @@ fn what_is_exported_can_be_imported() {
         let url = place.url("db");
         let output = run(&mut program(&["export", &url, "--format", format, "--attachments", "--to", &file]));
         succeeds(&output);
-        let told = succeeds(&place.import(&file, &format!("copy-{format}"), &[]));
-        assert!(told.contains(" 0 rows refused"), "{format}: {told}");
+        let response = succeeds(&place.import(&file, &format!("copy-{format}"), &[]));
+        assert!(response.contains(" 0 rows refused"), "{format}: {response}");
         assert_eq!(place.content(&format!("copy-{format}")), place.content("db"), "{format}");
         let rev = |client: &mut Client, path: &str| text(client.get(path).expect(200).json().value(), "_rev");
         assert_eq!(rev(&mut client, &format!("/copy-{format}/text")), rev(&mut client, "/db/text"), "{format}");
@@ -240,8 +240,8 @@ fn what_is_exported_can_be_imported() {
     let url = place.url("db");
     let file = place.directory.path().join("plain").display().to_string();
     let output = run(&mut program(&["export", &url, "--without-design", "--to", &file]));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("1 of them have attachments, which are not in the file"), "{told}");
+    let response = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(response.contains("1 of them have attachments, which are not in the file"), "{response}");
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 1202);
     let output = run(&mut program(&["export", &url, "--format", "csv", "--columns", "_id,t,o", "--without-design"]));
     let table = succeeds(&output);

@@ -44,7 +44,7 @@ fn a_longpoll_ends_with_the_first_change() {
 }
 
 #[test]
-fn a_continuous_feed_tells_every_change() {
+fn a_continuous_feed_sends_every_change() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut writer = server.client();
@@ -85,13 +85,13 @@ fn a_quiet_feed_shows_that_it_lives() {
     }
     assert!(begun.elapsed() >= Duration::from_millis(100), "heartbeats come when they are due");
     save(&mut server.client(), "/db/doc", "{}");
-    let told = longpoll.chunks_until("}\n");
-    assert!(told.contains("\"id\":\"doc\"") && told.trim_start().starts_with('{'), "{told}");
-    let mut told = String::new();
-    while !told.contains("\n\n") || !told.contains("id: ") {
-        told.push_str(&String::from_utf8(events.chunk().unwrap().unwrap()).unwrap());
+    let reply = longpoll.chunks_until("}\n");
+    assert!(reply.contains("\"id\":\"doc\"") && reply.trim_start().starts_with('{'), "{reply}");
+    let mut reply = String::new();
+    while !reply.contains("\n\n") || !reply.contains("id: ") {
+        reply.push_str(&String::from_utf8(events.chunk().unwrap().unwrap()).unwrap());
     }
-    assert!(told.contains("data: {\"seq\":"), "{told}");
+    assert!(reply.contains("data: {\"seq\":"), "{reply}");
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn one_write_wakes_five_hundred_feeds() {
     save(&mut server.client(), "/db/doc", "{}");
     let written = begun.elapsed();
     for feed in &mut feeds {
-        let told = feed.chunks_until("}\n");
-        assert!(told.contains("\"id\":\"doc\""), "{told}");
+        let reply = feed.chunks_until("}\n");
+        assert!(reply.contains("\"id\":\"doc\""), "{reply}");
     }
     eprintln!("500 feeds: the write took {written:?}, all had heard of it after {:?}", begun.elapsed());
 }

@@ -142,7 +142,7 @@ fn a_view_is_swapped_online() {
 }
 
 #[test]
-fn the_playground_tells_what_came_of_some_documents() {
+fn the_playground_reports_the_results_of_some_documents() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut client = server.client();

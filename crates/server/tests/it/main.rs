@@ -57,13 +57,13 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Polls until `ready` returns a value.
 #[track_caller]
-fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+fn wait_for<T>(label: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = ready() {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited too long for {what}");
+        assert!(Instant::now() < deadline, "waited too long for {label}");
         // Polls again soon, and leaves the processor to other processes.
         std::thread::park_timeout(Duration::from_millis(1));
     }

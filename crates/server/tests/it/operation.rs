@@ -103,7 +103,7 @@ fn each_request_has_a_line_and_slow_ones_a_warning() {
 }
 
 #[test]
-fn statistics_count_what_happens() {
+fn statistics_count_events() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut client = server.client();
@@ -237,7 +237,7 @@ fn requests_become_spans() {
     client.request("GET", "/db/none?password=geheim", &parent, b"").unwrap().expect(404);
     let unsampled = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")];
     client.request("GET", "/_uuids", &unsampled, b"").unwrap().expect(200);
-    let told = std::thread::spawn(move || {
+    let response = std::thread::spawn(move || {
         let (mut stream, _) = collector.accept().unwrap();
         let mut request = Vec::new();
         let mut piece = [0; 65536];
@@ -251,7 +251,7 @@ fn requests_become_spans() {
     });
     // Waiting spans are sent at the end.
     assert!(server.terminate().0.success());
-    let request = told.join().unwrap();
+    let request = response.join().unwrap();
     assert!(request.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{request}");
     let body = request.split_once("\r\n\r\n").unwrap().1;
     Json::parse(body.as_bytes()).unwrap();

@@ -55,8 +55,11 @@ fn data_outlive_the_server_and_its_directory() {
     // Commands that work on files report the location of the data.
     assert!(server.terminate().0.success());
     for arguments in [&["verify"][..], &["backup", "--to", "/nowhere"], &["salvage", "--to", "/nowhere"], &["serve"]] {
-        let said = refusal(program(arguments).arg("--data").arg(other.path()));
-        assert!(said.contains("lie there but in PostgreSQL: database postgres on "), "{arguments:?}: {said}");
+        let printed_text = refusal(program(arguments).arg("--data").arg(other.path()));
+        assert!(
+            printed_text.contains("lie there but in PostgreSQL: database postgres on "),
+            "{arguments:?}: {printed_text}"
+        );
     }
 }
 
@@ -67,8 +70,11 @@ fn tables_are_made_for_a_role_without_rights() {
     let (theirs, ours) =
         (postgres.url_as("settee", "postgres", "couch"), postgres.url_as("couch", "postgres", "couch"));
     let directory = Directory::new();
-    let said = refusal(&mut on(&directory, &ours));
-    assert!(said.contains("permission denied") && said.contains("settee storage init URL --owner ROLE"), "{said}");
+    let printed_text = refusal(&mut on(&directory, &ours));
+    assert!(
+        printed_text.contains("permission denied") && printed_text.contains("settee storage init URL --owner ROLE"),
+        "{printed_text}"
+    );
     for wanted in ["made the tables: ", "the tables are there already: "] {
         let output = run(&mut program(&["storage", "init", &theirs, "--owner", "couch"]));
         let text = String::from_utf8(output.stdout).unwrap();
@@ -79,15 +85,15 @@ fn tables_are_made_for_a_role_without_rights() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told() {
+fn unusable_settings_are_reported() {
     let directory = Directory::new();
     for (url, wanted) in [
         ("postgres://u:secret@%2Fnowhere/d", "PostgreSQL cannot be reached (database d on /nowhere, schema settee)"),
         ("postgres:///d", "it names no host"),
         ("rocks://x", "it does not begin with postgres://"),
     ] {
-        let said = refusal(&mut on(&directory, url));
-        assert!(said.contains(wanted) && !said.contains("secret"), "{said}");
+        let printed_text = refusal(&mut on(&directory, url));
+        assert!(printed_text.contains(wanted) && !printed_text.contains("secret"), "{printed_text}");
     }
     assert!(!directory.path().join("engine").exists(), "no other store was made in its place");
 }

@@ -65,7 +65,7 @@ fn requests_that_are_sent_at_once_are_answered_in_order() {
 }
 
 #[test]
-fn a_client_that_waits_is_told_to_continue() {
+fn a_client_that_waits_gets_100_continue() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut client = server.client();
@@ -168,7 +168,7 @@ fn every_answer_has_an_id() {
 }
 
 #[test]
-fn slow_clients_hold_up_nobody() {
+fn slow_clients_delay_no_other() {
     let directory = Directory::new();
     let server = start(&directory);
     let begun = |bytes: &[u8]| {
@@ -239,7 +239,7 @@ fn old_and_odd_forms_of_requests_are_understood() {
 }
 
 #[test]
-fn what_is_not_http_ends_its_connection_only() {
+fn invalid_http_ends_only_its_connection() {
     let directory = Directory::new();
     let server = start(&directory);
     let tls = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";

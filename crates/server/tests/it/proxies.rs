@@ -87,9 +87,9 @@ fn of_manual(title: &str) -> &'static str {
 
 /// The text with a required part replaced.
 #[track_caller]
-fn replaced(text: &str, what: &str, by: &str) -> String {
-    assert!(text.contains(what), "{what} is not in {text}");
-    text.replace(what, by)
+fn replaced(text: &str, label: &str, by: &str) -> String {
+    assert!(text.contains(label), "{label} is not in {text}");
+    text.replace(label, by)
 }
 
 /// A running proxy. It is killed when this is dropped.
@@ -131,14 +131,14 @@ impl Proxy {
     }
 
     /// The name of the node that answers.
-    fn who(&self) -> String {
+    fn serving_node(&self) -> String {
         let reply = self.client().get("/_node/_local/_config/cluster/node").expect(200);
         reply.text().trim().trim_matches('"').to_owned()
     }
 
     /// The sorted names of the nodes that answer 30 requests.
     fn all(&self) -> Vec<String> {
-        let mut names: Vec<String> = (0..30).map(|_| self.who()).collect();
+        let mut names: Vec<String> = (0..30).map(|_| self.serving_node()).collect();
         names.sort();
         names.dedup();
         names
@@ -282,7 +282,7 @@ fn arguments(line: &str) -> Vec<&'static str> {
 
 /// The first node as its container starts it, on a PostgreSQL with the settings of the primary, with its health check.
 #[test]
-fn a_container_finds_what_it_is_started_with() {
+fn a_container_reads_its_start_parameters() {
     let primary = CLUSTER.split_once("      postgres ").unwrap().1.split_once("    environment:").unwrap().0;
     let Some(postgres) = Scratch::start(&primary.split_whitespace().collect::<Vec<_>>().join(" ")) else { return };
     assert_eq!(postgres.run("SHOW max_connections"), "250");
@@ -325,8 +325,8 @@ fn a_container_finds_what_it_is_started_with() {
     // Each variable sets a known setting.
     let mut command = program(&["config", "show"]);
     let shown = run(command.envs(variables.iter().map(|(name, value)| (name, value))));
-    let remarks = String::from_utf8(shown.stderr).unwrap();
-    assert!(shown.status.success() && !remarks.contains("SETTEE_"), "{remarks}");
+    let notices = String::from_utf8(shown.stderr).unwrap();
+    assert!(shown.status.success() && !notices.contains("SETTEE_"), "{notices}");
     let shown = String::from_utf8(shown.stdout).unwrap();
     for (name, _) in variables.iter().filter(|(name, _)| name.contains("__")) {
         assert!(shown.lines().any(|line| line.ends_with(&format!("; {name}"))), "{name} is not in {shown}");

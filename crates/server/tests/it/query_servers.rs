@@ -48,7 +48,7 @@ fn the_configuration_wins_and_a_change_applies_at_once() {
 }
 
 #[test]
-fn functions_in_python_are_sent_what_they_see_unless_that_is_switched_off() {
+fn python_functions_are_sent_the_members_they_read_unless_disabled() {
     let directory = Directory::new();
     directory.configure(&format!("[query_servers]\npython = {}\n", command()));
     let (server, mut client) = start(&directory);

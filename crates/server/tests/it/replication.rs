@@ -77,10 +77,10 @@ fn replications_go_on_after_a_crash_and_after_an_orderly_end() {
 const SECRET: &str = "PLANTED";
 
 #[track_caller]
-fn assert_hidden(what: &str, text: &str) {
+fn assert_hidden(label: &str, text: &str) {
     if let Some(at) = text.find(SECRET) {
         let around = &text[at.saturating_sub(200)..text.len().min(at + 100)];
-        panic!("{what} shows a secret: …{around}…");
+        panic!("{label} shows a secret: …{around}…");
     }
 }
 

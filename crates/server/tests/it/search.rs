@@ -34,7 +34,7 @@ fn answers(client: &mut Client, design: &str) -> Vec<String> {
 }
 
 #[test]
-fn after_a_crash_an_index_is_what_one_built_anew_is() {
+fn after_a_crash_an_index_equals_a_rebuilt_one() {
     let directory = Directory::new();
     directory.configure("[ken]\nenabled = false\n[view_updater]\ncheckpoint_interval = 0\n");
     let server = Server::start(&directory);
@@ -99,7 +99,7 @@ fn a_backup_has_its_search_indexes() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_there() {
+fn disabled_features_are_absent() {
     let directory = Directory::new();
     directory.configure("[nouveau]\nenable = false\n[dreyfus]\nenable = false\n");
     let server = Server::start(&directory);

@@ -120,8 +120,8 @@ impl Server {
 
     /// Sends the termination signal without waiting.
     pub(crate) fn signal_termination(&self) {
-        let told = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status().unwrap();
-        assert!(told.success());
+        let reply = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()]).status().unwrap();
+        assert!(reply.success());
     }
 
     /// Waits for the end of a server that was asked to stop.

@@ -164,7 +164,7 @@ fn a_form_behind_a_proxy_uploads_a_file() {
 }
 
 #[test]
-fn set_up_says_what_it_cannot_do() {
+fn setup_reports_unsupported_actions() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut client = server.client();

@@ -21,7 +21,7 @@ fn ask(client: &mut Client, method: &str, path: &str) -> Reply {
 }
 
 #[test]
-fn a_server_without_a_way_to_its_store_says_so_and_keeps_nobody_waiting() {
+fn a_server_without_a_connection_to_its_store_fails_at_once() {
     let Some(postgres) = Scratch::start("") else { return };
     let proxy = Proxy::start(postgres.socket());
     let (url, directories) = (postgres.url(), [Directory::new(), Directory::new()]);

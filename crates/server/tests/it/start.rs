@@ -69,7 +69,7 @@ fn manual_pages_are_written() {
 }
 
 #[test]
-fn what_is_no_command_is_refused() {
+fn unknown_commands_are_rejected() {
     for arguments in
         [&["serv"][..], &[], &["serve", "--port", "x"], &["serve", "--bind", "here"], &["serve", "--dat", "x"]]
     {
@@ -96,10 +96,11 @@ fn the_first_start_says_where() {
         data.display()
     );
     // If the limit of open files is low, a line reports it.
-    let said: String = server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Takes ")).collect();
+    let printed_text: String =
+        server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Takes ")).collect();
     let memory = server.greeting.split_once("may take ").and_then(|(_, rest)| rest.split(' ').next()).unwrap();
     assert!(memory.parse::<u64>().unwrap() >= 32, "{memory}");
-    assert_eq!(said.replace(&format!("{memory} MiB"), "N MiB"), expected);
+    assert_eq!(printed_text.replace(&format!("{memory} MiB"), "N MiB"), expected);
     assert!(server.address.ip().is_loopback());
     let reply = server.client().get("/").expect(200);
     let welcome = reply.json();
@@ -307,7 +308,7 @@ fn localhost_is_an_address() {
 /// Without an administrator no request is refused because of a name and a password: set-up scripts send them from the
 /// first request on.
 #[test]
-fn a_party_takes_everybody_by_any_name() {
+fn a_group_accepts_all_members_by_any_name() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut ann = server.client().with(ANN);

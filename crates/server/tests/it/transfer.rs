@@ -59,8 +59,8 @@ fn fill(client: &mut Client) {
 /// Runs `settee storage copy`; returns true on success, and the output.
 fn copy(from: &str, to: &str, options: &[&str]) -> (bool, String) {
     let output = run(program(&["storage", "copy", from, to]).args(options));
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(said).unwrap())
+    let printed_text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(printed_text).unwrap())
 }
 
 fn shown(path: &Path) -> String {
@@ -87,24 +87,24 @@ fn a_server_moves_into_postgresql_and_back() {
     fill(&mut server.client());
     let wanted = look(&mut server.client());
     let (from, to, to_back) = (shown(home.path()), postgres.url_as("settee", "postgres", "moved"), shown(back.path()));
-    let (is_done, said) = copy(&from, &to, &[]);
-    assert!(!is_done && said.contains("another server uses the data directory"), "{said}");
+    let (is_done, printed_text) = copy(&from, &to, &[]);
+    assert!(!is_done && printed_text.contains("another server uses the data directory"), "{printed_text}");
     assert!(server.terminate().0.success());
 
     // From the directory to PostgreSQL.
     kill_in_the_middle(&postgres, "moved", &from, &to);
-    let (is_done, said) = copy(&from, &to, &[]);
-    assert!(!is_done && said.contains("--resume goes on with it"), "{said}");
+    let (is_done, printed_text) = copy(&from, &to, &[]);
+    assert!(!is_done && printed_text.contains("--resume goes on with it"), "{printed_text}");
     let refused = run(serve(&home).args(["--storage", &to]));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("these data are an unfinished copy"), "{said}");
-    let (is_done, said) = copy(&from, &to, &["--resume"]);
+    let printed_text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && printed_text.contains("these data are an unfinished copy"), "{printed_text}");
+    let (is_done, printed_text) = copy(&from, &to, &["--resume"]);
     let wanted_there = "the same on both sides: 4 databases with 30006 documents, 2 attachments and 1 indexes, ";
-    assert!(is_done && said.contains(wanted_there), "{said}");
-    let (is_done, said) = copy(&from, &to, &["--verify"]);
-    assert!(is_done && said.starts_with("the same on both sides: "), "{said}");
-    let (is_done, said) = copy(&from, &to, &[]);
-    assert!(!is_done && said.contains("there are data already"), "{said}");
+    assert!(is_done && printed_text.contains(wanted_there), "{printed_text}");
+    let (is_done, printed_text) = copy(&from, &to, &["--verify"]);
+    assert!(is_done && printed_text.starts_with("the same on both sides: "), "{printed_text}");
+    let (is_done, printed_text) = copy(&from, &to, &[]);
+    assert!(!is_done && printed_text.contains("there are data already"), "{printed_text}");
 
     // The copy can be served.
     let server = Server::start_as(&home, serve(&home).args(["--storage", &to]));
@@ -116,12 +116,12 @@ fn a_server_moves_into_postgresql_and_back() {
     let wanted = look(client);
     assert!(server.terminate().0.success());
     std::fs::remove_file(home.path().join("storage")).unwrap();
-    let (is_done, said) = copy(&from, &to, &["--verify"]);
-    assert!(!is_done && said.contains("database db, documents new: is in the copy only"), "{said}");
+    let (is_done, printed_text) = copy(&from, &to, &["--verify"]);
+    assert!(!is_done && printed_text.contains("database db, documents new: is in the copy only"), "{printed_text}");
 
     // From PostgreSQL to a directory.
-    let (is_done, said) = copy(&to, &to_back, &[]);
-    assert!(is_done && said.contains(&format!("settee serve --data {to_back}")), "{said}");
+    let (is_done, printed_text) = copy(&to, &to_back, &[]);
+    assert!(is_done && printed_text.contains(&format!("settee serve --data {to_back}")), "{printed_text}");
     let server = Server::start(&back);
     let client = &mut server.client();
     assert_eq!(look(client), wanted);
@@ -133,7 +133,7 @@ fn a_server_moves_into_postgresql_and_back() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_told() {
+fn databases_that_cannot_be_copied_are_reported() {
     let (empty, other) = (Directory::new(), Directory::new());
     let server = Server::start(&other);
     server.client().put("/db", "").expect(201);
@@ -150,11 +150,11 @@ fn what_cannot_be_copied_is_told() {
         (&other, "rocks://x", "it does not begin with postgres://"),
         (&other, &other, "cannot be copied to itself"),
     ] {
-        let (is_done, said) = copy(from, to, &[]);
-        assert!(!is_done && said.contains(wanted) && !said.contains("secret"), "{said}");
+        let (is_done, printed_text) = copy(from, to, &[]);
+        assert!(!is_done && printed_text.contains(wanted) && !printed_text.contains("secret"), "{printed_text}");
     }
-    let (is_done, said) = copy(&other, &empty, &["--resume"]);
-    assert!(!is_done && said.contains("there is no unfinished copy"), "{said}");
-    let (is_done, said) = copy(&other, &empty, &[]);
-    assert!(is_done, "from a directory to another: {said}");
+    let (is_done, printed_text) = copy(&other, &empty, &["--resume"]);
+    assert!(!is_done && printed_text.contains("there is no unfinished copy"), "{printed_text}");
+    let (is_done, printed_text) = copy(&other, &empty, &[]);
+    assert!(is_done, "from a directory to another: {printed_text}");
 }

@@ -42,7 +42,7 @@ fn tls_address(server: &Server) -> SocketAddr {
 /// The certificate that the client presents.
 #[derive(Clone, Copy)]
 enum Identity {
-    Nobody,
+    Anonymous,
     First,
 }
 
@@ -53,7 +53,7 @@ fn connect(address: SocketAddr, name: &str, identity: Identity, protocols: &[&[u
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let builder = builder.with_root_certificates(roots);
     let mut config = match identity {
-        Identity::Nobody => builder.with_no_client_auth(),
+        Identity::Anonymous => builder.with_no_client_auth(),
         Identity::First => {
             let chain = vec![CertificateDer::from_pem_file(certificate("first.pem")).unwrap()];
             let key = PrivateKeyDer::from_pem_file(certificate("first.key")).unwrap();
@@ -88,32 +88,32 @@ fn tls_with_certificates_that_change() {
     configure(&directory, "");
     let server = Server::start(&directory);
     let address = tls_address(&server);
-    let mut client = connect(address, "first.settee.test", Identity::Nobody, &[b"http/1.1"]).unwrap();
+    let mut client = connect(address, "first.settee.test", Identity::Anonymous, &[b"http/1.1"]).unwrap();
     let created = ask(&mut client, "/db").unwrap();
     assert!(created.starts_with("HTTP/1.1 201 Created\r\n"), "{created}");
     assert!(created.contains("Location: https://settee.test:1/db\r\n"), "{created}");
     server.client().get("/db").expect(200);
     // A client that offers no protocol uses HTTP/1.1; an unknown protocol is refused.
-    let mut plain = connect(address, "settee.test", Identity::Nobody, &[]).unwrap();
+    let mut plain = connect(address, "settee.test", Identity::Anonymous, &[]).unwrap();
     assert!(ask(&mut plain, "/db2").unwrap().starts_with("HTTP/1.1 201"));
-    assert!(connect(address, "settee.test", Identity::Nobody, &[b"spdy/3"]).is_err());
-    let both = connect(address, "settee.test", Identity::Nobody, &[b"http/1.1", b"h2"]).unwrap();
+    assert!(connect(address, "settee.test", Identity::Anonymous, &[b"spdy/3"]).is_err());
+    let both = connect(address, "settee.test", Identity::Anonymous, &[b"http/1.1", b"h2"]).unwrap();
     assert_eq!(both.conn.alpn_protocol(), Some(&b"h2"[..]));
     assert!(
-        connect(address, "second.settee.test", Identity::Nobody, &[]).is_err(),
+        connect(address, "second.settee.test", Identity::Anonymous, &[]).is_err(),
         "the certificate is for another name"
     );
 
     // A broken file changes nothing; the next valid one does. Open connections are kept.
-    let mut open = connect(address, "first.settee.test", Identity::Nobody, &[]).unwrap();
+    let mut open = connect(address, "first.settee.test", Identity::Anonymous, &[]).unwrap();
     fs::write(directory.path().join("cert.pem"), "nonsense").unwrap();
     wait_for("the server to notice", || {
         let log = fs::read_to_string(directory.path().join("log")).unwrap();
         log.contains("the old certificates stay in use").then_some(())
     });
-    connect(address, "first.settee.test", Identity::Nobody, &[]).unwrap();
+    connect(address, "first.settee.test", Identity::Anonymous, &[]).unwrap();
     install(&directory, "second");
-    wait_for("the new certificate", || connect(address, "second.settee.test", Identity::Nobody, &[]).ok());
+    wait_for("the new certificate", || connect(address, "second.settee.test", Identity::Anonymous, &[]).ok());
     assert!(ask(&mut open, "/db3").unwrap().starts_with("HTTP/1.1 201"));
 }
 
@@ -132,11 +132,11 @@ fn certificates_of_clients() {
     let mut known = connect(address, "settee.test", Identity::First, &[]).unwrap();
     assert_eq!(known.conn.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_2));
     assert!(ask(&mut known, "/db").unwrap().starts_with("HTTP/1.1 201"));
-    assert!(connect(address, "settee.test", Identity::Nobody, &[]).is_err());
+    assert!(connect(address, "settee.test", Identity::Anonymous, &[]).is_err());
 }
 
 #[test]
-fn what_cannot_be_read_is_said_at_the_start() {
+fn unreadable_files_are_reported_at_the_start() {
     let check = |files: &dyn Fn(&Directory), lines: &str, expected: &str| {
         let directory = Directory::new();
         install(&directory, "first");

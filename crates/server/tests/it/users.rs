@@ -31,7 +31,7 @@ fn the_rules_of_user_documents() {
     admin
         .put("/_users/org.couchdb.user:bob", r#"{"name":"bob","type":"user","roles":[],"password":"planted-user"}"#)
         .expect(201);
-    let (mut bob, mut nobody) = (server.client().with(BOB), server.client());
+    let (mut bob, mut anonymous) = (server.client().with(BOB), server.client());
     let refused = |client: &mut Client, id: &str, body: &str, reason: &str| {
         let reply = client.put(&format!("/_users/{id}"), body).expect(403);
         let expected = format!("{{\"error\":\"forbidden\",\"reason\":\"{reason}\"}}\n");
@@ -74,13 +74,13 @@ fn the_rules_of_user_documents() {
         r#"{"type":"user","name":"a:b","roles":[]}"#,
         "Character `:` is not allowed in usernames.",
     );
-    refused(&mut nobody, EVE, r#"{"type":"user","name":"eve","roles":["r"]}"#, "Only _admin may set roles");
+    refused(&mut anonymous, EVE, r#"{"type":"user","name":"eve","roles":["r"]}"#, "Only _admin may set roles");
     // Replicated writes cannot bypass the rules either.
     let bulk = r#"{"new_edits":false,"docs":[{"_id":"org.couchdb.user:eve","_rev":"1-x","type":"user","name":"eve","roles":["r"]}]}"#;
-    let reply = nobody.post("/_users/_bulk_docs", bulk).expect(201);
+    let reply = anonymous.post("/_users/_bulk_docs", bulk).expect(201);
     assert!(String::from_utf8_lossy(&reply.body).contains("Only _admin may set roles"), "{reply:?}");
     let bulk = bulk.replace(r#"["r"]"#, r#"[],"password":"planted-eve""#);
-    nobody.post("/_users/_bulk_docs", &bulk).expect(201);
+    anonymous.post("/_users/_bulk_docs", &bulk).expect(201);
     let eve = String::from_utf8(admin.get(&format!("/_users/{EVE}")).expect(200).body).unwrap();
     assert!(eve.contains("derived_key") && !eve.contains("planted"), "{eve}");
     // Users cannot read or change documents of other users.
@@ -119,28 +119,31 @@ fn secrets_stay_secret() {
     let user = r#"{"name":"bob","type":"user","roles":[],"password":"planted-user"}"#;
     admin.put("/_users/org.couchdb.user:bob", user).expect(201);
     admin.put("/_node/_local/_config/admins/eve", "\"planted-eve\"").expect(200);
-    let (mut bob, mut wrong, mut nobody) = (server.client().with(BOB), server.client().with(WRONG), server.client());
-    let mut said = Vec::new();
-    let mut hear =
-        |reply: crate::Reply| said.push(format!("{:?} {}", reply.headers, String::from_utf8_lossy(&reply.body)));
+    let (mut bob, mut wrong, mut anonymous) = (server.client().with(BOB), server.client().with(WRONG), server.client());
+    let mut printed_text = Vec::new();
+    let mut check_response = |reply: crate::Reply| {
+        printed_text.push(format!("{:?} {}", reply.headers, String::from_utf8_lossy(&reply.body)))
+    };
     let login = bob.post("/_session", r#"{"name":"bob","password":"planted-user"}"#).expect(200);
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    hear(bob.request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap());
+    check_response(bob.request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap());
     for _ in 0..7 {
-        hear(wrong.get("/_session"));
-        hear(nobody.post("/_session", r#"{"name":"bob","password":"planted-wrong"}"#));
+        check_response(wrong.get("/_session"));
+        check_response(anonymous.post("/_session", r#"{"name":"bob","password":"planted-wrong"}"#));
     }
     // Failing requests that contain secrets.
     for body in [r#"{"name":"bob","password":"planted-user""#, r#"{"name":1,"password":"planted-user"}"#] {
-        hear(nobody.post("/_session", body));
-        hear(nobody.put("/_users/org.couchdb.user:bob", body));
-        hear(admin.put("/_users/org.couchdb.user:bob", body));
+        check_response(anonymous.post("/_session", body));
+        check_response(anonymous.put("/_users/org.couchdb.user:bob", body));
+        check_response(admin.put("/_users/org.couchdb.user:bob", body));
     }
-    hear(nobody.request("GET", "/_session", &[("Authorization", "Bearer planted.planted.planted")], b"").unwrap());
-    hear(nobody.request("GET", "/_session", &[("Cookie", "AuthSession=planted")], b"").unwrap());
-    hear(admin.put("/_node/_local/_config/admins/", "\"planted-nobody\""));
-    hear(admin.put("/_node/_local/_config/chttpd_auth/iterations", "\"planted-number\""));
-    for client in [&mut bob, &mut nobody] {
+    check_response(
+        anonymous.request("GET", "/_session", &[("Authorization", "Bearer planted.planted.planted")], b"").unwrap(),
+    );
+    check_response(anonymous.request("GET", "/_session", &[("Cookie", "AuthSession=planted")], b"").unwrap());
+    check_response(admin.put("/_node/_local/_config/admins/", "\"planted-nobody\""));
+    check_response(admin.put("/_node/_local/_config/chttpd_auth/iterations", "\"planted-number\""));
+    for client in [&mut bob, &mut anonymous] {
         for path in [
             "/_node/_local/_config",
             "/_node/_local/_config/admins",
@@ -154,10 +157,10 @@ fn secrets_stay_secret() {
             "/_users/_changes?include_docs=true",
             "/_users/org.couchdb.user:bob",
         ] {
-            hear(client.get(path));
+            check_response(client.get(path));
         }
     }
-    hear(admin.get("/_active_tasks"));
+    check_response(admin.get("/_active_tasks"));
     let hashes = String::from_utf8(admin.get("/_node/_local/_config/admins").expect(200).body).unwrap();
     assert!(!hashes.contains("planted") && hashes.contains("-pbkdf2:"), "{hashes}");
     let document = admin.get("/_users/org.couchdb.user:bob").expect(200).json();
@@ -167,7 +170,7 @@ fn secrets_stay_secret() {
     let log = fs::read_to_string(directory.path().join("log")).unwrap();
     assert!(log.contains("authentication failed"), "the log is the one of the server:\n{log}");
     let cookie = cookie.split_once('=').unwrap().1.to_owned();
-    for (place, text) in [("the log", log), ("answers", said.join("\n"))] {
+    for (place, text) in [("the log", log), ("answers", printed_text.join("\n"))] {
         for secret in [
             "planted-user",
             "planted-wrong",

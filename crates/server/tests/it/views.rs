@@ -163,7 +163,7 @@ fn a_reduction_that_grows_is_an_error_of_its_row_until_the_limit_is_switched_off
 }
 
 #[test]
-fn what_begins_with_the_name_of_a_built_in_reduce_is_one() {
+fn a_source_that_starts_with_a_built_in_reduce_is_one() {
     let directory = Directory::new();
     let (_server, mut client) = start(&directory);
     load(&mut client, "/db", 10, 1);
@@ -178,7 +178,7 @@ fn what_begins_with_the_name_of_a_built_in_reduce_is_one() {
 }
 
 #[test]
-fn a_plus_in_an_address_means_what_the_configuration_says() {
+fn a_plus_in_an_address_is_decoded_as_configured() {
     let directory = Directory::new();
     let (_server, mut client) = start(&directory);
     let setting = "/_node/_local/_config/chttpd/decode_plus_to_space";

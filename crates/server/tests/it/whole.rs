@@ -35,7 +35,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -101,16 +101,16 @@ fn a_start_without_one_of_its_files_is_refused_or_has_all_data() {
             continue;
         }
         let refused = run(&mut serve_at(&data));
-        let told = said(&refused);
-        assert_eq!(refused.status.code(), Some(1), "{name}: {told}");
-        assert!(image(&data) == before, "{name}: a start that was refused changed files: {told}");
+        let response = printed_text(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{name}: {response}");
+        assert!(image(&data) == before, "{name}: a start that was refused changed files: {response}");
         let missing = path.file_name().unwrap().to_str().unwrap().trim_start_matches('*');
-        assert!(told.contains(missing) && told.contains("settee restore"), "{name}: {told}");
+        assert!(response.contains(missing) && response.contains("settee restore"), "{name}: {response}");
         let examined = run(program(&["doctor", "--data"]).arg(&data));
         assert!(
-            !examined.status.success() && said(&examined).contains("would not start"),
+            !examined.status.success() && printed_text(&examined).contains("would not start"),
             "{name}: {}",
-            said(&examined)
+            printed_text(&examined)
         );
         assert!(image(&data) == before, "{name}: the doctor changed files");
     }
@@ -130,14 +130,18 @@ fn a_start_that_fails_leaves_nothing_behind() {
         let data = base.path().join("a/b/data");
         let free: &[&str] = if further[0] == "--port" { &[] } else { &["--port", "0"] };
         let output = run(program(&["serve"]).args(free).args(further).arg("--data").arg(&data));
-        assert!(!output.status.success() && said(&output).contains(reason), "{further:?}: {}", said(&output));
-        assert!(!base.path().join("a").exists(), "{further:?}: {}", said(&output));
+        assert!(
+            !output.status.success() && printed_text(&output).contains(reason),
+            "{further:?}: {}",
+            printed_text(&output)
+        );
+        assert!(!base.path().join("a").exists(), "{further:?}: {}", printed_text(&output));
     }
     let unrelated = base.path().join("unrelated");
     fs::create_dir(&unrelated).unwrap();
     fs::write(unrelated.join("notes.txt"), "mine").unwrap();
     let output = run(&mut serve_at(&unrelated));
-    assert!(!output.status.success() && said(&output).contains("notes.txt"), "{}", said(&output));
+    assert!(!output.status.success() && printed_text(&output).contains("notes.txt"), "{}", printed_text(&output));
     assert_eq!(image(&unrelated).len(), 1);
     for (name, content) in
         [("version", "99\n"), ("version", "2\n"), ("databases", ""), ("engine", "no directory"), ("engine/x", "y")]
@@ -147,8 +151,8 @@ fn a_start_that_fails_leaves_nothing_behind() {
         fs::write(data.join(name), content).unwrap();
         let before = image(&data);
         let output = run(&mut serve_at(&data));
-        assert_eq!(output.status.code(), Some(1), "{name}: {}", said(&output));
-        assert!(image(&data) == before, "{name}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", printed_text(&output));
+        assert!(image(&data) == before, "{name}: {}", printed_text(&output));
         fs::remove_dir_all(data).unwrap();
     }
 }
@@ -174,13 +178,21 @@ fn files_that_are_no_files_are_refused() {
         let restored = base.path().join("restored");
         for arguments in [vec!["--check"], vec!["--data", restored.to_str().unwrap()]] {
             let output = run(program(&["restore", "--from"]).arg(&copied).args(&arguments));
-            assert!(!output.status.success() && said(&output).contains("no regular file"), "{name}: {}", said(&output));
+            assert!(
+                !output.status.success() && printed_text(&output).contains("no regular file"),
+                "{name}: {}",
+                printed_text(&output)
+            );
         }
         let _ = fs::remove_dir_all(&restored);
         fs::remove_file(&path).unwrap();
         let _socket = UnixListener::bind(&path).unwrap();
         let output = run(program(&["restore", "--check", "--from"]).arg(&copied));
-        assert!(!output.status.success() && said(&output).contains("no regular file"), "{name}: {}", said(&output));
+        assert!(
+            !output.status.success() && printed_text(&output).contains("no regular file"),
+            "{name}: {}",
+            printed_text(&output)
+        );
     }
     for name in ["version", "local.ini", "databases", "engine/CURRENT"] {
         let hurt = base.path().join("hurt");
@@ -188,7 +200,7 @@ fn files_that_are_no_files_are_refused() {
         fifo(&hurt.join(name));
         for command in [&["serve", "--port", "0"][..], &["doctor"], &["verify"]] {
             let output = run(program(command).arg("--data").arg(&hurt));
-            assert!(!output.status.success(), "{name} {command:?}: {}", said(&output));
+            assert!(!output.status.success(), "{name} {command:?}: {}", printed_text(&output));
         }
         fs::remove_dir_all(&hurt).unwrap();
     }
@@ -204,32 +216,48 @@ fn commands_do_not_write_over_files_or_move_a_server_to_itself() {
     for command in [&["backup", "--database", &database, "--to"][..], &["export", &database, "--to"]] {
         fs::write(&file, "mine").unwrap();
         let output = run(program(command).arg(&file));
-        assert!(!output.status.success() && said(&output).contains("--force"), "{command:?}: {}", said(&output));
+        assert!(
+            !output.status.success() && printed_text(&output).contains("--force"),
+            "{command:?}: {}",
+            printed_text(&output)
+        );
         assert_eq!(fs::read_to_string(&file).unwrap(), "mine", "{command:?}");
         let output = run(program(command).arg(&file).arg("--force"));
         assert!(
             output.status.success() && fs::read_to_string(&file).unwrap() != "mine",
             "{command:?}: {}",
-            said(&output)
+            printed_text(&output)
         );
         let output = run(program(command).args(["/dev/full", "--force"]));
-        assert!(!output.status.success() && said(&output).contains("is no file"), "{command:?}: {}", said(&output));
+        assert!(
+            !output.status.success() && printed_text(&output).contains("is no file"),
+            "{command:?}: {}",
+            printed_text(&output)
+        );
     }
     let before = server.client().get("/_all_dbs").expect(200).text();
     // By another name of the same machine.
     let other = url.replace("127.0.0.1", "localhost");
     for further in [&["--force"][..], &[], &["--verify"]] {
         let output = run(program(&["migrate", &url, "--to", &other]).args(further));
-        assert!(!output.status.success() && said(&output).contains("same server"), "{further:?}: {}", said(&output));
-        assert!(said(&output).contains(concat!("Settee ", env!("CARGO_PKG_VERSION"))), "{}", said(&output));
+        assert!(
+            !output.status.success() && printed_text(&output).contains("same server"),
+            "{further:?}: {}",
+            printed_text(&output)
+        );
+        assert!(
+            printed_text(&output).contains(concat!("Settee ", env!("CARGO_PKG_VERSION"))),
+            "{}",
+            printed_text(&output)
+        );
     }
     assert_eq!(server.client().get("/_all_dbs").expect(200).text(), before);
     let is_up = || run(program(&["doctor", "--up", "--data"]).arg(directory.path()));
-    assert!(is_up().status.success(), "{}", said(&is_up()));
+    assert!(is_up().status.success(), "{}", printed_text(&is_up()));
     server.client().put("/_node/_local/_config/couchdb/maintenance_mode", "\"true\"").expect(200);
-    assert!(!is_up().status.success(), "{}", said(&is_up()));
+    assert!(!is_up().status.success(), "{}", printed_text(&is_up()));
     server.kill();
-    assert!(!is_up().status.success(), "{}", said(&is_up()));
+    assert!(!is_up().status.success(), "{}", printed_text(&is_up()));
 }
 
 #[test]

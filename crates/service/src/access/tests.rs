@@ -33,7 +33,7 @@ fn verdict(security: &str, user: &UserContext) -> String {
 #[test]
 fn security_objects_by_users() {
     const ANONYMOUS: &str = "unauthorized: You are not authorized to access this db.";
-    const STRANGER: &str = "forbidden: You are not allowed to access this db.";
+    const NOT_ALLOWED: &str = "forbidden: You are not allowed to access this db.";
     let users = [
         user(None, &[]),
         user(Some("ann"), &[]),
@@ -55,22 +55,22 @@ fn security_objects_by_users() {
         check(open, ["member"; 5]);
     }
     let closed = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
-    check(closed, [ANONYMOUS, STRANGER, STRANGER, STRANGER, ANONYMOUS]);
-    check(r#"{"members":{"names":["ann"]}}"#, [ANONYMOUS, "member", STRANGER, STRANGER, ANONYMOUS]);
-    check(r#"{"members":{"roles":["staff"]}}"#, [ANONYMOUS, STRANGER, "member", STRANGER, "member"]);
-    check(r#"{"readers":{"names":["ann"]}}"#, [ANONYMOUS, "member", STRANGER, STRANGER, ANONYMOUS]);
-    check(r#"{"members":{"names":["ann"],"roles":["staff"]}}"#, [ANONYMOUS, "member", "member", STRANGER, "member"]);
+    check(closed, [ANONYMOUS, NOT_ALLOWED, NOT_ALLOWED, NOT_ALLOWED, ANONYMOUS]);
+    check(r#"{"members":{"names":["ann"]}}"#, [ANONYMOUS, "member", NOT_ALLOWED, NOT_ALLOWED, ANONYMOUS]);
+    check(r#"{"members":{"roles":["staff"]}}"#, [ANONYMOUS, NOT_ALLOWED, "member", NOT_ALLOWED, "member"]);
+    check(r#"{"readers":{"names":["ann"]}}"#, [ANONYMOUS, "member", NOT_ALLOWED, NOT_ALLOWED, ANONYMOUS]);
+    check(r#"{"members":{"names":["ann"],"roles":["staff"]}}"#, [ANONYMOUS, "member", "member", NOT_ALLOWED, "member"]);
     check(r#"{"admins":{"names":["ann"]}}"#, ["member", "admin", "member", "member", "member"]);
     check(
         r#"{"admins":{"roles":["staff"]},"members":{"names":["ann"]}}"#,
-        [ANONYMOUS, "member", "admin", STRANGER, "admin"],
+        [ANONYMOUS, "member", "admin", NOT_ALLOWED, "admin"],
     );
     // A name is not a role.
     check(
         r#"{"admins":{"names":["staff"]},"members":{"names":["1","null","x"]}}"#,
-        [ANONYMOUS, STRANGER, STRANGER, STRANGER, ANONYMOUS],
+        [ANONYMOUS, NOT_ALLOWED, NOT_ALLOWED, NOT_ALLOWED, ANONYMOUS],
     );
-    check(r#"{"members":{"names":["\u0061nn"]}}"#, [ANONYMOUS, "member", STRANGER, STRANGER, ANONYMOUS]);
+    check(r#"{"members":{"names":["\u0061nn"]}}"#, [ANONYMOUS, "member", NOT_ALLOWED, NOT_ALLOWED, ANONYMOUS]);
 }
 
 #[test]

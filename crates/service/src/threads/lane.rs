@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn what_is_read_counts_for_the_request() {
+    async fn reads_count_for_the_request() {
         let lane = lane();
         let tally = Arc::new(Tally::default());
         let mine = Arc::as_ptr(&tally) as usize;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn an_answer_that_nobody_waits_for_ends() {
+    async fn an_answer_without_a_client_ends() {
         let lane = lane();
         let (sender, fallen) = mpsc::channel();
         let (begun, beginning) = tokio::sync::oneshot::channel();

@@ -368,15 +368,15 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn threads_for_long_work_give_way_once_and_stay() {
-        let told = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&told);
+        let reply = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&reply);
         let count = move |others| {
             counter.fetch_add(1 + 100 * others, Ordering::Relaxed);
         };
         let threads = Threads::that_always_give_way("test", 2, Arc::new(count));
         let first = id(&threads).await;
         settle(&threads, 1);
-        assert!(first == id(&threads).await && told.load(Ordering::Relaxed) == 1);
+        assert!(first == id(&threads).await && reply.load(Ordering::Relaxed) == 1);
         let (release, wait): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();
         let hanging: Vec<_> = wait.into_iter().map(|wait| threads.spawn(move || wait.recv().is_err())).collect();
         all_at_work(&threads);
@@ -384,12 +384,12 @@ mod tests {
         for running in hanging {
             assert!(running.end().await.unwrap());
         }
-        assert_eq!(told.load(Ordering::Relaxed), 102, "none and one other");
+        assert_eq!(reply.load(Ordering::Relaxed), 102, "none and one other");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn those_who_give_way_are_counted() {
-        let (threads, told) = threads();
+    async fn yielding_requests_are_counted() {
+        let (threads, reply) = threads();
         let (release, wait): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel::<()>()).unzip();
         let hang = |wait: mpsc::Receiver<()>| {
             move || {
@@ -408,7 +408,7 @@ mod tests {
         while threads.0.giving_way.load(Ordering::Relaxed) > 0 {
             thread::yield_now();
         }
-        assert_eq!(told.load(Ordering::Relaxed), 303, "none, one and two others");
+        assert_eq!(reply.load(Ordering::Relaxed), 303, "none, one and two others");
     }
 
     /// A burst of short work uses few threads, because most of it finishes before more could start. Blocked work gets
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn what_is_beyond_the_threads_waits_for_its_turn() {
+    async fn work_beyond_the_threads_is_queued() {
         let threads = Threads::at_most("test", 2);
         let order = Arc::new(Mutex::new(Vec::new()));
         let (release, wait): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::channel::<()>()).unzip();

@@ -337,14 +337,14 @@ fn a_commit_of_many_bytes_is_one_commit() {
 }
 
 #[test]
-fn statistics_and_limits_are_told() {
+fn statistics_and_limits_are_reported() {
     let Some(server) = server() else { return };
     let engine = open(&server.url());
     step(&engine, Shard(1), 0, Durability::Synced);
     let value = |name| engine.statistics().iter().find(|(found, _)| *found == name).map(|(_, value)| *value);
     assert_eq!((value("commits"), value("conflicts")), (Some(1), Some(0)));
     assert!(value("connections") >= Some(1));
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     engine.check().unwrap();
     engine.reclaim(Shard(1)).unwrap();
     let error = engine.checkpoint(std::path::Path::new("/nowhere")).unwrap_err();

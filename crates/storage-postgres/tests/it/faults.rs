@@ -77,7 +77,7 @@ fn the_end_of_all_connections_is_survived() {
         assert_ne!(server.run(&end), "0");
         let last = (round + 1).to_be_bytes();
         assert!(snapshot.get(Keyspace::Bodies, &last).unwrap().is_some(), "the shard is what it was");
-        engine.tend().unwrap();
+        engine.maintain().unwrap();
         assert_eq!(steps(&engine, Shard(1)), round + 1);
     }
     let outcome = engine.commit(Shard(1), Version(5), token(6), numbered(6), Durability::Synced).unwrap();

@@ -72,7 +72,7 @@ fn commits_that_wait_are_one_statement() {
 
 /// A commit that conflicts, or inserts an existing key, does not prevent the others.
 #[test]
-fn who_fails_fails_alone() {
+fn a_failed_commit_fails_alone() {
     const COUNT: u64 = 12;
     const LATE: Shard = Shard(3);
     const WRONG: Shard = Shard(9);

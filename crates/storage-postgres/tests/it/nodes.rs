@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use settee_storage::members::NodeId;
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, KeyRange, Keyspace, Outcome, Page, PageRange, Reply, Request,
-    Shard, ShardState, Turn, Version,
+    Shard, ShardLock, ShardState, Version,
 };
 use settee_storage_postgres::PostgresEngine;
 
@@ -45,7 +45,7 @@ fn in_line(url: &str) -> String {
     format!("FROM pg_locks WHERE locktype = 'advisory' AND classid = hashtext('settee {schema}')::oid")
 }
 
-fn until_somebody_waits(server: &Scratch, url: &str) {
+fn until_a_waiter_exists(server: &Scratch, url: &str) {
     let count = format!("SELECT count(*) {} AND NOT granted", in_line(url));
     until("a session waits", || server.run(&count) == "1");
 }
@@ -90,50 +90,50 @@ fn transactions_that_run_for_long_hide_nothing() {
 
 /// Shard locks end with a commit or with their holder, and no writer waits longer than half a second.
 #[test]
-fn who_lines_up_writes_after_who_was_first() {
+fn a_waiting_writer_commits_after_the_lock_holder() {
     const SHARD: Shard = Shard(5);
     let Some(server) = server() else { return };
     let url = server.url();
     let (first, second) = (open(&url), open(&url));
     let version = |engine: &PostgresEngine| engine.snapshot(SHARD).unwrap().state().unwrap().version;
-    let turn = first.line_up(SHARD, &[]);
-    assert!(turn.is_held());
+    let lock = first.line_up(SHARD, &[]);
+    assert!(lock.is_held());
     thread::scope(|scope| {
         let other = scope.spawn(|| {
-            let turn = second.line_up(SHARD, &[]);
-            (turn.is_held(), version(&second))
+            let lock = second.line_up(SHARD, &[]);
+            (lock.is_held(), version(&second))
         });
-        until_somebody_waits(server, &url);
+        until_a_waiter_exists(server, &url);
         step(&first, SHARD, 0, Durability::Synced);
         assert_eq!(other.join().unwrap(), (true, Version(1)));
     });
     // An unused lock, and one whose commit is not synced.
-    drop((turn, second.line_up(SHARD, &[])));
-    let turn = first.line_up(SHARD, &[]);
+    drop((lock, second.line_up(SHARD, &[])));
+    let lock = first.line_up(SHARD, &[]);
     step(&first, SHARD, 1, Durability::Buffered);
-    assert!(turn.is_held() && second.line_up(SHARD, &[]).is_held());
+    assert!(lock.is_held() && second.line_up(SHARD, &[]).is_held());
     // A writer that has waited for too long continues without the lock, and may then commit first.
-    let turn = first.line_up(SHARD, &[]);
+    let lock = first.line_up(SHARD, &[]);
     let begun = Instant::now();
     assert!(!second.line_up(SHARD, &[]).is_held());
     assert!(begun.elapsed() < Duration::from_secs(20));
     step(&second, SHARD, 2, Durability::Synced);
     let late = first.commit(SHARD, Version(2), CommitToken(9), Batch::new(), Durability::Synced).unwrap();
     assert_eq!(late, Outcome::Conflict(Version(3)));
-    drop(turn);
+    drop(lock);
     // Locks of other shards, or of failed processes, do not block.
-    let turn = first.line_up(SHARD, &[]);
+    let lock = first.line_up(SHARD, &[]);
     assert!(second.line_up(Shard(6), &[]).is_held());
     server.run(&format!("SELECT count(pg_terminate_backend(pid)) {} AND granted", in_line(&url)));
     assert!(second.line_up(SHARD, &[]).is_held());
     step(&first, SHARD, 3, Durability::Synced);
-    drop(turn);
+    drop(lock);
     assert_eq!(version(&second), Version(4));
 }
 
 /// The replies that come with a lock show the last commit of the previous holder, however long the wait was.
 #[test]
-fn a_turn_brings_what_others_have_committed() {
+fn a_shard_lock_returns_the_commits_of_others() {
     const SHARD: Shard = Shard(5);
     let Some(server) = server() else { return };
     let url = server.url();
@@ -150,7 +150,7 @@ fn a_turn_brings_what_others_have_committed() {
         PageRange { space: Keyspace::Catalog, range: KeyRange::default(), direction: Direction::Forward, rows: 10 };
     let wanted =
         [Request::State, Request::Head, Request::MultiGet(Keyspace::Catalog, &[b"key", b"none"]), Request::Page(all)];
-    let is_seen = |mut turn: Turn, version: u64| {
+    let is_seen = |mut lock: ShardLock, version: u64| {
         let state = ShardState { version: Version(version + 1), token: token(version + 1) };
         let value = version.to_be_bytes().to_vec();
         let page = Page { rows: vec![(b"key".to_vec(), value.clone())], is_last: true };
@@ -160,19 +160,19 @@ fn a_turn_brings_what_others_have_committed() {
             Reply::Values(vec![Some(value), None]),
             Reply::Page(page),
         ];
-        assert!(turn.is_held());
-        assert_eq!(turn.take_seen().unwrap(), seen);
-        assert_eq!(turn.take_seen(), None);
+        assert!(lock.is_held());
+        assert_eq!(lock.take_seen().unwrap(), seen);
+        assert_eq!(lock.take_seen(), None);
     };
     is_seen(second.line_up(SHARD, &wanted), 0);
-    let turn = first.line_up(SHARD, &wanted);
+    let lock = first.line_up(SHARD, &wanted);
     thread::scope(|scope| {
         let other = scope.spawn(|| second.line_up(SHARD, &wanted));
-        until_somebody_waits(server, &url);
+        until_a_waiter_exists(server, &url);
         commit(1);
         is_seen(other.join().unwrap(), 1);
     });
-    is_seen(turn, 0);
+    is_seen(lock, 0);
     // Dropped shards cannot be locked, and the locks stay enabled.
     first.drop_shard(SHARD).unwrap();
     assert!(!second.line_up(SHARD, &wanted).is_held());
@@ -204,7 +204,7 @@ fn cut_connections_hide_nothing() {
 
 /// A restarted server may reuse transaction numbers: commits that may be lost are reported again.
 #[test]
-fn what_may_be_gone_after_a_restart_is_told() {
+fn commits_that_a_restart_may_lose_are_reported() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);
@@ -217,14 +217,18 @@ fn what_may_be_gone_after_a_restart_is_told() {
     assert_eq!(heard.lock().len(), 0, "there is no news");
     server.run(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{schema}'"));
     reader.catch_up().unwrap();
-    let told: Vec<_> = heard.lock().iter().map(|(shard, version)| (*shard, *version)).collect();
-    assert_eq!(told, [(Shard(1), Version(1)), (Shard(2), Version(0))], "one that is there still, and one to look at");
+    let notified: Vec<_> = heard.lock().iter().map(|(shard, version)| (*shard, *version)).collect();
+    assert_eq!(
+        notified,
+        [(Shard(1), Version(1)), (Shard(2), Version(0))],
+        "one that is there still, and one to look at"
+    );
 }
 
 /// A node that cannot send heartbeats considers its claims lost before another one takes them over, and returns without
 /// them.
 #[test]
-fn who_cannot_be_heard_of_has_no_claims() {
+fn an_unreachable_node_has_no_claims() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
@@ -260,7 +264,7 @@ fn who_cannot_be_heard_of_has_no_claims() {
 
 /// The end of a process ends its connections, so others need not wait for the expiry of its heartbeat.
 #[test]
-fn who_has_ended_is_noticed_at_once() {
+fn an_ended_node_is_detected_at_once() {
     let Some(server) = server() else { return };
     let url = server.url();
     let near = open(&url);
@@ -302,7 +306,7 @@ fn of_heartbeats(node: NodeId) -> [String; 2] {
 /// A node that was unreachable for a while takes over the claims of a failed one as soon as others can, because the
 /// server stores all heartbeats.
 #[test]
-fn who_was_out_of_reach_notices_an_end_at_once() {
+fn an_unreachable_node_detects_an_end_at_once() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
@@ -341,7 +345,7 @@ fn who_was_out_of_reach_notices_an_end_at_once() {
 
 /// A short loss of the connection costs no claim, and a longer one costs it here before others take it over.
 #[test]
-fn who_has_no_connection_has_soon_no_claims() {
+fn a_disconnected_node_loses_its_claims_soon() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
@@ -376,7 +380,7 @@ fn who_has_no_connection_has_soon_no_claims() {
 }
 
 #[test]
-fn what_is_long_over_is_removed() {
+fn expired_entries_are_removed() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);
@@ -387,14 +391,14 @@ fn what_is_long_over_is_removed() {
         "UPDATE {schema}.nodes SET heartbeat = now() - interval '1 hour'; UPDATE {schema}.claims SET since = now() - interval '2 hours'"
     ));
     let engine = open(&url);
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let count = |table: &str| server.run(&format!("SELECT count(*) FROM {schema}.{table}"));
     until("they are swept", || [count("nodes"), count("claims")] == ["1", "0"]);
 }
 
 /// Many processes write to many shards, and all of them are notified of all commits.
 #[test]
-fn many_processes_hear_of_each_other() {
+fn many_processes_notify_each_other() {
     const PROCESSES: u64 = 4;
     const COMMITS: u64 = 50;
     let Some(server) = server() else { return };

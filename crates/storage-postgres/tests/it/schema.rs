@@ -43,7 +43,7 @@ fn a_value_is_looked_up_without_a_trace() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn foreign_tables_are_not_modified() {
     let Some(server) = server() else { return };
     server.run("CREATE SCHEMA foreign1; CREATE TABLE foreign1.mine (a int); CREATE SCHEMA empty1");
     let text = refused(&server.url_as("settee", "postgres", "foreign1"));
@@ -76,7 +76,7 @@ fn later_layouts_are_refused() {
 }
 
 #[test]
-fn missing_rights_are_told_with_what_helps() {
+fn missing_permissions_are_reported_with_a_remedy() {
     let Some(server) = server() else { return };
     server.run("CREATE ROLE poor LOGIN; CREATE ROLE locked NOLOGIN");
     let text = refused(&server.url_as("poor", "postgres", "of_poor"));
@@ -98,7 +98,7 @@ fn missing_rights_are_told_with_what_helps() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told() {
+fn an_unreachable_server_is_reported() {
     let error = PostgresEngine::open(&options("postgres://settee@%2Fnowhere/settee"), id()).unwrap_err();
     assert!(matches!(error, OpenError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("database settee on /nowhere"), "{error}");

@@ -23,8 +23,8 @@ fn commit(engine: &PostgresEngine, number: u64) -> Result<Outcome> {
 fn fill(engine: &PostgresEngine, count: u64) {
     let snapshots: Vec<_> = (0..count).map(|_| engine.snapshot(SHARD).unwrap()).collect();
     assert!(snapshots.iter().all(|snapshot| snapshot.state().is_ok()));
-    let turns: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard), &[])).collect();
-    assert!(turns.iter().all(settee_storage::Turn::is_held));
+    let locks: Vec<_> = (0..count).map(|shard| engine.line_up(Shard(100 + shard), &[])).collect();
+    assert!(locks.iter().all(settee_storage::ShardLock::is_held));
 }
 
 /// Runs all kinds of requests, each on its own thread, after `happening`, and returns the outcome of a commit. No
@@ -36,24 +36,24 @@ fn all_after(happening: impl FnOnce(), engine: &PostgresEngine, number: u64, may
     assert!(may_fail || is_open);
     happening();
     let begun = Instant::now();
-    let told = |what: &str, result: Result<()>| {
+    let expect = |what: &str, result: Result<()>| {
         let took = begun.elapsed();
         println!("{what} took {took:?}: {result:?}");
         assert!(took < LIMIT, "{what} took {took:?}");
         assert!(may_fail || result.is_ok(), "{what}: {result:?}");
     };
     thread::scope(|scope| {
-        scope.spawn(|| told("news", engine.catch_up()));
-        scope.spawn(|| told("an old snapshot", held.get(Keyspace::Bodies, b"key").map(drop)));
-        scope.spawn(|| told("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
-        scope.spawn(|| told("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
+        scope.spawn(|| expect("news", engine.catch_up()));
+        scope.spawn(|| expect("an old snapshot", held.get(Keyspace::Bodies, b"key").map(drop)));
+        scope.spawn(|| expect("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
+        scope.spawn(|| expect("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
         scope.spawn(|| {
             drop(engine.line_up(Shard(2), &[]));
-            told("a turn", Ok(()));
+            expect("a turn", Ok(()));
         });
         let committing = scope.spawn(|| {
             let outcome = commit(engine, number);
-            told("a commit", outcome.clone().map(drop));
+            expect("a commit", outcome.clone().map(drop));
             outcome
         });
         committing.join().unwrap()
@@ -72,7 +72,7 @@ fn settle(engine: &PostgresEngine, number: u64) {
 }
 
 #[test]
-fn nobody_waits_for_a_silent_server() {
+fn requests_do_not_wait_for_an_unresponsive_server() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let engine = open(&proxy.url(schema_of(&server.url())));
@@ -97,7 +97,7 @@ fn nobody_waits_for_a_silent_server() {
 
 /// A commit that was applied, of which only the response is lost.
 #[test]
-fn what_was_done_in_silence_is_done_once() {
+fn commits_during_an_outage_are_made_once() {
     const ROUNDS: u64 = 4;
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
@@ -141,7 +141,7 @@ fn forgotten_connections_are_replaced() {
 
 /// A transaction of an unresponsive client ends.
 #[test]
-fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
+fn a_lost_lock_holder_delays_no_other() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);
@@ -149,8 +149,8 @@ fn who_is_lost_in_a_turn_keeps_nobody_waiting() {
     step(&engine, SHARD, 0, Durability::Synced);
     let proxy = Proxy::start(server.socket());
     let far = open(&proxy.url(schema_of(&url)));
-    let turn = far.line_up(SHARD, &[]);
-    assert!(turn.is_held());
+    let lock = far.line_up(SHARD, &[]);
+    assert!(lock.is_held());
     proxy.forget();
     let begun = Instant::now();
     drop(engine.line_up(SHARD, &[]));

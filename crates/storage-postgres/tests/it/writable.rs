@@ -51,9 +51,9 @@ fn writes_that_are_refused_are_reported_until_they_are_not() {
     let run = |statements: &str| server.run(&statements.replace("{S}", &schema).replace("{R}", role));
     let mut version = 1;
     for (refuse, allow, reason, shows_before) in REFUSALS {
-        assert!(engine.tend().is_ok() && engine.health().is_ok(), "{refuse}");
+        assert!(engine.maintain().is_ok() && engine.health().is_ok(), "{refuse}");
         run(refuse);
-        assert_eq!(engine.tend().is_err(), shows_before, "{refuse}");
+        assert_eq!(engine.maintain().is_err(), shows_before, "{refuse}");
         let made =
             engine.commit(Shard(1), Version(version), token(version + 1), numbered(version + 1), Durability::Synced);
         match made {
@@ -66,14 +66,14 @@ fn writes_that_are_refused_are_reported_until_they_are_not() {
             Err(error) => assert!(matches!(error, StorageError::Io(_) | StorageError::Full(_)), "{refuse}: {error}"),
         }
         for _ in 0..2 {
-            let why = engine.tend().expect_err(refuse).to_string();
+            let why = engine.maintain().expect_err(refuse).to_string();
             assert!(why.contains(reason), "{refuse}: {why}");
             assert_eq!(engine.health().map_err(|error| error.to_string()), Err(why));
         }
         // Each write is attempted all the same, because the state may be over.
         assert!(engine.check().is_ok());
         run(allow);
-        assert!(engine.tend().is_ok() && engine.health().is_ok(), "{allow}");
+        assert!(engine.maintain().is_ok() && engine.health().is_ok(), "{allow}");
         step(&engine, Shard(1), version, Durability::Synced);
         version += 1;
     }

@@ -2,7 +2,7 @@
 //! truncated or replaced log, which RocksDB cannot detect.
 //!
 //! Commits do not write to the file. A line is written when the store is opened, then at most once per call of
-//! [`Engine::tend`](settee_storage::Engine::tend), and at the end. Each line is a lower bound and stays valid: the
+//! [`Engine::maintain`](settee_storage::Engine::maintain), and at the end. Each line is a lower bound and stays valid: the
 //! state in it was durable before the line was written. So lines need no sync, and the last complete line is used.
 
 use std::fs::{self, File, OpenOptions};

@@ -24,7 +24,7 @@ pub(super) struct Writes {
 enum Part<'a> {
     Write(u32, Kind, &'a [u8], &'a [u8]),
     /// Log data, which is not a write.
-    Remark(&'a [u8]),
+    Annotation(&'a [u8]),
     /// A marker, such as the end of a batch.
     Mark,
 }
@@ -45,7 +45,7 @@ fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
         0x0 | 0x4 | 0x7 | 0x8 => Kind::Deletion,
         0x1 | 0x5 => Kind::Value,
         0xe | 0xf => Kind::RangeDeletion,
-        0x3 => return Some(Part::Remark(bytes.prefixed()?)),
+        0x3 => return Some(Part::Annotation(bytes.prefixed()?)),
         0xd => return Some(Part::Mark),
         _ => return None,
     };
@@ -59,18 +59,18 @@ fn part<'a>(bytes: &mut Bytes<'a>) -> Option<Part<'a>> {
 
 /// Returns the number of writes of a record, and its log data. Returns `None` if it contains elements that this store
 /// does not write.
-pub(crate) fn remarks(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
+pub(crate) fn annotations(record: &[u8]) -> Option<(u32, Vec<&[u8]>)> {
     let mut bytes = Bytes(record);
     let (_, count) = head(&mut bytes)?;
-    let (mut found, mut remarks) = (0, Vec::new());
+    let (mut found, mut annotations) = (0, Vec::new());
     while !bytes.is_empty() {
         match part(&mut bytes)? {
             Part::Write(..) => found += 1,
-            Part::Remark(remark) => remarks.push(remark),
+            Part::Annotation(annotation) => annotations.push(annotation),
             Part::Mark => {}
         }
     }
-    (found == count).then_some((count, remarks))
+    (found == count).then_some((count, annotations))
 }
 
 impl Writes {

@@ -75,7 +75,7 @@ pub(super) fn check(bytes: &[u8], mut progress: impl FnMut(usize)) -> Vec<Damage
             None => damage.push(Damage {
                 offset: at,
                 length: next - at,
-                what: "blob",
+                description: "blob",
                 keys: Some((before.clone(), GREATEST.to_vec())),
             }),
         }

@@ -63,7 +63,7 @@ pub struct Fault {
     /// Number of affected bytes.
     pub length: u64,
     /// Description of the fault.
-    pub what: String,
+    pub description: String,
     /// Shards that may have lost entries.
     pub shards: Vec<RangeInclusive<u64>>,
     /// True if the fault looks like the result of a crash: the log ends within an unacknowledged write.
@@ -91,7 +91,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    fn fault(&mut self, file: &Path, kind: FileKind, what: impl Into<String>, damage: Option<&Damage>) {
+    fn fault(&mut self, file: &Path, kind: FileKind, description: impl Into<String>, damage: Option<&Damage>) {
         let (offset, length) = damage.map_or((0, 0), |damage| (damage.offset as u64, damage.length as u64));
         let shards =
             damage.and_then(|damage| damage.keys.as_ref()).map(|(from, through)| shard_of(from)..=shard_of(through));
@@ -101,7 +101,7 @@ impl Checked {
             kind,
             offset,
             length,
-            what: what.into(),
+            description: description.into(),
             shards,
             is_cut_end: false,
         });
@@ -109,7 +109,7 @@ impl Checked {
 
     fn damage(&mut self, file: &Path, kind: FileKind, damage: &[Damage]) {
         for damage in damage {
-            self.fault(file, kind, damage.what, Some(damage));
+            self.fault(file, kind, damage.description, Some(damage));
         }
     }
 }
@@ -251,8 +251,8 @@ impl Reading<'_> {
             let before = self.checked.faults.len();
             if let Some(bytes) = self.read(&path, FileKind::Table, |now| now.tables.contains_key(&number))? {
                 if let Some(known) = known.filter(|known| known.size != bytes.len() as u64) {
-                    let what = format!("has {} bytes instead of {}", bytes.len(), known.size);
-                    self.checked.fault(&path, FileKind::Table, what, None);
+                    let description = format!("has {} bytes instead of {}", bytes.len(), known.size);
+                    self.checked.fault(&path, FileKind::Table, description, None);
                 }
                 let total = self.total;
                 let damage = Table::open(&bytes).check(|length| (self.progress)(length as u64, total));
@@ -264,7 +264,7 @@ impl Reading<'_> {
                 for fault in &mut self.checked.faults[before..] {
                     match fault.shards.first_mut() {
                         Some(range) => *range = (*range.start()).max(*all.start())..=(*range.end()).min(*all.end()),
-                        None if matches!(fault.what.as_str(), "filter" | "index of filters") => {}
+                        None if matches!(fault.description.as_str(), "filter" | "index of filters") => {}
                         None => fault.shards.push(all.clone()),
                     }
                 }
@@ -279,8 +279,8 @@ impl Reading<'_> {
         match Holes::load(self.directory) {
             Ok(holes) => {
                 for hole in holes.iter() {
-                    let what = format!("what was damaged in {} is lost ({})", hole.file, hole.column);
-                    self.checked.fault(&path, FileKind::Isolated, what, None);
+                    let description = format!("what was damaged in {} is lost ({})", hole.file, hole.column);
+                    self.checked.fault(&path, FileKind::Isolated, description, None);
                     self.checked.faults.last_mut().expect("it was just noted").shards = vec![hole.shards()];
                 }
             }
@@ -292,7 +292,7 @@ impl Reading<'_> {
     fn outlines(&mut self, manifest: &Manifest) -> io::Result<()> {
         for (number, known) in &manifest.tables {
             let path = table_path(self.directory, *number);
-            let what = match fs::metadata(&path) {
+            let description = match fs::metadata(&path) {
                 Ok(metadata) if metadata.len() == known.size => continue,
                 Ok(metadata) => format!("has {} bytes instead of {}", metadata.len(), known.size),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -304,7 +304,7 @@ impl Reading<'_> {
                 }
                 Err(error) => format!("cannot be read: {error}"),
             };
-            self.checked.fault(&path, FileKind::Table, what, None);
+            self.checked.fault(&path, FileKind::Table, description, None);
         }
         Ok(())
     }
@@ -349,8 +349,8 @@ impl Reading<'_> {
                         let is_cut_end = is_last && is_end && log::is_cut(&bytes, offset)
                             || log::is_torn(&bytes, offset)
                             || has_hole(offset, &bytes[offset..offset + length]);
-                        let what = if is_cut_end { "a write that is cut off" } else { "writes" };
-                        self.checked.damage(path, FileKind::Log, &[Damage::beside_data(offset, length, what)]);
+                        let description = if is_cut_end { "a write that is cut off" } else { "writes" };
+                        self.checked.damage(path, FileKind::Log, &[Damage::beside_data(offset, length, description)]);
                         self.checked.faults.last_mut().expect("it was just noted").is_cut_end = is_cut_end;
                     }
                 }

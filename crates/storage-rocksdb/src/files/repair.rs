@@ -23,7 +23,7 @@ pub(crate) struct Repair {
     /// Ranges of stored keys that may have lost entries: start, and exclusive end.
     pub(crate) holes: Vec<(Vec<u8>, Vec<u8>)>,
     /// Contents of the file that replaces it, if it can be repaired.
-    pub(crate) mended: Option<Vec<u8>>,
+    pub(crate) repaired: Option<Vec<u8>>,
     number: u64,
     place: (u32, u64),
 }
@@ -48,20 +48,20 @@ pub(crate) fn find(directory: &Path, named: Option<&BTreeSet<String>>) -> io::Re
             _ => Fate::Lost,
         };
         let all = vec![(known.smallest.clone(), known.largest.clone())];
-        let (holes, mended) = match fate {
+        let (holes, repaired) = match fate {
             Fate::Whole => continue,
-            Fate::Mended(holes, bytes) => (holes, Some(bytes)),
+            Fate::Repaired(holes, bytes) => (holes, Some(bytes)),
             Fate::Lost => (all, None),
         };
         let holes = holes.into_iter().map(|(from, through)| (from, end(&column, &through))).collect();
-        found.push(Repair { name, column, holes, mended, number: *number, place: (known.column, known.level) });
+        found.push(Repair { name, column, holes, repaired, number: *number, place: (known.column, known.level) });
     }
     Ok(found)
 }
 
 enum Fate {
     Whole,
-    Mended(Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>),
+    Repaired(Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>),
     Lost,
 }
 
@@ -78,7 +78,7 @@ fn after(key: &[u8]) -> Vec<u8> {
 fn examine(bytes: Vec<u8>, known: &TableFile) -> Fate {
     let table = Table::open(&bytes);
     // A damaged filter can be ignored, because reads work without it.
-    if table.damage.iter().any(|damage| damage.what != "filter") {
+    if table.damage.iter().any(|damage| damage.description != "filter") {
         return Fate::Lost;
     }
     let (mut holes, mut fillers) = (Vec::new(), Vec::new());
@@ -101,14 +101,14 @@ fn examine(bytes: Vec<u8>, known: &TableFile) -> Fate {
     }
     let properties = table.properties();
     let (checksum, base, ..) = table.into_parts();
-    let mut mended = bytes;
+    let mut repaired = bytes;
     for (handle, filler) in &fillers {
-        put(&mut mended, *handle, filler, checksum, base);
+        put(&mut repaired, *handle, filler, checksum, base);
     }
-    match properties.and_then(|handle| count_again(&mended, handle)) {
+    match properties.and_then(|handle| count_again(&repaired, handle)) {
         Some((handle, block)) => {
-            put(&mut mended, handle, &block, checksum, base);
-            Fate::Mended(holes, mended)
+            put(&mut repaired, handle, &block, checksum, base);
+            Fate::Repaired(holes, repaired)
         }
         None => Fate::Lost,
     }

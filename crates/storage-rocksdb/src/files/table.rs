@@ -36,14 +36,14 @@ pub(super) struct Table<'a> {
 pub(super) struct Damage {
     pub(super) offset: usize,
     pub(super) length: usize,
-    pub(super) what: &'static str,
+    pub(super) description: &'static str,
     /// Range of keys that may be lost; `None` if no entries are lost.
     pub(super) keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Damage {
-    pub(super) fn beside_data(offset: usize, length: usize, what: &'static str) -> Self {
-        Self { offset, length, what, keys: None }
+    pub(super) fn beside_data(offset: usize, length: usize, description: &'static str) -> Self {
+        Self { offset, length, description, keys: None }
     }
 }
 
@@ -109,10 +109,10 @@ impl<'a> Table<'a> {
     }
 
     /// Reads a block outside of the data, and records damage.
-    fn block(&mut self, handle: Handle, what: &'static str) -> Option<Vec<u8>> {
+    fn block(&mut self, handle: Handle, description: &'static str) -> Option<Vec<u8>> {
         let block = self.blocks.read(handle);
         if block.is_none() {
-            self.damage.push(Damage::beside_data(handle.offset, handle.size + TRAILER, what));
+            self.damage.push(Damage::beside_data(handle.offset, handle.size + TRAILER, description));
         }
         block
     }
@@ -227,7 +227,7 @@ impl<'a> Table<'a> {
             };
             if !is_whole {
                 let keys = Some((before, through.clone()));
-                self.damage.push(Damage { offset, length, what: "data", keys });
+                self.damage.push(Damage { offset, length, description: "data", keys });
             }
             before = through;
         }

@@ -166,7 +166,7 @@ fn missing_files_are_found_without_reading_the_others() {
     fs::remove_file(&tables[0]).unwrap();
     fs::write(&tables[1], "short").unwrap();
     let found: Vec<(PathBuf, bool)> =
-        check().into_iter().map(|fault| (fault.file, fault.what == "is missing")).collect();
+        check().into_iter().map(|fault| (fault.file, fault.description == "is missing")).collect();
     assert_eq!(found, [(tables[0].clone(), true), (tables[1].clone(), false)]);
 }
 
@@ -195,20 +195,20 @@ fn check_flips(is_wanted: fn(&str) -> bool, kinds: &[FileKind]) {
         let (hurt, new) = (directory.path().join(format!("hurt{seed}")), directory.path().join(format!("new{seed}")));
         copy(&old, &hurt);
         let (path, start) = flip(&files(&hurt, is_wanted), &mut Random(seed * 7919));
-        let what = format!("seed {seed}: {} at {start}", path.file_name().unwrap().display());
+        let description = format!("seed {seed}: {} at {start}", path.file_name().unwrap().display());
         let checked = check(&hurt, Depth::Whole, &mut |_, _| {}).unwrap();
         let named: Vec<&Fault> = checked.faults.iter().filter(|fault| kinds.contains(&fault.kind)).collect();
-        assert!(!named.is_empty(), "{what}: nothing found, but {:?}", checked.faults);
+        assert!(!named.is_empty(), "{description}: nothing found, but {:?}", checked.faults);
         let (found, contents) = salvaged(&hurt, &new);
         let is_damaged = |shard: u64| found.lost_writes || found.damaged.iter().any(|range| range.contains(&shard));
         for (key, value) in &expected {
             if contents.get(key) != Some(value) {
                 lost_entries += 1;
-                assert!(is_damaged(key.0), "{what}: {key:?} is lost, and nothing says so: {:?}", found.damaged);
+                assert!(is_damaged(key.0), "{description}: {key:?} is lost, and nothing says so: {:?}", found.damaged);
             }
         }
         for key in contents.keys().filter(|key| !expected.contains_key(key)) {
-            assert!(is_damaged(key.0), "{what}: {key:?} came back");
+            assert!(is_damaged(key.0), "{description}: {key:?} came back");
         }
         places += 1;
         fs::remove_dir_all(&hurt).unwrap();

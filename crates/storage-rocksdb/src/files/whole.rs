@@ -16,7 +16,7 @@ use settee_storage::durable::{self, Readers};
 use settee_storage::{Keyspace, Result, StorageError};
 
 use super::acknowledged::Acknowledged;
-use super::batch::remarks;
+use super::batch::annotations;
 use super::bytes::Bytes;
 use super::check::{cut_manifest, has_hole};
 use super::directory::{Directory, blob_path, table_path};
@@ -74,8 +74,8 @@ fn unreadable(path: &Path, error: &io::Error) -> StorageError {
     }
 }
 
-fn damaged(path: &Path, what: impl std::fmt::Display) -> StorageError {
-    StorageError::Corrupt(format!("{} {what}", path.display()))
+fn damaged(path: &Path, description: impl std::fmt::Display) -> StorageError {
+    StorageError::Corrupt(format!("{} {description}", path.display()))
 }
 
 /// Inspects the directory of a store.
@@ -295,7 +295,7 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
         match item {
             Item::Record(offset, record) => {
                 let first = Bytes(&record).fixed64();
-                let count = remarks(&record).map(|(count, _)| u64::from(count));
+                let count = annotations(&record).map(|(count, _)| u64::from(count));
                 let (Some(first), Some(count)) = (first, count) else {
                     return Err(damaged(path, format_args!("holds writes at {offset} that cannot be understood")));
                 };

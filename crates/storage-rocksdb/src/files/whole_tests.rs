@@ -100,15 +100,18 @@ fn is_opened(origin: &Path, expected: &Contents, name: &str, other: &Path, harm:
     copy(origin, &path);
     harm.apply(&path.join(name), other);
     let before = image(&path);
-    let what = format!("{name} {harm:?}");
+    let description = format!("{name} {harm:?}");
     match RocksEngine::open(&path, &Options { write_buffer_bytes: 1 << 20, ..Options::default() }) {
         Ok(engine) => {
-            assert!(contents(&engine) == *expected, "{what}: opened with other data");
+            assert!(contents(&engine) == *expected, "{description}: opened with other data");
             true
         }
         Err(error) => {
-            assert!(image(&path) == before, "{what}: a start that was refused changed files: {error}");
-            assert!(error.to_string().contains(&path.display().to_string()), "{what}: no file is named: {error}");
+            assert!(image(&path) == before, "{description}: a start that was refused changed files: {error}");
+            assert!(
+                error.to_string().contains(&path.display().to_string()),
+                "{description}: no file is named: {error}"
+            );
             false
         }
     }
@@ -156,7 +159,7 @@ fn every_file_missing_cut_or_replaced_is_refused_or_harmless() {
     copy(&path("closed"), &path("open"));
     let engine = open(&path("open"));
     fill(&engine, &mut Random(5), 3);
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let expected = contents(&engine);
     copy_in_use(&path("open"), &path("killed"));
     drop(engine);
@@ -239,7 +242,7 @@ fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
             engine.commit(Shard(1), Version(number), CommitToken(u128::MAX), batch, Durability::Buffered).unwrap();
     };
     (0..20).for_each(put);
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let acknowledged = contents(&engine);
     let (.., log, synced) = super::newest_log(&origin).unwrap().unwrap();
     (20..40).for_each(put);
@@ -247,23 +250,23 @@ fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
     let (synced, record) = (synced as usize, (bytes.len() - synced as usize) / 20);
     copy_in_use(&origin, &directory.path().join("image"));
     drop(engine);
-    let check = |what: &str, torn: &[u8], is_opened: bool| {
-        let path = directory.path().join(what);
+    let check = |description: &str, torn: &[u8], is_opened: bool| {
+        let path = directory.path().join(description);
         copy(&directory.path().join("image"), &path);
         fs::write(path.join(log.file_name().unwrap()), torn).unwrap();
         match RocksEngine::inspect(&path) {
             Ok(inspected) => {
-                assert!(is_opened, "{what} is accepted");
+                assert!(is_opened, "{description} is accepted");
                 // Zeros up to the end are unused space.
-                let is_cut = torn != bytes && !what.ends_with("end");
-                assert_eq!(inspected.torn().is_some(), is_cut, "{what}");
+                let is_cut = torn != bytes && !description.ends_with("end");
+                assert_eq!(inspected.torn().is_some(), is_cut, "{description}");
                 let found = contents(&inspected.open(&Options::default()).unwrap());
                 assert!(
                     acknowledged.iter().all(|(key, value)| found.get(key) == Some(value)),
-                    "{what}: writes are lost"
+                    "{description}: writes are lost"
                 );
             }
-            Err(error) => assert!(!is_opened, "{what}: {error}"),
+            Err(error) => assert!(!is_opened, "{description}: {error}"),
         }
     };
     let zeroed = |from: usize, to: usize| {

@@ -80,7 +80,7 @@ fn contents(engine: &RocksEngine) -> (Contents, BTreeSet<(u64, Keyspace)>) {
     loop {
         match read_all(engine) {
             Ok(found) => return found,
-            Err(StorageError::Interrupted(_)) => engine.tend().unwrap(),
+            Err(StorageError::Interrupted(_)) => engine.maintain().unwrap(),
             Err(error) => panic!("{error}"),
         }
     }
@@ -142,13 +142,13 @@ fn files(directory: &Path, kind: &str) -> Vec<PathBuf> {
 }
 
 /// Checks that every single lookup returns the original value or an error.
-fn check_gets(engine: &RocksEngine, expected: &Contents, hurt: &BTreeSet<(u64, Keyspace)>, what: &str) -> usize {
+fn check_gets(engine: &RocksEngine, expected: &Contents, hurt: &BTreeSet<(u64, Keyspace)>, label: &str) -> usize {
     let mut lost = 0;
     for ((shard, space, key), value) in expected {
         match engine.snapshot(Shard(*shard)).unwrap().get(*space, key) {
-            Ok(found) => assert_eq!(found.as_ref(), Some(value), "{what}: {shard} {space:?} {key:?}"),
+            Ok(found) => assert_eq!(found.as_ref(), Some(value), "{label}: {shard} {space:?} {key:?}"),
             Err(_) => {
-                assert!(hurt.contains(&(*shard, *space)), "{what}: {shard} {space:?} is scanned without an error");
+                assert!(hurt.contains(&(*shard, *space)), "{label}: {shard} {space:?} is scanned without an error");
                 lost += 1;
             }
         }
@@ -197,21 +197,21 @@ impl Drop for Ends<'_> {
 fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) -> String, seed: u64) -> (usize, usize) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let engine = open(path).unwrap();
-    engine.tend().unwrap();
-    let what = format!("seed {seed}, {}", damage(path, &mut random));
-    println!("{what}");
+    engine.maintain().unwrap();
+    let label = format!("seed {seed}, {}", damage(path, &mut random));
+    println!("{label}");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                let _ = engine.tend();
+                let _ = engine.maintain();
                 thread::park_timeout(Duration::from_millis(10));
             }
         });
         scope.spawn(|| {
             for number in 0_u64.. {
                 let put = |batch: &mut Batch| batch.put(Keyspace::Documents, &number.to_be_bytes(), b"x");
-                commit(&engine, BYSTANDER, &put).unwrap_or_else(|error| panic!("{what}: write {number}: {error}"));
+                commit(&engine, BYSTANDER, &put).unwrap_or_else(|error| panic!("{label}: write {number}: {error}"));
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
@@ -227,25 +227,30 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
             }
         }
     });
-    let engine = reopened(engine, path, &what);
+    let engine = reopened(engine, path, &label);
     let (found, hurt) = contents(&engine);
     for (key, value) in &found {
-        assert!(expected.get(key).is_none_or(|before| before == value), "{what}: {key:?} is another");
+        assert!(expected.get(key).is_none_or(|before| before == value), "{label}: {key:?} is another");
     }
     let shards: BTreeSet<u64> = hurt.iter().map(|(shard, _)| *shard).collect();
-    let lost = check_gets(&engine, expected, &hurt, &what);
-    assert_eq!(engine.damage().is_some(), !hurt.is_empty(), "{what}: {hurt:?} are hurt, told is {:?}", engine.damage());
+    let lost = check_gets(&engine, expected, &hurt, &label);
+    assert_eq!(
+        engine.damage().is_some(),
+        !hurt.is_empty(),
+        "{label}: {hurt:?} are hurt, told is {:?}",
+        engine.damage()
+    );
     // The damage persists until the affected shards are dropped.
-    let engine = reopened(engine, path, &what);
-    assert_eq!(contents(&engine).1, hurt, "{what}");
+    let engine = reopened(engine, path, &label);
+    assert_eq!(contents(&engine).1, hurt, "{label}");
     shards.iter().for_each(|shard| engine.drop_shard(Shard(*shard)).unwrap());
-    let engine = reopened(engine, path, &what);
+    let engine = reopened(engine, path, &label);
     let (mut found, hurt) = contents(&engine);
-    assert!(hurt.is_empty() && engine.damage().is_none(), "{what}: {hurt:?} {:?}", engine.damage());
+    assert!(hurt.is_empty() && engine.damage().is_none(), "{label}: {hurt:?} {:?}", engine.damage());
     found.retain(|(_, _, key), _| key != b"new");
     let mut rest = expected.clone();
     rest.retain(|(shard, ..), _| !shards.contains(shard));
-    assert!(found == rest, "{what}: others have lost something");
+    assert!(found == rest, "{label}: others have lost something");
     SHARDS.for_each(|shard| engine.reclaim(Shard(shard)).unwrap());
     commit(&engine, BYSTANDER, &|batch| batch.put(Keyspace::Local, b"last", b"x")).unwrap();
     engine.check().unwrap();
@@ -253,14 +258,14 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
     let checked = check(path, Depth::Whole, &mut |_, _| {}).unwrap();
     // An unreferenced value stays in its file until garbage collection.
     let is_over = |fault: &Fault| fault.is_cut_end || fault.kind == FileKind::Blob;
-    assert!(checked.faults.iter().all(is_over), "{what}: {:?}", checked.faults);
+    assert!(checked.faults.iter().all(is_over), "{label}: {:?}", checked.faults);
     (lost, shards.len())
 }
 
-fn reopened(engine: RocksEngine, path: &Path, what: &str) -> RocksEngine {
+fn reopened(engine: RocksEngine, path: &Path, label: &str) -> RocksEngine {
     drop(engine);
-    let engine = open(path).unwrap_or_else(|error| panic!("{what}: {error}"));
-    engine.tend().unwrap();
+    let engine = open(path).unwrap_or_else(|error| panic!("{label}: {error}"));
+    engine.maintain().unwrap();
     engine
 }
 
@@ -278,17 +283,17 @@ fn one_of(paths: &[PathBuf], random: &mut Random) -> PathBuf {
 }
 
 #[test]
-fn flipped_bytes_of_a_sorted_file_hurt_nobody_else() {
+fn flipped_bytes_of_a_sorted_file_affect_no_other_shard() {
     hurt_in_use("sorted files", |path, random| flip(&one_of(&files(path, "sst"), random), random));
 }
 
 #[test]
-fn flipped_bytes_of_a_blob_file_hurt_nobody_else() {
+fn flipped_bytes_of_a_blob_file_affect_no_other_shard() {
     hurt_in_use("blob files", |path, random| flip(&one_of(&files(path, "blob"), random), random));
 }
 
 #[test]
-fn a_missing_sorted_file_hurts_nobody_else() {
+fn a_missing_sorted_file_affects_no_other_shard() {
     hurt_in_use("missing sorted files", |path, random| {
         let file = one_of(&files(path, "sst"), random);
         fs::remove_file(&file).unwrap();

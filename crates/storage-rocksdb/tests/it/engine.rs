@@ -177,7 +177,7 @@ fn commit_until_files_are_full() {
     same(engine.sync().unwrap_err());
     same(engine.drop_shard(Shard(1)).unwrap_err());
     child::raise_file_limit();
-    engine.tend().unwrap();
+    engine.maintain().unwrap();
     let kept = steps(&engine, Shard(1));
     assert!((number..=number + 1).contains(&kept), "{kept} of {number} commits are there");
     for number in kept..kept + 100 {
@@ -204,7 +204,7 @@ fn a_failed_write_is_over_when_the_store_was_opened_again() {
 }
 
 #[test]
-fn without_room_only_what_makes_room_is_committed() {
+fn on_a_full_disk_only_deletions_are_committed() {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(&directory.path().join("store"));
     step(&engine, Shard(1), 0, Durability::Synced);
@@ -213,7 +213,7 @@ fn without_room_only_what_makes_room_is_committed() {
     let options = Options { free_min_bytes: u64::MAX / 2, ..Options::default() };
     let engine = RocksEngine::open(&directory.path().join("store"), &options).unwrap();
     assert!(matches!(engine.check(), Err(StorageError::Full(_))));
-    assert!(matches!(engine.tend(), Err(StorageError::Full(_))));
+    assert!(matches!(engine.maintain(), Err(StorageError::Full(_))));
     let growth = engine.commit(Shard(1), Version(1), crate::token(2), crate::numbered(2), Durability::Synced);
     assert!(matches!(growth, Err(StorageError::Full(_))), "{growth:?}");
     assert_eq!(steps(&engine, Shard(1)), 1);
@@ -227,7 +227,7 @@ fn without_room_only_what_makes_room_is_committed() {
 }
 
 #[test]
-fn a_raw_load_counts_what_it_wrote() {
+fn a_raw_load_counts_its_writes() {
     let directory = tempfile::tempdir().unwrap();
     for (name, pattern, sync_each_batch) in [
         ("synced", RawPattern::Pair, true),

@@ -131,10 +131,10 @@ pub fn limits_are_kept(open: Open<'_>) {
     let longest = vec![b'k'; MAX_KEY_BYTES];
     let version = commit(&*engine, SHARD, puts(Keyspace::Documents, &[(&longest, b"value")]));
     let (too_long, value) = (vec![b'k'; MAX_KEY_BYTES + 1], vec![0; MAX_VALUE_BYTES + 1]);
-    for (what, entry) in [("key", (&too_long[..], &b"value"[..])), ("value", (&b"key"[..], &value[..]))] {
+    for (label, entry) in [("key", (&too_long[..], &b"value"[..])), ("value", (&b"key"[..], &value[..]))] {
         let batch = puts(Keyspace::Documents, &[(b"other", b"value"), entry]);
         let outcome = engine.commit(SHARD, version, CommitToken(9), batch, Durability::Buffered);
-        assert!(matches!(outcome, Err(StorageError::TooLarge(_))), "a {what} that is too long: {outcome:?}");
+        assert!(matches!(outcome, Err(StorageError::TooLarge(_))), "a {label} that is too long: {outcome:?}");
     }
     let snapshot = view(&*engine, SHARD);
     assert_eq!(snapshot.state().expect("state").version, version, "what was refused is no commit");

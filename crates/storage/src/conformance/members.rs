@@ -12,13 +12,13 @@ use crate::members::{Claim, Node, NodeId};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Polls until `look` returns a value.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn until<T>(label: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < TIMEOUT, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{label}");
         thread::yield_now();
     }
 }
@@ -116,28 +116,29 @@ pub fn released_claims_are_free(open: OpenTwice<'_>) {
 
 /// The holder of a claim is notified that another process waits for it, until it has released the claim, and is not
 /// notified of waiters for other claims.
-pub fn who_has_a_claim_hears_who_waits_for_it(open: OpenTwice<'_>) {
+pub fn the_holder_of_a_claim_is_notified_of_waiters(open: OpenTwice<'_>) {
     let engines = open();
     let [one, other] = [&*engines[0], &*engines[1]];
     let [held, further] = ["work", "other work"].map(|key| claim(one, key).expect("it is free"));
     let is_awaited = |claim: &Claim| one.members().is_awaited(claim);
-    let say = |engine: &dyn Engine, key| engine.members().say_awaited(key).expect("the engine can be asked");
+    let announce_wait_at =
+        |engine: &dyn Engine, key| engine.members().announce_wait(key).expect("the engine can be asked");
     assert!(!is_awaited(&held), "the claim has no waiter yet");
-    say(one, "other work");
+    announce_wait_at(one, "other work");
     until("it is heard", || {
-        say(other, "work");
+        announce_wait_at(other, "work");
         is_awaited(&held).then_some(())
     });
     assert!(!is_awaited(&further), "it is awaited by its own process");
     let foreign = claim(other, "nobody's work").expect("it is free");
     assert!(!other.members().is_awaited(&foreign) && !other.members().is_awaited(&held));
     one.members().release(&held).expect("it can be released");
-    let anew = claim(one, "work").expect("it is free");
-    until("the claim has no waiter any more", || (!is_awaited(&anew)).then_some(()));
+    let second_claim = claim(one, "work").expect("it is free");
+    until("the claim has no waiter any more", || (!is_awaited(&second_claim)).then_some(()));
 }
 
 /// Claims of a process that fails are taken over by another one, and the failed process is no longer a member.
-pub fn what_the_dead_claimed_is_taken_over(open: OpenTwice<'_>) {
+pub fn claims_of_failed_nodes_are_taken_over(open: OpenTwice<'_>) {
     let [dying, living] = open();
     dying.members().announce("dying", "").expect("the name is free");
     living.members().announce("living", "").expect("the name is free");

@@ -20,27 +20,27 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The latest version of each shard that a listener was notified of.
 #[derive(Default)]
-struct Heard {
+struct Notifications {
     versions: Mutex<BTreeMap<Shard, Version>>,
     changed: Condvar,
 }
 
-impl Heard {
+impl Notifications {
     fn on(engine: &dyn Engine) -> Arc<Self> {
-        let heard = Arc::new(Self::default());
-        let telling = Arc::clone(&heard);
+        let notified = Arc::new(Self::default());
+        let sink = Arc::clone(&notified);
         engine.subscribe(Box::new(move |shard, version| {
-            let mut versions = telling.versions.lock();
+            let mut versions = sink.versions.lock();
             let known = versions.entry(shard).or_default();
             *known = version.max(*known);
-            telling.changed.notify_all();
+            sink.changed.notify_all();
         }));
-        heard
+        notified
     }
 
     fn wait_for(&self, shard: Shard, version: Version) {
         let mut versions = self.versions.lock();
-        while versions.get(&shard).is_none_or(|heard| *heard < version) {
+        while versions.get(&shard).is_none_or(|notified| *notified < version) {
             assert!(!self.changed.wait_for(&mut versions, TIMEOUT).timed_out(), "no notification for {shard:?}");
         }
     }
@@ -48,40 +48,40 @@ impl Heard {
 
 /// A commit of one process can be read by the other, which is notified of it. No process is notified of its own
 /// commits.
-pub fn commits_of_others_are_told(open: OpenTwice<'_>) {
+pub fn commits_of_others_are_notified(open: OpenTwice<'_>) {
     let engines = open();
-    let heard = [0, 1].map(|user| Heard::on(&*engines[user]));
+    let notified = [0, 1].map(|user| Notifications::on(&*engines[user]));
     for round in 0..20 {
         for (user, shard) in [(0, Shard(1)), (1, Shard(2)), (0, Shard(2)), (1, Shard(1))] {
             let value = format!("{round} {user}");
             let version = commit(&*engines[user], shard, puts(Keyspace::Local, &[(b"key", value.as_bytes())]));
-            heard[1 - user].wait_for(shard, version);
+            notified[1 - user].wait_for(shard, version);
             let read = view(&*engines[1 - user], shard).get(Keyspace::Local, b"key").expect("get");
             assert_eq!(read.as_deref(), Some(value.as_bytes()), "what {user} wrote to {shard:?} in round {round}");
         }
     }
     let version = commit(&*engines[0], Shard(3), puts(Keyspace::Local, &[(b"key", b"value")]));
-    heard[1].wait_for(Shard(3), version);
+    notified[1].wait_for(Shard(3), version);
     engines[0].drop_shard(Shard(3)).expect("drop_shard");
-    heard[1].wait_for(Shard(3), Version(version.0 + 1));
+    notified[1].wait_for(Shard(3), Version(version.0 + 1));
     // Notifications are ordered: after one of a later commit, all earlier ones of the other process have arrived.
     let version = commit(&*engines[1], Shard(4), puts(Keyspace::Local, &[(b"key", b"value")]));
-    heard[0].wait_for(Shard(4), version);
-    assert!(!heard[0].versions.lock().contains_key(&Shard(3)), "a process is told of its own commits");
+    notified[0].wait_for(Shard(4), version);
+    assert!(!notified[0].versions.lock().contains_key(&Shard(3)), "a process is told of its own commits");
 }
 
 /// Many threads commit through one process while others read through the other one: after a catch-up they have been
 /// notified of every commit that ended before it.
-pub fn commits_are_told_before_catch_up_returns(open: OpenTwice<'_>) {
+pub fn commits_are_notified_before_catch_up_returns(open: OpenTwice<'_>) {
     const SHARDS: u64 = 6;
     const COMMITS: u64 = 60;
     let engines = open();
-    let heard = [0, 1].map(|user| Heard::on(&*engines[user]));
+    let notified = [0, 1].map(|user| Notifications::on(&*engines[user]));
     // The last commits that have ended, by process and shard.
     let ended: [[AtomicU64; SHARDS as usize]; 2] = Default::default();
     let seed = RandomState::new().hash_one(0);
     println!("seed {seed}");
-    let (engines, heard, ended) = (&engines, &heard, &ended);
+    let (engines, notified, ended) = (&engines, &notified, &ended);
     thread::scope(|scope| {
         for user in 0..2 {
             for at in 0..SHARDS {
@@ -106,7 +106,7 @@ pub fn commits_are_told_before_catch_up_returns(open: OpenTwice<'_>) {
                     while !is_over() {
                         let before = ended[writer].each_ref().map(|last| last.load(Ordering::SeqCst));
                         engines[user].catch_up().expect("the engine can be read");
-                        let versions = heard[user].versions.lock();
+                        let versions = notified[user].versions.lock();
                         for (at, wanted) in (0..SHARDS).zip(before) {
                             let shard = Shard(100 * writer as u64 + at);
                             let found = versions.get(&shard).map_or(0, |version| version.0);

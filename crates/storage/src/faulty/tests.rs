@@ -213,6 +213,6 @@ fn reads_fail_where_it_was_asked_for() {
     cursor.next().unwrap();
     cursor.next().unwrap_err();
     engine.snapshot(Shard(2)).unwrap().get(Keyspace::Local, b"").unwrap_err();
-    engine.heal_reads();
+    engine.clear_read_faults();
     cursor.next().unwrap();
 }

@@ -93,7 +93,7 @@ impl Members for MemoryEngine {
         Ok(())
     }
 
-    fn say_awaited(&self, key: &str) -> Result<()> {
+    fn announce_wait(&self, key: &str) -> Result<()> {
         let mut processes = self.store.processes.lock();
         if let Some((Some(holder), epoch)) = processes.claims.get(key).copied()
             && holder != self.user

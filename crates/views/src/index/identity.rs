@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_decides_the_rows_counts() {
+    fn only_members_that_affect_the_rows_matter() {
         let view = r#""views":{"a":{"map":"m"}}"#;
         let of = |text: &str| definitions(Layout::Whole, &parse(text))[0].signature;
         let plain = of(&format!("{{{view}}}"));

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_build_wrote_is_cleared_away() {
+    fn files_of_an_interrupted_build_are_removed() {
         let store = IndexStore::new(engine(), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
         let Opened { meta, mut writer, .. } = store.open(0).unwrap().unwrap();
         assert_eq!(meta, Meta::new());
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn two_writers_are_told_apart() {
+    fn two_writers_are_distinguished() {
         let store = IndexStore::new(engine(), Shard(5), Arc::new(Tokens::new(0)), Arc::default());
         let Opened { writer: mut first, .. } = store.open(0).unwrap().unwrap();
         let Opened { writer: mut second, .. } = store.open(0).unwrap().unwrap();

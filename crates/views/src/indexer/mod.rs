@@ -47,7 +47,7 @@ use write::{Found, Reached, Writing};
 use crate::clock::Clock;
 use crate::error::{Result, ViewError};
 use crate::index::{IndexStore, IndexWriter, Meta};
-use crate::pace::Turn;
+use crate::pace::PaceState;
 use crate::reduce::Aggregate;
 use crate::tree::aggregates::rebuild;
 use crate::tree::write::NodeWriter;
@@ -111,13 +111,13 @@ pub(crate) struct Pass<'a> {
     pub(crate) database_name: &'a str,
     /// Called between batches, with the size of the last one. It may wait, and returns an error if the work must stop.
     /// Completed work is kept, unless the error is [`ViewError::Cancelled`].
-    pub(crate) control: &'a (dyn Fn(&mut Turn, u64) -> Result<()> + Sync),
+    pub(crate) control: &'a (dyn Fn(&mut PaceState, u64) -> Result<()> + Sync),
     /// Receives the number of processed changes.
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
     /// Receives exceptions and log lines of functions.
     pub(crate) report: &'a (dyn Fn(&DocumentBatch, &Emissions) + Sync),
     /// Receives the engine of the functions, and why it is not a faster one.
-    pub(crate) remark: &'a (dyn Fn(&str) + Sync),
+    pub(crate) report_engine: &'a (dyn Fn(&str) + Sync),
 }
 
 /// The scan that the workers share.
@@ -152,7 +152,7 @@ impl Pass<'_> {
             .map(|_| Ok(Worker::new(self.language.program(&self.source, self.limits)?, indexes.len())))
             .collect::<Result<Vec<_>>>()?;
 
-        workers[0].engines().for_each(|line| (self.remark)(&line));
+        workers[0].engines().for_each(|line| (self.report_engine)(&line));
         let memory_bytes = self.settings.memory_bytes / workers.len();
         workers.iter_mut().for_each(|worker| worker.expect(pending / threads * 9 / 8, memory_bytes));
 
@@ -184,7 +184,7 @@ impl Pass<'_> {
             if matches!(interrupted, Some(ViewError::Cancelled)) {
                 return Err(ViewError::Cancelled);
             }
-            workers.iter_mut().flat_map(Worker::take_bail_outs).for_each(|line| (self.remark)(&line));
+            workers.iter_mut().flat_map(Worker::take_bail_outs).for_each(|line| (self.report_engine)(&line));
             let reached = match scan.fill {
                 Fill::End => Reached { update_seq, purge_seq: self.database.purge_seq()? },
                 Fill::Full => Reached { update_seq: scan.last_seq, purge_seq: purged_since },
@@ -265,7 +265,7 @@ impl Pass<'_> {
         while !failed.load(Ordering::Relaxed) {
             // Checked before changes are read, because read changes must be mapped.
             let bytes = worker.batch.documents.size_bytes() as u64;
-            if let Err(reason) = (self.control)(&mut worker.turn, bytes) {
+            if let Err(reason) = (self.control)(&mut worker.pace_state, bytes) {
                 scan.lock().interrupted = Some(reason);
             }
             if !scan.lock().fill_batch(worker, self.options, &self.settings.clock)? {
@@ -302,10 +302,10 @@ impl Pass<'_> {
                     true => write::load(writing, found, target.directory, memory_bytes)?,
                     false => write::update(writing, found)?,
                 }
-                let mut said = Emissions::new();
-                said.log.extend(writing.aggregates.iter_mut().flat_map(Aggregate::take_log));
-                if !said.log.is_empty() {
-                    (self.report)(&DocumentBatch::new(), &said);
+                let mut message = Emissions::new();
+                message.log.extend(writing.aggregates.iter_mut().flat_map(Aggregate::take_log));
+                if !message.log.is_empty() {
+                    (self.report)(&DocumentBatch::new(), &message);
                 }
             }
         };

@@ -15,7 +15,7 @@ use super::sorter::{Runs, Space};
 use super::source::ChangeBatch;
 use crate::error::Result;
 use crate::keys;
-use crate::pace::Turn;
+use crate::pace::PaceState;
 
 /// The part of an index that workers need.
 pub(super) struct Target<'a> {
@@ -91,7 +91,7 @@ const LOOKUP_DOCUMENTS: std::ops::RangeInclusive<u64> = 16..=10_000;
 /// Maps documents on one thread.
 pub(super) struct Worker {
     program: Box<dyn Program>,
-    pub(super) turn: Turn,
+    pub(super) pace_state: PaceState,
     pub(super) batch: ChangeBatch,
     emissions: Emissions,
     /// The end of the keys of all rows of a document.
@@ -104,7 +104,7 @@ impl Worker {
     pub(super) fn new(program: Box<dyn Program>, indexes: usize) -> Self {
         Self {
             program,
-            turn: Turn::default(),
+            pace_state: PaceState::default(),
             batch: ChangeBatch::default(),
             emissions: Emissions::new(),
             document_key: Vec::new(),

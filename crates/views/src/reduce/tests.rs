@@ -74,7 +74,7 @@ fn built_in_functions_answer_as_couchdb() {
 }
 
 #[test]
-fn what_cannot_be_reduced_makes_an_error_value_that_stays() {
+fn failed_reductions_are_stored_as_error_values() {
     let check = |name: &str, values: &[&str], cause: &str| {
         let error = reduced(name, values);
         assert!(error.starts_with(r#"{"error":"builtin_reduce_error","reason":"The _s"#), "{error}");
@@ -98,7 +98,7 @@ fn what_cannot_be_reduced_makes_an_error_value_that_stays() {
 }
 
 #[test]
-fn what_begins_with_the_name_of_a_built_in_function_is_one() {
+fn a_name_that_starts_with_a_built_in_function_is_one() {
     let exact = ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_1", "_bottom_100"];
     let exact = exact.into_iter().chain(["_top_01", "_top_+1", "_bottom_0100"]);
     let longer = ["_sum\n", "_sum ", "_counter", "_statsorama", "_approx_count_distinct_", "_first1", "_last(1)"];

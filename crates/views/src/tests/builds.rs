@@ -113,7 +113,7 @@ fn clients_share_a_build() {
 }
 
 #[test]
-fn cleanup_keeps_what_is_needed() {
+fn cleanup_keeps_referenced_indexes() {
     let host = host(100);
     let core = core(settings(1, 1 << 20));
     let (one, two) = (ddoc(VIEWS), ddoc(r#""v": {"map": "each list"}, "w": {"map": "value v k"}"#));

@@ -84,7 +84,7 @@ fn a_paused_build_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
+fn a_cancelled_build_is_dropped_until_a_client_requests_it() {
     let host = host(2_000);
     let cancel = |core: &Core, host: &TestHost| core.cancel(host, &ddoc(VIEWS)).unwrap();
     let (core, language, error) = ended_by(&host, Urgency::Background, cancel);
@@ -112,7 +112,7 @@ fn a_cancelled_build_is_forgotten_and_left_alone_until_somebody_asks() {
 }
 
 #[test]
-fn an_orderly_end_keeps_what_was_done() {
+fn an_orderly_end_keeps_the_progress() {
     let host = host(2_000);
     let stop = |core: &Core, _: &TestHost| core.is_stopping.store(true, Ordering::Relaxed);
     let (core, _, error) = ended_by(&host, Urgency::Client, stop);

@@ -148,7 +148,7 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn who_needs_an_index_that_another_process_builds_waits_for_it() {
+fn a_query_waits_for_the_build_of_another_process() {
     let [one, other] = processes(3000);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
@@ -165,19 +165,19 @@ fn who_needs_an_index_that_another_process_builds_waits_for_it() {
 }
 
 #[test]
-fn the_background_leaves_an_index_to_who_builds_it() {
+fn the_background_leaves_an_index_to_its_builder() {
     let [one, other] = processes(500);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
         // Dropped if this fails, so that the build ends.
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| one.views.update(&one.database(), &design(), Urgency::Background));
         is_held.recv().unwrap();
         let left = other.views.update(&other.database(), &design(), Urgency::Background);
         assert!(matches!(left, Err(ViewError::Stopped)), "{left:?}");
         // Control by an administrator applies to the building process.
         assert_eq!(other.views.cleanup(&other.database(), &[], 0).unwrap(), 0, "it is being built");
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         builds.join().unwrap().unwrap();
     });
     assert_eq!(other.status(&design()), BuildStatus::Current);
@@ -205,7 +205,7 @@ fn a_build_in_the_background_does_not_rest_while_a_client_of_another_process_wai
 }
 
 #[test]
-fn who_waits_takes_the_place_of_a_process_that_dies() {
+fn a_waiter_takes_over_from_a_failed_process() {
     let [one, other] = processes(3000);
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
@@ -234,19 +234,19 @@ fn who_waits_takes_the_place_of_a_process_that_dies() {
 
 /// The process continues under a new claim.
 #[test]
-fn who_was_taken_for_dead_claims_again() {
+fn a_node_considered_failed_claims_again() {
     let [one, _] = processes(3000);
     let (is_held, go_on) = one.hold();
     let lost = thread::scope(|scope| {
         // Dropped if this fails, so that the build ends.
-        let tell = go_on;
+        let resume_sender = go_on;
         let late = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         let members = one.catalog.engine().members();
         let lost = members.claim(&format!("index/{}", one.index().1.0)).unwrap().unwrap();
         one.leave();
         one.come_back();
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(late.join().unwrap(), (3000, "3000".to_owned()));
         lost
     });
@@ -272,19 +272,19 @@ fn each_claim_has_numbers_of_its_own() {
 
 /// A build may have to be restarted in another shard.
 #[test]
-fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
+fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let [one, other] = processes(500);
     let whole = (500, "500".to_owned());
     let (is_held, go_on) = one.hold();
     thread::scope(|scope| {
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| one.count(&design()));
         is_held.recv().unwrap();
         let waits = scope.spawn(|| other.count(&design()));
         until(|| other.waits());
         one.replace();
         assert_eq!(waits.join().unwrap(), whole);
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(builds.join().unwrap(), whole);
     });
     assert_eq!((one.count(&design()), other.count(&design())), (whole.clone(), whole));
@@ -347,13 +347,15 @@ fn two_processes_build_at_all_times() {
     for process in &processes {
         assert_eq!(process.count(&design()), (3100, "3100".to_owned()));
         // Equal to an index that only this process has built.
-        let anew = ddoc(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "none"}"#);
-        let anew =
-            DesignDocument { options: settee_design::DesignOptions { include_design: true, ..anew.options }, ..anew };
-        assert_eq!(process.count(&anew), (3100, "3100".to_owned()));
+        let rebuilt = ddoc(r#""v": {"map": "value k v", "reduce": "_count"}, "w": {"map": "none"}"#);
+        let rebuilt = DesignDocument {
+            options: settee_design::DesignOptions { include_design: true, ..rebuilt.options },
+            ..rebuilt
+        };
+        assert_eq!(process.count(&rebuilt), (3100, "3100".to_owned()));
         let rows =
             |design| process.ask(design, &ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() }).unwrap().map;
-        assert_eq!(rows(&design()), rows(&anew));
+        assert_eq!(rows(&design()), rows(&rebuilt));
     }
 }
 
@@ -400,7 +402,7 @@ impl<F: FnOnce()> RowSink for Meanwhile<F> {
 }
 
 #[test]
-fn who_reads_an_index_that_another_process_removes_reads_all_of_it() {
+fn a_reader_reads_all_of_an_index_that_another_process_removes() {
     let [one, other] = processes(2000);
     let query = ViewQuery { reduce: Reduce::Off, ..ViewQuery::default() };
     for _ in 0..3 {
@@ -431,7 +433,7 @@ fn one_shard_is_given_to_an_index_by_all() {
 }
 
 #[test]
-fn what_is_said_to_builds_counts_in_all_processes() {
+fn build_commands_apply_in_all_processes() {
     let [one, other] = processes(3000);
     let design = design();
     assert_eq!((one.status(&design), other.status(&design)), (BuildStatus::Lagging, BuildStatus::Lagging));

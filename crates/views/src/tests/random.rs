@@ -176,7 +176,7 @@ fn answers_do_not_depend_on_threads_and_spilling() {
 }
 
 #[test]
-fn an_index_that_is_far_behind_is_loaded_anew() {
+fn an_index_that_is_far_behind_is_rebuilt() {
     let mut random = Random::of(77);
     let host = TestHost::new(engine());
     let ddoc = ddoc(VIEWS);

@@ -109,7 +109,7 @@ fn watched_build(seed: u64) -> (TestHost, Random, Vec<Moment>) {
 }
 
 #[test]
-fn a_crash_at_any_step_of_a_load_leaves_what_goes_on_to_the_same_index() {
+fn a_load_resumes_to_the_same_index_after_a_crash_at_any_step() {
     for seed in 0..2 {
         let (built, mut random, moments) = watched_build(seed);
         let (mut resumed, count) = (0, moments.len());
@@ -220,7 +220,7 @@ fn runs_that_are_broken_or_gone_are_not_used() {
 }
 
 #[test]
-fn a_purge_that_is_not_remembered_any_more_ends_what_was_noted() {
+fn an_expired_purge_ends_recorded_progress() {
     let (built, mut random, moments) = watched_build(6);
     let last = moments.into_iter().rev().find(|moment| std::fs::read_dir(&moment.files).unwrap().next().is_some());
     let Moment { engine, files } = last.unwrap();

@@ -31,14 +31,14 @@ fn commits_do_not_grow_with_the_index() {
             host.put(&format!("doc{number:05}"), Some(&format!("\"list\":[{list}]")));
         }
     };
-    let check = |what: &str, rows: usize| -> Largest {
+    let check = |label: &str, rows: usize| -> Largest {
         core.update(&host, &ddoc, Urgency::Client).unwrap();
         let largest = counting.take_largest();
-        println!("{what}: {largest:?}");
-        assert!(largest.commit_bytes < COMMIT_BYTES && largest.value_bytes < VALUE_BYTES, "{what}: {largest:?}");
+        println!("{label}: {largest:?}");
+        assert!(largest.commit_bytes < COMMIT_BYTES && largest.value_bytes < VALUE_BYTES, "{label}: {largest:?}");
         let found = ask(&core, &host, &ddoc, "each", &ViewQuery::default()).unwrap();
-        assert_eq!(found.reduce[0].1, rows.to_string(), "{what}");
-        assert_eq!(check_stored(&host, &engine), [], "{what}");
+        assert_eq!(found.reduce[0].1, rows.to_string(), "{label}");
+        assert_eq!(check_stored(&host, &engine), [], "{label}");
         largest
     };
     put(0, 3_000, 2);

@@ -69,7 +69,7 @@ fn the_swap_outlives_the_process() {
 }
 
 #[test]
-fn two_edits_in_a_row_show_what_was_last_ready() {
+fn two_edits_in_a_row_show_the_last_built_rows() {
     let host = host();
     let (core, language) = counted_core(settings(1, 1 << 20));
     let [first, second, third] =
@@ -87,7 +87,7 @@ fn two_edits_in_a_row_show_what_was_last_ready() {
 }
 
 #[test]
-fn views_that_are_new_gone_or_renamed_have_nothing_to_show_instead() {
+fn new_removed_or_renamed_views_have_no_previous_rows() {
     let host = host();
     let (core, _) = counted_core(settings(1, 1 << 20));
     let old = online(r#""v": {"map": "value k v"}, "w": {"map": "value v k"}"#);
@@ -119,7 +119,7 @@ fn a_changed_reduce_function_is_swapped_as_well_without_mapping() {
 }
 
 #[test]
-fn what_does_not_ask_for_it_waits_and_remembers() {
+fn deferred_builds_wait_and_keep_their_state() {
     let host = host();
     let (core, _) = counted_core(settings(1, 1 << 20));
     let old = ddoc(r#""v": {"map": "value k v"}"#);

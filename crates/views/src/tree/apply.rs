@@ -141,7 +141,7 @@ impl Drafting<'_> {
         }
         let pieces = self.tree.inner(child.id)?.pieces;
         self.discard(child.id, pieces);
-        let parts = self.mend(parts, height - 1)?;
+        let parts = self.merge_small(parts, height - 1)?;
         Ok(cut_inner(parts, child.separator))
     }
 
@@ -188,7 +188,7 @@ impl Drafting<'_> {
     }
 
     /// Merges drafts that are too small with a neighbour.
-    fn mend(&mut self, mut parts: Vec<Part>, height: u32) -> Result<Vec<Part>> {
+    fn merge_small(&mut self, mut parts: Vec<Part>, height: u32) -> Result<Vec<Part>> {
         let mut index = 0;
         while index < parts.len() {
             if parts.len() == 1 || !parts[index].is_too_small() {

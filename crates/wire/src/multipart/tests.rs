@@ -159,7 +159,7 @@ fn random_body(random: &mut Random) -> (Vec<u8>, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_frames_are_read() {
     let mut random = Random::new();
     for _ in 0..3000 {
         let (body, expected) = random_body(&mut random);

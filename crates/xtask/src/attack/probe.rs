@@ -43,12 +43,12 @@ pub(super) struct Figures {
 impl Probe {
     /// Starts the client with a database of its own.
     pub(super) fn begin(url: &str) -> Result<Self> {
-        let (address, who) = split(url)?;
-        let made = Connection::open(address)?.ask("PUT /probe", &who, b"")?.0;
+        let (address, authorization) = split(url)?;
+        let made = Connection::open(address)?.ask("PUT /probe", &authorization, b"")?.0;
         ensure!(made == 201, "the database of the other client was not made: {made}");
         let state = Arc::<State>::default();
         let shared = Arc::clone(&state);
-        let thread = thread::spawn(move || ask(address, &who, &shared));
+        let thread = thread::spawn(move || ask(address, &authorization, &shared));
         Ok(Self { state, thread: Some(thread) })
     }
 
@@ -82,7 +82,7 @@ impl Drop for Probe {
     }
 }
 
-fn ask(address: SocketAddr, who: &str, state: &State) {
+fn ask(address: SocketAddr, authorization: &str, state: &State) {
     let mut connection = Connection::open(address);
     let body = format!("{{\"text\":\"{}\"}}", "x".repeat(500));
     for round in 0_u64.. {
@@ -95,7 +95,7 @@ fn ask(address: SocketAddr, who: &str, state: &State) {
             _ => ("GET /probe/_all_docs?limit=20&include_docs=true".to_owned(), &b""[..]),
         };
         let begun = Instant::now();
-        let answer = connection.as_mut().map(|open| open.ask(&line, who, body));
+        let answer = connection.as_mut().map(|open| open.ask(&line, authorization, body));
         let waited = begun.elapsed();
         let is_well = matches!(answer, Ok(Ok((200 | 201, _))));
         {

@@ -12,8 +12,8 @@ use super::writer::{Doc, attachment};
 use crate::json::{member, texts};
 
 /// Time limit for followers and the replication to catch up.
-const PATIENCE: Duration = Duration::from_secs(120);
-const PAUSE: Duration = Duration::from_millis(100);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum duration of a request to a live node while another node has failed, or while it gets no response from
 /// PostgreSQL.
@@ -31,11 +31,11 @@ const SHORT_MS: u64 = 20;
 /// Target of the replication.
 pub(super) const COPY: &str = "chaos-copy";
 
-/// The map functions of the two views. A `remark` makes the server build them as different indexes.
-pub(super) fn design(remark: &str) -> String {
+/// The map functions of the two views. A `comment` makes the server build them as different indexes.
+pub(super) fn design(comment: &str) -> String {
     format!(
-        "{{\"views\":{{\"numbers\":{{\"map\":\"function (doc) {{ emit(doc._id, doc.n);{remark} }}\"}},\
-         \"groups\":{{\"map\":\"function (doc) {{ emit([doc.group, doc.n % 10], doc.n);{remark} }}\",\"reduce\":\"_stats\"}}}}}}"
+        "{{\"views\":{{\"numbers\":{{\"map\":\"function (doc) {{ emit(doc._id, doc.n);{comment} }}\"}},\
+         \"groups\":{{\"map\":\"function (doc) {{ emit([doc.group, doc.n % 10], doc.n);{comment} }}\",\"reduce\":\"_stats\"}}}}}}"
     )
 }
 
@@ -178,13 +178,13 @@ fn caught_up(shared: &Shared, follower: &Follower<'_>, changes: &HashMap<String,
         changes.iter().filter(is_missing).map(|(id, rev)| format!("{id} {rev}")).collect::<Vec<_>>()
     };
     while !missing().is_empty() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > CATCH_UP_TIMEOUT {
             let missing = missing();
             let some: Vec<&String> = missing.iter().take(5).collect();
             let kind = follower.kind();
             return shared.violation(format!("a follower ({kind:?}) MISSED {} changes: {some:?}", missing.len()));
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -198,12 +198,12 @@ fn replicated(client: &mut Client<'_>, wanted: &HashMap<String, String>) {
         if missing.is_empty() {
             return;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > CATCH_UP_TIMEOUT {
             let job = client.get("/_replicator/chaos").unwrap_or_default();
             let docs = client.get("/_scheduler/docs").unwrap_or_default();
             return client.shared.violation(format!("the replication has not copied {missing:?}; {job} {docs}"));
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -222,8 +222,8 @@ pub(super) fn waits(shared: &Shared, pasts: &[Past]) -> (u64, Vec<String>) {
         let wait_ms = wait_ms(&timing, &causes);
         longest = longest.max(wait_ms);
         if wait_ms > WAIT_MAX_MS {
-            let what = if timing.is_of_view { "a query of a view" } else { "a request" };
-            too_long.push(format!("{what} has waited for {wait_ms} ms because of one of {causes:?}: {timing:?}"));
+            let label = if timing.is_of_view { "a query of a view" } else { "a request" };
+            too_long.push(format!("{label} has waited for {wait_ms} ms because of one of {causes:?}: {timing:?}"));
         }
     }
     (longest, too_long)

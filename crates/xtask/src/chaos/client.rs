@@ -20,9 +20,9 @@ pub(super) const NEIGHBOURS: [&str; 6] = ["near-1", "near-2", "near-3", "near-4"
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time after which a client without a response from any node aborts the request.
-const PATIENCE: Duration = Duration::from_secs(120);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum number of recorded violations.
 const VIOLATIONS_MAX: usize = 200;
@@ -62,7 +62,7 @@ pub(super) struct Timing {
 /// Common state of all clients.
 pub(super) struct Shared {
     pub(super) nodes: Vec<SocketAddr>,
-    pub(super) who: String,
+    pub(super) authorization: String,
     begun: Instant,
     is_over: AtomicBool,
     violations: Mutex<Vec<String>>,
@@ -70,9 +70,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(nodes: Vec<SocketAddr>, who: String) -> Self {
+    pub(super) fn new(nodes: Vec<SocketAddr>, authorization: String) -> Self {
         let (violations, timings) = (Mutex::default(), Mutex::default());
-        Self { nodes, who, begun: Instant::now(), is_over: AtomicBool::new(false), violations, timings }
+        Self { nodes, authorization, begun: Instant::now(), is_over: AtomicBool::new(false), violations, timings }
     }
 
     pub(super) fn now_ms(&self) -> u64 {
@@ -80,11 +80,11 @@ impl Shared {
     }
 
     /// Records a violation.
-    pub(super) fn violation(&self, what: String) {
+    pub(super) fn violation(&self, label: String) {
         let mut violations = lock(&self.violations);
         if violations.len() < VIOLATIONS_MAX {
-            println!("    {:>7} ms VIOLATION {what}", self.now_ms());
-            violations.push(what);
+            println!("    {:>7} ms VIOLATION {label}", self.now_ms());
+            violations.push(label);
         }
     }
 
@@ -175,7 +175,7 @@ impl<'a> Client<'a> {
             Some(connection) => connection,
             None => Connection::open(self.shared.nodes[node])?.with_timeout(TIMEOUT),
         };
-        let headers = format!("{}Accept: application/json\r\n", self.shared.who);
+        let headers = format!("{}Accept: application/json\r\n", self.shared.authorization);
         let answer = connection.ask(line, &headers, body)?;
         self.connections[node] = Some(connection).filter(|connection| !connection.is_closing());
         Ok(answer)
@@ -185,7 +185,7 @@ impl<'a> Client<'a> {
     /// none does.
     pub(super) fn settle(&mut self, line: &str, body: &[u8]) -> Option<Settled> {
         let (begun, mut was_unsure) = (Instant::now(), false);
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < REQUEST_TIMEOUT {
             let node = self.node;
             match self.ask(node, line, body) {
                 Answer::Said(status, text) if status < 500 => {
@@ -195,9 +195,9 @@ impl<'a> Client<'a> {
                 Answer::Said(..) | Answer::Lost => was_unsure = true,
             }
             self.node = (node + 1) % self.shared.nodes.len();
-            thread::sleep(PAUSE);
+            thread::sleep(RETRY_INTERVAL);
         }
-        self.shared.violation(format!("{line}: nobody has answered for {} s", PATIENCE.as_secs()));
+        self.shared.violation(format!("{line}: nobody has answered for {} s", REQUEST_TIMEOUT.as_secs()));
         None
     }
 
@@ -228,9 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_knows_that_nothing_has_happened() {
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let shared = Shared::new(vec![nobody.expect("a port")], String::new());
+    fn a_rejection_means_no_effect() {
+        let closed_port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let shared = Shared::new(vec![closed_port.expect("a port")], String::new());
         assert_eq!(Client::new(&shared, 0).ask(0, "GET /", b""), Answer::Refused);
         assert_eq!(shared.timings().len(), 1);
     }

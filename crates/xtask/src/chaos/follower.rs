@@ -12,8 +12,8 @@ use super::client::{Answer, Client, DATABASE, Shared, lock};
 use crate::json::member;
 
 /// Timeout of a feed without heartbeats.
-const SILENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
+const FEED_TIMEOUT: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Type of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,17 +74,17 @@ impl<'a> Follower<'a> {
                     }
                 }
             }
-            thread::sleep(PAUSE);
+            thread::sleep(RETRY_INTERVAL);
         }
     }
 
     fn continuous(&self, node: usize, since: &str, is_enough: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
         let stream = TcpStream::connect_timeout(&self.shared.nodes[node], Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_read_timeout(Some(FEED_TIMEOUT))?;
         let mut stream = BufReader::new(stream);
         let request = format!(
             "GET /{DATABASE}/_changes?feed=continuous&heartbeat=500&since={since} HTTP/1.1\r\nHost: x\r\n{}\r\n",
-            self.shared.who
+            self.shared.authorization
         );
         stream.get_mut().write_all(request.as_bytes())?;
         let mut line = String::new();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_rise_is_a_violation() {
+    fn a_revision_that_does_not_rise_is_a_violation() {
         let shared = Shared::new(vec![([127, 0, 0, 1], 1).into()], String::new());
         let follower = Follower::new(&shared, Kind::Longpoll);
         let change = |seq: &str| format!("{{\"seq\":\"{seq}\",\"id\":\"a\",\"changes\":[{{\"rev\":\"1-x\"}}]}},");

@@ -33,7 +33,7 @@ use crate::workspace::Workspace;
 const WRITERS: usize = 6;
 
 /// Maximum pause of a writer between two writes in the long form.
-const PAUSE_MS: u64 = 100;
+const WRITE_INTERVAL_MS: u64 = 100;
 
 /// Duration of the short form.
 const SHORT_SECONDS: u64 = 60;
@@ -95,8 +95,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     let seed = options.seed.unwrap_or_else(clock);
     println!("    seed {seed}");
     let mut world = World::start(workspace, options.is_long)?;
-    let who = split(&world.nodes.url())?.1;
-    let shared = Shared::new(world.addresses()?, who);
+    let authorization = split(&world.nodes.url())?.1;
+    let shared = Shared::new(world.addresses()?, authorization);
     prepare(&shared, &world.nodes.url())?;
     let followers = [Kind::Continuous, Kind::Longpoll, Kind::Continuous].map(|kind| Follower::new(&shared, kind));
     let mut shares = Shares::new(shared.nodes.len());
@@ -107,7 +107,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         }
         let shared = &shared;
         // A long run is for faults, not for a large number of documents.
-        let pause_ms = if options.is_long { PAUSE_MS } else { 0 };
+        let pause_ms = if options.is_long { WRITE_INTERVAL_MS } else { 0 };
         let own = iter::repeat_n((DATABASE, Pace::Free(pause_ms)), WRITERS);
         let databases = own.chain(NEIGHBOURS.map(|database| (database, Pace::InStep)));
         let begin =
@@ -136,9 +136,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
     }
     let (longest_wait_ms, too_long) = check::waits(&shared, &pasts);
     // In the gate other programs share the machine, so times are not checked.
-    too_long.into_iter().filter(|_| options.is_long).for_each(|what| shared.violation(what));
-    let acknowledged = tell(&pasts, &written, &shares);
-    tell_times(&shared, &followers, longest_wait_ms);
+    too_long.into_iter().filter(|_| options.is_long).for_each(|label| shared.violation(label));
+    let acknowledged = print_summary(&pasts, &written, &shares);
+    print_times(&shared, &followers, longest_wait_ms);
     let violations = shared.violations();
     if !violations.is_empty() {
         println!("    {} things must not be (seed {seed}):", violations.len());
@@ -207,7 +207,7 @@ impl Written {
 }
 
 /// Prints the faults and the work done. Returns the number of acknowledged writes.
-fn tell(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Shares) -> u64 {
+fn print_summary(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Shares) -> u64 {
     let faults = Fault::ALL.iter().filter_map(|fault| {
         let count = pasts.iter().filter(|past| past.fault == *fault).count();
         (count > 0).then(|| format!("{count} {}", fault.name()))
@@ -230,7 +230,7 @@ fn tell(pasts: &[Past], written: &BTreeMap<&str, Written>, shares: &Shares) -> u
 }
 
 /// Prints waiting times of clients, and the numbers of changes that followers received.
-fn tell_times(shared: &Shared, followers: &[Follower<'_>], longest_wait_ms: u64) {
+fn print_times(shared: &Shared, followers: &[Follower<'_>], longest_wait_ms: u64) {
     let timings = shared.timings();
     let mut took: Vec<u64> = timings.iter().filter(|timing| timing.status != 0).map(|timing| timing.took_ms).collect();
     took.sort_unstable();

@@ -193,7 +193,7 @@ impl World {
                 self.delay(0);
             }
             Fault::Silence => {
-                let end = if random.below(2) == 0 { Link::speak } else { Link::speak_anew };
+                let end = if random.below(2) == 0 { Link::speak } else { Link::speak_to_new };
                 self.links[node].iter().for_each(Link::fall_silent);
                 thread::sleep(2 * pause);
                 self.links[node].iter().for_each(end);

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_name_what_they_follow() {
+    fn bodies_name_their_predecessor() {
         let mut doc = Doc { has_attachment: true, ..Doc::new("a".to_owned()) };
         let body = doc.body(9);
         assert!(

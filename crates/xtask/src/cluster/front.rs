@@ -97,9 +97,9 @@ mod tests {
         };
         let answers: Vec<String> = (0..6).map(|_| ask()).collect();
         assert_eq!(answers, ["a", "b", "b", "a", "b", "b"]);
-        let nobody = Front::start(0, vec![dead]).unwrap();
+        let no_node = Front::start(0, vec![dead]).unwrap();
         let mut answer = String::new();
-        let _ = TcpStream::connect(nobody.address()).unwrap().read_to_string(&mut answer);
+        let _ = TcpStream::connect(no_node.address()).unwrap().read_to_string(&mut answer);
         assert_eq!(answer, "");
     }
 }

@@ -91,7 +91,7 @@ impl Link {
 
     /// Ends the unresponsive state for new connections only. The target observes the end of the others, and their
     /// clients never get a response.
-    pub(crate) fn speak_anew(&self) {
+    pub(crate) fn speak_to_new(&self) {
         let mut silence = lock(&self.state.silence);
         silence.is_silent = false;
         silence.forgotten += 1;
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_link_takes_everything_and_tells_nothing() {
+    fn an_unresponsive_link_accepts_data_and_returns_none() {
         let link = echo();
         let (mut old, mut idle) = (client(&link), client(&link));
         for client in [&mut old, &mut idle] {
@@ -260,7 +260,7 @@ mod tests {
         // Existing connections are lost, later ones are not.
         link.fall_silent();
         old.write_all(b"d").unwrap();
-        link.speak_anew();
+        link.speak_to_new();
         let mut later = client(&link);
         later.write_all(b"e").unwrap();
         echoed(&mut later, b"e");

@@ -133,10 +133,10 @@ impl Instance {
         self.wait_until("the primary", "SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END")
     }
 
-    fn wait_until(&self, what: &str, count: &str) -> Result<()> {
+    fn wait_until(&self, label: &str, count: &str) -> Result<()> {
         let begun = Instant::now();
         while self.sql(count)? == "0" {
-            ensure!(begun.elapsed() < START_LIMIT, "{} does not become {what}", self.name);
+            ensure!(begun.elapsed() < START_LIMIT, "{} does not become {label}", self.name);
             thread::sleep(POLL);
         }
         Ok(())

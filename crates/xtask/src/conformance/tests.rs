@@ -82,13 +82,13 @@ fn inexact_scenarios_are_judged_without_whole_revisions() {
 }
 
 #[test]
-fn surprises_are_told() {
+fn unexpected_results_are_reported() {
     let cases = parse(REPORT).expect("the sample is right");
     let judged = judge::exact(&cases, &expectations("[server]\nserver-up = \"odd\""));
-    let told: Vec<String> = judged.iter().filter_map(Judged::surprise).collect();
-    assert_eq!(told.len(), 3);
-    assert!(told[0].starts_with("FAILED server/server-db-updates\n      step 1\n        > GET"), "{}", told[0]);
-    assert!(told[1].starts_with("PASSED server/server-up although"), "{}", told[1]);
+    let reply: Vec<String> = judged.iter().filter_map(Judged::surprise).collect();
+    assert_eq!(reply.len(), 3);
+    assert!(reply[0].starts_with("FAILED server/server-db-updates\n      step 1\n        > GET"), "{}", reply[0]);
+    assert!(reply[1].starts_with("PASSED server/server-up although"), "{}", reply[1]);
 }
 
 #[test]

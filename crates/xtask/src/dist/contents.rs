@@ -75,13 +75,13 @@ impl Contents {
         let bytes = fs::read(program).with_context(|| format!("{} cannot be read", program.display()))?;
         needs_nothing(&bytes).with_context(|| format!("{} cannot be packed", program.display()))?;
         let asked = |arguments: &[&str]| output(Command::new(program).args(arguments).env_remove("SETTEE_DATA"));
-        let said = asked(&["--version"])?;
+        let printed_text = asked(&["--version"])?;
         ensure!(
-            said.starts_with(&format!("settee {VERSION}\n")),
-            "this is not the program of version {VERSION}: {said}"
+            printed_text.starts_with(&format!("settee {VERSION}\n")),
+            "this is not the program of version {VERSION}: {printed_text}"
         );
         // A given program may be built from another commit.
-        if let Some(commit) = commit_of(&said) {
+        if let Some(commit) = commit_of(&printed_text) {
             release.commit = commit;
         }
         Ok(Self {
@@ -202,9 +202,9 @@ mod tests {
             (&program(62, &[1, 1])[..100], Some("cut off")),
         ];
         for (program, expected) in cases {
-            let told = needs_nothing(program).err().map(|error| error.to_string());
-            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
-            assert!(told.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
+            let reply = needs_nothing(program).err().map(|error| error.to_string());
+            assert_eq!(reply.is_some(), expected.is_some(), "{reply:?}");
+            assert!(reply.unwrap_or_default().contains(expected.unwrap_or_default()), "{expected:?}");
         }
     }
 
@@ -215,8 +215,8 @@ mod tests {
             ("settee 0.1.0\ncommit: unknown\n", None),
             ("settee 0.1.0\n", None),
         ];
-        for (said, expected) in cases {
-            assert_eq!(commit_of(said).as_deref(), expected, "{said}");
+        for (printed_text, expected) in cases {
+            assert_eq!(commit_of(printed_text).as_deref(), expected, "{printed_text}");
         }
     }
 

@@ -173,8 +173,8 @@ impl Place {
 
     /// Same without another root, after a check of the version.
     fn serve_here(&self, program: &Path) -> Result<Installed> {
-        let said = output(self.call(&program.display().to_string()).arg("--version"))?;
-        ensure!(said.starts_with(&format!("settee {VERSION}\n")), "the program says {said}");
+        let printed_text = output(self.call(&program.display().to_string()).arg("--version"))?;
+        ensure!(printed_text.starts_with(&format!("settee {VERSION}\n")), "the program says {printed_text}");
         let mut command = self.call(&program.display().to_string());
         command.env_remove("SETTEE_DATA");
         Ok(self.serve(command, &self.folder.join("data").display().to_string()))
@@ -283,8 +283,8 @@ fn pip_install(place: &Place) -> Result<Installed> {
     pip.args(["install", "--quiet", "--no-index", "--disable-pip-version-check"])
         .arg(place.packages.join(python::name()));
     output(&mut pip)?;
-    let said = output(place.call(&program("python").display().to_string()).args(["-m", "settee", "-V"]))?;
-    ensure!(said == format!("settee {VERSION}\n"), "python -m settee says {said}");
+    let printed_text = output(place.call(&program("python").display().to_string()).args(["-m", "settee", "-V"]))?;
+    ensure!(printed_text == format!("settee {VERSION}\n"), "python -m settee says {printed_text}");
     place.serve_here(&program("settee"))
 }
 
@@ -296,8 +296,8 @@ fn npm_install(place: &Place) -> Result<Installed> {
     output(npm.arg(&package))?;
     let mut npx = place.call("npx");
     npx.args(["--offline", "--yes"]).arg(format!("--package={}", package.display())).args(["--", "settee", "-V"]);
-    let said = output(&mut npx)?;
-    ensure!(said == format!("settee {VERSION}\n"), "npx settee says {said}");
+    let printed_text = output(&mut npx)?;
+    ensure!(printed_text == format!("settee {VERSION}\n"), "npx settee says {printed_text}");
     place.serve_here(&place.folder.join("prefix/node_modules/.bin/settee"))
 }
 

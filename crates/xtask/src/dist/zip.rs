@@ -83,7 +83,7 @@ mod tests {
 
     /// Python must be able to read the archive.
     #[test]
-    fn python_reads_what_is_packed() -> Result<()> {
+    fn python_reads_packed_documents() -> Result<()> {
         let long = "x".repeat(100_000);
         let files = [("a/program", 0o755, long.as_bytes()), ("b.txt", 0o644, "text\n".as_bytes())];
         let archive = zip(files.into_iter())?;

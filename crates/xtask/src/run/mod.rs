@@ -123,8 +123,8 @@ mod tests {
         for (processors, expected) in
             [(1, "20 minutes on one processor"), (2, "10 minutes on 2 processors"), (64, "4 minutes on 64 processors")]
         {
-            let said = announcement(processors);
-            assert!(said.contains(expected), "{said}");
+            let printed_text = announcement(processors);
+            assert!(printed_text.contains(expected), "{printed_text}");
         }
     }
 

@@ -56,8 +56,8 @@ pub(super) fn at_hand(workspace: &Workspace) -> Option<Package> {
 /// The version output of a program of this version; `None` for any other.
 fn asked(program: &Path) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
-    said.starts_with(&format!("settee {VERSION}\n")).then_some(said)
+    let printed_text = String::from_utf8(output.stdout).ok()?;
+    printed_text.starts_with(&format!("settee {VERSION}\n")).then_some(printed_text)
 }
 
 fn here(workspace: &Workspace) -> Option<String> {

@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_it_is() {
-        let said = sentence(Duration::from_secs(125), 200, 380, 400);
-        assert_eq!(said, "2:05 min: 200 of 380 libraries, 340 of about 340 files of RocksDB");
+        let printed_text = sentence(Duration::from_secs(125), 200, 380, 400);
+        assert_eq!(printed_text, "2:05 min: 200 of 380 libraries, 340 of about 340 files of RocksDB");
     }
 }

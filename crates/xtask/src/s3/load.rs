@@ -39,7 +39,7 @@ pub(super) fn now_us() -> u64 {
 impl Writer {
     /// Writes until the run ends.
     pub(super) fn run(url: &str, name: usize, over: &AtomicBool) -> Result<Self> {
-        let (address, who) = split(url)?;
+        let (address, authorization) = split(url)?;
         let mut connection = Connection::open(address).context("the server does not listen")?;
         let (mut writer, mut last) = (Self::default(), None::<(String, String)>);
         for number in 0_u64.. {
@@ -59,7 +59,7 @@ impl Writer {
                     (format!("PUT /{DATABASE}/{id}"), body, id, false)
                 }
             };
-            let headers = format!("{who}Content-Type: application/json\r\n");
+            let headers = format!("{authorization}Content-Type: application/json\r\n");
             let begun_us = now_us();
             let (status, answer) = connection.ask(&line, &headers, body.as_bytes())?;
             let acknowledged_us = now_us();
@@ -98,9 +98,9 @@ impl Writer {
 
 /// All documents of a database, by writer.
 pub(super) fn documents(url: &str, database: &str) -> Result<BTreeMap<usize, State>> {
-    let (address, who) = split(url)?;
+    let (address, authorization) = split(url)?;
     let mut connection = Connection::open(address).context("the server does not listen")?;
-    let (status, answer) = connection.ask(&format!("GET /{database}/_all_docs"), &who, b"")?;
+    let (status, answer) = connection.ask(&format!("GET /{database}/_all_docs"), &authorization, b"")?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
     ensure!(status == 200, "_all_docs: {status} {answer}");
     let mut found: BTreeMap<usize, State> = BTreeMap::new();
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_says_what_must_be_there() {
+    fn a_time_determines_the_expected_documents() {
         let write = |begun_us, acknowledged_us, id: &str, rev: Option<&str>| Write {
             begun_us,
             acknowledged_us,

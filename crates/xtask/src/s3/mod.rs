@@ -119,8 +119,8 @@ impl Bucket<'_> {
         ];
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let server = Server::start_with(self.workspace, "s3", Access::Admin, &settings)?;
-        let (address, who) = split(&server.url())?;
-        let (status, _) = Connection::open(address)?.ask(&format!("PUT /{DATABASE}"), &who, b"")?;
+        let (address, authorization) = split(&server.url())?;
+        let (status, _) = Connection::open(address)?.ask(&format!("PUT /{DATABASE}"), &authorization, b"")?;
         ensure!(status == 201, "the database cannot be made: {status}");
         let (over, begun_us) = (AtomicBool::new(false), now_us());
         let writers = thread::scope(|scope| {
@@ -200,7 +200,7 @@ impl Bucket<'_> {
 
 /// True if the restored state has exactly the writes acknowledged before the second. One write of each writer may have
 /// been in flight: it must be present or absent as a whole.
-fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, what: &str) -> bool {
+fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, label: &str) -> bool {
     let (mut holds, mut writes, nothing) = (true, 0, load::State::new());
     for (name, writer) in writers.iter().enumerate() {
         let (acknowledged, begun) = writer.before(second * 1_000_000);
@@ -212,7 +212,7 @@ fn judge(writers: &[Writer], second: u64, found: &BTreeMap<usize, load::State>, 
         (holds, writes) = (holds && fits, writes + acknowledged);
     }
     let verdict = if holds { "exactly" } else { "NOT" };
-    println!("second {second}: {verdict} the {writes} writes acknowledged before it; {what}");
+    println!("second {second}: {verdict} the {writes} writes acknowledged before it; {label}");
     holds
 }
 

@@ -72,10 +72,10 @@ pub(super) fn yardstick(stage: &Stage<'_>, length: Duration, network: Duration) 
 }
 
 /// Commits per second.
-fn commits(stage: &Stage<'_>, length: Duration, network: Duration, what: (&str, usize)) -> Result<f64> {
+fn commits(stage: &Stage<'_>, length: Duration, network: Duration, label: (&str, usize)) -> Result<f64> {
     stage.postgres.sql(TABLES)?;
     stage.rest()?;
-    let (script, connections) = what;
+    let (script, connections) = label;
     let file = stage.postgres.directory().join("script");
     fs::write(&file, script)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
@@ -96,7 +96,7 @@ fn rate(output: &str) -> Result<f64> {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     #[test]
-    fn the_rate_is_found_in_what_pgbench_prints() {
+    fn the_rate_is_parsed_from_the_output_of_pgbench() {
         let output = "number of failed transactions: 0 (0.000%)\ntps = 8417.25 (without initial connection time)\n";
         assert_eq!(super::rate(output).unwrap(), 8417.25);
         assert!(super::rate("pgbench: error").is_err());

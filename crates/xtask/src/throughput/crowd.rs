@@ -13,7 +13,7 @@ use super::load::{document, mixed};
 use crate::attack::client::head;
 
 /// Timeout of a response.
-const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+const IO_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// Size of a read, and initial capacity for a response. Most responses are shorter.
 const ANSWER_BYTES: usize = 2 << 10;
@@ -25,7 +25,7 @@ pub(super) struct Crowd(Vec<Client>);
 struct Client {
     stream: TcpStream,
     /// Header with credentials.
-    who: String,
+    authorization: String,
     database: String,
     random: u64,
     written: u64,
@@ -41,13 +41,19 @@ struct Client {
 
 impl Crowd {
     /// Connects another client. Its number must be unique among the clients of the database.
-    pub(super) fn join(&mut self, address: SocketAddr, who: &str, database: String, number: u64) -> Result<()> {
+    pub(super) fn join(
+        &mut self,
+        address: SocketAddr,
+        authorization: &str,
+        database: String,
+        number: u64,
+    ) -> Result<()> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         self.0.push(Client {
             stream,
-            who: who.to_owned(),
+            authorization: authorization.to_owned(),
             database,
             random: number,
             written: 0,
@@ -95,7 +101,7 @@ impl Crowd {
         let wants = |client: &Client| if client.sent < client.request.len() { PollFlags::OUT } else { PollFlags::IN };
         let mut polled: Vec<PollFd<'_>> =
             waiting.iter().map(|(_, client)| PollFd::new(&client.stream, wants(client))).collect();
-        ensure!(poll(&mut polled, Some(&PATIENCE))? > 0, "no answer for {} s", PATIENCE.tv_sec);
+        ensure!(poll(&mut polled, Some(&IO_TIMEOUT))? > 0, "no answer for {} s", IO_TIMEOUT.tv_sec);
         let ready = waiting.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
         Ok(Some(ready.map(|((at, _), _)| *at).collect()))
     }
@@ -106,7 +112,7 @@ impl Client {
     fn ask(&mut self) -> Result<()> {
         let id = format!("{:016x}{:016x}", mixed(&mut self.random), mixed(&mut self.random));
         let (line, body) = (format!("PUT /{}/{id}", self.database), document(self.written, None));
-        self.request = head(&line, &self.who, body.len());
+        self.request = head(&line, &self.authorization, body.len());
         self.request.extend_from_slice(body.as_bytes());
         (self.sent, self.started, self.is_waiting) = (0, Instant::now(), true);
         self.answer.clear();
@@ -238,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_ends_it() {
+    fn a_rejection_ends_the_run() {
         let listeners = [TcpListener::bind("127.0.0.1:0").unwrap()];
         thread::scope(|scope| {
             scope.spawn(|| serve(&listeners[0], "409"));

@@ -128,14 +128,18 @@ pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), leng
     let (written, latencies) = match kind {
         Kind::Single => {
             let mut crowd = Crowd::default();
-            for (client, (address, who), database) in places {
-                crowd.join(*address, who, database, client)?;
+            for (client, (address, authorization), database) in places {
+                crowd.join(*address, authorization, database, client)?;
             }
             crowd.run(begin, end)?
         }
         Kind::Bulk => {
-            let loaders =
-                places.map(|(client, node, database)| Loader { address: node.0, who: &node.1, client, database });
+            let loaders = places.map(|(client, node, database)| Loader {
+                address: node.0,
+                authorization: &node.1,
+                client,
+                database,
+            });
             load_all(loaders.collect(), begin, end)?
         }
     };
@@ -150,8 +154,8 @@ pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), leng
 }
 
 /// Sends a request over a new connection.
-pub(super) fn ask(address: SocketAddr, line: &str, who: &str, right: &[u16]) -> Result<String> {
-    let (status, body) = Connection::open(address)?.ask(line, who, b"")?;
+pub(super) fn ask(address: SocketAddr, line: &str, authorization: &str, right: &[u16]) -> Result<String> {
+    let (status, body) = Connection::open(address)?.ask(line, authorization, b"")?;
     let text = String::from_utf8_lossy(&body).into_owned();
     ensure!(right.contains(&status), "{line}: {status}: {text}");
     Ok(text)
@@ -160,7 +164,7 @@ pub(super) fn ask(address: SocketAddr, line: &str, who: &str, right: &[u16]) -> 
 /// A client that writes batches.
 struct Loader<'a> {
     address: SocketAddr,
-    who: &'a str,
+    authorization: &'a str,
     client: u64,
     database: String,
 }
@@ -187,7 +191,7 @@ impl Loader<'_> {
         while Instant::now() < end {
             let started = Instant::now();
             let body = batch(self.client * 1_000_000_000 + written, BATCH);
-            bulk(&mut connection, &self.database, self.who, &body, BATCH)?;
+            bulk(&mut connection, &self.database, self.authorization, &body, BATCH)?;
             written += BATCH;
             let now = Instant::now();
             if now >= begin && now < end {
@@ -223,8 +227,14 @@ pub(super) fn batch(first: u64, count: u64) -> String {
 }
 
 /// Writes a batch; all documents must be acknowledged.
-pub(super) fn bulk(connection: &mut Connection, database: &str, who: &str, body: &str, count: u64) -> Result<()> {
-    let (status, answer) = connection.ask(&format!("POST /{database}/_bulk_docs"), who, body.as_bytes())?;
+pub(super) fn bulk(
+    connection: &mut Connection,
+    database: &str,
+    authorization: &str,
+    body: &str,
+    count: u64,
+) -> Result<()> {
+    let (status, answer) = connection.ask(&format!("POST /{database}/_bulk_docs"), authorization, body.as_bytes())?;
     let text = String::from_utf8_lossy(&answer);
     let written = text.matches("\"rev\":\"").count() as u64;
     ensure!(status == 201 && written == count, "{written} of {count} documents were acknowledged ({status})");

@@ -26,7 +26,7 @@ use stage::{Stage, Used};
 
 /// Number of alternating rounds of single writes and the bare client, because the speed of the machine may change by a
 /// third within a few seconds.
-const TURNS: u32 = 4;
+const ROUNDS: u32 = 4;
 
 /// Part of the measurement that can be selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ fn loads(
 ) -> Result<()> {
     let nodes = stage.nodes(count, network)?;
     let has_yardstick = kind == Kind::Single && options.has(Part::Bare);
-    let turns = if has_yardstick { TURNS } else { 1 };
+    let turns = if has_yardstick { ROUNDS } else { 1 };
     let length = Duration::from_secs(options.seconds) / turns;
     for spread in Spread::ALL.into_iter().filter(|spread| count > 1 || *spread != Spread::Apart) {
         let (mut measured, mut used, mut yardstick) = (Measured::default(), Used::default(), Vec::new());
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_document_took_is_told() {
+    fn the_time_of_a_document_is_reported() {
         let at = |processors, memory: u64, counts| Used { processors, memory: memory << 20, counts };
         let mut used = Used::default();
         used.add(at([1.0, 2.0, 0.0], 1, [10, 1, 0]), at([1.5, 3.0, 0.1], 3, [20, 2, 25]));

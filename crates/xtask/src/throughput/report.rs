@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_held_against_what_is_asked() {
+    fn figures_are_compared_with_the_requirement() {
         let mut report = Report::default();
         let slow = Duration::from_millis(1);
         let row = |rate, network| Row::new("w".into(), 2, network, rate, "documents/s");

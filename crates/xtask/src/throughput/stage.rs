@@ -130,9 +130,9 @@ pub(super) fn addresses(nodes: &Nodes) -> Result<Vec<(SocketAddr, String)>> {
 /// The sums of the counters of all nodes.
 fn counts(nodes: &Nodes) -> Result<[u64; COUNTED.len()]> {
     let mut sums = [0; COUNTED.len()];
-    for (address, who) in addresses(nodes)? {
+    for (address, authorization) in addresses(nodes)? {
         let line = "GET /_node/_local/_prometheus";
-        let (status, body) = Connection::open(address)?.ask(line, &who, b"")?;
+        let (status, body) = Connection::open(address)?.ask(line, &authorization, b"")?;
         ensure!(status == 200, "{line}: {status}");
         let text = String::from_utf8_lossy(&body);
         for (sum, name) in sums.iter_mut().zip(COUNTED) {

@@ -13,7 +13,7 @@ use crate::attack::client::Connection;
 const DATABASE: &str = "rows";
 
 /// Timeout of requests for an index, which exceeds that of other requests.
-const PATIENCE: Duration = Duration::from_secs(600);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Number of concurrent loaders.
 const LOADERS: u64 = 4;
@@ -22,11 +22,11 @@ const LOADERS: u64 = 4;
 pub(super) fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report) -> Result<()> {
     for (number, network) in options.networks().into_iter().enumerate() {
         let nodes = if number == 0 { stage.nodes(1, network)? } else { stage.join(1, network)? };
-        let (address, who) = addresses(&nodes)?.pop().context("there is a node")?;
-        let mut connection = Connection::open(address)?.with_timeout(PATIENCE);
+        let (address, authorization) = addresses(&nodes)?.pop().context("there is a node")?;
+        let mut connection = Connection::open(address)?.with_timeout(BUILD_TIMEOUT);
         if number == 0 {
-            ask(address, &format!("PUT /{DATABASE}"), &who, &[201])?;
-            load(address, &who, options.documents)?;
+            ask(address, &format!("PUT /{DATABASE}"), &authorization, &[201])?;
+            load(address, &authorization, options.documents)?;
             stage.postgres.sql("VACUUM ANALYZE")?;
         }
         stage.rest()?;
@@ -34,9 +34,9 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report)
         let map = format!("function (doc) {{ /* {number} */ emit(doc.x, null); }}");
         let design = format!("{{\"views\":{{\"v\":{{\"map\":\"{map}\"}}}}}}");
         let line = format!("PUT /{DATABASE}/_design/d{number}");
-        let (status, text) = connection.ask(&line, &who, design.as_bytes())?;
+        let (status, text) = connection.ask(&line, &authorization, design.as_bytes())?;
         ensure!(status == 201, "{line}: {status}: {}", String::from_utf8_lossy(&text));
-        let (built, rows) = read(&mut connection, &format!("GET {view}?limit=1"), &who)?;
+        let (built, rows) = read(&mut connection, &format!("GET {view}?limit=1"), &authorization)?;
         ensure!(rows == 1, "wrong answer: {rows} rows in place of one");
         let rate = options.documents as f64 / built;
         let row = Row::new(format!("index of {} documents built", options.documents), 1, network, rate, "changes/s");
@@ -44,10 +44,10 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report)
         // A new node must read from the store, without the cache of the builder.
         drop(nodes);
         let nodes = stage.join(1, network)?;
-        let (address, who) = addresses(&nodes)?.pop().context("there is a node")?;
-        let mut connection = Connection::open(address)?.with_timeout(PATIENCE);
+        let (address, authorization) = addresses(&nodes)?.pop().context("there is a node")?;
+        let mut connection = Connection::open(address)?.with_timeout(BUILD_TIMEOUT);
         for turn in ["first", "second"] {
-            let (seconds, rows) = read(&mut connection, &format!("GET {view}"), &who)?;
+            let (seconds, rows) = read(&mut connection, &format!("GET {view}"), &authorization)?;
             ensure!(rows == options.documents, "wrong answer: {rows} rows in place of {}", options.documents);
             let name = format!("view of {rows} rows read, {turn} time");
             let row = Row::new(name, 1, network, rows as f64 / seconds, "rows/s");
@@ -57,7 +57,7 @@ pub(super) fn measure(stage: &Stage<'_>, options: &Options, report: &mut Report)
     Ok(())
 }
 
-fn load(address: std::net::SocketAddr, who: &str, documents: u64) -> Result<()> {
+fn load(address: std::net::SocketAddr, authorization: &str, documents: u64) -> Result<()> {
     println!("{documents} documents are loaded");
     let batches = documents.div_ceil(BATCH);
     let loaded: Result<Vec<()>> = std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ fn load(address: std::net::SocketAddr, who: &str, documents: u64) -> Result<()> 
                     let mut connection = Connection::open(address)?;
                     for number in (loader..batches).step_by(LOADERS as usize) {
                         let count = BATCH.min(documents - number * BATCH);
-                        bulk(&mut connection, DATABASE, who, &batch(number * BATCH, count), count)?;
+                        bulk(&mut connection, DATABASE, authorization, &batch(number * BATCH, count), count)?;
                     }
                     Ok(())
                 })
@@ -79,9 +79,9 @@ fn load(address: std::net::SocketAddr, who: &str, documents: u64) -> Result<()> 
 }
 
 /// Seconds until the last row, and the number of rows.
-fn read(connection: &mut Connection, line: &str, who: &str) -> Result<(f64, u64)> {
+fn read(connection: &mut Connection, line: &str, authorization: &str) -> Result<(f64, u64)> {
     let (begun, mut rows) = (Instant::now(), Rows::default());
-    let status = connection.read(line, who, &mut |piece| rows.take(piece))?;
+    let status = connection.read(line, authorization, &mut |piece| rows.take(piece))?;
     ensure!(status == 200, "{line}: {status}");
     Ok((begun.elapsed().as_secs_f64(), rows.count()))
 }

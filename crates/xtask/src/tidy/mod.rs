@@ -8,18 +8,20 @@ mod allowed;
 mod cycles;
 mod edges;
 mod files;
+mod language;
 mod manifest;
+mod prose;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod tree;
 mod words;
 
-use std::fmt;
 use std::path::Path;
+use std::{fmt, fs};
 
 use allowed::Allowed;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use tree::Tree;
 
 /// Severity of a finding: an error fails the check.
@@ -66,6 +68,14 @@ pub(crate) fn command(root: &Path) -> Result<bool> {
     Ok(holds(&findings))
 }
 
+/// Lowers the limits of the language rules to the numbers of the checkout at `root`.
+pub(crate) fn lower(root: &Path) -> Result<bool> {
+    let text = language::lowered(&Tree::read(root)?);
+    let path = root.join(language::FILE);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(true)
+}
+
 /// True if no finding is worse than a warning.
 fn holds(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.severity == Severity::Warning)
@@ -77,6 +87,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(words::check(tree));
     findings.extend(files::check(tree));
     findings.extend(cycles::check(tree));
+    findings.extend(language::check(tree));
     let (allowed, mut problems) = Allowed::parse(tree.text(allowed::FILE).unwrap_or_default());
     problems.extend(allowed.apply(&mut findings));
     findings.extend(problems);

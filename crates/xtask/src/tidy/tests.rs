@@ -50,6 +50,7 @@ fn sound() -> Tree {
     ];
     let mut tree = Tree::default();
     let mut architecture = String::new();
+    let mut limits = String::from("docs 0 0 250\nnovel 0 0 250\n");
     for (name, imports) in rows {
         let mut manifest = String::from("[package]\nversion.workspace = true\n[dependencies]\n");
         for import in imports {
@@ -57,6 +58,7 @@ fn sound() -> Tree {
         }
         tree.insert(&format!("crates/{name}/Cargo.toml"), &manifest);
         tree.insert(&format!("crates/{name}/src/lib.rs"), "//! A crate.\n");
+        limits.push_str(&format!("{name} 0 0 250\n"));
         let cell = match name {
             "server" => "everything".to_owned(),
             _ if imports.is_empty() => "-".to_owned(),
@@ -65,6 +67,7 @@ fn sound() -> Tree {
         architecture.push_str(&format!("| `{name}` | something | {cell} |\n"));
     }
     tree.insert("ARCHITECTURE.md", &architecture);
+    tree.insert(language::FILE, &limits);
     tree
 }
 
@@ -98,7 +101,7 @@ fn a_new_edge_is_found() {
 }
 
 #[test]
-fn tests_may_import_what_their_column_names() {
+fn tests_may_import_the_crates_of_their_column() {
     let tests = "[dependencies]\n[dev-dependencies]\nsettee-js.workspace = true\n";
     check_with(&[("crates/views/Cargo.toml", tests)], &[]);
     let product = "[dependencies]\nsettee-js.workspace = true\n";

@@ -19,6 +19,21 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     lexer.found
 }
 
+/// Returns the line comments and string literals of a source, with their marks, and their line numbers.
+pub(super) fn texts(source: &str) -> Vec<(&str, usize)> {
+    let mut lexer = Lexer { rest: source, line: 1, found: Vec::new() };
+    let mut texts = Vec::new();
+    while !lexer.rest.is_empty() {
+        let (before, line) = (lexer.rest, lexer.line);
+        lexer.step();
+        let text = &before[..before.len() - lexer.rest.len()];
+        if before.starts_with("//") || string_len(before).is_some() {
+            texts.push((text, line));
+        }
+    }
+    texts
+}
+
 struct Lexer<'a> {
     rest: &'a str,
     line: usize,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::allowed;
+use super::{allowed, language};
 
 /// Texts by their path from the root of the checkout, with `/` between folders.
 #[derive(Debug, Default)]
@@ -19,7 +19,8 @@ impl Tree {
     pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "crates")?;
-        for path in ["ARCHITECTURE.md", allowed::FILE] {
+        tree.read_folder(root, "docs")?;
+        for path in ["ARCHITECTURE.md", "COMPAT.md", "CONTRIBUTING.md", "README.md", allowed::FILE, language::FILE] {
             let file = root.join(path);
             if file.is_file() {
                 let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -35,11 +36,11 @@ impl Tree {
             let entry = entry.with_context(|| format!("cannot list {folder}"))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{folder}/{name}");
-            if entry.file_type().with_context(|| format!("cannot look at {path}"))?.is_dir() {
+            if entry.file_type().with_context(|| format!("cannot read the type of {path}"))?.is_dir() {
                 if name != "target" {
                     self.read_folder(root, &path)?;
                 }
-            } else if is_source(&path) || name == "Cargo.toml" {
+            } else if is_source(&path) || is_page(&path) || name == "Cargo.toml" {
                 let text = fs::read_to_string(entry.path()).with_context(|| format!("cannot read {path}"))?;
                 self.insert(&path, &text);
             }
@@ -63,6 +64,12 @@ impl Tree {
         })
     }
 
+    /// Pages of documentation that are kept up to date: path, text. Records of history are excluded.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_current = |path: &str| is_page(path) && !path.contains("/history/") && !path.starts_with("crates/");
+        self.files.iter().filter(move |(path, _)| is_current(path)).map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
     /// Rust files: crate, path, text.
     pub(super) fn sources(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.files.iter().filter(|(path, _)| is_source(path)).filter_map(|(path, text)| {
@@ -70,6 +77,10 @@ impl Tree {
             Some((name, path.as_str(), text.as_str()))
         })
     }
+}
+
+fn is_page(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 
 fn is_source(path: &str) -> bool {

@@ -165,8 +165,8 @@ impl Rule {
         }
     }
 
-    fn finding(&self, path: &str, line: usize, what: &str) -> Finding {
-        let message = format!("uses `{what}`; {}", self.advice);
+    fn finding(&self, path: &str, line: usize, label: &str) -> Finding {
+        let message = format!("uses `{label}`; {}", self.advice);
         Finding { severity: Severity::Error, rule: self.name, path: path.to_owned(), line, message }
     }
 }
@@ -193,7 +193,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         };
         for rule in RULES.iter().filter(|rule| rule.binds(name)) {
             let searched = if rule.tests == Tests::Exempt { &product } else { &all };
-            findings.extend(matches(rule, searched).map(|(line, what)| rule.finding(path, line, &what)));
+            findings.extend(matches(rule, searched).map(|(line, label)| rule.finding(path, line, &label)));
         }
     }
     findings

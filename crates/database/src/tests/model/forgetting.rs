@@ -184,7 +184,7 @@ fn a_compaction_is_one_at_a_time_and_can_be_ended() {
 }
 
 #[test]
-fn what_is_purged_and_written_in_one_commit() {
+fn purge_and_write_in_one_commit() {
     let database = crate::tests::database();
     let first = save(&database, new("doc", "{\"n\":1}"));
     let before = database.read().unwrap().update_seq().unwrap();

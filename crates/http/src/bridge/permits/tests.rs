@@ -24,7 +24,7 @@ async fn stall(admission: Admission) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn places_that_nobody_wants_are_kept() {
+async fn unused_slots_are_kept() {
     let threads = threads(2);
     let (one, two) =
         tokio::join!(stall(threads.answer(&account(), TIMEOUT)), stall(threads.answer(&account(), TIMEOUT)));
@@ -32,7 +32,7 @@ async fn places_that_nobody_wants_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_goes_on_to_who_waits() {
+async fn a_released_slot_goes_to_the_waiter() {
     let threads = threads(2);
     let stalled: Vec<_> = (0..2).map(|_| tokio::spawn(stall(threads.answer(&account(), TIMEOUT)))).collect();
     sleep(Duration::from_secs(10)).await;
@@ -50,7 +50,7 @@ async fn a_place_goes_on_to_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_leaves_before_the_time() {
+async fn no_node_leaves_before_the_timeout() {
     let threads = threads(1);
     let stalled = tokio::spawn(stall(threads.answer(&account(), TIMEOUT)));
     tokio::task::yield_now().await;

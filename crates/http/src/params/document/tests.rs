@@ -64,7 +64,7 @@ fn extras_are_asked_for_alone_or_together() {
 }
 
 #[test]
-fn what_is_no_revision_is_refused() {
+fn invalid_revisions_are_rejected() {
     let check = |text: &str, expected: &str| {
         let error = DocParams::resolve(&query(text)).unwrap_err();
         assert_eq!(show(&error), expected, "{text}");

@@ -98,7 +98,7 @@ fn number(name: &str, most: usize, raw: &Raw, place: Place) -> Result<usize, Err
 /// Parses `{"field":"embedding","vector":[0.1,…],"k":10,"candidates":50,"filter":"lang:en","boost":1}`. All
 /// but the first two members are optional; the default of `k` is the limit of the search.
 fn knn(value: Value<'_>, limit: usize) -> Result<Knn, Error> {
-    let invalid = |what: &str| Error::query_parse(format!("Invalid value for knn: {what}"));
+    let invalid = |subject: &str| Error::query_parse(format!("Invalid value for knn: {subject}"));
     let name = |name: &str| value.get(name).and_then(Value::as_str).map(std::borrow::Cow::into_owned);
     let count = |name: &str, default: usize, most: usize| {
         let Some(number) = value.get(name) else { return Ok(default) };

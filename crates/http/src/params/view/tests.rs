@@ -182,7 +182,7 @@ fn a_single_one_of_keys_is_a_key_to_views_and_stays_a_list_for_documents() {
 }
 
 #[test]
-fn limits_and_partitions_depend_on_what_is_asked() {
+fn limits_and_partitions_depend_on_the_request() {
     let (whole, parted) = (Layout::Whole, Layout::Partitioned);
     let check =
         |text: &str, kind: ViewKind, expected: &str| assert_eq!(refused(from_query(text), kind), expected, "{text}");
@@ -225,7 +225,7 @@ fn the_settings_limit_answers() {
 }
 
 #[test]
-fn what_the_address_says_holds_for_all_queries() {
+fn parameters_of_the_address_apply_to_all_queries() {
     let of = |body: &str, text: &str| {
         let queries = ViewParams::of_queries(json(body).value(), &query(text));
         queries

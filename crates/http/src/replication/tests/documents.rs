@@ -87,7 +87,7 @@ async fn jobs_go_on_after_a_restart_and_with_their_databases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_crashes_waits_and_is_tried_again() {
+async fn crashed_jobs_are_retried_with_backoff() {
     let world = World::new().await;
     world.databases(&["a"]).await;
     world.put("/_replicator/r", r#"{"source":"a","target":"late"}"#).await;
@@ -251,7 +251,7 @@ async fn shared() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_belong_to_who_wrote_them() {
+async fn documents_belong_to_their_writer() {
     let world = shared().await;
     let (ann, bob) = (user("ann"), user("bob"));
     let document = r#"{"source":"a","target":"b"}"#;
@@ -295,7 +295,7 @@ async fn documents_belong_to_who_wrote_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_document_may_do_what_its_owner_may() {
+async fn a_document_has_the_permissions_of_its_owner() {
     let world = shared().await;
     world.databases(&["a", "b"]).await;
     world.put("/a/x", "{}").await;

@@ -42,7 +42,7 @@ async fn a_continuous_replication_outlives_faults_of_its_peer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transient_replication_says_what_its_peer_does() {
+async fn a_transient_replication_reports_the_state_of_its_peer() {
     for (fault, status) in [(Fault::Refused, 500), (Fault::Status(500), 500), (Fault::Status(401), 401)] {
         let (here, there) = World::pair().await;
         here.databases(&["a"]).await;

@@ -65,7 +65,7 @@ async fn parameters_of_filters_may_be_any_json() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_began_a_replication_may_cancel_it_and_admins_may() {
+async fn owners_and_admins_may_cancel_a_replication() {
     let world = World::new().await;
     world.databases(&["a", "b"]).await;
     for database in ["a", "b"] {
@@ -97,7 +97,7 @@ async fn who_began_a_replication_may_cancel_it_and_admins_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_replication_hears_that_it_was_cancelled() {
+async fn waiters_for_a_cancelled_replication_are_notified() {
     let (here, there) = World::pair().await;
     here.databases(&["a"]).await;
     there.databases(&["b"]).await;
@@ -116,7 +116,7 @@ async fn who_waits_for_a_replication_hears_that_it_was_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_is_listed() {
+async fn running_tasks_are_listed() {
     let (here, there) = World::pair().await;
     here.databases(&["a"]).await;
     there.databases(&["b"]).await;

@@ -5,7 +5,7 @@ use super::*;
 use crate::tests::show;
 
 #[test]
-fn ranges_are_cut_to_what_is_there() {
+fn ranges_are_clamped_to_the_content() {
     let check = |header: &str, expected: &[(u64, u64)]| {
         assert_eq!(ranges(Some(header), 10).unwrap().as_deref(), Some(expected), "{header}");
     };

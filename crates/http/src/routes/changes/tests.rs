@@ -38,7 +38,7 @@ async fn a_feed_continues_where_its_slice_ended() {
         )
         .await;
     let view = world.node.database("db").unwrap().read().unwrap();
-    let many = (0..LOOKED_UP).map(|id| format!(r#""{id}""#)).collect::<Vec<_>>().join(",");
+    let many = (0..LOOKUPS_MAX).map(|id| format!(r#""{id}""#)).collect::<Vec<_>>().join(",");
     for feed in ["normal", "longpoll", "continuous", "eventsource"] {
         for order in ["", "&descending=true"] {
             for rest in ["", "&style=all_docs", "&include_docs=true", "&limit=1", "&limit=2", "&limit=0"] {

@@ -1,12 +1,12 @@
 //! Tests of the headers of console files, and of the page against its content security policy.
 
-use crate::tests::node::{Ask, Told, World};
+use crate::tests::node::{Ask, TestResponse, World};
 
-async fn get(world: &World, path: &str) -> Told {
+async fn get(world: &World, path: &str) -> TestResponse {
     get_unless(world, path, "").await
 }
 
-async fn get_unless(world: &World, path: &str, known: &str) -> Told {
+async fn get_unless(world: &World, path: &str, known: &str) -> TestResponse {
     world.ask(Ask::new(&format!("GET {path}")).header("host", "h:1").header("if-none-match", known)).await
 }
 
@@ -17,36 +17,36 @@ async fn files_with_their_types() {
     let index = *settee_console::file("index.html").expect("the console has a page");
     let pages = ["/_utils/", "/_utils/session.html?return=%2Fdb&reason=x"].map(|path| (path.to_owned(), index));
     for (path, file) in assets.chain(pages) {
-        let told = get(&world, &path).await;
-        assert_eq!(told.status.as_u16(), 200, "{path}");
-        assert!(told.body.len() > 10, "{path}: not compressed for who does not ask for it");
-        assert_eq!(told.header("content-type"), file.content_type, "{path}");
-        assert_eq!(told.header("x-content-type-options"), "nosniff", "{path}");
-        assert_eq!(told.header("x-frame-options"), "SAMEORIGIN", "{path}");
-        assert_eq!(told.header("vary"), "Accept-Encoding", "{path}");
+        let reply = get(&world, &path).await;
+        assert_eq!(reply.status.as_u16(), 200, "{path}");
+        assert!(reply.body.len() > 10, "{path}: not compressed for who does not ask for it");
+        assert_eq!(reply.header("content-type"), file.content_type, "{path}");
+        assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(reply.header("x-frame-options"), "SAMEORIGIN", "{path}");
+        assert_eq!(reply.header("vary"), "Accept-Encoding", "{path}");
         let cache = if file.is_immutable { "public, max-age=31536000, immutable" } else { "no-cache" };
-        assert_eq!(told.header("cache-control"), cache, "{path}");
+        assert_eq!(reply.header("cache-control"), cache, "{path}");
         // A browser with a cached file revalidates it.
-        let again = get_unless(&world, &path, told.header("etag")).await;
+        let again = get_unless(&world, &path, reply.header("etag")).await;
         assert_eq!((again.status.as_u16(), again.body.as_str()), (304, ""), "{path}");
-        assert_eq!(again.header("etag"), told.header("etag"));
+        assert_eq!(again.header("etag"), reply.header("etag"));
     }
 }
 
 #[tokio::test]
 async fn other_paths() {
     let world = World::new();
-    let told = get(&world, "/_utils").await;
-    assert_eq!((told.status.as_u16(), told.header("location")), (301, "http://h:1/_utils/"));
+    let reply = get(&world, "/_utils").await;
+    assert_eq!((reply.status.as_u16(), reply.header("location")), (301, "http://h:1/_utils/"));
     for path in ["/_utils/none", "/_utils/..", "/_utils/%2e%2e/Cargo.toml", "/_utils/assets", "/_utils/index.html.gz"] {
         assert_eq!(get(&world, path).await.line(), r#"404 {"error":"not_found","reason":"missing"}"#, "{path}");
     }
-    let told = world.ask(Ask::new("PUT /_utils").basic("admin", "pw")).await;
-    assert_eq!((told.status.as_u16(), told.header("allow")), (405, "GET,HEAD"));
+    let reply = world.ask(Ask::new("PUT /_utils").basic("admin", "pw")).await;
+    assert_eq!((reply.status.as_u16(), reply.header("allow")), (405, "GET,HEAD"));
     // As in CouchDB the console requires a login with the rest; a browser then prompts for a password.
     world.set("chttpd", "require_valid_user", "true");
-    let told = get(&world, "/_utils/").await;
-    assert_eq!((told.status.as_u16(), told.header("www-authenticate")), (401, "Basic realm=\"server\""));
+    let reply = get(&world, "/_utils/").await;
+    assert_eq!((reply.status.as_u16(), reply.header("www-authenticate")), (401, "Basic realm=\"server\""));
 }
 
 /// The default policy forbids inline scripts and styles.

@@ -42,8 +42,8 @@ pub(super) async fn documents(request: &Request, database: &str) -> HashMap<Stri
 
 /// Maximum number of retries, and their interval, for a replication that a node has claimed but no node
 /// reports.
-pub(super) const LOOKS: u32 = 50;
-pub(super) const LOOK_WAIT: Duration = Duration::from_millis(200);
+pub(super) const RETRIES_MAX: u32 = 50;
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Forwards a replication request to the node that runs the replication. Returns its result, or that it is
 /// running. Returns `None` if no node runs it.
@@ -58,14 +58,14 @@ pub(super) async fn cancel(request: &Request, id: &str) -> Option<Response> {
     ask(request, id, "end", &text).await
 }
 
-async fn ask(request: &Request, id: &str, what: &str, value: &[u8]) -> Option<Response> {
+async fn ask(request: &Request, id: &str, label: &str, value: &[u8]) -> Option<Response> {
     let nodes = &request.node.nodes;
     if is_node(&request.user) {
         return None;
     }
     let known = format!("/_scheduler/jobs/{}", utf8_percent_encode(id, NON_ALPHANUMERIC));
-    let node = nodes.who_knows(&known).await?;
-    let mut body = format!("{{\"{what}\":").into_bytes();
+    let node = nodes.find_node(&known).await?;
+    let mut body = format!("{{\"{label}\":").into_bytes();
     body.extend_from_slice(value);
     if let Some(name) = &request.user.name {
         body.extend_from_slice(br#","name":"#);

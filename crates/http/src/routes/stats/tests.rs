@@ -88,12 +88,12 @@ fn an_empty_distribution_is_zeros() {
 }
 
 #[test]
-fn a_distribution_tells_its_moments() {
+fn a_distribution_returns_its_moments() {
     let mut counts = vec![0; crate::metrics::histogram::BUCKETS];
     (counts[1], counts[3]) = (2, 2);
-    let told = Distribution::new(counts.into_iter(), 8, 1.0);
+    let reply = Distribution::new(counts.into_iter(), 8, 1.0);
     let mut out = Vec::new();
-    write_distribution(&mut out, &told);
+    write_distribution(&mut out, &reply);
     let text = String::from_utf8(out).unwrap();
     for expected in [
         "\"arithmetic_mean\":2.0",

@@ -93,7 +93,7 @@ impl<'a> Asked<'a> {
             ask = ask.header(name, value);
         }
         match tokio::time::timeout(ENDLESS, self.world.ask(ask)).await {
-            Ok(told) => Answer::of(told.status.as_u16(), &told.body),
+            Ok(reply) => Answer::of(reply.status.as_u16(), &reply.body),
             Err(_) => Answer { status: 0, error: String::new(), reason: String::new() },
         }
     }

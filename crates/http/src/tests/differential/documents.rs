@@ -106,7 +106,7 @@ const ENDPOINTS: &[Endpoint] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn what_documents_are_answered() {
+async fn responses_to_document_requests() {
     let world = World::new();
     world.make_database("db");
     world.admin("PUT /db/a", "{}").await;

@@ -242,11 +242,11 @@ fn first_fault<'a>(endpoint: &Endpoint, first: &'a Sample<'_>, second: &'a Sampl
 struct Groups(Vec<(Answer, Vec<String>)>);
 
 impl Groups {
-    fn add(&mut self, what: &str, answer: Answer) {
-        let what = if what.is_empty() { "(empty)".to_owned() } else { what.to_owned() };
+    fn add(&mut self, label: &str, answer: Answer) {
+        let label = if label.is_empty() { "(empty)".to_owned() } else { label.to_owned() };
         match self.0.iter_mut().find(|(known, _)| known.is_like(&answer)) {
-            Some((_, others)) => others.push(what),
-            None => self.0.push((answer, vec![what])),
+            Some((_, others)) => others.push(label),
+            None => self.0.push((answer, vec![label])),
         }
     }
 

@@ -143,7 +143,7 @@ const ENDPOINTS: &[Endpoint] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn what_queries_are_answered() {
+async fn responses_to_queries() {
     let world = World::new();
     world.make_database("db");
     world.admin("PUT /db/a", "{}").await;

@@ -77,7 +77,7 @@ const ENDPOINTS: &[Endpoint] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_is_asked_for() {
+async fn requests_to_the_server() {
     let world = World::new();
     world.make_database("db");
     world.admin("PUT /db/a", "{}").await;

@@ -23,8 +23,8 @@ const DOCUMENTS: usize = 12;
 
 /// Returns the native evaluator without workers: it fails on a bail-out.
 fn alone() -> JavaScript {
-    let nobody = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
-    JavaScript::new(nobody, PoolSettings::default()).with_evaluator(Evaluator::Native)
+    let missing_program = WorkerCommand { program: "/does/not/exist".into(), args: Vec::new() };
+    JavaScript::new(missing_program, PoolSettings::default()).with_evaluator(Evaluator::Native)
 }
 
 /// Returns the result of a language for some documents.

@@ -109,7 +109,7 @@ fn the_environment_is_the_same() {
 }
 
 #[test]
-fn what_is_out_is_refused_alike() {
+fn removed_features_are_rejected_alike() {
     for source in
         ["function(doc) { for each (var x in doc.l) emit(x, 1); }", "function(doc) { emit(1, 2); }}", "}, {", ""]
     {
@@ -126,7 +126,7 @@ fn what_is_out_is_refused_alike() {
 }
 
 #[test]
-fn long_and_deeply_nested_sources_harm_nobody() {
+fn long_and_deeply_nested_sources_affect_no_other() {
     for (open, close) in [
         ("(", ")"),
         ("[", "]"),

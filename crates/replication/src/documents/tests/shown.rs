@@ -82,7 +82,7 @@ fn endpoint(random: &mut Random) -> String {
 }
 
 #[test]
-fn nothing_secret_is_shown_wherever_it_stands() {
+fn secrets_are_hidden_at_every_position() {
     let mut random = Random::new();
     for _ in 0..5_000 {
         let mut members = vec![

@@ -31,47 +31,47 @@ fn peer(content_type: &'static str, text: &'static str, lengths: Vec<usize>) -> 
 async fn feed(peer: &Peer, continuous: bool) -> Result<Vec<String>, PeerError> {
     let query = ChangesQuery::of(&spec("a", "b", if continuous { "\"continuous\":true" } else { "" }));
     let mut feed = peer.changes(&query, &Json::trusted(b"0".to_vec())).await?;
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     while let Some(row) = feed.next().await? {
-        said.push(String::from_utf8_lossy(&row).into_owned());
+        message.push(String::from_utf8_lossy(&row).into_owned());
     }
     if query.feed == Feed::Normal {
         let (last, pending) = feed.end()?;
-        said.push(format!("{} {pending:?}", String::from_utf8_lossy(last.as_bytes())));
+        message.push(format!("{} {pending:?}", String::from_utf8_lossy(last.as_bytes())));
     }
-    Ok(said)
+    Ok(message)
 }
 
 async fn bulk_get(peer: &Peer) -> Result<Vec<String>, PeerError> {
     let wanted =
         [Wanted { id: Json::trusted(b"\"x\"".to_vec()), revs: vec!["1-a".to_owned()], possible_ancestors: Vec::new() }];
     let mut answer = peer.bulk_get(&wanted).await?.unwrap();
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     while let Some(got) = answer.next().await? {
         let documents: Vec<_> = got.documents.iter().map(|document| String::from_utf8_lossy(document)).collect();
-        said.push(format!("{} {} {}", String::from_utf8_lossy(&got.id), documents.join(" & "), got.errors));
+        message.push(format!("{} {} {}", String::from_utf8_lossy(&got.id), documents.join(" & "), got.errors));
     }
-    Ok(said)
+    Ok(message)
 }
 
 async fn open_revs(peer: &Peer) -> Result<Vec<String>, PeerError> {
     let mut answer = peer.open_revs("x", "1-a", &[]).await?;
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     while let Some(arriving) = answer.next().await? {
         match arriving {
-            Arriving::Document(document) => said.push(String::from_utf8_lossy(&document).into_owned()),
-            Arriving::Missing => said.push("missing".to_owned()),
+            Arriving::Document(document) => message.push(String::from_utf8_lossy(&document).into_owned()),
+            Arriving::Missing => message.push("missing".to_owned()),
             Arriving::Related => loop {
                 match answer.related().await? {
-                    Event::Part(head) => said.push(format!("part {:?}: ", head.filename())),
-                    Event::Data(bytes) => said.last_mut().unwrap().push_str(&String::from_utf8_lossy(&bytes)),
-                    Event::PartEnd => said.last_mut().unwrap().push('.'),
+                    Event::Part(head) => message.push(format!("part {:?}: ", head.filename())),
+                    Event::Data(bytes) => message.last_mut().unwrap().push_str(&String::from_utf8_lossy(&bytes)),
+                    Event::PartEnd => message.last_mut().unwrap().push('.'),
                     Event::End => break,
                 }
             },
         }
     }
-    Ok(said)
+    Ok(message)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ enum Kind {
     OpenRevs,
 }
 
-async fn said(kind: Kind, peer: &Peer) -> Result<Vec<String>, PeerError> {
+async fn message(kind: Kind, peer: &Peer) -> Result<Vec<String>, PeerError> {
     match kind {
         Kind::Normal => feed(peer, false).await,
         Kind::Continuous => feed(peer, true).await,
@@ -150,16 +150,16 @@ async fn pieces_of_any_length() {
     let mut random = Random::new();
     for (kind, content_type, text, expected) in ANSWERS {
         for length in 1..=text.len() {
-            let found = said(kind, &peer(content_type, text, vec![length])).await;
+            let found = message(kind, &peer(content_type, text, vec![length])).await;
             assert_eq!(found.as_deref(), Ok(&owned(expected)[..]), "{kind:?} in pieces of {length}");
         }
         for at in 1..text.len() {
-            let found = said(kind, &peer(content_type, text, vec![at, text.len()])).await;
+            let found = message(kind, &peer(content_type, text, vec![at, text.len()])).await;
             assert_eq!(found.as_deref(), Ok(&owned(expected)[..]), "{kind:?} cut at {at}");
         }
         for _ in 0..100 {
             let lengths: Vec<usize> = (0..8).map(|_| 1 + random.below(9_usize)).collect();
-            let found = said(kind, &peer(content_type, text, lengths.clone())).await;
+            let found = message(kind, &peer(content_type, text, lengths.clone())).await;
             assert_eq!(found.as_deref(), Ok(&owned(expected)[..]), "{kind:?} in pieces of {lengths:?}");
         }
     }
@@ -178,7 +178,7 @@ async fn answers_that_end_anywhere() {
                 let bytes = bytes::Bytes::from_static(&text.as_bytes()[..end]);
                 Ok(Response::builder().header("content-type", content_type).body(full_body(bytes)).unwrap())
             });
-            let found = said(kind, &scripted.peer("\"http://host/db\"")).await;
+            let found = message(kind, &scripted.peer("\"http://host/db\"")).await;
             match (kind, found) {
                 (Kind::Continuous, Ok(rows)) => assert_eq!(rows[..], whole[..rows.len()], "cut at {end}"),
                 // The caller compares the number of revisions with the request.

@@ -9,7 +9,7 @@ use super::super::*;
 use super::LIMITS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Change {
     Added,
     Started,
     Stopped,
@@ -22,22 +22,22 @@ struct Known {
     group: String,
     course: Course,
     lifetime: Lifetime,
-    past: Vec<(u64, What)>,
+    past: Vec<(u64, Change)>,
     burden: u64,
 }
 
 impl Known {
     /// Returns the events that the history keeps, oldest first.
-    fn remembered(&self) -> &[(u64, What)] {
+    fn remembered(&self) -> &[(u64, Change)] {
         &self.past[self.past.len().saturating_sub(LIMITS.events)..]
     }
 
     fn runs(&self) -> bool {
-        self.past.last().is_some_and(|(_, what)| *what == What::Started)
+        self.past.last().is_some_and(|(_, label)| *label == Change::Started)
     }
 
     fn started(&self) -> u64 {
-        self.remembered().iter().rev().find(|(_, what)| *what == What::Started).map_or(0, |(at, _)| *at)
+        self.remembered().iter().rev().find(|(_, label)| *label == Change::Started).map_or(0, |(at, _)| *at)
     }
 
     /// Returns the number of crashes since the job was last healthy: after a long run, or after it was stopped while it
@@ -45,12 +45,12 @@ impl Known {
     fn crashes(&self) -> u32 {
         let mut crashes = 0;
         for pair in self.remembered().windows(2) {
-            let ((before, earlier), (at, what)) = (pair[0], pair[1]);
-            let was_well = what == What::Crashed && at - before > LIMITS.healthy_ms;
-            let was_stopped = what == What::Stopped && earlier == What::Started;
+            let ((before, earlier), (at, label)) = (pair[0], pair[1]);
+            let was_well = label == Change::Crashed && at - before > LIMITS.healthy_ms;
+            let was_stopped = label == Change::Stopped && earlier == Change::Started;
             if was_well || was_stopped {
                 crashes = 0;
-            } else if what == What::Crashed {
+            } else if label == Change::Crashed {
                 crashes += 1;
             }
         }
@@ -59,7 +59,7 @@ impl Known {
 
     fn due(&self) -> u64 {
         match self.past.last() {
-            Some((at, What::Crashed)) => at + 30_000 * 2_u64.pow(self.crashes().saturating_sub(1).min(10)),
+            Some((at, Change::Crashed)) => at + 30_000 * 2_u64.pow(self.crashes().saturating_sub(1).min(10)),
             _ => 0,
         }
     }
@@ -116,7 +116,7 @@ impl Naive {
 
     fn start(&mut self, id: &str, now: u64) {
         if let Some(job) = self.job(id) {
-            job.past.push((now, What::Started));
+            job.past.push((now, Change::Started));
             self.decisions.push(Decision::Start(id.into()));
         }
     }
@@ -141,7 +141,7 @@ impl Naive {
         let ids: Vec<String> = running.into_iter().take(count).map(|job| job.id.clone()).collect();
         for id in ids {
             self.charge(&id, now);
-            self.job(&id).into_iter().for_each(|job| job.past.push((now, What::Stopped)));
+            self.job(&id).into_iter().for_each(|job| job.past.push((now, Change::Stopped)));
             self.decisions.push(Decision::Stop(id.as_str().into()));
         }
     }
@@ -154,7 +154,7 @@ impl Naive {
     fn add(&mut self, id: &str, job: &Job, now: u64) {
         self.remove(id, now);
         let (group, course, lifetime) = (job.group.to_string(), job.course, job.lifetime);
-        let known = Known { id: id.to_owned(), group, course, lifetime, past: vec![(now, What::Added)], burden: 0 };
+        let known = Known { id: id.to_owned(), group, course, lifetime, past: vec![(now, Change::Added)], burden: 0 };
         self.jobs.push(known);
         self.burden(id);
         if self.running() < self.max_jobs {
@@ -168,7 +168,7 @@ impl Naive {
             Some(Lifetime::Transient) => self.remove(id, now),
             Some(Lifetime::Persistent) => {
                 self.charge(id, now);
-                self.job(id).into_iter().for_each(|job| job.past.push((now, What::Crashed)));
+                self.job(id).into_iter().for_each(|job| job.past.push((now, Change::Crashed)));
             }
         }
         self.fill(now);

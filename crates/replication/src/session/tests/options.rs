@@ -133,7 +133,7 @@ async fn check(seed: u64) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_is_brought() {
+async fn requested_documents_are_replicated() {
     let mut brought = 0;
     for seed in 0..400 {
         brought += check(seed).await;

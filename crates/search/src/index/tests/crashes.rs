@@ -102,7 +102,7 @@ fn failed_writes_leave_the_last_commit() {
 }
 
 #[test]
-fn two_writers_are_told_apart() {
+fn two_writers_are_distinguished() {
     let engine: Arc<dyn Engine> = engine();
     let [index, other] = [(); 2].map(|()| index_on(Arc::clone(&engine), definition("standard", &[])));
     let mut first = index.writer(0).unwrap().unwrap();

@@ -83,7 +83,7 @@ fn query(random: &mut Random, depth: u64) -> String {
 }
 
 #[test]
-fn searches_find_what_a_scan_finds() {
+fn searches_find_the_documents_of_a_scan() {
     for seed in [1, 0x5eed, 77_777] {
         println!("seed {seed}");
         let mut random = Random::of(seed);

@@ -51,7 +51,7 @@ fn bookmarks_lead_through_all_hits_once() {
 }
 
 #[test]
-fn what_is_missing_sorts_first_or_as_zero() {
+fn missing_values_sort_first_or_as_zero() {
     let index = new_index(definition("standard", &[]));
     let x = || text("default", "x");
     write(
@@ -420,7 +420,7 @@ fn queries_that_others_build() {
 }
 
 #[test]
-fn what_no_index_takes_is_refused() {
+fn unindexable_documents_are_rejected() {
     let index = new_index(definition("standard", &[]));
     let mut writer = index.writer(0).unwrap().unwrap();
     for fields in [

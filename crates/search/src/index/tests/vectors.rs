@@ -74,7 +74,7 @@ fn they_add_to_the_relevance_of_texts() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_rejected() {
     let index = line();
     let refused = |wanted: Nearest| {
         index.search(&Request::new(Query::Nearest(wanted)), &SearchLimits::none()).unwrap_err().to_string()

@@ -30,11 +30,11 @@ fn change(database: &Arc<Database>, random: &mut Random, changes: usize) {
 
 /// Compares the existing index with a rebuilt one.
 fn compare(world: &World, database: &Arc<Database>, seed: u64) {
-    let (known, anew) = (design("f"), design("anew"));
-    assert_eq!(world.all(database, &known), world.all(database, &anew), "seed {seed}");
+    let (known, rebuilt) = (design("f"), design("anew"));
+    assert_eq!(world.all(database, &known), world.all(database, &rebuilt), "seed {seed}");
     for query in [Query::term("default", "fox"), Query::number("n", 3.0), Query::exists("s")] {
         let ask = |design| world.search(database, design, query.clone()).unwrap();
-        let (one, other) = (ask(&known), ask(&anew));
+        let (one, other) = (ask(&known), ask(&rebuilt));
         assert_eq!(shown(&one.hits), shown(&other.hits), "seed {seed}: {query:?}");
         assert_eq!(one.total_hits, other.total_hits, "seed {seed}: {query:?}");
     }

@@ -132,7 +132,7 @@ fn equal_definitions_share_an_index_and_unneeded_ones_go() {
 }
 
 #[test]
-fn documents_that_no_index_takes_are_told_and_left_out() {
+fn documents_that_no_index_accepts_are_reported_and_skipped() {
     let (world, database) = world();
     let design = design("f");
     let bad = write(&database, r#"{"_id":"bad","t":"x"}"#);
@@ -178,7 +178,7 @@ fn a_field_of_two_types_stops_its_index_only() {
 }
 
 #[test]
-fn definitions_that_make_no_sense_are_told() {
+fn invalid_definitions_are_reported() {
     let (world, database) = world();
     let design =
         ddoc(r#""nouveau":{"none":{},"bad":{"index":"f","default_analyzer":"nosuch"},"broken":{"index":"broken"}}"#);

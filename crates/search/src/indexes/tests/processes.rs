@@ -54,7 +54,7 @@ fn hold(world: &World) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
 }
 
 #[test]
-fn one_process_builds_and_the_others_wait_or_take_its_place() {
+fn one_process_builds_and_the_others_wait_or_take_over() {
     let worlds = worlds(60);
     let [one, other] = &worlds;
     for dies in [false, true] {
@@ -62,7 +62,7 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
         let (is_held, go_on) = hold(one);
         thread::scope(|scope| {
             // Dropped if this fails, so that the build ends.
-            let tell = go_on;
+            let resume_sender = go_on;
             let builds = scope.spawn(|| count(one));
             is_held.recv().unwrap();
             let database = database(other);
@@ -74,9 +74,9 @@ fn one_process_builds_and_the_others_wait_or_take_its_place() {
                 one.catalog.engine().members().leave().unwrap();
                 assert_eq!(waits.join().unwrap(), documents);
                 one.catalog.engine().members().announce("back", "").unwrap();
-                tell.send(()).unwrap();
+                resume_sender.send(()).unwrap();
             } else {
-                tell.send(()).unwrap();
+                resume_sender.send(()).unwrap();
                 assert_eq!(waits.join().unwrap(), documents);
                 assert_eq!(other.mapped(), 0);
             }
@@ -167,12 +167,12 @@ fn each_claim_has_numbers_of_its_own() {
 
 /// A build may have to be restarted in another shard.
 #[test]
-fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
+fn waiters_for_an_index_reset_elsewhere_find_the_new_one() {
     let [one, other] = worlds(40);
     let signature = SearchIndex::all(&design("f"))[0].signature;
     let (is_held, go_on) = hold(&one);
     thread::scope(|scope| {
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| count(&one));
         is_held.recv().unwrap();
         let waits = scope.spawn(|| count(&other));
@@ -186,7 +186,7 @@ fn who_waits_for_an_index_that_begins_anew_elsewhere_finds_the_new_one() {
         records.replace(signature, shard).unwrap();
         assert_ne!(records.find(signature).unwrap(), Some(shard));
         assert_eq!(waits.join().unwrap(), 40);
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(builds.join().unwrap(), 40);
     });
     assert_eq!((count(&one), count(&other)), (40, 40));
@@ -216,18 +216,18 @@ fn an_index_that_is_about_to_be_forgotten_is_empty() {
 
 /// The process continues under a new claim.
 #[test]
-fn who_was_taken_for_dead_claims_again() {
+fn a_node_considered_failed_claims_again() {
     let [one, _] = worlds(1200);
     let (is_held, go_on) = hold(&one);
     let lost = thread::scope(|scope| {
-        let tell = go_on;
+        let resume_sender = go_on;
         let builds = scope.spawn(|| count(&one));
         is_held.recv().unwrap();
         let members = one.catalog.engine().members();
         let lost = members.claim(&format!("index/{}", shard(&one).0)).unwrap().unwrap();
         members.leave().unwrap();
         members.announce("back", "").unwrap();
-        tell.send(()).unwrap();
+        resume_sender.send(()).unwrap();
         assert_eq!(builds.join().unwrap(), 1200);
         lost
     });

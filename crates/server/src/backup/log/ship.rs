@@ -47,7 +47,7 @@ pub(crate) enum Shipped {
     /// All commits were sent.
     All,
     /// Some commits were no longer available: a new stream has started and needs a backup.
-    Anew,
+    Restarted,
 }
 
 /// Upload of a log to a store.
@@ -58,13 +58,13 @@ pub(crate) struct Shipper {
     stream: Arc<Mutex<Stream>>,
     shipped: LogPosition,
     /// Time of the last update of the end of the log in the store.
-    told_us: u64,
+    reported_us: u64,
 }
 
 impl Shipper {
     pub(crate) fn new(store: Store, engine: Arc<dyn Engine>, stream: Arc<Mutex<Stream>>) -> Self {
         let shipped = stream.lock().begins;
-        Self { store, engine, stream, shipped, told_us: 0 }
+        Self { store, engine, stream, shipped, reported_us: 0 }
     }
 
     /// Sends the new commits.
@@ -84,7 +84,7 @@ impl Shipper {
         let now_us = environment::now_us();
         let before = self.shipped;
         loop {
-            let Some(piece) = self.next()? else { return self.begin_anew() };
+            let Some(piece) = self.next()? else { return self.restart_stream() };
             if piece.is_empty() {
                 break;
             }
@@ -92,10 +92,10 @@ impl Shipper {
             self.store.put(&piece_name(&stream, after), piece.finish()?)?;
             self.shipped.number = end;
         }
-        if is_closed || self.shipped != before || now_us.saturating_sub(self.told_us) >= IDLE_US {
+        if is_closed || self.shipped != before || now_us.saturating_sub(self.reported_us) >= IDLE_US {
             let through = Through { time_us: now_us, position: self.shipped.number, is_closed };
             through.put(&self.store, &stream)?;
-            self.told_us = now_us;
+            self.reported_us = now_us;
         }
         Ok(Shipped::All)
     }
@@ -110,11 +110,11 @@ impl Shipper {
         Ok((read != LogRead::Gap).then_some(piece))
     }
 
-    fn begin_anew(&mut self) -> anyhow::Result<Shipped> {
+    fn restart_stream(&mut self) -> anyhow::Result<Shipped> {
         let stream = Stream::begin(self.engine.as_ref())?;
         self.shipped = stream.begins;
-        self.told_us = 0;
+        self.reported_us = 0;
         *self.stream.lock() = stream;
-        Ok(Shipped::Anew)
+        Ok(Shipped::Restarted)
     }
 }

@@ -119,7 +119,7 @@ fn every_moment_is_restored_from_the_backup_before_it() {
 }
 
 #[test]
-fn what_a_log_does_not_cover_is_refused() {
+fn a_time_outside_of_the_log_is_rejected() {
     let mut sent = Sent::new(None);
     let before_us = now_us();
     sent.put("a", "1");

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_opened_whatever_the_pieces() {
+    fn sealed_data_is_opened_for_all_piece_sizes() {
         let key = Key::new(&[1; 32]);
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7] {
             let plain: Vec<u8> = (0..length).map(|byte| byte as u8).collect();
@@ -220,9 +220,9 @@ mod tests {
         let key = Key::new(&[1; 32]);
         let plain = vec![7; 2 * PIECE + 5];
         let good = sealed(&key, "a", &plain, PIECE);
-        let refused = |what: &str, key: &Key, name: &str, bytes: &[u8]| {
+        let refused = |label: &str, key: &Key, name: &str, bytes: &[u8]| {
             let error = opened(key, name, bytes, PIECE).err().map(|error| error.to_string());
-            assert!(error.is_some(), "{what}");
+            assert!(error.is_some(), "{label}");
         };
         for place in [0, 10, HEAD, HEAD + PIECE, good.len() - 1] {
             let mut bad = good.clone();

@@ -69,7 +69,7 @@ fn restored(world: &World, store: &Store, name: &str, to: &str) -> anyhow::Resul
 }
 
 #[test]
-fn a_backup_sends_what_the_one_before_does_not_have() {
+fn a_backup_sends_only_new_files() {
     for key in [None, Some(1)] {
         let (world, bucket) = (World::new(), Bucket::new());
         let store = bucket.store(key);
@@ -128,7 +128,7 @@ fn a_file_that_is_missing_or_damaged_is_found_and_sent_again() {
 }
 
 #[test]
-fn encrypted_backups_tell_nothing_and_need_their_key() {
+fn encrypted_backups_reveal_nothing_and_require_their_key() {
     let (world, bucket) = (World::new(), Bucket::new());
     world.put("secret-id");
     fs::write(world.data().join("local.ini"), "[admins]\nsecret-name = secret-hash\n").unwrap();
@@ -172,7 +172,7 @@ fn large_files_go_in_parts_and_changing_ones_do_not_go() {
 }
 
 #[test]
-fn retention_removes_old_backups_and_what_only_they_had() {
+fn retention_removes_old_backups_and_their_exclusive_files() {
     let (world, bucket) = (World::new(), Bucket::new());
     let store = bucket.store(None);
     let reports: Vec<Report> = ["a", "b", "c"]

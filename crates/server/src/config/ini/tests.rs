@@ -136,7 +136,7 @@ fn rewriting() {
 }
 
 #[test]
-fn what_can_be_written() {
+fn writable_settings() {
     let (section, key, value) = (Err(InvalidEntry::Section), Err(InvalidEntry::Key), Err(InvalidEntry::Value));
     for (entry, expect) in [
         (("s", "k", "v"), Ok(())),

@@ -10,20 +10,20 @@ fn node(store: &MemoryEngine, seed: u64, local: &str) -> (Directory, Configurati
     let directory = Directory::with(local);
     let configuration = directory.open();
     let catalog = Arc::new(Catalog::open(Arc::new(store.user()), seed).unwrap());
-    let remarks = configuration.share(&catalog).unwrap();
-    (directory, configuration, remarks)
+    let notices = configuration.share(&catalog).unwrap();
+    (directory, configuration, notices)
 }
 
 #[test]
-fn the_first_node_says_what_all_agree_on() {
+fn the_first_node_determines_the_shared_settings() {
     let store = MemoryEngine::new();
-    let (_one, first, remarks) = node(
+    let (_one, first, notices) = node(
         &store,
         1,
         "secret = s1\n[admins]\nann = pw\n[vendor]\nname = One\n[log]\nlevel = debug\n[mine]\nkey = 1\n",
     );
-    assert_eq!(remarks, Vec::<String>::new());
-    let (_two, second, remarks) = node(
+    assert_eq!(notices, Vec::<String>::new());
+    let (_two, second, notices) = node(
         &store,
         2,
         "[admins]\nann = other\nbob = pw\n[vendor]\nname = Two\n[log]\nlevel = error\n[cors]\nmax_age = 7\n",
@@ -33,7 +33,7 @@ fn the_first_node_says_what_all_agree_on() {
             "{name} is set here and does not count: nodes on this store share it, and the store says something else"
         )
     };
-    assert_eq!(remarks, [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]);
+    assert_eq!(notices, [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]);
     for (path, expected) in [
         ("vendor/name", Some("One")),
         ("mine/key", Some("1")),
@@ -108,7 +108,7 @@ fn two_nodes_do_not_remove_the_last_administrator() {
 }
 
 #[test]
-fn what_was_shared_comes_along_when_data_are_moved_to_a_directory() {
+fn shared_settings_are_copied_to_a_directory() {
     let store = MemoryEngine::new();
     let (_one, shared, _) = node(&store, 1, "[admins]\nann = pw\n[vendor]\nname = Us\n[log]\nlevel = debug\n");
     let moved = Arc::new(store.fork());

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::{Format, TrustArgs, csv};
-use crate::output::say;
+use crate::output::print_text;
 use crate::site::{Site, network};
 use reader::Batch;
 use refused::Refusals;
@@ -59,8 +59,8 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "FILE")]
     refused: Option<PathBuf>,
     /// Start at the first row, even if an earlier run with this file was interrupted
-    #[arg(long)]
-    anew: bool,
+    #[arg(long = "anew")]
+    from_start: bool,
     /// Documents in a batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
@@ -99,12 +99,12 @@ impl ImportArgs {
         };
         let opened = reader::open(&self.file, options)?;
         make(&target).await?;
-        let (mark, past) = Mark::find(&target, &opened.name, self.anew).await?;
+        let (mark, past) = Mark::find(&target, &opened.name, self.from_start).await?;
         if past > 0 {
             eprintln!("an earlier run was cut off: going on behind row {past}");
         }
         let tally = Arc::new(Tally::new(past));
-        let ticker = tokio::spawn(progress::tell(Arc::clone(&tally), opened.read.clone(), opened.length));
+        let ticker = tokio::spawn(progress::report_progress(Arc::clone(&tally), opened.read.clone(), opened.length));
         let (sender, batches) = mpsc::channel(1);
         let reading = {
             let (tally, refusals) = (Arc::clone(&tally), Arc::clone(&refusals));
@@ -121,7 +121,7 @@ impl ImportArgs {
         mark.clear(&target).await?;
         progress::end();
         refusals.finish()?;
-        say(&tally.in_words());
+        print_text(&tally.in_words());
         Ok(tally.refused() == 0)
     }
 
@@ -195,14 +195,14 @@ struct Mark {
 
 impl Mark {
     /// Reads the checkpoint of an input and the row that it names.
-    async fn find(target: &Peer, name: &str, is_anew: bool) -> anyhow::Result<(Self, u64)> {
+    async fn find(target: &Peer, name: &str, from_start: bool) -> anyhow::Result<(Self, u64)> {
         let path = Peer::document_path(&format!("_local/settee-import-{name}"));
         let found = target.request(Verb::Get, &path, "").await?;
         if found.status == 404 {
             return Ok((Self { path, rev: None, rows: 0 }, 0));
         }
         let json = found.json().context("how far an earlier run came cannot be read")?;
-        let rows = if is_anew { 0 } else { json.value().get("rows").and_then(Value::as_u64).unwrap_or(0) };
+        let rows = if from_start { 0 } else { json.value().get("rows").and_then(Value::as_u64).unwrap_or(0) };
         Ok((Self { path, rev: rev(&json, "_rev"), rows }, rows))
     }
 

@@ -8,15 +8,15 @@ use std::time::Duration;
 use super::tally::Tally;
 
 /// Interval of progress updates on a terminal.
-const NEWS: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of updates for each line in a log.
 const LINES: u32 = 10;
 
 /// Prints progress periodically.
-pub(super) async fn tell(tally: Arc<Tally>, read: Arc<AtomicU64>, length: Option<u64>) {
+pub(super) async fn report_progress(tally: Arc<Tally>, read: Arc<AtomicU64>, length: Option<u64>) {
     let is_terminal = std::io::stderr().is_terminal();
-    let mut timer = tokio::time::interval(NEWS);
+    let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
     timer.tick().await;
     for tick in 1.. {
         timer.tick().await;

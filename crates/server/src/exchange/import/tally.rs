@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_ends_before_the_first_open_batch() {
+    fn recorded_progress_ends_before_the_first_open_batch() {
         let tally = Tally::new(10);
         assert_eq!(tally.done_through(), 10);
         tally.read(11, true);

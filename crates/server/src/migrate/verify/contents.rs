@@ -73,8 +73,8 @@ pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], repo
             (Some(_), None) => report.differs(format!("{id} {rev} is not at the target")),
             (Some(here), Some(there)) => {
                 report.attachments += here.attachments.len() as u64;
-                if let Some(what) = difference(source, target, &key, here, &there).await? {
-                    report.differs(format!("{id} {rev}: {what}"));
+                if let Some(label) = difference(source, target, &key, here, &there).await? {
+                    report.differs(format!("{id} {rev}: {label}"));
                 }
             }
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_what_users_wrote() {
+    fn contents_equal_the_written_documents() {
         let one = of(r#"{"_id":"a","_rev":"1-a","x":1.50,"_attachments":{"b":{"digest":"2"},"a":{"digest":"1"}}}"#);
         assert_eq!(
             one,

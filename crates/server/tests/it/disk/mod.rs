@@ -49,7 +49,7 @@ impl Faulty {
         fs::write(self.directory.path().join("faults"), call).unwrap();
     }
 
-    fn mend(&self) {
+    fn repair(&self) {
         self.inject("");
     }
 }
@@ -83,7 +83,7 @@ fn are_there(client: &mut Client, acknowledged: &[String]) {
 /// Injects a fault into the server's disk, checks that writes are refused and reads continue, removes the fault, and
 /// checks that writes resume.
 #[track_caller]
-fn check_healing(call: &str, status: u16) {
+fn check_recovery(call: &str, status: u16) {
     let faulty = Faulty::start();
     let mut client = faulty.server.client();
     let mut acknowledged = Vec::new();
@@ -93,7 +93,7 @@ fn check_healing(call: &str, status: u16) {
         assert_eq!(refusal.0, status, "{refusal:?} in round {round}");
         are_there(&mut client, &acknowledged);
         assert_ne!(client.get("/_up").status, 200, "round {round}");
-        faulty.mend();
+        faulty.repair();
         wait_for("writes", || (client.get("/_up").status == 200).then_some(()));
         client.put(&format!("/db/after-{round}"), "{}").expect(201);
         acknowledged.push(format!("after-{round}"));
@@ -106,12 +106,12 @@ fn check_healing(call: &str, status: u16) {
 
 #[test]
 fn writes_go_on_after_files_could_not_be_opened() {
-    check_healing("open", 500);
+    check_recovery("open", 500);
 }
 
 #[test]
 fn writes_go_on_after_a_write_found_no_space() {
-    check_healing("write", 507);
+    check_recovery("write", 507);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn after_a_failed_sync_nothing_is_written_until_the_next_start() {
     acknowledged.push("before".to_owned());
     faulty.inject("sync");
     assert_eq!(client.put("/db/failed", "{}").status, 500);
-    faulty.mend();
+    faulty.repair();
     // Longer than the interval of the engine's maintenance.
     let uptime = |client: &mut Client| number(client.get("/_node/_local/_system").expect(200).json().value(), "uptime");
     let since = uptime(&mut client);
@@ -150,9 +150,9 @@ fn limited(directory: &Directory, files: u32) -> Command {
 fn idle_connections_take_no_files_from_the_engine() {
     let directory = Directory::new();
     let server = Server::start_as(&directory, &mut limited(&directory, 256));
-    let remark = "Takes 128 connections at a time, not 20000: this process may open 256 files, \
+    let notice = "Takes 128 connections at a time, not 20000: this process may open 256 files, \
                   which leaves 128 for connections\n";
-    assert!(server.greeting.contains(remark), "{}", server.greeting);
+    assert!(server.greeting.contains(notice), "{}", server.greeting);
     let mut client = server.client();
     client.put("/db", "").expect(201);
     // More connections than the server accepts, and fewer than the backlog of the system.
@@ -174,8 +174,8 @@ fn idle_connections_take_no_files_from_the_engine() {
 fn a_server_that_may_open_hardly_any_file_says_so() {
     let directory = Directory::new();
     let output = run(&mut limited(&directory, 64));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("may open 64 files, which is too few"), "{said}");
+    let printed_text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed_text.contains("may open 64 files, which is too few"), "{printed_text}");
 }
 
 /// Incompressible text.
@@ -225,9 +225,9 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
         let refused = client.put(&format!("/small/probe{probes}"), "{}");
         let up = client.get("/_up").status;
         let doctor = run(&mut disk.enter(program(&["doctor", "--data"]).arg(disk.data())));
-        let is_told = String::from_utf8_lossy(&doctor.stdout).contains("the server refuses writes: no space left");
+        let is_reported = String::from_utf8_lossy(&doctor.stdout).contains("the server refuses writes: no space left");
         let is_refused = refused.status == 507 && refused.text().contains("no space left");
-        (is_refused && up == 503 && is_told).then_some(())
+        (is_refused && up == 503 && is_reported).then_some(())
     });
     assert!(count > 1_000, "only {count} documents found room on 60 MB");
     // Requests that free space are accepted.

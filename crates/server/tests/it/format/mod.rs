@@ -91,13 +91,13 @@ fn fill(client: &mut Client) {
 }
 
 fn answers(client: &mut Client, layout: u64) -> String {
-    let mut told = String::new();
+    let mut response = String::new();
     let count = if layout == 1 { 15 } else { QUESTIONS.len() };
     for question in &QUESTIONS[..count] {
         let reply = client.request("GET", question, &[("accept", "application/json")], b"").unwrap();
-        let _ = writeln!(told, "GET {question}\n{} {}\n", reply.status, reply.text().trim_end());
+        let _ = writeln!(response, "GET {question}\n{} {}\n", reply.status, reply.text().trim_end());
     }
-    told
+    response
 }
 
 /// Writes the archive of this layout.
@@ -138,7 +138,7 @@ fn data_of_a_later_layout_is_refused() {
     Server::start(&directory).terminate();
     fs::write(directory.path().join("version"), format!("{}\n", LAYOUT + 1)).unwrap();
     let output = run(&mut serve(&directory));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("has layout {}", LAYOUT + 1)), "{said}");
+    let printed_text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed_text}");
+    assert!(printed_text.contains(&format!("has layout {}", LAYOUT + 1)), "{printed_text}");
 }

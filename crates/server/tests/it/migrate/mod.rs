@@ -65,9 +65,9 @@ impl Pair {
 
 #[track_caller]
 fn succeeds(output: &Output) -> String {
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    told
+    let response = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{response}{}", String::from_utf8_lossy(&output.stderr));
+    response
 }
 
 #[track_caller]
@@ -162,16 +162,16 @@ fn a_server_that_is_written_to_moves_although_it_is_killed() {
     is_over.store(true, Ordering::Relaxed);
     let written = writer.join().unwrap();
     assert!(written > 0);
-    let told = pair.migrate(&[]);
-    assert!(told.contains("made the administrator ann"), "{told}");
+    let response = pair.migrate(&[]);
+    assert!(response.contains("made the administrator ann"), "{response}");
     let (is_equal, report) = pair.verify(&[]);
     assert!(is_equal, "{report}");
     assert!(report.contains("equal  shop/orders: 6 documents, 8 leaves, 2 attachments, 1 local documents"), "{report}");
     assert!(report.ends_with("both sides are equal\n"), "{report}");
     check_target(&pair);
     // Nothing is new, so nothing is copied.
-    let told = pair.migrate(&[]);
-    assert!(told.starts_with("12 databases: 0 revisions and 0 local documents were copied"), "{told}");
+    let response = pair.migrate(&[]);
+    assert!(response.starts_with("12 databases: 0 revisions and 0 local documents were copied"), "{response}");
 }
 
 /// Checks the target directly, independent of the comparison.
@@ -252,7 +252,7 @@ fn a_deliberate_difference_is_found() {
 }
 
 #[test]
-fn refusals_are_told_and_moved_later() {
+fn rejections_are_reported_and_moved_later() {
     let pair = Pair::start();
     let mut source = pair.source();
     source.put("/db", "").expect(201);
@@ -270,8 +270,8 @@ fn refusals_are_told_and_moved_later() {
     source.delete(&format!("/db/_design/guard?rev={rev}")).expect(200);
     save(&mut source, "/db/second", r#"{"no":true}"#);
     let refused = run(&mut pair.command(&["--database", "db", "--without-design"]));
-    let told = String::from_utf8_lossy(&refused.stdout).into_owned();
-    assert!(!refused.status.success() && told.contains("not here") && told.contains("`second`"), "{told}");
+    let response = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(!refused.status.success() && response.contains("not here") && response.contains("`second`"), "{response}");
     assert!(!pair.verify(&[]).0);
     // The design document was deleted at the source, so it is deleted here.
     pair.migrate(&[]);

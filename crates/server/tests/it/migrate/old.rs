@@ -161,20 +161,20 @@ fn couchdb_1_moves_too() {
     directory.configure("[admins]\nbob = secret\n[log]\nlevel = warn\n");
     let target = Server::start(&directory);
     let (from, to) = (format!("http://{old}"), format!("http://bob:secret@{}", target.address));
-    let told = succeeds(&run(&mut program(&["migrate", &from, "--to", &to])));
-    assert!(told.contains("shop: the source does not list local documents"), "{told}");
-    assert!(told.contains("set [chttpd] enable_cors = true"), "{told}");
-    assert!(told.contains("set [chttpd_auth] timeout = 1234") && !told.contains("iterations"), "{told}");
-    assert!(told.contains("made the administrator old"), "{told}");
-    assert!(told.contains("3 databases: 5 revisions"), "{told}");
+    let response = succeeds(&run(&mut program(&["migrate", &from, "--to", &to])));
+    assert!(response.contains("shop: the source does not list local documents"), "{response}");
+    assert!(response.contains("set [chttpd] enable_cors = true"), "{response}");
+    assert!(response.contains("set [chttpd_auth] timeout = 1234") && !response.contains("iterations"), "{response}");
+    assert!(response.contains("made the administrator old"), "{response}");
+    assert!(response.contains("3 databases: 5 revisions"), "{response}");
     let mut client = target.client().with(BOB);
     let reply = client.request("GET", "/shop/conflict?open_revs=all", &[("Accept", "application/json")], b"").unwrap();
     assert!(reply.text().contains("\"x\":1.0") && reply.text().contains("\"x\":2"), "{}", reply.text());
     client.get("/shop/gone").expect_error(404, "not_found", "deleted");
     // The database was public at the source and stays so.
     target.client().get("/shop").expect(200);
-    let told = succeeds(&run(&mut program(&["migrate", &from, "--to", &to])));
-    assert!(told.contains("3 databases: 0 revisions"), "{told}");
+    let response = succeeds(&run(&mut program(&["migrate", &from, "--to", &to])));
+    assert!(response.contains("3 databases: 0 revisions"), "{response}");
     let verify = || run(&mut program(&["migrate", &from, "--to", &to, "--verify"]));
     let report = succeeds(&verify());
     assert!(

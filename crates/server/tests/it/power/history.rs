@@ -7,25 +7,25 @@ pub(crate) const NOTHING: &str = "nothing";
 
 /// A change of a named object. Moments are lengths of the record.
 #[derive(Clone, Debug)]
-struct Told {
+struct RecordedState {
     sent: u64,
     acknowledged: u64,
     state: String,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(BTreeMap<String, Vec<Told>>);
+pub(crate) struct History(BTreeMap<String, Vec<RecordedState>>);
 
 impl History {
     /// Records that a request, sent and acknowledged at these moments, gave `name` a state.
     pub(crate) fn note(&mut self, name: &str, sent: u64, acknowledged: u64, state: String) {
-        self.0.entry(name.to_owned()).or_default().push(Told { sent, acknowledged, state });
+        self.0.entry(name.to_owned()).or_default().push(RecordedState { sent, acknowledged, state });
     }
 
     /// Adds the history of another client, about other objects.
     pub(crate) fn add(&mut self, other: Self) {
-        for (name, told) in other.0 {
-            self.0.entry(name).or_default().extend(told);
+        for (name, reply) in other.0 {
+            self.0.entry(name).or_default().extend(reply);
         }
     }
 
@@ -36,7 +36,7 @@ impl History {
 
     /// The last acknowledged state.
     pub(crate) fn last(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.last().map(|told| told.state.as_str())
+        self.0.get(name)?.last().map(|reply| reply.state.as_str())
     }
 
     /// Checks the state after a power loss at `moment`: it must be the last state that was acknowledged by then, or one
@@ -47,11 +47,11 @@ impl History {
         }
         for (name, all) in &self.0 {
             let now = found.get(name).map_or(NOTHING, String::as_str);
-            let promised = all.iter().rposition(|told| told.acknowledged <= moment);
+            let promised = all.iter().rposition(|reply| reply.acknowledged <= moment);
             let mut possible: Vec<&str> = all[promised.unwrap_or(0)..]
                 .iter()
-                .take_while(|told| told.sent <= moment)
-                .map(|told| told.state.as_str())
+                .take_while(|reply| reply.sent <= moment)
+                .map(|reply| reply.state.as_str())
                 .collect();
             if promised.is_none() {
                 possible.push(NOTHING);

@@ -31,7 +31,7 @@ const ANN: &str = "Basic YW5uOnB3";
 const IMAGES_OF_A_RECORD: usize = 100;
 
 #[test]
-fn every_power_loss_leaves_what_was_acknowledged() {
+fn every_power_loss_keeps_acknowledged_writes() {
     let images = std::env::var("SETTEE_POWER_LOSSES").ok().and_then(|images| images.parse().ok()).unwrap_or(50);
     let mut random = Random::new();
     let mut done = 0;
@@ -222,9 +222,10 @@ impl Life {
                 .into_iter()
                 .filter(|name| history.last(&format!("database {name}")) == Some("there"))
                 .map(|name| {
-                    let (client, random, told) = (server.client().with(ANN), random.fork(), history.clone());
-                    scope
-                        .spawn(move || Writer { life: self, client, random, name, told, new: History::default() }.run())
+                    let (client, random, response) = (server.client().with(ANN), random.fork(), history.clone());
+                    scope.spawn(move || {
+                        Writer { life: self, client, random, name, response, new: History::default() }.run()
+                    })
                 })
                 .collect();
             writers.into_iter().for_each(|writer| history.add(writer.join().unwrap()));
@@ -291,7 +292,7 @@ struct Writer<'a> {
     client: Client,
     random: Random,
     name: &'static str,
-    told: History,
+    response: History,
     new: History,
 }
 
@@ -310,7 +311,7 @@ impl Writer<'_> {
 
     fn state(&self, id: &str) -> Option<&str> {
         let name = format!("{}/{id}", self.name);
-        self.new.last(&name).or_else(|| self.told.last(&name)).filter(|state| *state != NOTHING)
+        self.new.last(&name).or_else(|| self.response.last(&name)).filter(|state| *state != NOTHING)
     }
 
     fn save(&mut self, attachment_bytes: usize) {

@@ -67,10 +67,11 @@ fn slow_senders(target: &Target) {
 /// Streams bodies of refused requests: a wrong password, a missing database.
 fn refused_bodies(target: &Target) {
     let chunk = [&b"10000\r\n"[..], &vec![b'x'; 1 << 16], b"\r\n"].concat();
-    for (path, who) in [("/nothing/doc/a", ""), ("/probe/doc/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")]
+    for (path, authorization) in
+        [("/nothing/doc/a", ""), ("/probe/doc/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")]
     {
         let Ok(mut connection) = target.connect() else { return };
-        let begin = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{who}Transfer-Encoding: chunked\r\n\r\n");
+        let begin = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{authorization}Transfer-Encoding: chunked\r\n\r\n");
         let sent = connection.write(begin.as_bytes());
         let _ = sent.and_then(|()| (0..64).try_for_each(|_| connection.write(&chunk)));
         let _ = connection.write(b"0\r\n\r\n").and_then(|()| connection.answer());
@@ -102,8 +103,9 @@ fn pool_of_writers(target: &Target) {
         let mut goes_on = connection.as_ref().is_ok_and(|open| !open.is_closing());
         if goes_on && write % 5 == 4 {
             let Ok(open) = connection.as_mut() else { continue };
-            let (path, who) = [("/nothing/d/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")][write / 5 % 2];
-            let begin = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{who}Transfer-Encoding: chunked\r\n\r\n");
+            let (path, authorization) =
+                [("/nothing/d/a", ""), ("/public/d/a", "Authorization: Basic eDp5\r\n")][write / 5 % 2];
+            let begin = format!("PUT {path} HTTP/1.1\r\nHost: x\r\n{authorization}Transfer-Encoding: chunked\r\n\r\n");
             let sent = open.write(begin.as_bytes());
             let sent = sent.and_then(|()| (0..64).try_for_each(|_| open.write(&chunk)));
             let answer = sent.and_then(|()| open.write(b"0\r\n\r\n")).and_then(|()| open.answer());

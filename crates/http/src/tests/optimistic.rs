@@ -79,19 +79,19 @@ impl Pair {
 
     /// Sends a request to this server. Returns the status and the number of catch-ups.
     async fn put(&self, user: &str, line: &str, body: &str) -> (u16, u64, String) {
-        let trips = self.late.trips();
+        let round_trips = self.late.round_trips();
         let reply = ask(&self.here, user, line, body).await;
-        (reply.status, self.late.trips() - trips, reply.body)
+        (reply.status, self.late.round_trips() - round_trips, reply.body)
     }
 }
 
 #[tokio::test]
-async fn small_writes_ask_for_no_news() {
+async fn small_writes_do_not_catch_up() {
     let pair = Pair::new().await;
     const EVE: &str = r#"{"name":"eve","type":"user","roles":[],"password":"p"}"#;
     let bulk = |docs: &str| format!("{{\"docs\":[{docs}]}}");
     let rev = "1-967a00dff5e02add41819138abb3284d";
-    for (line, body, status, trips) in [
+    for (line, body, status, round_trips) in [
         // The commit of a write validates its read set.
         ("PUT /db/a", "{}", 201, 0),
         ("POST /db", "{}", 201, 0),
@@ -115,7 +115,7 @@ async fn small_writes_ask_for_no_news() {
         ("PUT /db/f", "{}", 201, 0),
     ] {
         let found = pair.put("admin:pw", line, body).await;
-        assert_eq!((found.0, found.1), (status, trips), "{line}: {}", found.2);
+        assert_eq!((found.0, found.1), (status, round_trips), "{line}: {}", found.2);
     }
     // Rate-limited requests are counted once.
     pair.settings.set("rate_limit", "requests_per_second", "1000", Persist::No).unwrap();
@@ -133,7 +133,7 @@ async fn small_writes_ask_for_no_news() {
 type Change = (&'static str, &'static str, u16);
 
 #[tokio::test]
-async fn what_another_server_has_changed_counts_for_the_next_small_write() {
+async fn changes_by_another_server_apply_to_the_next_small_write() {
     const VALIDATION: &str = r#"{"validate_doc_update":"function () { throw {forbidden: 'no'}; }"}"#;
     let changes: [Change; 6] = [
         ("PUT /db/_security", r#"{"members":{"roles":["others"]}}"#, 403),
@@ -180,7 +180,7 @@ async fn what_another_server_has_changed_counts_for_the_next_small_write() {
 async fn a_login_that_fails_with_a_small_write_counts_once() {
     let pair = Pair::new().await;
     for expected in [401, 401, 401, 403] {
-        let (status, trips, text) = pair.put("admin:wrong", "PUT /db/a", "{}").await;
-        assert_eq!((status, trips), (expected, 1), "{text}");
+        let (status, round_trips, text) = pair.put("admin:wrong", "PUT /db/a", "{}").await;
+        assert_eq!((status, round_trips), (expected, 1), "{text}");
     }
 }

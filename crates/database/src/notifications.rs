@@ -1,4 +1,4 @@
-//! [`Heard`]: commit notifications of other processes for the open databases of this one. They wake waiting feeds,
+//! [`NotifiedVersions`]: commit notifications of other processes for the open databases of this one. They wake waiting feeds,
 //! invalidate cached security objects and design documents, and report deleted databases.
 //!
 //! The engine's thread only records the latest notified version of each shard. A thread that uses a database reads
@@ -22,7 +22,7 @@ use crate::{Database, DatabaseError};
 
 /// Latest versions of the catalog and of open databases that other processes have committed.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct NotifiedVersions {
     catalog: AtomicU64,
     databases: RwLock<HashMap<Shard, Arc<OfShard>>>,
 }
@@ -37,17 +37,17 @@ struct OfShard {
 }
 
 /// Latest notified version of one open database.
-pub(crate) struct HeardVersion {
-    heard: Arc<Heard>,
+pub(crate) struct NotifiedVersion {
+    notified: Arc<NotifiedVersions>,
     shard: Shard,
     of_shard: Arc<OfShard>,
 }
 
-impl Heard {
+impl NotifiedVersions {
     /// Registers a shard for notifications.
-    pub(crate) fn of(self: &Arc<Self>, shard: Shard) -> HeardVersion {
+    pub(crate) fn of(self: &Arc<Self>, shard: Shard) -> NotifiedVersion {
         let of_shard = Arc::clone(self.databases.write().entry(shard).or_default());
-        HeardVersion { heard: Arc::clone(self), shard, of_shard }
+        NotifiedVersion { notified: Arc::clone(self), shard, of_shard }
     }
 
     /// Latest notified version of the catalog.
@@ -73,7 +73,7 @@ impl Heard {
     }
 }
 
-impl HeardVersion {
+impl NotifiedVersion {
     /// Latest notified version.
     pub(crate) fn version(&self) -> u64 {
         self.of_shard.version.load(Ordering::Acquire)
@@ -81,7 +81,7 @@ impl HeardVersion {
 
     /// Latest notified version of the catalog.
     pub(crate) fn catalog(&self) -> u64 {
-        self.heard.catalog().0
+        self.notified.catalog().0
     }
 
     /// Adds a subscriber. The caller must read the database afterwards.
@@ -100,9 +100,9 @@ impl HeardVersion {
     }
 }
 
-impl Drop for HeardVersion {
+impl Drop for NotifiedVersion {
     fn drop(&mut self) {
-        let mut databases = self.heard.databases.write();
+        let mut databases = self.notified.databases.write();
         // The entry stays if the database was opened again.
         if Arc::strong_count(&self.of_shard) <= 2 {
             databases.remove(&self.shard);
@@ -110,14 +110,18 @@ impl Drop for HeardVersion {
     }
 }
 
-/// Subscribes `heard` and the open databases to the commits of other processes.
-pub(crate) fn follow(engine: &dyn Engine, heard: &Arc<Heard>, open: &Arc<OpenDatabases>) {
-    let news = Arc::new(News { heard: Arc::clone(heard), open: Arc::downgrade(open), state: Mutex::default() });
-    engine.subscribe(Box::new(move |shard, version| news.note(shard, version)));
+/// Subscribes `notified` and the open databases to the commits of other processes.
+pub(crate) fn follow(engine: &dyn Engine, notified: &Arc<NotifiedVersions>, open: &Arc<OpenDatabases>) {
+    let reader = Arc::new(NotificationReader {
+        notified: Arc::clone(notified),
+        open: Arc::downgrade(open),
+        state: Mutex::default(),
+    });
+    engine.subscribe(Box::new(move |shard, version| reader.note(shard, version)));
 }
 
-struct News {
-    heard: Arc<Heard>,
+struct NotificationReader {
+    notified: Arc<NotifiedVersions>,
     /// The reference is weak because the engine owns its listeners and databases own their engine.
     open: Weak<OpenDatabases>,
     state: Mutex<State>,
@@ -131,9 +135,9 @@ struct State {
     has_reader: bool,
 }
 
-impl News {
+impl NotificationReader {
     fn note(self: &Arc<Self>, shard: Shard, version: Version) {
-        if !self.heard.note(shard, version) {
+        if !self.notified.note(shard, version) {
             return;
         }
         let mut state = self.state.lock();
@@ -142,8 +146,8 @@ impl News {
             return;
         }
         drop(state);
-        let news = Arc::clone(self);
-        if thread::Builder::new().name("news".to_owned()).spawn(move || news.read()).is_err() {
+        let reader = Arc::clone(self);
+        if thread::Builder::new().name("notifications".to_owned()).spawn(move || reader.read()).is_err() {
             // The read must not run on this thread, which may be the only one of the engine that receives replies.
             // The next notification tries again.
             self.state.lock().has_reader = false;
@@ -163,7 +167,7 @@ impl News {
             // A database without subscribers is refreshed by its next user.
             let followed = |database: &Arc<Database>| shards.contains(&database.shard()) && database.has_subscribers();
             for database in open.all().into_iter().filter(followed) {
-                if let Err(DatabaseError::NotFound) = database.look() {
+                if let Err(DatabaseError::NotFound) = database.refresh_cache() {
                     open.remove_this(&database);
                     database.close();
                 }

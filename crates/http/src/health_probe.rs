@@ -1,4 +1,4 @@
-//! [`Pulses`]: health probes of other nodes. A node is probed while requests wait for a late response of it,
+//! [`HealthProbes`]: health probes of other nodes. A node is probed while requests wait for a late response of it,
 //! by one task for all of them, and as long as it does not respond. Any response counts, and probes cost the
 //! node almost nothing.
 
@@ -15,46 +15,46 @@ use tokio::time::{sleep, timeout};
 use crate::nodes::Nodes;
 
 /// Most responses arrive within this time. After it, a waiting request starts a health probe.
-const PATIENCE: Duration = Duration::from_millis(300);
+const PROBE_DELAY: Duration = Duration::from_millis(300);
 
 /// Timeout of a health probe. It must be long enough for a busy node.
-const SIGN_TIME: Duration = Duration::from_millis(800);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Interval between a response and the next probe.
-const PAUSE: Duration = Duration::from_millis(200);
+const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
 // A failed node delays no request by two seconds, even if it has just answered a probe.
-const _: () = assert!(PATIENCE.as_millis() + PAUSE.as_millis() + SIGN_TIME.as_millis() < 1500);
+const _: () = assert!(PROBE_DELAY.as_millis() + PROBE_INTERVAL.as_millis() + PROBE_TIMEOUT.as_millis() < 1500);
 
 /// The observed state of the other nodes.
 #[derive(Default)]
-pub(crate) struct Pulses(Mutex<HashMap<NodeId, Pulse>>);
+pub(crate) struct HealthProbes(Mutex<HashMap<NodeId, HealthProbe>>);
 
-struct Pulse {
+struct HealthProbe {
     /// True if the last probe was answered in time.
     is_there: watch::Sender<bool>,
     /// True while a task probes the node.
-    is_asked: bool,
+    is_probing: bool,
 }
 
-impl Pulses {
+impl HealthProbes {
     /// Returns true if the last probe of a node was answered in time.
     pub(crate) fn is_there(&self, id: NodeId) -> bool {
-        self.0.lock().get(&id).is_some_and(|pulse| *pulse.is_there.borrow())
+        self.0.lock().get(&id).is_some_and(|probe| *probe.is_there.borrow())
     }
 
     /// Records the result of a probe. Returns true if the node does not need to be probed again.
     fn note(&self, id: NodeId, is_member: bool, answers: bool) -> bool {
         // The lock prevents that a request starts to wait in between.
-        let mut pulses = self.0.lock();
+        let mut health_probes = self.0.lock();
         // A node that leaves the cluster still finishes its requests.
         if !is_member && !answers {
-            pulses.remove(&id);
+            health_probes.remove(&id);
         }
-        let Some(pulse) = pulses.get_mut(&id) else { return true };
-        let was_there = pulse.is_there.send_replace(answers);
-        pulse.is_asked = !answers || (was_there && pulse.is_there.receiver_count() > 0);
-        !pulse.is_asked
+        let Some(probe) = health_probes.get_mut(&id) else { return true };
+        let was_there = probe.is_there.send_replace(answers);
+        probe.is_probing = !answers || (was_there && probe.is_there.receiver_count() > 0);
+        !probe.is_probing
     }
 }
 
@@ -66,10 +66,10 @@ pub(crate) async fn while_alive<T>(
     exchange: impl Future<Output = T>,
 ) -> Option<T> {
     let mut exchange = pin!(exchange);
-    if let Ok(done) = timeout(PATIENCE, &mut exchange).await {
+    if let Ok(done) = timeout(PROBE_DELAY, &mut exchange).await {
         return Some(done);
     }
-    let mut is_there = ask(nodes, member);
+    let mut is_there = start_probing(nodes, member);
     tokio::select! {
         done = &mut exchange => Some(done),
         _ = is_there.wait_for(|is_there| !is_there) => None,
@@ -77,40 +77,40 @@ pub(crate) async fn while_alive<T>(
 }
 
 /// Marks a node as unresponsive, or as new, until it answers a health probe.
-pub(crate) fn look_for(nodes: &Arc<Nodes>, member: &Member) {
-    if let Some(pulse) = nodes.pulses.0.lock().get(&member.id) {
-        pulse.is_there.send_replace(false);
+pub(crate) fn mark_unresponsive(nodes: &Arc<Nodes>, member: &Member) {
+    if let Some(probe) = nodes.health_probes.0.lock().get(&member.id) {
+        probe.is_there.send_replace(false);
     }
-    drop(ask(nodes, member));
+    drop(start_probing(nodes, member));
 }
 
 /// Starts a task that probes the node, unless one is running.
-fn ask(nodes: &Arc<Nodes>, member: &Member) -> watch::Receiver<bool> {
-    let mut pulses = nodes.pulses.0.lock();
-    if !pulses.contains_key(&member.id) {
+fn start_probing(nodes: &Arc<Nodes>, member: &Member) -> watch::Receiver<bool> {
+    let mut health_probes = nodes.health_probes.0.lock();
+    if !health_probes.contains_key(&member.id) {
         // A restarted node has a new id, so entries of nodes that are gone are removed.
         let live = nodes.engine.members().live();
-        pulses.retain(|id, pulse| pulse.is_asked || live.iter().any(|node| node.id == *id));
+        health_probes.retain(|id, probe| probe.is_probing || live.iter().any(|node| node.id == *id));
     }
-    let unknown = || Pulse { is_there: watch::Sender::new(false), is_asked: false };
-    let pulse = pulses.entry(member.id).or_insert_with(unknown);
-    if !std::mem::replace(&mut pulse.is_asked, true) {
-        tokio::spawn(ask_on(Arc::downgrade(nodes), member.clone()));
+    let unknown = || HealthProbe { is_there: watch::Sender::new(false), is_probing: false };
+    let probe = health_probes.entry(member.id).or_insert_with(unknown);
+    if !std::mem::replace(&mut probe.is_probing, true) {
+        tokio::spawn(probe_until_done(Arc::downgrade(nodes), member.clone()));
     }
-    pulse.is_there.subscribe()
+    probe.is_there.subscribe()
 }
 
 /// Probes a node at its last known address until no request waits for it, or until it has left the cluster.
-async fn ask_on(nodes: Weak<Nodes>, mut member: Member) {
+async fn probe_until_done(nodes: Weak<Nodes>, mut member: Member) {
     while let Some(nodes) = nodes.upgrade() {
         let live = nodes.engine.members().live().iter().find(|live| live.id == member.id).cloned();
         let is_member = live.is_some();
         member = live.unwrap_or(member);
-        let answers = timeout(SIGN_TIME, nodes.is_alive(&member)).await.unwrap_or_default();
-        if nodes.pulses.note(member.id, is_member, answers) {
+        let answers = timeout(PROBE_TIMEOUT, nodes.is_alive(&member)).await.unwrap_or_default();
+        if nodes.health_probes.note(member.id, is_member, answers) {
             return;
         }
         drop(nodes);
-        sleep(PAUSE).await;
+        sleep(PROBE_INTERVAL).await;
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use settee_database::{Database, DatabaseError, Premise, StorageError, Submitted, UpdateOutcome, Work};
+use settee_database::{Database, DatabaseError, ReadSet, StorageError, Submitted, UpdateOutcome, Work};
 use tokio::sync::oneshot;
 
 use super::{lead, require_validated};
@@ -11,12 +11,12 @@ use crate::Error;
 
 tokio::task_local! {
     /// Read set of the request of this task.
-    static PRESUMED: Arc<Presumed>;
+    static OPTIMISTIC: Arc<OptimisticRequest>;
 }
 
 /// Outcome of a request with optimistic validation.
 #[derive(Debug)]
-pub enum Judged<T> {
+pub enum Optimistic<T> {
     /// The response is final.
     Settled(T),
     /// The response is valid unless the read set is outdated, because the request wrote nothing.
@@ -26,8 +26,8 @@ pub enum Judged<T> {
 }
 
 /// Read set of a request, and the result of its first commit.
-pub(super) struct Presumed {
-    premise: Premise,
+pub(super) struct OptimisticRequest {
+    read_set: ReadSet,
     fate: OnceLock<Fate>,
 }
 
@@ -38,25 +38,25 @@ enum Fate {
     Outdated,
 }
 
-/// Runs a request that depends on `premise`. It may write only in its own task, by [`commit`](super::commit).
-pub async fn presuming<F: Future>(premise: Premise, answer: F) -> Judged<F::Output> {
-    let presumed = Arc::new(Presumed { premise, fate: OnceLock::new() });
-    let answer = PRESUMED.scope(Arc::clone(&presumed), answer).await;
-    match presumed.fate.get() {
-        None => Judged::Open(answer),
-        Some(Fate::Settled) => Judged::Settled(answer),
-        Some(Fate::Outdated) => Judged::Outdated,
+/// Runs a request that depends on `read_set`. It may write only in its own task, by [`commit`](super::commit).
+pub async fn with_read_set<F: Future>(read_set: ReadSet, answer: F) -> Optimistic<F::Output> {
+    let optimistic = Arc::new(OptimisticRequest { read_set, fate: OnceLock::new() });
+    let answer = OPTIMISTIC.scope(Arc::clone(&optimistic), answer).await;
+    match optimistic.fate.get() {
+        None => Optimistic::Open(answer),
+        Some(Fate::Settled) => Optimistic::Settled(answer),
+        Some(Fate::Outdated) => Optimistic::Outdated,
     }
 }
 
 /// Returns the read set that the next commit of the task must validate.
-pub(super) fn current() -> Option<Arc<Presumed>> {
-    let presumed = PRESUMED.try_with(Arc::clone).ok()?;
+pub(super) fn current() -> Option<Arc<OptimisticRequest>> {
+    let optimistic = OPTIMISTIC.try_with(Arc::clone).ok()?;
     // The first commit has validated the state on which later ones depend.
-    (presumed.fate.get() != Some(&Fate::Settled)).then_some(presumed)
+    (optimistic.fate.get() != Some(&Fate::Settled)).then_some(optimistic)
 }
 
-impl Presumed {
+impl OptimisticRequest {
     /// Rejects a request that cannot be validated by one commit.
     pub(super) fn refuse(&self) -> Error {
         let _ = self.fate.set(Fate::Outdated);
@@ -71,14 +71,14 @@ impl Presumed {
         let (sender, receiver) = oneshot::channel();
         // Sending fails if the client has disconnected; the work is done nevertheless.
         let done = Box::new(move |result| drop(sender.send(result)));
-        if database.submit_presuming(work, &self.premise, done) == Submitted::Lead {
+        if database.submit_with_read_set(work, &self.read_set, done) == Submitted::Lead {
             lead(database);
         }
         let result = receiver.await;
         if let Ok(Err(DatabaseError::Storage(StorageError::Outdated))) = &result {
             return Err(self.refuse());
         }
-        if !matches!(result, Ok(Ok(_))) || self.premise.is_held() {
+        if !matches!(result, Ok(Ok(_))) || self.read_set.is_held() {
             let _ = self.fate.set(Fate::Settled);
         }
         Ok(result.map_err(|_| Error::Internal("the update was not completed"))??)

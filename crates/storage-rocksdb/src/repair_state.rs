@@ -1,5 +1,5 @@
-//! [`Mending`]: the fault because of which a store must be opened again, and whether commits should wait for the
-//! repair by [`Engine::tend`](settee_storage::Engine::tend).
+//! [`RepairState`]: the fault because of which a store must be opened again, and whether commits should wait for the
+//! repair by [`Engine::maintain`](settee_storage::Engine::maintain).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,31 +10,36 @@ use settee_storage::StorageError;
 
 use crate::isolate;
 
-/// Number of calls of `tend` during which commits wait for the repair of damage in other shards.
-const TENDS_MAX: u32 = 30;
+/// Number of calls of `maintain` during which commits wait for the repair of damage in other shards.
+const MAINTENANCE_CALLS_MAX: u32 = 30;
 
-/// `tend` was not called yet, and possibly never is.
-const UNTENDED: u32 = u32::MAX;
+/// `maintain` was not called yet, and possibly never is.
+const NEVER_MAINTAINED: u32 = u32::MAX;
 
 /// Maximum duration of a wait. Waiters hold a snapshot, which the repair waits for.
 const STEP: Duration = Duration::from_millis(20);
 
 /// Maximum number of recorded errors.
-const MET_MAX: usize = 10_000;
+const SEEN_ERRORS_MAX: usize = 10_000;
 
 #[derive(Debug)]
-pub(crate) struct Mending {
+pub(crate) struct RepairState {
     fault: Mutex<Option<StorageError>>,
     ended: Condvar,
-    /// Number of further calls of `tend` for which commits wait.
+    /// Number of further calls of `maintain` for which commits wait.
     left: AtomicU32,
     /// Errors of reads that found damage. The same error triggers a repair only once.
-    met: Mutex<BTreeSet<String>>,
+    seen_errors: Mutex<BTreeSet<String>>,
 }
 
-impl Mending {
+impl RepairState {
     pub(crate) fn new(fault: Option<StorageError>) -> Self {
-        Self { fault: Mutex::new(fault), ended: Condvar::new(), left: AtomicU32::new(UNTENDED), met: Mutex::default() }
+        Self {
+            fault: Mutex::new(fault),
+            ended: Condvar::new(),
+            left: AtomicU32::new(NEVER_MAINTAINED),
+            seen_errors: Mutex::default(),
+        }
     }
 
     pub(crate) fn fault(&self) -> Option<StorageError> {
@@ -63,36 +68,36 @@ impl Mending {
         }
     }
 
-    /// Counts a call of `tend`. `is_faulty` is true if a repair is needed.
-    pub(crate) fn tended(&self, is_faulty: bool) {
+    /// Counts a call of `maintain`. `is_faulty` is true if a repair is needed.
+    pub(crate) fn note_maintenance(&self, is_faulty: bool) {
         let next = |left: u32| match (is_faulty, left) {
-            (false, _) | (true, UNTENDED) => Some(TENDS_MAX),
+            (false, _) | (true, NEVER_MAINTAINED) => Some(MAINTENANCE_CALLS_MAX),
             (true, left) => left.checked_sub(1),
         };
         let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    fn is_tended(&self) -> bool {
+    fn is_maintained(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
-        left > 0 && left != UNTENDED
+        left > 0 && left != NEVER_MAINTAINED
     }
 
     /// Returns true if an error will soon be resolved, because the store is opened again without the damaged data.
     pub(crate) fn is_under_way(&self, error: &StorageError) -> bool {
         let is_fault = || self.fault.lock().as_ref().is_some_and(isolate::is_damage);
-        isolate::is_damage(error) && self.is_tended() && is_fault()
+        isolate::is_damage(error) && self.is_maintained() && is_fault()
     }
 
     /// Records damage found by a read, which may be outside of the requested data, because a seek reads neighbouring
     /// entries. Returns true if it will soon be isolated.
-    pub(crate) fn met(&self, error: &StorageError) -> bool {
+    pub(crate) fn note_damage(&self, error: &StorageError) -> bool {
         let text = error.to_string();
-        if !self.is_tended() || !isolate::names_table(&text) {
+        if !self.is_maintained() || !isolate::names_table(&text) {
             return false;
         }
         let is_new = {
-            let mut met = self.met.lock();
-            met.len() < MET_MAX && met.insert(text)
+            let mut seen_errors = self.seen_errors.lock();
+            seen_errors.len() < SEEN_ERRORS_MAX && seen_errors.insert(text)
         };
         if is_new {
             self.fail(error);

@@ -1,25 +1,25 @@
-//! [`Premise`]: the read set of an optimistic commit.
+//! [`ReadSet`]: the read set of an optimistic commit.
 
 use std::sync::Arc;
 
 use crate::Shard;
 
-/// The state of some shards that a process had observed. A batch with this [read set](crate::Batch::presume) is
+/// The state of some shards that a process had observed. A batch with this [read set](crate::Batch::set_read_set) is
 /// committed only if no other process has committed to these shards since; the commit validates that, so the writer
 /// need not catch up first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Premise {
+pub struct ReadSet {
     shards: Arc<[Shard]>,
     moment: u64,
-    heard: Arc<str>,
+    observed: Arc<str>,
 }
 
-impl Premise {
-    /// Creates a read set of `shards`, of which everything up to `heard`, in the notation of the engine, was observed.
+impl ReadSet {
+    /// Creates a read set of `shards`, of which everything up to `observed`, in the notation of the engine, was observed.
     /// The `moment` orders the read sets of an engine.
     #[must_use]
-    pub fn new(shards: &[Shard], moment: u64, heard: Arc<str>) -> Self {
-        Self { shards: shards.into(), moment, heard }
+    pub fn new(shards: &[Shard], moment: u64, observed: Arc<str>) -> Self {
+        Self { shards: shards.into(), moment, observed }
     }
 
     /// Returns the shards.
@@ -36,8 +36,8 @@ impl Premise {
 
     /// Returns the observed state in the notation of the engine.
     #[must_use]
-    pub fn heard(&self) -> &str {
-        &self.heard
+    pub fn observed(&self) -> &str {
+        &self.observed
     }
 
     /// Combines two read sets: the result is current only if both are.
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn both_hold_if_the_older_one_holds_for_all_shards() {
-        let premise = |shards: &[u64], moment: u64| {
+        let read_set = |shards: &[u64], moment: u64| {
             let shards: Vec<Shard> = shards.iter().copied().map(Shard).collect();
-            Premise::new(&shards, moment, moment.to_string().into())
+            ReadSet::new(&shards, moment, moment.to_string().into())
         };
         for (one, other, both) in [
             ((&[1, 2][..], 5), (&[1, 2][..], 7), (&[1, 2][..], 5)),
@@ -69,7 +69,7 @@ mod tests {
             ((&[1, 2], 7), (&[2, 3], 5), (&[2, 3, 1], 5)),
             ((&[], 1), (&[4], 2), (&[4], 1)),
         ] {
-            let [one, other, both] = [one, other, both].map(|(shards, moment)| premise(shards, moment));
+            let [one, other, both] = [one, other, both].map(|(shards, moment)| read_set(shards, moment));
             assert_eq!(one.and(&other), both);
         }
     }

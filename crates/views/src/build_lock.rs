@@ -38,7 +38,7 @@ impl<E> Default for State<E> {
 pub struct Abandoned;
 
 /// Result of a request to build an index.
-pub enum Turn<S, E>
+pub enum Acquired<S, E>
 where
     E: Clone + From<Abandoned>,
 {
@@ -82,21 +82,24 @@ impl<S, E: Clone + From<Abandoned>> Handle<S, E> {
     ///
     /// # Errors
     /// The error of the awaited build.
-    pub fn take_turn(self: &Arc<Self>) -> Result<Turn<S, E>, E> {
-        self.take_turn_while(&mut || Ok(()))
+    pub fn acquire_build(self: &Arc<Self>) -> Result<Acquired<S, E>, E> {
+        self.acquire_build_while(&mut || Ok(()))
     }
 
-    /// As [`Self::take_turn`], and calls `check` while it waits.
+    /// As [`Self::acquire_build`], and calls `check` while it waits.
     ///
     /// # Errors
     /// The error of the awaited build, or of `check`.
-    pub fn take_turn_while(self: &Arc<Self>, check: &mut dyn FnMut() -> Result<(), E>) -> Result<Turn<S, E>, E> {
+    pub fn acquire_build_while(
+        self: &Arc<Self>,
+        check: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Acquired<S, E>, E> {
         if let Some(guard) = self.try_build() {
-            return Ok(Turn::Build(guard));
+            return Ok(Acquired::Build(guard));
         }
         let builds = self.builds();
         self.wait_for_build(builds, check)?;
-        Ok(Turn::Over)
+        Ok(Acquired::Over)
     }
 
     /// Waits while another thread builds, and calls `check` at least every [`CANCELLATION_INTERVAL`]. `builds` must be

@@ -1,5 +1,5 @@
 //! Optimistic validation of small writes in a cluster: they are handled with the cached state of this node,
-//! and their commit validates it ([`premise`]). They need a single round trip to the store, whereas all other
+//! and their commit validates it ([`read_set`]). They need a single round trip to the store, whereas all other
 //! requests catch up first ([`CatchUp`](crate::catch_up::CatchUp)).
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use hyper::body::Body as _;
 use hyper::{HeaderMap, Method, Uri, header};
-use settee_database::{Database, Premise};
+use settee_database::{Database, ReadSet};
 use settee_service::threads;
 
 use crate::body::inbound::Inbound;
@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::router::Router;
 
 /// Minimum interval between two attempts to open the users database.
-const PAUSE_MS: u64 = 1000;
+const OPEN_INTERVAL_MS: u64 = 1000;
 
 /// Returns the resource and the database of a small request that writes documents, if the database is open.
 pub(crate) fn small_write(
@@ -34,7 +34,7 @@ pub(crate) fn small_write(
 }
 
 /// Returns the read set of a small write to `database`, or `None` if the node must catch up first.
-pub(crate) fn premise(node: &Arc<Node>, database: &Arc<Database>, uri: &Uri, headers: &HeaderMap) -> Option<Premise> {
+pub(crate) fn read_set(node: &Arc<Node>, database: &Arc<Database>, uri: &Uri, headers: &HeaderMap) -> Option<ReadSet> {
     // Excluded are system databases, which have special rules; requests that wait for "100 Continue", which
     // are authorized before their body; deferred writes, whose commit could not report a failed validation;
     // and rate-limited clients, which a retry would count twice.
@@ -47,16 +47,16 @@ pub(crate) fn premise(node: &Arc<Node>, database: &Arc<Database>, uri: &Uri, hea
         open_users(node, policy.users_db.clone());
         return None;
     };
-    let premise = Premise::of(database, vec![users])?;
+    let read_set = ReadSet::of(database, vec![users])?;
     let counts = node.policy().rate_limit.is_some();
-    (!counts && !node.settings.is_behind()).then_some(premise)
+    (!counts && !node.settings.is_behind()).then_some(read_set)
 }
 
 /// Opens the users database in the background, if it exists, because commit notifications are received for
 /// open databases only.
 fn open_users(node: &Arc<Node>, name: String) {
     let now_ms = (node.clock_ms)();
-    let is_time = |last: u64| (now_ms.abs_diff(last) >= PAUSE_MS).then_some(now_ms);
+    let is_time = |last: u64| (now_ms.abs_diff(last) >= OPEN_INTERVAL_MS).then_some(now_ms);
     if node.users_opened_ms.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_time).is_ok() {
         let node = Arc::clone(node);
         threads::begin(move || drop(node.database(&name)));

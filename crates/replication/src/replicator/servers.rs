@@ -14,13 +14,13 @@ use super::{Job, Origin, Replicator};
 use crate::documents::Place;
 
 /// Interval between checks of the claims.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum time for a run that is handed over to record its progress.
 const END_WAIT: Duration = Duration::from_secs(4);
 
 /// Servers that share the work, as one of them observes them.
-pub trait Turns: Send + Sync {
+pub trait Servers: Send + Sync {
     /// Returns true if there is only one server, permanently.
     fn is_alone(&self) -> bool;
 
@@ -47,7 +47,7 @@ pub trait Turns: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
-impl Turns for Alone {
+impl Servers for Alone {
     fn is_alone(&self) -> bool {
         true
     }
@@ -78,43 +78,43 @@ impl Turns for Alone {
 impl Replicator {
     /// Returns true if this server runs a job: it is the preferred server and has obtained the claim.
     pub(crate) async fn takes(&self, job: &Arc<str>) -> bool {
-        let turns = Arc::clone(&self.dependencies.turns);
-        if turns.is_alone() {
+        let servers = Arc::clone(&self.dependencies.servers);
+        if servers.is_alone() {
             return true;
         }
         let job = Arc::clone(job);
-        let claimed = tokio::task::spawn_blocking(move || turns.is_preferred(&job) && turns.claim(&job));
+        let claimed = tokio::task::spawn_blocking(move || servers.is_preferred(&job) && servers.claim(&job));
         claimed.await.unwrap_or_default()
     }
 
     /// Returns true if this server runs a job that was requested from it: no other server holds the claim.
     pub(super) async fn claims(&self, job: &Arc<str>) -> bool {
-        let turns = Arc::clone(&self.dependencies.turns);
-        if turns.is_alone() {
+        let servers = Arc::clone(&self.dependencies.servers);
+        if servers.is_alone() {
             return true;
         }
         let job = Arc::clone(job);
-        tokio::task::spawn_blocking(move || turns.claim(&job)).await.unwrap_or_default()
+        tokio::task::spawn_blocking(move || servers.claim(&job)).await.unwrap_or_default()
     }
 
     /// Releases the claim to a requested job that has ended, so that another server may start it at once.
     pub(super) fn give_back(self: &Arc<Self>, job: &Job) {
-        if self.dependencies.turns.is_alone() || !matches!(job.origin, Origin::Transient { .. }) {
+        if self.dependencies.servers.is_alone() || !matches!(job.origin, Origin::Transient { .. }) {
             return;
         }
         let (replicator, key) = (Arc::clone(self), Arc::clone(&job.key));
         tokio::task::spawn_blocking(move || {
             // The job may have been started again.
             if !replicator.state.lock().jobs.contains_key(&key) {
-                replicator.dependencies.turns.release(&key);
+                replicator.dependencies.servers.release(&key);
             }
         });
     }
 
     /// Takes and hands over jobs as servers are added and removed, until the replicator stops.
-    pub async fn take_turns(self: Arc<Self>) {
-        let turns = Arc::clone(&self.dependencies.turns);
-        if turns.is_alone() {
+    pub async fn balance(self: Arc<Self>) {
+        let servers = Arc::clone(&self.dependencies.servers);
+        if servers.is_alone() {
             return;
         }
         let mut is_over = self.is_over.subscribe();
@@ -122,16 +122,16 @@ impl Replicator {
         let mut idle = HashSet::new();
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
                 _ = is_over.wait_for(|is_over| *is_over) => return,
             }
-            self.look(&mut idle).await;
+            self.check_claims(&mut idle).await;
         }
     }
 
-    async fn look(self: &Arc<Self>, idle: &mut HashSet<String>) {
-        let turns = Arc::clone(&self.dependencies.turns);
-        let asking = Arc::clone(&turns);
+    async fn check_claims(self: &Arc<Self>, idle: &mut HashSet<String>) {
+        let servers = Arc::clone(&self.dependencies.servers);
+        let asking = Arc::clone(&servers);
         let names = tokio::task::spawn_blocking(move || asking.new_databases()).await.unwrap_or_default();
         for name in names.into_iter().flatten() {
             self.database_found(&name);
@@ -143,22 +143,22 @@ impl Replicator {
             let (own, elsewhere) = state.documents.places();
             (own, elsewhere, asked)
         };
-        for place in elsewhere.iter().filter(|place| turns.is_preferred(&place.job)) {
+        for place in elsewhere.iter().filter(|place| servers.is_preferred(&place.job)) {
             if self.takes(&place.job).await {
                 self.document_taken(place);
             }
         }
-        for place in own.iter().filter(|place| !turns.holds(&place.job) || !turns.is_preferred(&place.job)) {
+        for place in own.iter().filter(|place| !servers.holds(&place.job) || !servers.is_preferred(&place.job)) {
             tokio::spawn(Arc::clone(self).hand_over(place.clone()));
         }
         // A job that starts at this moment claims again when it needs to.
         let needed: HashSet<&str> = own.iter().map(|place| &*place.job).chain(asked.iter().map(|job| &**job)).collect();
-        let unused: HashSet<String> = turns.held().into_iter().filter(|job| !needed.contains(&**job)).collect();
+        let unused: HashSet<String> = servers.held().into_iter().filter(|job| !needed.contains(&**job)).collect();
         let release: Vec<String> = unused.intersection(idle).cloned().collect();
         *idle = unused;
         if !release.is_empty() {
             // A server that waits for the claim checks again soon.
-            let _ = tokio::task::spawn_blocking(move || release.iter().for_each(|job| turns.release(job))).await;
+            let _ = tokio::task::spawn_blocking(move || release.iter().for_each(|job| servers.release(job))).await;
         }
     }
 
@@ -177,7 +177,7 @@ impl Replicator {
             // After that time the other server starts the job in any case.
             let _ = tokio::time::timeout(END_WAIT, job.ended()).await;
         }
-        let turns = Arc::clone(&self.dependencies.turns);
-        let _ = tokio::task::spawn_blocking(move || turns.release(&place.job)).await;
+        let servers = Arc::clone(&self.dependencies.servers);
+        let _ = tokio::task::spawn_blocking(move || servers.release(&place.job)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! [`Premise`]: the read set of a request that writes to a database. It avoids a round trip for commit notifications
+//! [`ReadSet`]: the read set of a request that writes to a database. It avoids a round trip for commit notifications
 //! before the request is validated.
 //!
 //! Settings, users and the names of databases are in shards that are assumed to be unchanged; the commit validates
@@ -15,28 +15,28 @@ use crate::entry::CATALOG;
 
 /// A read set: the observed state of a database, of the catalog, and of other databases.
 #[derive(Clone, Debug)]
-pub struct Premise {
+pub struct ReadSet {
     database: Arc<Database>,
     besides: Vec<Arc<Database>>,
     /// The engine's read set for the shards around the database.
-    around: settee_storage::Premise,
+    around: settee_storage::ReadSet,
     /// Observed foreign commits of each shard, the database first.
     known: Vec<[u64; 2]>,
     /// True once a commit has validated the read set.
     is_held: Arc<AtomicBool>,
 }
 
-impl Premise {
+impl ReadSet {
     /// Captures the current state. Returns `None` if a commit notification was not handled yet, if other processes
     /// have written to the database recently, or if no other process uses the store.
     #[must_use]
     pub fn of(database: &Arc<Database>, besides: Vec<Arc<Database>>) -> Option<Self> {
         let shards: Vec<Shard> = [CATALOG].into_iter().chain(besides.iter().map(|database| database.shard())).collect();
         // The engine's read set is captured first, so that `known` is at least as recent.
-        let around = database.engine().premise(&shards)?;
+        let around = database.engine().read_set(&shards)?;
         let (known, is_held) = (known(database, &besides), Arc::default());
         let is_stale = database.is_stale() || besides.iter().any(|database| database.is_stale());
-        (!is_stale && database.may_be_presumed()).then(|| Self {
+        (!is_stale && database.may_use_read_set()).then(|| Self {
             database: Arc::clone(database),
             besides,
             around,
@@ -54,12 +54,12 @@ impl Premise {
     /// Returns true if no commit notification has arrived since. After [`Engine::catch_up`](crate::Engine::catch_up)
     /// this is equivalent to [`Self::is_held`].
     #[must_use]
-    pub fn is_all_that_is_heard(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         self.known == known(&self.database, &self.besides)
     }
 
     /// The part of the read set that a commit must validate.
-    pub(crate) fn around(&self) -> &settee_storage::Premise {
+    pub(crate) fn around(&self) -> &settee_storage::ReadSet {
         &self.around
     }
 
@@ -67,7 +67,7 @@ impl Premise {
     pub(crate) fn is_overtaken(&self) -> bool {
         let is_overtaken = self.known[0][0] != self.database.foreign();
         if is_overtaken {
-            self.database.is_not_to_be_presumed();
+            self.database.suspend_read_sets();
         }
         is_overtaken
     }
@@ -80,7 +80,7 @@ impl Premise {
 
 /// Returns the observed foreign commits of the database, of the catalog and of the other databases.
 fn known(database: &Database, besides: &[Arc<Database>]) -> Vec<[u64; 2]> {
-    let of_one = |database: &Database| [database.foreign(), database.heard_elsewhere()];
-    let around = [0, database.catalog_heard()];
+    let of_one = |database: &Database| [database.foreign(), database.foreign_version()];
+    let around = [0, database.notified_catalog_version()];
     [of_one(database), around].into_iter().chain(besides.iter().map(|database| of_one(database))).collect()
 }

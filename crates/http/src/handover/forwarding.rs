@@ -1,4 +1,4 @@
-//! [`Couriers`]: batches forwarded requests. Requests that arrive while messages to their node are in flight
+//! [`ForwardQueues`]: batches forwarded requests. Requests that arrive while messages to their node are in flight
 //! wait and share one message. A node that forwards many requests therefore sends few messages, and one that
 //! forwards few sends each request immediately.
 
@@ -34,17 +34,17 @@ type Outcome = Result<HandedOver, TransportError>;
 
 /// The queued requests and messages in flight of each other node.
 #[derive(Default)]
-pub(crate) struct Couriers(Mutex<HashMap<NodeId, Courier>>);
+pub(crate) struct ForwardQueues(Mutex<HashMap<NodeId, ForwardQueue>>);
 
-struct Courier {
+struct ForwardQueue {
     /// The last known address of the node.
     member: Member,
-    waiting: Vec<Parcel>,
+    waiting: Vec<QueuedRequest>,
     /// Number of messages in flight that delay further requests.
     under_way: usize,
 }
 
-struct Parcel {
+struct QueuedRequest {
     frame: Vec<u8>,
     answer: oneshot::Sender<Outcome>,
 }
@@ -59,53 +59,53 @@ struct Message {
 /// Forwards the request of a client to another node. `frame` contains the request.
 pub(crate) async fn hand_over(nodes: &Arc<Nodes>, node: &Member, frame: Vec<u8>) -> Outcome {
     let (answer, answered) = oneshot::channel();
-    let message = nodes.couriers.take(nodes, node, Parcel { frame, answer });
+    let message = nodes.forwarding.take(nodes, node, QueuedRequest { frame, answer });
     if let Some(message) = message {
         tokio::spawn(carry(Arc::clone(nodes), message));
     }
     answered.await.unwrap_or_else(|_| Err(TransportError::Broken("it was given up".to_owned())))
 }
 
-impl Couriers {
+impl ForwardQueues {
     /// Enqueues a request. Returns the message to send now, if any.
-    fn take(&self, nodes: &Nodes, node: &Member, parcel: Parcel) -> Option<Message> {
-        let mut couriers = self.0.lock();
-        if !couriers.contains_key(&node.id) {
+    fn take(&self, nodes: &Nodes, node: &Member, request: QueuedRequest) -> Option<Message> {
+        let mut queues = self.0.lock();
+        if !queues.contains_key(&node.id) {
             // A restarted node has a new id, so entries of nodes that are gone are removed.
             let live = nodes.engine.members().live();
-            couriers.retain(|id, courier| courier.under_way > 0 || live.iter().any(|node| node.id == *id));
+            queues.retain(|id, queue| queue.under_way > 0 || live.iter().any(|node| node.id == *id));
         }
-        let unknown = || Courier { member: node.clone(), waiting: Vec::new(), under_way: 0 };
-        let courier = couriers.entry(node.id).or_insert_with(unknown);
-        courier.member.clone_from(node);
-        courier.waiting.push(parcel);
-        courier.next()
+        let unknown = || ForwardQueue { member: node.clone(), waiting: Vec::new(), under_way: 0 };
+        let queue = queues.entry(node.id).or_insert_with(unknown);
+        queue.member.clone_from(node);
+        queue.waiting.push(request);
+        queue.next()
     }
 
     /// Records that a message delays others no longer. Returns the next message, if any.
     fn free(&self, id: NodeId) -> Option<Message> {
-        let mut couriers = self.0.lock();
-        let courier = couriers.get_mut(&id)?;
-        courier.under_way -= 1;
-        courier.next()
+        let mut queues = self.0.lock();
+        let queue = queues.get_mut(&id)?;
+        queue.under_way -= 1;
+        queue.next()
     }
 }
 
-impl Courier {
+impl ForwardQueue {
     /// Returns the next message, if requests are queued and few enough messages are in flight.
     fn next(&mut self) -> Option<Message> {
         if self.waiting.is_empty() || self.under_way >= MESSAGES_MAX {
             return None;
         }
         let mut bytes = 0;
-        let has_room = |parcel: &&Parcel| {
-            bytes += parcel.frame.len();
+        let has_room = |request: &&QueuedRequest| {
+            bytes += request.frame.len();
             bytes <= MESSAGE_BYTES_MAX
         };
         let count = self.waiting.iter().take(REQUESTS_MAX).take_while(has_room).count();
         self.under_way += 1;
         let (mut frames, mut waiting) = (Vec::new(), Vec::with_capacity(count));
-        for Parcel { frame, answer } in self.waiting.drain(..count) {
+        for QueuedRequest { frame, answer } in self.waiting.drain(..count) {
             if frames.is_empty() {
                 frames = frame;
             } else {
@@ -130,7 +130,7 @@ impl Place {
     /// Releases the slot and sends the next message.
     fn free(&mut self) {
         if std::mem::take(&mut self.is_held)
-            && let Some(message) = self.nodes.couriers.free(self.node)
+            && let Some(message) = self.nodes.forwarding.free(self.node)
             // If the runtime has ended, so have the waiters.
             && let Ok(threads) = Handle::try_current()
         {
@@ -183,7 +183,7 @@ async fn exchange(
         return Ok(());
     };
     if taken == BUSY {
-        nodes.load.hear_of_busy();
+        nodes.load.note_busy_node();
     }
     let (mut body, mut reader) = (response.into_body(), Reader::new(ANSWER_BYTES_MAX));
     let broken = |why: String| TransportError::Broken(why);

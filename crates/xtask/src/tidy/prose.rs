@@ -1,0 +1,51 @@
+//! Comments and string literals of Rust sources, as text for the rules about language ([`comments`], [`strings`]).
+
+use super::tokens;
+
+/// A comment or a string literal without its marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    pub(super) text: &'a str,
+    /// Line number, counted from 1.
+    pub(super) line: usize,
+    /// True for `///` and `//!`.
+    pub(super) is_documentation: bool,
+}
+
+/// Returns the line comments of a source, one piece for each line.
+pub(super) fn comments(source: &str) -> Vec<Piece<'_>> {
+    tokens::texts(source).into_iter().filter_map(|(text, line)| comment(text, line)).collect()
+}
+
+/// Returns the string literals that contain a space; others are names.
+pub(super) fn strings(source: &str) -> Vec<Piece<'_>> {
+    let is_string = |text: &str| !text.starts_with('/') && text.contains(' ');
+    let found = tokens::texts(source).into_iter().filter(|(text, _)| is_string(text));
+    found.map(|(text, line)| Piece { text, line, is_documentation: false }).collect()
+}
+
+fn comment(text: &str, line: usize) -> Option<Piece<'_>> {
+    let rest = text.strip_prefix("//")?;
+    let is_documentation = rest.starts_with(['/', '!']);
+    Some(Piece { text: rest.trim_start_matches(['/', '!']).trim(), line, is_documentation })
+}
+
+/// Returns the first line of each block of documentation comments.
+pub(super) fn openings<'a>(comments: &[Piece<'a>]) -> Vec<Piece<'a>> {
+    let mut found: Vec<Piece<'a>> = Vec::new();
+    let mut last = None;
+    for piece in comments.iter().filter(|piece| piece.is_documentation) {
+        if last != Some(piece.line - 1) {
+            found.push(piece.clone());
+        }
+        last = Some(piece.line);
+    }
+    found
+}
+
+/// Returns the words of a text in lower case. Code between backticks and punctuation is left out.
+pub(super) fn words(text: &str) -> Vec<String> {
+    let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let is_boundary = |c: char| !c.is_alphabetic() && c != '\'' && c != '_';
+    prose.split(is_boundary).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+}
