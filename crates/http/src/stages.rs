@@ -127,7 +127,7 @@ impl Service {
         let head = RequestHead::of_client(method, uri, peer, seen, account);
         let response = self.handle(head, headers, body, id).await;
         match doubt {
-            Some(doubt) => doubt.handle(response),
+            Some(doubt) => doubt.resolve(response),
             None => response,
         }
     }
