@@ -18,6 +18,7 @@ mod code_units;
 mod compile;
 mod convert;
 mod date;
+mod date_methods;
 mod inherited;
 mod numbers;
 mod pattern;
