@@ -38,7 +38,7 @@ use self::run::{Run, Sink};
 use self::tree::Program;
 use self::value::Lazy;
 
-pub use self::compile::Refused;
+pub use self::compile::{Refused, members_of_environment};
 pub use self::reason::Reason;
 
 /// Longer documents are left to the engine, because their values would use the memory of the server.

@@ -22,12 +22,26 @@ pub(super) fn type_of(path: &str, environment: Environment) -> Option<&'static s
         };
     };
     if member == "prototype" {
-        return matches!(object, "Array" | "Boolean" | "Date" | "Number" | "Object" | "RegExp" | "String")
-            .then_some("object");
+        return PROTOTYPES.contains(&object).then_some("object");
     }
     let (_, members) = MEMBERS.iter().find(|(name, _)| *name == object)?;
     members.split(' ').any(|name| name == member).then_some("function")
 }
+
+/// Returns the paths of the objects and members that [`type_of`] finds in the environment of views, and their types.
+pub(crate) fn members() -> impl Iterator<Item = (String, &'static str)> {
+    let members =
+        MEMBERS.iter().flat_map(|(object, names)| names.split(' ').map(move |name| format!("{object}.{name}")));
+    let globals = FUNCTIONS.iter().chain(&["JSON", "Math", "emit"]).map(|name| (*name).to_owned());
+    let prototypes = PROTOTYPES.iter().map(|class| format!("{class}.prototype"));
+    globals.chain(prototypes).chain(members).filter_map(|path| {
+        let kind = type_of(&path, Environment::View)?;
+        Some((path, kind))
+    })
+}
+
+/// Classes whose prototypes can be named.
+const PROTOTYPES: [&str; 7] = ["Array", "Boolean", "Date", "Number", "Object", "RegExp", "String"];
 
 /// Functions that are globals.
 const FUNCTIONS: [&str; 22] = [

@@ -6,19 +6,19 @@ use std::fmt::Write as _;
 use super::Writer;
 
 const SETTERS: [&str; 15] = [
-    "setUTCFullYear(@)",
+    "setUTCFullYear(doc.n | 0)",
     "setUTCFullYear(2012, 1, 29)",
-    "setFullYear(@, @)",
-    "setUTCMonth(@)",
+    "setFullYear(1999, doc.n & 15)",
+    "setUTCMonth(doc.n | 0)",
     "setMonth(3, 31)",
-    "setUTCDate(@)",
+    "setUTCDate(doc.n % 50 || 3.5)",
     "setDate(0)",
-    "setUTCHours(@)",
+    "setUTCHours(-5)",
     "setHours(0, 0, 0, 0)",
     "setUTCMinutes(@, @, @)",
-    "setSeconds(@)",
+    "setSeconds('7')",
     "setUTCSeconds(-1, 5.7)",
-    "setUTCMilliseconds(@)",
+    "setUTCMilliseconds(null)",
     "setMilliseconds(1e5)",
     "setTime(@)",
 ];
@@ -72,6 +72,11 @@ impl Writer<'_> {
         self.out.push_str(head);
         let known = self.variables.len();
         self.variables.extend(["p".to_owned(), "q".to_owned()]);
+        // Chains of calls would take exponential time.
+        let called = std::mem::take(&mut self.functions);
+        if self.random.chance(40) {
+            self.functions.extend(called.first().cloned());
+        }
         if self.random.chance(50) {
             self.statement(depth.max(2));
         }
@@ -82,6 +87,7 @@ impl Writer<'_> {
         self.expression(2);
         self.out.push_str("; }");
         self.variables.truncate(known);
+        self.functions = called;
     }
 
     /// Declares or assigns a variable that contains a function.
@@ -183,7 +189,7 @@ impl Writer<'_> {
     /// Changes a date that was emitted before.
     pub(super) fn change_date(&mut self) {
         let name = self.fresh();
-        let date = self.random.pick(&["doc.n", "0", "'2013-12-31T23:59:59.999Z'", "2012, 1, 29", ""]);
+        let date = self.random.pick(&["doc.n | 0", "0", "'2013-12-31T23:59:59.999Z'", "2012, 1, 29", ""]);
         write!(self.out, " var {name} = new Date({date});").unwrap();
         if date.is_empty() {
             write!(self.out, " {name}.setTime(86399999);").unwrap();
@@ -208,7 +214,7 @@ impl Writer<'_> {
         self.with_arguments(setter, depth + 1);
         self.variables.truncate(known);
         let result = self.random.pick(&["d.getTime()", "d", "d.toString()", "d.toUTCString()", "+d", "d - 1", "[d]"]);
-        let date = self.random.pick(&["0", "1325376000000", "2011, 0, 31", "doc.n", "-62135596800000"]);
+        let date = self.random.pick(&["0", "1325376000000", "2011, 0, 31", "doc.n * 1e9 | 0", "-62135596800000"]);
         write!(self.out, "; return {result}; }})(new Date({date}))").unwrap();
     }
 
