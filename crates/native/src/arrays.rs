@@ -146,12 +146,20 @@ impl<'a> Run<'a, '_> {
 
     /// Calls a function for the elements of an array.
     pub(super) fn visit(&mut self, visit: &'a Visit) -> Result<Val<'a>, Stop> {
-        let Val::Array(array) = self.eval(&visit.object)? else {
+        let object = self.eval(&visit.object)?;
+        if let (Visitor::Replace, Some(searched), Val::Text(text)) = (visit.visitor, &visit.initial, object) {
+            let searched = self.eval(searched)?;
+            self.called(visit.callee)?;
+            return self.replace_by_call(text, searched, visit.callee);
+        }
+        let (Val::Array(array), false) = (object, visit.visitor == Visitor::Replace) else {
             return Err(Stop::BailOut(Reason::Array));
         };
-        if matches!(visit.visitor, Visitor::SortAscending | Visitor::SortDescending) {
+        if visit.is_sorting() {
             return self.sort_numbers(array, visit.visitor);
         }
+        // The engine requires a function even if the array is empty.
+        self.called(visit.callee)?;
         let mut kept = ArenaVec::new_in(self.arena);
         let mut total = match &visit.initial {
             Some(initial) => Some(self.eval(initial)?),

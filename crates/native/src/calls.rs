@@ -41,8 +41,13 @@ impl<'a> Run<'a, '_> {
                 self.steps.pay(values.len())?;
                 return self.math(function, &values);
             }
+            Builtin::DateNow | Builtin::DateText => {
+                self.arguments(arguments)?;
+                return self.now(builtin);
+            }
             Builtin::NewDate | Builtin::DateUtc => return self.new_date(builtin, arguments),
             Builtin::FromCharCode => return self.char_from_codes(arguments),
+            Builtin::FromCodePoint => return self.text_of_code_points(arguments),
             _ => {}
         }
         let given = arguments.len();
@@ -93,6 +98,19 @@ impl<'a> Run<'a, '_> {
             let code = self.make().number(value)?;
             let code = convert::to_uint32(code) & 0xffff;
             text.push(char::from_u32(code).ok_or(Stop::BailOut(Reason::Call))?);
+        }
+        Ok(Val::Text(self.make().keep(text.as_bytes())?))
+    }
+
+    fn text_of_code_points(&mut self, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
+        let mut text = String::new();
+        for value in self.arguments(arguments)? {
+            let code = self.make().number(value)?;
+            // Other numbers are exceptions, or half of a character.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared afterwards")]
+            let point = code as u32;
+            let exact = code >= 0.0 && f64::from(point) == code;
+            text.push(char::from_u32(point).filter(|_| exact).ok_or(Stop::BailOut(Reason::Call))?);
         }
         Ok(Val::Text(self.make().keep(text.as_bytes())?))
     }
@@ -184,31 +202,6 @@ impl<'a> Run<'a, '_> {
         Ok(Val::Number(if negative { -number } else { number }))
     }
 
-    fn new_date(&mut self, builtin: Builtin, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
-        let values = self.arguments(arguments)?;
-        let time = match values[..] {
-            [] => return Err(Stop::BailOut(Reason::Call)),
-            [value] if builtin == Builtin::NewDate => match value {
-                Val::Date(time) => *time,
-                Val::Text(text) => date::parse(text)?,
-                Val::Number(_) | Val::Undefined | Val::Null | Val::Bool(_) => date::clip(self.make().number(value)?),
-                _ => return Err(Stop::BailOut(Reason::Call)),
-            },
-            _ => {
-                let mut fields = [f64::NAN, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0];
-                for (field, value) in fields.iter_mut().zip(&values) {
-                    *field = self.make().number(*value)?;
-                }
-                date::make(fields)?
-            }
-        };
-        if builtin == Builtin::DateUtc {
-            return Ok(Val::Number(time));
-        }
-        self.steps.take_bytes(8)?;
-        Ok(Val::Date(self.arena.alloc(time)))
-    }
-
     /// Calls a method.
     pub(super) fn method(
         &mut self,
@@ -220,7 +213,7 @@ impl<'a> Run<'a, '_> {
             Val::Text(text) => self.text_method(text, method, arguments),
             Val::Array(array) => self.array_method(array, method, arguments),
             Val::Number(number) => self.number_method(number, method, arguments),
-            Val::Date(time) => self.date_method(*time, method, arguments),
+            Val::Date(time) => self.date_method(time, method, arguments),
             Val::Pattern(pattern) => self.pattern_method(pattern, method, arguments),
             Val::Lazy(_) | Val::Object(_) => self.object_method(object, method, arguments),
             Val::Bool(value) if method == Method::ToString && arguments.is_empty() => {
@@ -250,37 +243,6 @@ impl<'a> Run<'a, '_> {
             Val::Lazy(lazy) => Ok(lazy.get(self.arena, name, &mut self.steps)?.map(Packed::open)),
             Val::Object(object) => object.get(name, &mut self.steps),
             _ => inherited::absent(name).map(|_| None),
-        }
-    }
-
-    fn date_method(&mut self, time: f64, method: Method, arguments: &'a [Expression]) -> Result<Val<'a>, Stop> {
-        let [] = self.first_arguments(arguments)?;
-        if matches!(method, Method::GetTime | Method::ValueOf) {
-            return Ok(Val::Number(time));
-        }
-        if matches!(method, Method::ToIsoString | Method::ToJson) {
-            return match date::iso(time)? {
-                Some(text) => Ok(Val::Text(self.make().keep(text.as_bytes())?)),
-                None if method == Method::ToJson => Ok(Val::Null),
-                None => Err(Stop::BailOut(Reason::Call)),
-            };
-        }
-        let parts = date::parts(time);
-        let field = |field: fn(&date::Parts) -> i64| {
-            #[expect(clippy::cast_precision_loss, reason = "fields of dates are small")]
-            let number = parts.as_ref().map_or(f64::NAN, |parts| field(parts) as f64);
-            Ok(Val::Number(number))
-        };
-        match method {
-            Method::GetFullYear | Method::GetUtcFullYear => field(|parts| parts.year),
-            Method::GetMonth | Method::GetUtcMonth => field(|parts| parts.month),
-            Method::GetDate | Method::GetUtcDate => field(|parts| parts.day),
-            Method::GetDay | Method::GetUtcDay => field(|parts| parts.weekday),
-            Method::GetHours | Method::GetUtcHours => field(|parts| parts.hour),
-            Method::GetMinutes | Method::GetUtcMinutes => field(|parts| parts.minute),
-            Method::GetSeconds | Method::GetUtcSeconds => field(|parts| parts.second),
-            Method::GetMilliseconds | Method::GetUtcMilliseconds => field(|parts| parts.millisecond),
-            _ => Err(Stop::BailOut(Reason::Call)),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn truthy(value: Val<'_>) -> bool {
         Val::Bool(value) => value,
         Val::Number(number) => number != 0.0 && !number.is_nan(),
         Val::Text(text) => !text.is_empty(),
-        Val::Lazy(_) | Val::Array(_) | Val::Object(_) | Val::Date(_) | Val::Pattern(_) | Val::Function => true,
+        Val::Lazy(_) | Val::Array(_) | Val::Object(_) | Val::Date(_) | Val::Pattern(_) | Val::Function(_) => true,
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn type_of(value: Val<'_>) -> Result<&'static [u8], Stop> {
         Val::Number(_) => b"number",
         Val::Text(_) => b"string",
         Val::Null | Val::Lazy(_) | Val::Array(_) | Val::Object(_) | Val::Date(_) | Val::Pattern(_) => b"object",
-        Val::Unset | Val::Function => return Err(Stop::BailOut(Reason::Conversion)),
+        Val::Unset | Val::Function(_) => return Err(Stop::BailOut(Reason::Conversion)),
     })
 }
 
@@ -57,9 +57,9 @@ impl<'a> Maker<'a, '_> {
             Val::Bool(value) => Ok(f64::from(u8::from(value))),
             Val::Number(number) => Ok(number),
             Val::Text(text) => text_to_number(text),
-            Val::Date(time) => Ok(*time),
+            Val::Date(time) => Ok(time.get()),
             Val::Array(_) | Val::Lazy(_) | Val::Object(_) => text_to_number(self.text(value)?),
-            Val::Unset | Val::Pattern(_) | Val::Function => Err(Stop::BailOut(Reason::Conversion)),
+            Val::Unset | Val::Pattern(_) | Val::Function(_) => Err(Stop::BailOut(Reason::Conversion)),
         }
     }
 
@@ -79,7 +79,7 @@ impl<'a> Maker<'a, '_> {
             }
             Val::Lazy(lazy) => self.lazy_text(lazy),
             Val::Object(object) => self.object_text(object),
-            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => Err(Stop::BailOut(Reason::Conversion)),
+            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function(_) => Err(Stop::BailOut(Reason::Conversion)),
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> Maker<'a, '_> {
     pub(super) fn primitive(&mut self, value: Val<'a>) -> Result<Val<'a>, Stop> {
         match value {
             Val::Array(_) | Val::Lazy(_) | Val::Object(_) => Ok(Val::Text(self.text(value)?)),
-            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => Err(Stop::BailOut(Reason::Conversion)),
+            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function(_) => Err(Stop::BailOut(Reason::Conversion)),
             plain => Ok(plain),
         }
     }
@@ -192,7 +192,7 @@ impl<'a> Maker<'a, '_> {
             return Ok(left.partial_cmp(&right));
         }
         let primitive = |maker: &mut Self, value: Val<'a>| match value {
-            Val::Date(time) => Ok(Val::Number(*time)),
+            Val::Date(time) => Ok(Val::Number(time.get())),
             value => maker.primitive(value),
         };
         let (left, right) = (primitive(self, left)?, primitive(self, right)?);

@@ -25,6 +25,14 @@ pub(super) struct Parts {
     pub(super) millisecond: i64,
 }
 
+impl Parts {
+    /// Returns the components from the year to the millisecond, for [`make_exactly`].
+    pub(super) fn fields(&self) -> [f64; 7] {
+        #[expect(clippy::cast_precision_loss, reason = "fields of dates are small")]
+        [self.year, self.month, self.day, self.hour, self.minute, self.second, self.millisecond].map(|part| part as f64)
+    }
+}
+
 /// Returns the components; `None` for invalid dates.
 pub(super) fn parts(time: f64) -> Option<Parts> {
     if !time.is_finite() {
@@ -65,8 +73,17 @@ pub(super) fn clip(time: f64) -> f64 {
     if time.is_finite() && time.abs() <= MAX_MS { time.trunc() + 0.0 } else { f64::NAN }
 }
 
+/// As [`make_exactly`], where a year from 0 to 99 is one of the 20th century.
+pub(super) fn make(mut fields: [f64; 7]) -> Result<f64, Stop> {
+    let year = fields[0].trunc();
+    if (0.0..=99.0).contains(&year) {
+        fields[0] = 1900.0 + year;
+    }
+    make_exactly(fields)
+}
+
 /// Returns the time of year, month (from 0), day, hour, minute, second and millisecond, each of any size.
-pub(super) fn make(fields: [f64; 7]) -> Result<f64, Stop> {
+pub(super) fn make_exactly(fields: [f64; 7]) -> Result<f64, Stop> {
     let [year, month, day, hour, minute, second, millisecond] = fields;
     if fields.iter().any(|field| !field.is_finite()) {
         return Ok(f64::NAN);
@@ -75,10 +92,8 @@ pub(super) fn make(fields: [f64; 7]) -> Result<f64, Stop> {
     if fields.iter().any(|field| field.abs() > 1e6) {
         return Err(Stop::BailOut(Reason::Date));
     }
-    let year = year.trunc();
-    let year = if (0.0..=99.0).contains(&year) { 1900.0 + year } else { year };
     #[expect(clippy::cast_possible_truncation, reason = "below a million")]
-    let days = days(year as i64, month.trunc() as i64);
+    let days = days(year.trunc() as i64, month.trunc() as i64);
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     let day = days as f64 + day.trunc() - 1.0;
     let time = hour.trunc() * 3_600_000.0 + minute.trunc() * 60_000.0 + second.trunc() * 1_000.0 + millisecond.trunc();

@@ -18,6 +18,7 @@ mod code_units;
 mod compile;
 mod convert;
 mod date;
+mod date_methods;
 mod inherited;
 mod numbers;
 mod pattern;
@@ -37,7 +38,7 @@ use self::run::{Run, Sink};
 use self::tree::Program;
 use self::value::Lazy;
 
-pub use self::compile::Refused;
+pub use self::compile::{Refused, members_of_environment};
 pub use self::reason::Reason;
 
 /// Longer documents are left to the engine, because their values would use the memory of the server.

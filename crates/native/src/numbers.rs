@@ -1,5 +1,9 @@
 //! Arithmetic by the rules of ECMAScript.
 
+use std::cell::Cell;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+
 use super::convert::{to_int32, to_uint32};
 use super::tree::{Binary, Math};
 use crate::reason::{Reason, Stop};
@@ -53,6 +57,7 @@ pub(super) fn math(function: Math, numbers: &[f64]) -> Result<f64, Stop> {
         Math::Cos => first.cos(),
         Math::Atan2 => first.atan2(second),
         Math::Log => first.ln(),
+        Math::Random => random(),
         Math::Pow => power(first, second),
         Math::Round => round(first),
         Math::Sign => {
@@ -81,6 +86,21 @@ pub(super) fn math(function: Math, numbers: &[f64]) -> Result<f64, Stop> {
             }
         }),
     })
+}
+
+/// `Math.random`: a number from 0 to below 1, from a generator whose state is seeded for each thread.
+pub(super) fn random() -> f64 {
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().build_hasher().finish() | 1);
+    }
+    let mut state = STATE.get();
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    STATE.set(state);
+    #[expect(clippy::cast_precision_loss, reason = "53 bits")]
+    let bits = (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64;
+    bits / 9_007_199_254_740_992.0
 }
 
 /// Rounds; halves are rounded up.

@@ -5,7 +5,7 @@ use bumpalo::collections::Vec as ArenaVec;
 use super::code_units::length;
 use super::pattern::{Groups, Pattern, Subject};
 use super::run::{Run, count};
-use super::tree::{Expression, Method};
+use super::tree::{Callee, Expression, Method};
 use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
@@ -77,6 +77,40 @@ impl<'a> Run<'a, '_> {
             out.extend_from_slice(&text[copied..start]);
             expand(text, &groups, by, &mut out)?;
             self.steps.take_bytes(by.len() + (end - start))?;
+            copied = end;
+            if !pattern.global {
+                break;
+            }
+            from = if end == start { subject.after(end) } else { end };
+        }
+        out.extend_from_slice(&text[copied..]);
+        Ok(Val::Text(self.make().keep(&out)?))
+    }
+
+    /// `replace` with a pattern and a function.
+    pub(crate) fn replace_pattern_by_call(
+        &mut self,
+        text: &'a [u8],
+        pattern: &'a Pattern,
+        callee: Callee,
+    ) -> Result<Val<'a>, Stop> {
+        let subject = Subject::new(pattern, text)?;
+        let mut out = Vec::new();
+        let (mut copied, mut from) = (0, 0);
+        while let Some(groups) = subject.find(pattern, from, &mut self.steps)? {
+            let (start, end) = bounds(&groups)?;
+            let mut arguments = ArenaVec::new_in(self.arena);
+            for number in 0..pattern.groups {
+                arguments.push(group(text, &groups, number).map_or(Val::Undefined, Val::Text));
+            }
+            arguments.push(count(length(&text[..start])?));
+            arguments.push(Val::Text(text));
+            let by = self.call(callee, &arguments)?;
+            let by = self.make().text(by)?;
+            out.extend_from_slice(&text[copied..start]);
+            out.extend_from_slice(by);
+            self.steps.take_bytes(by.len() + (end - start) + arguments.len() * size_of::<Val<'_>>())?;
+            self.steps.pay(1 + start / 64)?;
             copied = end;
             if !pattern.global {
                 break;

@@ -5,7 +5,7 @@ use bumpalo::collections::Vec as ArenaVec;
 use super::code_units::{as_str, byte_at, length, slice, trim, unit, unit_at};
 use super::numbers;
 use super::run::{Run, count};
-use super::tree::{Expression, Method};
+use super::tree::{Callee, Expression, Method};
 use super::value::{Array, Val};
 use crate::reason::{Reason, Stop};
 
@@ -59,6 +59,7 @@ impl<'a> Run<'a, '_> {
                 Val::Text(found.unwrap_or_default())
             }
             Method::CharCodeAt => self.char_code(text, first)?,
+            Method::CodePointAt => self.code_point(text, first)?,
             Method::Slice | Method::Substring | Method::Substr => self.part(text, method, first, second)?,
             Method::IndexOf | Method::LastIndexOf | Method::Includes | Method::StartsWith | Method::EndsWith => {
                 self.find_text(text, method, first, second)?
@@ -88,6 +89,23 @@ impl<'a> Run<'a, '_> {
             as_str(text)?.encode_utf16().nth(position)
         };
         Ok(Val::Number(code.map_or(f64::NAN, f64::from)))
+    }
+
+    fn code_point(&mut self, text: &'a [u8], position: Val<'a>) -> Result<Val<'a>, Stop> {
+        let position = self.make().integer(position)?;
+        if position < 0.0 || position >= len(text.len()) {
+            return Ok(Val::Undefined);
+        }
+        let position = index(position);
+        if text.is_ascii() {
+            return Ok(text.get(position).map_or(Val::Undefined, |byte| Val::Number(f64::from(*byte))));
+        }
+        if position >= length(text)? {
+            return Ok(Val::Undefined);
+        }
+        // A position within a character is left to the engine.
+        let character = as_str(&text[byte_at(text, position)?..])?.chars().next();
+        Ok(character.map_or(Val::Undefined, |character| Val::Number(f64::from(u32::from(character)))))
     }
 
     fn part(&mut self, text: &'a [u8], method: Method, first: Val<'a>, second: Val<'a>) -> Result<Val<'a>, Stop> {
@@ -208,6 +226,28 @@ impl<'a> Run<'a, '_> {
         let Some(found) = memchr::memmem::find(text, searched) else {
             return Ok(Val::Text(text));
         };
+        let out = [&text[..found], by, &text[found + searched.len()..]].concat();
+        Ok(Val::Text(self.make().keep(&out)?))
+    }
+
+    /// Calls a function for the first occurrence of a text, and replaces it by the result.
+    pub(crate) fn replace_by_call(
+        &mut self,
+        text: &'a [u8],
+        searched: Val<'a>,
+        callee: Callee,
+    ) -> Result<Val<'a>, Stop> {
+        self.steps.pay(1 + text.len() / 64)?;
+        if let Val::Pattern(pattern) = searched {
+            return self.replace_pattern_by_call(text, pattern, callee);
+        }
+        let searched = self.make().text(searched)?;
+        let Some(found) = memchr::memmem::find(text, searched) else {
+            return Ok(Val::Text(text));
+        };
+        let position = count(unit_at(text, found)?);
+        let by = self.call(callee, &[Val::Text(searched), position, Val::Text(text)])?;
+        let by = self.make().text(by)?;
         let out = [&text[..found], by, &text[found + searched.len()..]].concat();
         Ok(Val::Text(self.make().keep(&out)?))
     }

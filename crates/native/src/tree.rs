@@ -38,11 +38,17 @@ pub(super) struct Variable {
 /// A function that is called by its name, or at its definition.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
-    pub(super) function: u16,
+    pub(super) target: Target,
     /// Number of functions between its call and its definition.
     pub(super) levels: u16,
-    /// The variable that contains the function, which must be set.
-    pub(super) variable: Option<Variable>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// The index of a function.
+    Function(u16),
+    /// The slot of a variable. All functions that it can contain are defined in the function that owns the variable.
+    Variable(u16),
 }
 
 #[derive(Debug)]
@@ -61,8 +67,8 @@ pub(super) enum Statement {
     Return(Option<Expression>),
     Break,
     Continue,
-    /// Statements whose exceptions are left to the engine.
-    Try(Box<Statement>),
+    /// Statements whose exceptions are left to the engine, and the handler, which is never executed.
+    Try(Box<Statement>, Vec<Statement>),
     /// Ends the native run: exceptions are left to the engine.
     BailOut,
     Empty,
@@ -94,8 +100,8 @@ pub(super) enum Expression {
     Number(f64),
     Text(Box<[u8]>),
     Variable(Variable),
-    /// Sets the variable of a function.
-    SetFunction(u16),
+    /// Sets a variable of the current function, by its slot, to a function.
+    SetFunction(u16, u16),
     Assign(Place, Box<Expression>),
     /// `a += b` and similar.
     Compound(Place, Binary, Box<Expression>),
@@ -156,13 +162,21 @@ pub(super) enum Property {
     Spread(Expression),
 }
 
-/// A method that calls a function for each element of an array.
+/// A method that calls a function for each element of an array, or for each match.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) object: Expression,
     pub(super) visitor: Visitor,
     pub(super) callee: Callee,
+    /// The initial value of `reduce`, or the searched pattern or text of `replace`.
     pub(super) initial: Option<Expression>,
+}
+
+impl Visit {
+    /// Returns true if no function is called.
+    pub(super) fn is_sorting(&self) -> bool {
+        matches!(self.visitor, Visitor::SortAscending | Visitor::SortDescending)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +189,8 @@ pub(super) enum Visitor {
     Find,
     FindIndex,
     Reduce,
+    /// `replace` with a function, a method of strings.
+    Replace,
     /// Sorting supports only `a - b` and `b - a`.
     SortAscending,
     SortDescending,
@@ -254,7 +270,11 @@ pub(super) enum Builtin {
     ToNumber,
     ToBoolean,
     FromCharCode,
+    FromCodePoint,
     NewDate,
+    DateNow,
+    /// `Date()`, a text.
+    DateText,
     DateParse,
     DateUtc,
     Math(Math),
@@ -278,6 +298,7 @@ pub(super) enum Math {
     Cos,
     Atan2,
     Log,
+    Random,
 }
 
 macro_rules! methods {
@@ -308,8 +329,10 @@ macro_rules! methods {
 methods! {
     CharAt "charAt",
     CharCodeAt "charCodeAt",
+    CodePointAt "codePointAt",
     Concat "concat",
     EndsWith "endsWith",
+    Exec "exec",
     GetDate "getDate",
     GetDay "getDay",
     GetFullYear "getFullYear",
@@ -319,6 +342,7 @@ methods! {
     GetMonth "getMonth",
     GetSeconds "getSeconds",
     GetTime "getTime",
+    GetTimezoneOffset "getTimezoneOffset",
     GetUtcDate "getUTCDate",
     GetUtcDay "getUTCDay",
     GetUtcFullYear "getUTCFullYear",
@@ -327,6 +351,7 @@ methods! {
     GetUtcMinutes "getUTCMinutes",
     GetUtcMonth "getUTCMonth",
     GetUtcSeconds "getUTCSeconds",
+    GetYear "getYear",
     HasOwnProperty "hasOwnProperty",
     Includes "includes",
     IndexOf "indexOf",
@@ -341,6 +366,21 @@ methods! {
     Replace "replace",
     Reverse "reverse",
     Search "search",
+    SetDate "setDate",
+    SetFullYear "setFullYear",
+    SetHours "setHours",
+    SetMilliseconds "setMilliseconds",
+    SetMinutes "setMinutes",
+    SetMonth "setMonth",
+    SetSeconds "setSeconds",
+    SetTime "setTime",
+    SetUtcDate "setUTCDate",
+    SetUtcFullYear "setUTCFullYear",
+    SetUtcHours "setUTCHours",
+    SetUtcMilliseconds "setUTCMilliseconds",
+    SetUtcMinutes "setUTCMinutes",
+    SetUtcMonth "setUTCMonth",
+    SetUtcSeconds "setUTCSeconds",
     Shift "shift",
     Slice "slice",
     Sort "sort",
@@ -349,13 +389,15 @@ methods! {
     Substr "substr",
     Substring "substring",
     Test "test",
-    Exec "exec",
+    ToDateString "toDateString",
     ToFixed "toFixed",
+    ToGmtString "toGMTString",
     ToIsoString "toISOString",
     ToJson "toJSON",
     ToLowerCase "toLowerCase",
     ToString "toString",
     ToUpperCase "toUpperCase",
+    ToUtcString "toUTCString",
     Trim "trim",
     ValueOf "valueOf",
 }

@@ -30,10 +30,10 @@ pub(super) enum Val<'a> {
     Array(&'a Array<'a>),
     Object(&'a Object<'a>),
     /// Milliseconds since 1970.
-    Date(&'a f64),
+    Date(&'a Cell<f64>),
     Pattern(&'a Pattern),
-    /// Value of a variable that contains a function, once it is set.
-    Function,
+    /// Value of a variable that contains a function: the index of the function.
+    Function(u16),
 }
 
 /// A value in two words, for return values and variables. Larger values would be passed through memory with stores and
@@ -51,9 +51,9 @@ pub(super) enum Packed<'a> {
     Lazy(&'a Lazy<'a>),
     Array(&'a Array<'a>),
     Object(&'a Object<'a>),
-    Date(&'a f64),
+    Date(&'a Cell<f64>),
     Pattern(&'a Pattern),
-    Function,
+    Function(u16),
 }
 
 impl<'a> Packed<'a> {
@@ -72,7 +72,7 @@ impl<'a> Packed<'a> {
             Packed::Object(object) => Val::Object(object),
             Packed::Date(time) => Val::Date(time),
             Packed::Pattern(pattern) => Val::Pattern(pattern),
-            Packed::Function => Val::Function,
+            Packed::Function(function) => Val::Function(function),
         }
     }
 }
@@ -93,7 +93,7 @@ impl<'a> Val<'a> {
             Val::Object(object) => Packed::Object(object),
             Val::Date(time) => Packed::Date(time),
             Val::Pattern(pattern) => Packed::Pattern(pattern),
-            Val::Function => Packed::Function,
+            Val::Function(function) => Packed::Function(function),
         }
     }
 }

@@ -63,11 +63,11 @@ impl<'a> Writer<'a, '_> {
                 None => self.array(array, depth)?,
             },
             Val::Object(object) => self.object(object, depth)?,
-            Val::Date(time) => match date::iso(*time)? {
+            Val::Date(time) => match date::iso(time.get())? {
                 Some(text) => self.text(text.as_bytes())?,
                 None => self.out.extend_from_slice(b"null"),
             },
-            Val::Unset | Val::Pattern(_) | Val::Function => return Err(Stop::BailOut(Reason::Json)),
+            Val::Unset | Val::Pattern(_) | Val::Function(_) => return Err(Stop::BailOut(Reason::Json)),
         }
         Ok(true)
     }

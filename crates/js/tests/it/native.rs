@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod quirks;
+mod state;
 
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use oxc_ast::ast::{self, Expression as Node};
 
-use super::{Compiler, Refused, Result, refuse};
+use super::{Compiler, Refused, Result, is_function, refuse};
 use crate::Environment;
-use crate::tree::{Builtin, Callee, Expression, Math, Method, Visit, Visitor};
+use crate::tree::{Builtin, Callee, Expression, Math, Method, Target, Visit, Visitor};
 
 /// Returns the global function with this name.
 fn function(name: &str, environment: Environment) -> Option<Builtin> {
@@ -23,6 +23,7 @@ fn function(name: &str, environment: Environment) -> Option<Builtin> {
         "String" => Builtin::ToString,
         "Number" => Builtin::ToNumber,
         "Boolean" => Builtin::ToBoolean,
+        "Date" => Builtin::DateText,
         _ => return None,
     })
 }
@@ -35,9 +36,11 @@ fn member(object: &str, name: &str) -> Option<Builtin> {
         ("Object", "values") => Builtin::Values,
         ("Object", "entries") => Builtin::Entries,
         ("JSON", "stringify") => Builtin::Stringify,
+        ("Date", "now") => Builtin::DateNow,
         ("Date", "parse") => Builtin::DateParse,
         ("Date", "UTC") => Builtin::DateUtc,
         ("String", "fromCharCode") => Builtin::FromCharCode,
+        ("String", "fromCodePoint") => Builtin::FromCodePoint,
         ("Number", "isNaN") => Builtin::NumberIsNaN,
         ("Number", "isFinite") => Builtin::NumberIsFinite,
         ("Number", "isInteger") => Builtin::NumberIsInteger,
@@ -58,6 +61,7 @@ fn member(object: &str, name: &str) -> Option<Builtin> {
             "cos" => Math::Cos,
             "atan2" => Math::Atan2,
             "log" => Math::Log,
+            "random" => Math::Random,
             _ => return None,
         }),
         _ => return None,
@@ -107,6 +111,14 @@ impl Compiler {
         arguments.collect()
     }
 
+    /// Returns true for function expressions and names of functions.
+    fn is_callable(&self, node: &Node<'_>) -> bool {
+        match node.without_parentheses() {
+            Node::Identifier(name) => matches!(self.callee(&name.name), Ok(Some(_))),
+            node => is_function(node),
+        }
+    }
+
     /// Compiles an expression that is a function.
     fn function_here(&mut self, node: &Node<'_>) -> Result<Option<Callee>> {
         let function = match node.without_parentheses() {
@@ -115,7 +127,7 @@ impl Compiler {
             Node::Identifier(name) => return self.callee(&name.name),
             _ => return Ok(None),
         };
-        Ok(Some(Callee { function, levels: 0, variable: None }))
+        Ok(Some(Callee { target: Target::Function(function), levels: 0 }))
     }
 
     fn method(
@@ -148,8 +160,18 @@ impl Compiler {
         {
             let visitor = order.as_expression().and_then(numeric_order).ok_or(Refused("sorting by a function"))?;
             // The comparison is built in, so the function is never called.
-            let callee = Callee { function: 0, levels: 0, variable: None };
+            let callee = Callee { target: Target::Function(0), levels: 0 };
             return Ok(Expression::Visit(Box::new(Visit { object, visitor, callee, initial: None })));
+        }
+        if name == "replace"
+            && let [searched, by] = arguments
+            && let (Some(searched), Some(by)) = (searched.as_expression(), by.as_expression())
+            && self.is_callable(by)
+        {
+            let searched = self.expression(searched)?;
+            let callee = self.function_here(by)?.ok_or(Refused("functions as values"))?;
+            let (visitor, initial) = (Visitor::Replace, Some(searched));
+            return Ok(Expression::Visit(Box::new(Visit { object, visitor, callee, initial })));
         }
         let method = Method::named(name).ok_or(Refused("an unknown method"))?;
         Ok(Expression::Method(Box::new(object), method, self.arguments(arguments)?))
@@ -213,8 +235,7 @@ impl Compiler {
         }
         let arguments = self.arguments(&call.arguments)?;
         match (class.name.as_str(), arguments.len()) {
-            // Without arguments the result is the current time, which differs between runs.
-            ("Date", 1..) => Ok(Expression::Builtin(Builtin::NewDate, arguments)),
+            ("Date", _) => Ok(Expression::Builtin(Builtin::NewDate, arguments)),
             ("Array", 0) => Ok(Expression::Array(Vec::new())),
             ("Object", 0) => Ok(Expression::Object(Vec::new())),
             _ => refuse("new objects of unknown classes"),

@@ -58,7 +58,7 @@ impl Compiler {
 
     fn name(&self, name: &str) -> Result<Expression> {
         match self.look_up(name) {
-            Some((Meaning::Variable(slot) | Meaning::Lexical { slot, declared: true, .. }, levels)) => {
+            Some((Meaning::Variable(slot) | Meaning::Lexical { slot, readable: true, .. }, levels)) => {
                 Ok(Expression::Variable(Variable { levels, slot }))
             }
             Some(_) => refuse("functions as values, or names before their declarations"),
@@ -203,12 +203,15 @@ impl Compiler {
         }
     }
 
-    pub(super) fn variable_place(&self, name: &str) -> Result<Place> {
+    pub(super) fn variable_place(&mut self, name: &str) -> Result<Place> {
         match self.look_up(name) {
             Some((Meaning::Variable(slot), levels)) => Ok(Place::Variable(Variable { levels, slot })),
-            Some((Meaning::Lexical { slot, constant: false, declared: true }, levels)) => {
-                Ok(Place::Variable(Variable { levels, slot }))
-            }
+            Some((
+                Meaning::Lexical { slot, constant: false, declared: true, .. }
+                | Meaning::FunctionVariable { slot, constant: false, callable: true },
+                levels,
+            )) => Ok(Place::Variable(Variable { levels, slot })),
+            None => self.global(name).map(Place::Variable),
             _ => refuse("an assignment to something other than a variable"),
         }
     }

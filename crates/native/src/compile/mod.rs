@@ -5,10 +5,13 @@
 //! functions as values, `this`, `eval` and so on. A refusal only costs performance: the function then runs in a worker.
 
 mod calls;
+mod environment;
 mod expressions;
+mod globals;
+mod polyfills;
 mod statements;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{self, BindingPattern, Declaration, FunctionBody, Statement as Node};
@@ -17,7 +20,7 @@ use oxc_span::SourceType;
 
 use super::Environment;
 use super::run::MAX_DEPTH;
-use super::tree::{Callee, Function, Program, Variable};
+use super::tree::{Callee, Function, Program, Target, Variable};
 
 /// Longer sources are left to the engine, because the parser recurses and the length bounds its stack.
 const MAX_SOURCE_BYTES: usize = 16 << 10;
@@ -37,6 +40,12 @@ type Result<T> = std::result::Result<T, Refused>;
 
 fn refuse<T>(reason: &'static str) -> Result<T> {
     Err(Refused(reason))
+}
+
+/// Returns the paths of the members of the global environment that the compiler presumes to exist, and their types. A
+/// test compares them with the engine.
+pub fn members_of_environment() -> impl Iterator<Item = (String, &'static str)> {
+    environment::members()
 }
 
 /// Compiles the source of a map function.
@@ -80,12 +89,13 @@ fn parse(wrapped: &str, environment: Environment) -> Result<Program> {
     if !program.directives.is_empty() {
         return refuse("directives");
     }
-    let mut compiler = Compiler { environment, ..Compiler::default() };
+    let mut compiler = Compiler { environment, source: wrapped.to_owned(), ..Compiler::default() };
     let main = match function.without_parentheses() {
         ast::Expression::FunctionExpression(function) => compiler.function_expression(function)?,
         ast::Expression::ArrowFunctionExpression(function) => compiler.arrow(function)?,
         _ => return refuse("not a function"),
     };
+    compiler.check_globals(main)?;
     Ok(Program { main, functions: compiler.functions })
 }
 
@@ -94,12 +104,17 @@ fn parse(wrapped: &str, environment: Environment) -> Result<Program> {
 enum Meaning {
     /// `var` and parameters.
     Variable(u16),
-    /// `let` and `const`: valid after its declaration.
-    Lexical { slot: u16, constant: bool, declared: bool },
+    /// `let` and `const`, assignable after the declaration. Before it, closures can read the name, which is left to the
+    /// engine while the slot is unset. In a loop, the slot has the value of the previous iteration instead, so the name
+    /// is not readable.
+    Lexical { slot: u16, constant: bool, declared: bool, readable: bool },
     /// A function declaration.
     Function(u16),
-    /// `var name = function …` that is never reassigned.
-    FunctionVariable { slot: u16, function: Option<u16> },
+    /// The name of a function expression, inside of it.
+    Itself(u16),
+    /// A variable to which its function assigns function expressions. It can be called, but not read. A lexical one in a
+    /// loop is not callable before its declaration.
+    FunctionVariable { slot: u16, constant: bool, callable: bool },
     /// A name that exists but must not be used.
     Forbidden,
 }
@@ -122,10 +137,17 @@ struct Frame {
     breakable: usize,
     depth: u16,
     deepest: u16,
+    /// Names to which function expressions are assigned.
+    function_names: HashSet<String>,
 }
 
 #[derive(Default)]
 struct Compiler {
+    source: String,
+    /// Names and slots of variables that are assigned without a declaration.
+    globals: Vec<(String, u16)>,
+    /// Sources of thrown expressions, which are not compiled.
+    thrown: Vec<String>,
     environment: Environment,
     functions: Vec<Function>,
     scopes: Vec<Scope>,
@@ -209,7 +231,9 @@ impl Compiler {
         }
         let mut scope = Scope { function: true, ..Scope::default() };
         if let Some(name) = own_name {
-            scope.names.insert(check_name(name)?.to_owned(), Meaning::Forbidden);
+            // A recursive main function would share the implicit globals with itself.
+            let meaning = if self.frames.is_empty() { Meaning::Forbidden } else { Meaning::Itself(index) };
+            scope.names.insert(check_name(name)?.to_owned(), meaning);
         }
         self.scopes.push(scope);
         self.frames.push(Frame::default());
@@ -239,7 +263,7 @@ impl Compiler {
             let name = binding_name(&parameter.pattern)?;
             let slot = self.slot()?;
             if let Some(before) = self.scope().names.insert(name.to_owned(), Meaning::Variable(slot))
-                && before != Meaning::Forbidden
+                && !before.is_own_name()
             {
                 return refuse("parameters of the same name");
             }
@@ -250,8 +274,19 @@ impl Compiler {
     /// Declares the names that are visible in all of a function: `var` anywhere inside, and top-level functions, which
     /// are returned.
     fn hoist<'n, 'x>(&mut self, statements: &'n [Node<'x>]) -> Result<Vec<(u16, &'n ast::Function<'x>)>> {
+        let parameters = self.frame().slots;
         for node in statements {
-            self.hoist_vars(node, true)?;
+            self.hoist_vars(node)?;
+        }
+        let frame = self.frames.last_mut().expect("inside a function");
+        let scope = self.scopes.last_mut().expect("inside a function");
+        for name in &frame.function_names {
+            if let Some(meaning) = scope.names.get_mut(name)
+                && let Meaning::Variable(slot) = *meaning
+                && slot >= parameters
+            {
+                *meaning = Meaning::FunctionVariable { slot, constant: false, callable: true };
+            }
         }
         let mut declared = Vec::new();
         for node in statements {
@@ -260,7 +295,7 @@ impl Compiler {
                 let index = self.reserve()?;
                 let name = check_name(&id.name)?.to_owned();
                 match self.scope().names.insert(name, Meaning::Function(index)) {
-                    None | Some(Meaning::Forbidden) => declared.push((index, &**function)),
+                    None | Some(Meaning::Forbidden | Meaning::Itself(_)) => declared.push((index, &**function)),
                     Some(_) => return refuse("a function with the name of something else"),
                 }
             }
@@ -268,46 +303,51 @@ impl Compiler {
         Ok(declared)
     }
 
-    fn hoist_vars(&mut self, node: &Node<'_>, top: bool) -> Result<()> {
+    fn hoist_vars(&mut self, node: &Node<'_>) -> Result<()> {
         match node {
-            Node::VariableDeclaration(declaration) => self.hoist_declaration(declaration, top)?,
+            Node::ExpressionStatement(statement) => {
+                if let Some((name, _)) = assigned_function(&statement.expression) {
+                    self.frame().function_names.insert(name.to_owned());
+                }
+            }
+            Node::VariableDeclaration(declaration) => self.hoist_declaration(declaration)?,
             Node::BlockStatement(block) => {
                 for node in &block.body {
-                    self.hoist_vars(node, false)?;
+                    self.hoist_vars(node)?;
                 }
             }
             Node::IfStatement(parts) => {
-                self.hoist_vars(&parts.consequent, false)?;
+                self.hoist_vars(&parts.consequent)?;
                 if let Some(alternate) = &parts.alternate {
-                    self.hoist_vars(alternate, false)?;
+                    self.hoist_vars(alternate)?;
                 }
             }
             Node::ForStatement(parts) => {
                 if let Some(ast::ForStatementInit::VariableDeclaration(declaration)) = &parts.init {
-                    self.hoist_declaration(declaration, false)?;
+                    self.hoist_declaration(declaration)?;
                 }
-                self.hoist_vars(&parts.body, false)?;
+                self.hoist_vars(&parts.body)?;
             }
             Node::ForInStatement(parts) => {
                 self.hoist_left(&parts.left)?;
-                self.hoist_vars(&parts.body, false)?;
+                self.hoist_vars(&parts.body)?;
             }
             Node::ForOfStatement(parts) => {
                 self.hoist_left(&parts.left)?;
-                self.hoist_vars(&parts.body, false)?;
+                self.hoist_vars(&parts.body)?;
             }
-            Node::WhileStatement(parts) => self.hoist_vars(&parts.body, false)?,
-            Node::DoWhileStatement(parts) => self.hoist_vars(&parts.body, false)?,
+            Node::WhileStatement(parts) => self.hoist_vars(&parts.body)?,
+            Node::DoWhileStatement(parts) => self.hoist_vars(&parts.body)?,
             Node::SwitchStatement(parts) => {
                 for node in parts.cases.iter().flat_map(|case| &case.consequent) {
-                    self.hoist_vars(node, false)?;
+                    self.hoist_vars(node)?;
                 }
             }
             Node::TryStatement(parts) => {
                 let handler = parts.handler.iter().flat_map(|handler| &handler.body.body);
                 let finalizer = parts.finalizer.iter().flat_map(|block| &block.body);
                 for node in parts.block.body.iter().chain(handler).chain(finalizer) {
-                    self.hoist_vars(node, false)?;
+                    self.hoist_vars(node)?;
                 }
             }
             Node::LabeledStatement(_) | Node::WithStatement(_) => return refuse("labels and with"),
@@ -318,38 +358,64 @@ impl Compiler {
 
     fn hoist_left(&mut self, left: &ast::ForStatementLeft<'_>) -> Result<()> {
         match left {
-            ast::ForStatementLeft::VariableDeclaration(declaration) => self.hoist_declaration(declaration, false),
+            ast::ForStatementLeft::VariableDeclaration(declaration) => self.hoist_declaration(declaration),
             _ => Ok(()),
         }
     }
 
-    fn hoist_declaration(&mut self, declaration: &ast::VariableDeclaration<'_>, top: bool) -> Result<()> {
+    fn hoist_declaration(&mut self, declaration: &ast::VariableDeclaration<'_>) -> Result<()> {
         if declaration.kind != ast::VariableDeclarationKind::Var {
             return Ok(());
         }
         for declarator in &declaration.declarations {
             let name = binding_name(&declarator.id)?;
-            let is_function = matches!(
-                declarator.init.as_ref().map(ast::Expression::without_parentheses),
-                Some(ast::Expression::FunctionExpression(_) | ast::Expression::ArrowFunctionExpression(_))
-            );
+            if declarator.init.as_ref().is_some_and(is_function) {
+                self.frame().function_names.insert(name.to_owned());
+            }
             match self.scope().names.get(name).copied() {
-                Some(Meaning::Variable(_)) if !is_function => {}
-                None | Some(Meaning::Forbidden) => {
+                Some(Meaning::Variable(_)) => {}
+                None | Some(Meaning::Forbidden | Meaning::Itself(_)) => {
                     let slot = self.slot()?;
-                    let meaning = if is_function && top {
-                        Meaning::FunctionVariable { slot, function: None }
-                    } else if is_function {
-                        return refuse("functions as values");
-                    } else {
-                        Meaning::Variable(slot)
-                    };
-                    self.scope().names.insert(name.to_owned(), meaning);
+                    self.scope().names.insert(name.to_owned(), Meaning::Variable(slot));
                 }
                 Some(_) => return refuse("names declared twice"),
             }
         }
         Ok(())
+    }
+
+    /// Returns the variable of a name that is assigned without a declaration.
+    fn global(&mut self, name: &str) -> Result<Variable> {
+        if environment::is_global(check_name(name)?) {
+            return refuse("an assignment to a name of the environment");
+        }
+        if self.globals.len() >= globals::MAX_GLOBALS || usize::from(self.frames[0].slots) >= MAX_SLOTS {
+            return refuse("too many variables");
+        }
+        let slot = self.frames[0].slots;
+        self.frames[0].slots += 1;
+        self.frames[0].unset.push(slot);
+        let meaning = if self.frames[0].function_names.contains(name) {
+            Meaning::FunctionVariable { slot, constant: false, callable: true }
+        } else {
+            Meaning::Variable(slot)
+        };
+        self.scopes[0].names.insert(name.to_owned(), meaning);
+        self.globals.push((name.to_owned(), slot));
+        let levels = u16::try_from(self.frames.len() - 1).or(refuse("nested deeply"))?;
+        Ok(Variable { levels, slot })
+    }
+
+    /// Checks that implicit globals keep no state between calls.
+    fn check_globals(&self, main: u16) -> Result<()> {
+        let slots: Vec<u16> = self.globals.iter().map(|(_, slot)| *slot).collect();
+        for (name, _) in &self.globals {
+            // A thrown expression is evaluated by the engine only. Escapes can spell any name.
+            if self.thrown.iter().any(|thrown| thrown.contains(name.as_str()) || thrown.contains('\\')) {
+                return refuse("a variable without declaration in a thrown value");
+            }
+        }
+        globals::check(main, &self.functions, &slots)
     }
 
     /// Resolves a name: returns its meaning and the number of functions in between.
@@ -369,14 +435,44 @@ impl Compiler {
     /// Returns the function that a name denotes.
     fn callee(&self, name: &str) -> Result<Option<Callee>> {
         Ok(match self.look_up(name) {
-            Some((Meaning::Function(function), levels)) => Some(Callee { function, levels, variable: None }),
-            Some((Meaning::FunctionVariable { slot, function: Some(function) }, levels)) => {
-                Some(Callee { function, levels, variable: Some(Variable { levels, slot }) })
+            Some((Meaning::Function(function), levels)) => Some(Callee { target: Target::Function(function), levels }),
+            Some((Meaning::Itself(function), levels)) => {
+                Some(Callee { target: Target::Function(function), levels: levels + 1 })
+            }
+            Some((Meaning::FunctionVariable { slot, callable: true, .. }, levels)) => {
+                Some(Callee { target: Target::Variable(slot), levels })
             }
             Some(_) => return refuse("a call of something unknown"),
             None => None,
         })
     }
+}
+
+impl Meaning {
+    /// Returns true for the name of a function expression, which its parameters and variables hide.
+    fn is_own_name(self) -> bool {
+        matches!(self, Self::Forbidden | Self::Itself(_))
+    }
+}
+
+/// Returns true for a function expression.
+fn is_function(node: &ast::Expression<'_>) -> bool {
+    matches!(
+        node.without_parentheses(),
+        ast::Expression::FunctionExpression(_) | ast::Expression::ArrowFunctionExpression(_)
+    )
+}
+
+/// Returns the name and the function if an expression assigns a function expression to a name.
+fn assigned_function<'n, 'x>(node: &'n ast::Expression<'x>) -> Option<(&'n str, &'n ast::Expression<'x>)> {
+    let ast::Expression::AssignmentExpression(assignment) = node.without_parentheses() else {
+        return None;
+    };
+    let ast::AssignmentTarget::AssignmentTargetIdentifier(name) = &assignment.left else {
+        return None;
+    };
+    let is_plain = assignment.operator == ast::AssignmentOperator::Assign;
+    (is_plain && is_function(&assignment.right)).then_some((name.name.as_str(), &assignment.right))
 }
 
 /// Returns the name that a declaration binds; patterns are refused.

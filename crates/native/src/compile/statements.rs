@@ -2,7 +2,9 @@
 
 use oxc_ast::ast::{self, Statement as Node, VariableDeclarationKind};
 
-use super::{Compiler, Meaning, Refused, Result, Scope, binding_name, is_declaration, refuse};
+use super::{
+    Compiler, Meaning, Refused, Result, Scope, assigned_function, binding_name, is_declaration, is_function, refuse,
+};
 use crate::tree::{Expression, Loop, Place, Statement, Variable};
 
 impl Compiler {
@@ -59,18 +61,15 @@ impl Compiler {
             let name = binding_name(&declarator.id)?;
             let slot = self.slot()?;
             self.frame().unset.push(slot);
-            let is_function = matches!(
-                declarator.init.as_ref().map(ast::Expression::without_parentheses),
-                Some(ast::Expression::FunctionExpression(_) | ast::Expression::ArrowFunctionExpression(_))
-            );
-            let meaning = if is_function {
-                Meaning::FunctionVariable { slot, function: None }
+            let outside_loops = self.frame().loops == 0;
+            let gets_function = declarator.init.as_ref().is_some_and(is_function);
+            let meaning = if gets_function || self.frame().function_names.contains(name) {
+                Meaning::FunctionVariable { slot, constant, callable: outside_loops }
             } else {
-                Meaning::Lexical { slot, constant, declared: false }
+                Meaning::Lexical { slot, constant, declared: false, readable: outside_loops }
             };
-            match self.scope().names.insert(name.to_owned(), meaning) {
-                None | Some(Meaning::Forbidden) => {}
-                Some(_) => return refuse("names declared twice"),
+            if self.scope().names.insert(name.to_owned(), meaning).is_some_and(|before| !before.is_own_name()) {
+                return refuse("names declared twice");
             }
         }
         Ok(())
@@ -82,9 +81,16 @@ impl Compiler {
 
     fn plain_statement(&mut self, node: &Node<'_>) -> Result<Statement> {
         Ok(match node {
-            Node::ExpressionStatement(statement) => Statement::Expression(self.expression(&statement.expression)?),
+            Node::ExpressionStatement(statement) => self.expression_statement(&statement.expression)?,
             Node::VariableDeclaration(declaration) => self.declaration(declaration)?,
             Node::BlockStatement(block) => self.block(&block.body)?,
+            Node::IfStatement(parts) if self.truth(&parts.test).is_some() => {
+                match (self.truth(&parts.test), &parts.alternate) {
+                    (Some(true), _) => self.body(&parts.consequent)?,
+                    (_, Some(alternate)) => self.body(alternate)?,
+                    _ => Statement::Empty,
+                }
+            }
             Node::IfStatement(parts) => {
                 let test = self.expression(&parts.test)?;
                 let then = self.body(&parts.consequent)?;
@@ -121,22 +127,24 @@ impl Compiler {
             Node::BreakStatement(parts) if parts.label.is_none() && self.frame().breakable > 0 => Statement::Break,
             Node::ContinueStatement(parts) if parts.label.is_none() && self.frame().loops > 0 => Statement::Continue,
             // The engine reports thrown values and continues after them.
-            Node::ThrowStatement(_) => Statement::BailOut,
+            Node::ThrowStatement(parts) => {
+                let span = parts.span;
+                self.thrown.push(self.source[span.start as usize..span.end as usize].to_owned());
+                Statement::BailOut
+            }
             Node::TryStatement(parts) if parts.finalizer.is_none() => {
                 let block = self.block(&parts.block.body)?;
                 // A thrown value ends the native run, so nothing is ever caught.
-                if let Some(handler) = &parts.handler {
-                    self.handler(handler)?;
-                }
-                Statement::Try(Box::new(block))
+                let handler = parts.handler.as_ref().map(|handler| self.handler(handler)).transpose()?;
+                Statement::Try(Box::new(block), handler.unwrap_or_default())
             }
             Node::EmptyStatement(_) => Statement::Empty,
             _ => return refuse("an unsupported statement"),
         })
     }
 
-    /// Checks that the handler of exceptions compiles.
-    fn handler(&mut self, handler: &ast::CatchClause<'_>) -> Result<()> {
+    /// Compiles the handler of exceptions.
+    fn handler(&mut self, handler: &ast::CatchClause<'_>) -> Result<Vec<Statement>> {
         let mut scope = Scope::default();
         if let Some(parameter) = &handler.param {
             let (name, slot) = (binding_name(&parameter.pattern)?.to_owned(), self.slot()?);
@@ -150,9 +158,9 @@ impl Compiler {
         if handler.body.body.iter().any(declares) {
             return refuse("declarations where exceptions are handled");
         }
-        let checked = handler.body.body.iter().try_for_each(|node| self.statement(node).map(|_| ()));
+        let statements = handler.body.body.iter().map(|node| self.statement(node)).collect();
         self.scopes.pop();
-        checked
+        statements
     }
 
     /// Compiles a single statement where a declaration is not allowed.
@@ -189,29 +197,67 @@ impl Compiler {
                         statements.push(set(slot, value));
                     }
                 }
-                Meaning::Lexical { slot, constant, declared: false } => {
+                Meaning::Lexical { slot, constant, declared: false, .. } => {
                     let value = match &declarator.init {
                         Some(init) => self.expression(init)?,
                         None if constant => return refuse("a constant without a value"),
                         None => Expression::Undefined,
                     };
                     statements.push(set(slot, value));
-                    self.know(name, Meaning::Lexical { slot, constant, declared: true });
+                    self.know(name, Meaning::Lexical { slot, constant, declared: true, readable: true });
                 }
-                Meaning::FunctionVariable { slot, function: None } => {
-                    let function = match declarator.init.as_ref().map(ast::Expression::without_parentheses) {
-                        Some(ast::Expression::FunctionExpression(function)) => self.function_expression(function)?,
-                        Some(ast::Expression::ArrowFunctionExpression(function)) => self.arrow(function)?,
-                        // `var f; … var f = function` and similar.
-                        _ => return refuse("functions as values"),
-                    };
-                    statements.push(Statement::Expression(Expression::SetFunction(slot)));
-                    self.know(name, Meaning::FunctionVariable { slot, function: Some(function) });
+                Meaning::FunctionVariable { slot, constant, .. } => {
+                    match &declarator.init {
+                        Some(init) if is_function(init) => {
+                            let is_lexical = declaration.kind != VariableDeclarationKind::Var;
+                            statements.push(self.set_function(slot, init, is_lexical)?);
+                        }
+                        Some(init) => {
+                            let value = self.expression(init)?;
+                            statements.push(set(slot, value));
+                        }
+                        None if declaration.kind == VariableDeclarationKind::Var => {}
+                        None => statements.push(set(slot, Expression::Undefined)),
+                    }
+                    self.know(name, Meaning::FunctionVariable { slot, constant, callable: true });
                 }
                 _ => return refuse("names declared twice"),
             }
         }
         Ok(if statements.len() == 1 { statements.remove(0) } else { Statement::Block(statements) })
+    }
+
+    fn expression_statement(&mut self, node: &ast::Expression<'_>) -> Result<Statement> {
+        if self.is_polyfill(node) {
+            return Ok(Statement::Empty);
+        }
+        if let Some((name, function)) = assigned_function(node) {
+            let slot = match self.look_up(name) {
+                Some((Meaning::FunctionVariable { slot, constant: false, callable: true }, 0)) => slot,
+                None if self.frames.len() == 1 => self.global(name)?.slot,
+                _ => return refuse("functions as values"),
+            };
+            return self.set_function(slot, function, false);
+        }
+        self.expression(node).map(Statement::Expression)
+    }
+
+    /// Compiles the assignment of a function expression to a variable of the current function.
+    fn set_function(&mut self, slot: u16, node: &ast::Expression<'_>, is_lexical: bool) -> Result<Statement> {
+        if !is_lexical && self.frame().loops > 0 && self.has_names_of_blocks() {
+            return refuse("a function that may keep variables of one iteration of a loop");
+        }
+        let function = match node.without_parentheses() {
+            ast::Expression::FunctionExpression(function) => self.function_expression(function)?,
+            ast::Expression::ArrowFunctionExpression(function) => self.arrow(function)?,
+            _ => return refuse("functions as values"),
+        };
+        Ok(Statement::Expression(Expression::SetFunction(slot, function)))
+    }
+
+    /// Returns true if names of `let` and `const` are visible that were declared in a block of the current function.
+    fn has_names_of_blocks(&self) -> bool {
+        self.scopes.iter().rev().take_while(|scope| !scope.function).any(|scope| !scope.names.is_empty())
     }
 
     /// Changes the meaning of a name of the current function from here on.
@@ -255,14 +301,17 @@ impl Compiler {
         right: &ast::Expression<'_>,
         body: &Node<'_>,
     ) -> Result<(Place, Expression, Statement)> {
-        let object = self.expression(right)?;
         self.scopes.push(Scope::default());
         let parts = (|| {
+            if let ast::ForStatementLeft::VariableDeclaration(declaration) = left {
+                self.declare_names(declaration)?;
+            }
+            let object = self.expression(right)?;
             let place = self.loop_variable(left)?;
-            Ok((place, self.loop_body(body)?))
+            Ok((place, object, self.loop_body(body)?))
         })();
         self.scopes.pop();
-        parts.map(|(place, body)| (place, object, body))
+        parts
     }
 
     fn loop_variable(&mut self, left: &ast::ForStatementLeft<'_>) -> Result<Place> {
@@ -272,7 +321,6 @@ impl Compiler {
                 _ => refuse("a strange loop"),
             };
         };
-        self.declare_names(declaration)?;
         let [declarator] = &declaration.declarations[..] else {
             return refuse("a strange loop");
         };
@@ -282,8 +330,8 @@ impl Compiler {
         let name = binding_name(&declarator.id)?;
         match self.look_up(name) {
             Some((Meaning::Variable(slot), 0)) => Ok(Place::Variable(Variable { levels: 0, slot })),
-            Some((Meaning::Lexical { slot, constant, declared: false }, 0)) => {
-                self.know(name, Meaning::Lexical { slot, constant, declared: true });
+            Some((Meaning::Lexical { slot, constant, declared: false, .. }, 0)) => {
+                self.know(name, Meaning::Lexical { slot, constant, declared: true, readable: true });
                 Ok(Place::Variable(Variable { levels: 0, slot }))
             }
             _ => refuse("a strange loop"),

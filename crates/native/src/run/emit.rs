@@ -145,7 +145,7 @@ impl<'a> Run<'a, '_> {
 fn is_constant(value: Val<'_>) -> bool {
     match value {
         Val::Array(array) => array.text().is_some(),
-        Val::Object(_) => false,
+        Val::Object(_) | Val::Date(_) => false,
         _ => true,
     }
 }

@@ -72,7 +72,7 @@ impl<'a> Run<'a, '_> {
     #[inline(always)]
     fn variable(&self, variable: Variable) -> Result<Packed<'a>, Stop> {
         match self.stack[self.place(variable)] {
-            Packed::Unset | Packed::Function => Err(Stop::BailOut(Reason::Operand)),
+            Packed::Unset | Packed::Function(_) => Err(Stop::BailOut(Reason::Operand)),
             value => Ok(value),
         }
     }
@@ -113,8 +113,8 @@ impl<'a> Run<'a, '_> {
 
     fn eval_rare(&mut self, expression: &'a Expression) -> Result<Val<'a>, Stop> {
         match expression {
-            Expression::SetFunction(slot) => {
-                self.stack[self.base + usize::from(*slot)] = Packed::Function;
+            Expression::SetFunction(slot, function) => {
+                self.stack[self.base + usize::from(*slot)] = Packed::Function(*function);
                 Ok(Val::Undefined)
             }
             Expression::Compound(place, operator, value) => self.compound(place, *operator, value),
@@ -207,7 +207,9 @@ impl<'a> Run<'a, '_> {
             Val::Number(_) | Val::Bool(_) => return inherited::absent(name),
             Val::Undefined => return Err(self.throw_absent(name, "undefined")),
             Val::Null => return Err(self.throw_absent(name, "null")),
-            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function => return Err(Stop::BailOut(Reason::Operand)),
+            Val::Unset | Val::Date(_) | Val::Pattern(_) | Val::Function(_) => {
+                return Err(Stop::BailOut(Reason::Operand));
+            }
         };
         match found {
             Some(value) => Ok(value),

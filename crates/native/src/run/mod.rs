@@ -13,7 +13,7 @@ use bumpalo::Bump;
 use bumpalo::collections::Vec as ArenaVec;
 
 use super::convert::{self, Maker, truthy};
-use super::tree::{Builtin, Callee, Expression, Function, Loop, Place, Program, Statement, Variable};
+use super::tree::{Builtin, Callee, Expression, Function, Loop, Place, Program, Statement, Target, Variable};
 use super::value::{Lazy, Packed, Val};
 use crate::reason::{Reason, Steps, Stop};
 
@@ -134,12 +134,7 @@ impl<'a, 's> Run<'a, 's> {
     /// Calls a function with arguments.
     pub(super) fn call(&mut self, callee: Callee, arguments: &[Val<'a>]) -> Result<Val<'a>, Stop> {
         let program = self.program;
-        let function = &program.functions[usize::from(callee.function)];
-        if let Some(variable) = callee.variable
-            && !matches!(self.stack[self.place(variable)], Packed::Function)
-        {
-            return Err(Stop::BailOut(Reason::Call));
-        }
+        let function = &program.functions[usize::from(self.called(callee)?)];
         self.steps.pay(4)?;
         self.steps.take_bytes(usize::from(function.slots) * size_of::<Val<'_>>())?;
         let depth = self.depth + function.depth;
@@ -161,6 +156,17 @@ impl<'a, 's> Run<'a, 's> {
         self.stack.truncate(base);
         (self.frame, self.base, self.depth) = saved;
         Ok(if let Flow::Return(value) = flow { value } else { Val::Undefined })
+    }
+
+    /// Returns the index of the function that a callee denotes. Calls of other values are left to the engine.
+    pub(super) fn called(&self, callee: Callee) -> Result<u16, Stop> {
+        match callee.target {
+            Target::Function(function) => Ok(function),
+            Target::Variable(slot) => match self.stack[self.place(Variable { levels: callee.levels, slot })] {
+                Packed::Function(function) => Ok(function),
+                _ => Err(Stop::BailOut(Reason::Call)),
+            },
+        }
     }
 
     fn place(&self, variable: Variable) -> usize {
@@ -203,7 +209,7 @@ impl<'a, 's> Run<'a, 's> {
             Statement::ForIn(place, object, body) => return self.for_in(place, object, body),
             Statement::ForOf(place, object, body) => return self.for_of(place, object, body),
             Statement::Switch(value, cases) => return self.switch(value, cases),
-            Statement::Try(block) => {
+            Statement::Try(block, _) => {
                 let flow = self.statement(block);
                 if flow.is_err() {
                     self.thrown = None;
@@ -255,7 +261,7 @@ impl<'a, 's> Run<'a, 's> {
             Val::Array(array) if !array.is_match => length = Some(array.len(self.arena)),
             Val::Text(text) if text.is_ascii() => length = Some(text.len()),
             Val::Undefined | Val::Null | Val::Bool(_) | Val::Number(_) | Val::Date(_) => {}
-            Val::Text(_) | Val::Array(_) | Val::Unset | Val::Pattern(_) | Val::Function => {
+            Val::Text(_) | Val::Array(_) | Val::Unset | Val::Pattern(_) | Val::Function(_) => {
                 return Err(Stop::BailOut(Reason::Loop));
             }
         }

@@ -51,7 +51,7 @@ impl<'a> Run<'a, '_> {
     fn get(&mut self, target: Target<'a>) -> Result<Val<'a>, Stop> {
         match target {
             Target::Slot(at) => match self.stack[at].open() {
-                Val::Unset | Val::Function => Err(Stop::BailOut(Reason::Assignment)),
+                Val::Unset | Val::Function(_) => Err(Stop::BailOut(Reason::Assignment)),
                 value => Ok(value),
             },
             Target::Member(object, key) => {

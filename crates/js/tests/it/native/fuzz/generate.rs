@@ -1,5 +1,7 @@
 //! Random functions of the subset and slightly outside of it.
 
+mod constructs;
+
 use std::fmt::Write as _;
 
 use settee_model::testing::Random;
@@ -11,13 +13,16 @@ pub(crate) struct Writer<'r> {
     random: &'r mut Random,
     out: String,
     variables: Vec<String>,
+    /// Names of variables that contain functions.
+    functions: Vec<String>,
     next: usize,
     loops: usize,
 }
 
 impl Writer<'_> {
     pub(crate) fn function(random: &mut Random) -> String {
-        let mut writer = Writer { random, out: String::new(), variables: Vec::new(), next: 0, loops: 0 };
+        let mut writer =
+            Writer { random, out: String::new(), variables: Vec::new(), functions: Vec::new(), next: 0, loops: 0 };
         let head = writer.random.pick(&["function(doc) {", "function map(doc) {", "doc => {", "(doc) => {"]);
         writer.out.push_str(head);
         if writer.random.chance(20) {
@@ -28,6 +33,9 @@ impl Writer<'_> {
             writer.expression(2);
             writer.out.push_str("; } var h = help(doc.a, 1);");
             writer.variables = vec!["h".to_owned()];
+        }
+        if writer.random.chance(20) {
+            writer.polyfill();
         }
         for _ in 0..1 + writer.random.below(4) {
             writer.statement(0);
@@ -56,7 +64,7 @@ impl Writer<'_> {
     }
 
     fn statement(&mut self, depth: usize) {
-        match self.random.below(if depth > 2 { 7 } else { 15 }) {
+        match self.random.below(if depth > 2 { 10 } else { 20 }) {
             0..=2 => {
                 let name = self.fresh();
                 let kind = self.random.pick(&["var", "let", "const"]);
@@ -98,7 +106,13 @@ impl Writer<'_> {
                 }
                 self.variables.push(name);
             }
-            7 | 8 => {
+            7 => self.assign_global(),
+            8 => self.change_date(),
+            9 => self.polyfill(),
+            15 | 16 => self.function_variable(depth),
+            17 => self.global_loop(depth),
+            18 => self.closure_before_declarations(),
+            10 | 11 => {
                 self.out.push_str(" if (");
                 self.expression(1);
                 self.out.push(')');
@@ -108,26 +122,26 @@ impl Writer<'_> {
                     self.block(depth);
                 }
             }
-            9 => {
+            12 => {
                 let (name, limit) = (self.fresh(), self.random.below(4));
                 write!(self.out, " for (var {name} = 0; {name} < {limit}; {name}++)").unwrap();
                 self.looped(depth, Some("i"));
             }
-            10 => {
+            13 => {
                 let name = self.fresh();
                 let object = self.random.pick(&["doc", "doc.o", "doc.l", "{b: 1, '3': 2, a: 3}", "doc.s", "doc.a"]);
                 let kind = self.random.pick(&["var", "let", "const"]);
                 write!(self.out, " for ({kind} {name} in {object})").unwrap();
                 self.looped(depth, Some(&name));
             }
-            11 => {
+            14 => {
                 let name = self.fresh();
                 let object =
                     self.random.pick(&["(doc.l || [])", "[1, 'b', null]", "Object.keys(doc)", "[[1, 2], [3, 4]]"]);
                 write!(self.out, " for (const {name} of {object})").unwrap();
                 self.looped(depth, Some(&name));
             }
-            12 => {
+            19 if self.random.chance(30) => {
                 self.out.push_str(" switch (");
                 self.expression(2);
                 self.out.push_str(") { case 'a':");
@@ -139,10 +153,16 @@ impl Writer<'_> {
                 self.out.push_str(statement);
                 self.out.push_str(" default: log('none'); }");
             }
-            13 => {
+            19 if self.random.chance(40) => {
                 self.out.push_str(" try");
                 self.block(depth);
-                self.out.push_str(" catch (e) { log('caught'); }");
+                self.out.push_str(" catch (e) { log('caught');");
+                if self.random.chance(30) {
+                    let known = self.variables.len();
+                    self.statement(3);
+                    self.variables.truncate(known);
+                }
+                self.out.push_str(" }");
             }
             _ => {
                 self.out.push_str(" (doc.l || []).forEach(function(x, i) {");
@@ -241,7 +261,10 @@ impl Writer<'_> {
         if depth > 4 {
             return self.simple();
         }
-        match self.random.below(26) {
+        match self.random.below(29) {
+            26 => self.call_of_variable(depth),
+            27 => self.changed_date(depth),
+            28 => self.current(depth),
             0..5 => self.simple(),
             5..9 => {
                 let operator = self.random.pick(&[
@@ -320,6 +343,11 @@ impl Writer<'_> {
                     "getDay",
                     "getHours",
                     "getMinutes",
+                    "getYear",
+                    "getTimezoneOffset",
+                    "toString",
+                    "toDateString",
+                    "toUTCString",
                     "toISOString",
                     "getUTCSeconds",
                     "toJSON",
@@ -396,6 +424,12 @@ impl Writer<'_> {
             ".match(/\\w+/g)",
             ".match(/(\\d+)-(\\d+)/)",
             ".search(/\\d/)",
+            ".codePointAt(0)",
+            ".codePointAt(@)",
+            ".replace(/\\w/g, function(m, i) { return i + m; })",
+            ".replace(/(a)|\\s/, (m, g) => g)",
+            ".replace(/[aeiou]/g, m => @)",
+            ".replace('a', function(m, i, s) { return m + i + s.length; })",
         ]);
         self.with_arguments(call, depth);
     }
@@ -519,6 +553,8 @@ impl Writer<'_> {
             "Date.UTC(2013, 1, 29)",
             "Number.isInteger(@)",
             "String.fromCharCode(65, 233)",
+            "String.fromCodePoint(@)",
+            "String.fromCodePoint(65, 0x1f600)",
         ]);
         self.with_arguments(call, depth);
     }
