@@ -32,9 +32,9 @@ use crate::failures::Failures;
 use crate::handover::forwarding::ForwardQueues;
 use crate::health_probe::HealthProbes;
 use crate::load::{Load, ProcessorTime};
-use crate::metrics::history::{self, History};
-use crate::metrics::table::Figures;
-use crate::metrics::{Count, Metrics, SlowRequest};
+use crate::metrics::history::{self, History, Sample};
+use crate::metrics::table::{Figures, stats};
+use crate::metrics::{Count, Measure, Metrics, SlowRequest};
 use crate::nodes::{HANDED_OVER_MAX, Nodes};
 use crate::operation::Operation;
 use crate::policy::Policy;
@@ -375,7 +375,32 @@ impl Node {
 
     /// Adds a sample to the history of this node's figures. Blocks.
     pub fn record_history(&self) {
-        self.history.record(history::Sample::of(self));
+        let totals = self.metrics.totals();
+        let (recent, _) = self.metrics.recent((self.operation.monotonic_us)(), history::INTERVAL_MS * 1000);
+        let durations = recent.measure(Measure::Request);
+        let statuses = |first: u16| (first..first + 100).map(|status| totals.status(status)).sum::<u64>() as f64;
+        let counter = |name: &str| {
+            let found = stats().into_iter().find(|stat| stat.path == ["couchdb", name, ""]);
+            found.map_or(0.0, |stat| stat.number(&self.figures(), &totals) as f64)
+        };
+        let files = ["sorted_file_bytes", "blob_file_bytes"];
+        let engine = self.catalog.engine_statistics();
+        let disk_bytes: u64 = engine.iter().filter(|(name, _)| files.contains(name)).map(|(_, bytes)| bytes).sum();
+        self.history.record(Sample {
+            at_ms: (self.clock_ms)(),
+            numbers: [
+                totals.requests() as f64,
+                counter("document_writes"),
+                counter("database_reads"),
+                statuses(400),
+                statuses(500),
+                durations.quantile(0.5),
+                durations.quantile(0.9),
+                durations.quantile(0.99),
+                (self.operation.process)().resident_bytes as f64,
+                disk_bytes as f64,
+            ],
+        });
     }
 
     /// Returns the components that observe every request.

@@ -7,18 +7,11 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::table::stats;
-use super::{Measure, Totals};
-use crate::node::Node;
-
 /// Interval of the samples.
 pub(crate) const INTERVAL_MS: u64 = 60_000;
 
 /// Maximum number of samples: a day.
 const SAMPLES_MAX: usize = 24 * 60;
-
-/// Range of the distribution of durations.
-const RECENT_US: u64 = INTERVAL_MS * 1000;
 
 /// Names of the numbers of a sample. Durations are in milliseconds.
 pub(crate) const NAMES: [&str; 10] = [
@@ -61,39 +54,6 @@ impl History {
     pub(crate) fn since(&self, since_ms: u64) -> Vec<Sample> {
         self.0.lock().iter().filter(|sample| sample.at_ms > since_ms).cloned().collect()
     }
-}
-
-impl Sample {
-    /// Reads the figures of a node.
-    pub(crate) fn of(node: &Node) -> Self {
-        let totals = node.metrics.totals();
-        let (recent, _) = node.metrics.recent((node.operation.monotonic_us)(), RECENT_US);
-        let durations = recent.measure(Measure::Request);
-        let statuses = |first: u16| (first..first + 100).map(|status| totals.status(status)).sum::<u64>() as f64;
-        let files = ["sorted_file_bytes", "blob_file_bytes"];
-        let engine = node.catalog.engine_statistics();
-        let disk_bytes: u64 = engine.iter().filter(|(name, _)| files.contains(name)).map(|(_, bytes)| bytes).sum();
-        Self {
-            at_ms: (node.clock_ms)(),
-            numbers: [
-                totals.requests() as f64,
-                counter(node, &totals, "document_writes"),
-                counter(node, &totals, "database_reads"),
-                statuses(400),
-                statuses(500),
-                durations.quantile(0.5),
-                durations.quantile(0.9),
-                durations.quantile(0.99),
-                (node.operation.process)().resident_bytes as f64,
-                disk_bytes as f64,
-            ],
-        }
-    }
-}
-
-fn counter(node: &Node, totals: &Totals, name: &str) -> f64 {
-    let path = ["couchdb", name, ""];
-    stats().iter().find(|stat| stat.path == path).map_or(0.0, |stat| stat.number(&node.figures(), totals) as f64)
 }
 
 #[cfg(test)]
