@@ -121,7 +121,7 @@ async fn alone(
                 }
             }
             Failure::Again(_) | Failure::Conflict if tries < ATTEMPTS_MAX && begun.elapsed() < RESOLVE_TIMEOUT => {
-                tries += 1
+                tries += 1;
             }
             // An earlier attempt may still be in progress, whatever the result of this one.
             _ if is_unknown => return Ok(Outcome::Unknown),

@@ -108,7 +108,7 @@ fn commit_until_done(
             }
             // A document exists that was expected to be new. The next try reads first, so this can happen only once.
             Err(DatabaseError::Storage(StorageError::Present(_))) if writer.commits_reading_first == 0 => {
-                writer.commits_reading_first = COMMITS_READING_FIRST
+                writer.commits_reading_first = COMMITS_READING_FIRST;
             }
             Err(error) if !attempt.goes_on(database.engine().as_ref(), purpose(works), &error) => return Err(error),
             Err(_) => {}

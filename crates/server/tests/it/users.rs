@@ -122,7 +122,7 @@ fn secrets_stay_secret() {
     let (mut bob, mut wrong, mut anonymous) = (server.client().with(BOB), server.client().with(WRONG), server.client());
     let mut printed_text = Vec::new();
     let mut check_response = |reply: crate::Reply| {
-        printed_text.push(format!("{:?} {}", reply.headers, String::from_utf8_lossy(&reply.body)))
+        printed_text.push(format!("{:?} {}", reply.headers, String::from_utf8_lossy(&reply.body)));
     };
     let login = bob.post("/_session", r#"{"name":"bob","password":"planted-user"}"#).expect(200);
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
