@@ -35,7 +35,7 @@ pub use algorithm::Algorithm;
 pub use authenticator::{AuthError, Authenticator, Check, Job, Login, LoginPolicy};
 pub use basic::{BasicCredentials, InvalidHeader};
 pub use cookie::{MalformedCookie, SESSION_COOKIE, SessionCookie};
-pub use lockout::{LockoutMode, LockoutPolicy, Sharing, Suspect, network};
+pub use lockout::{LockoutMode, LockoutPolicy, Sharing, Suspect};
 pub use node_token::{NodeRequest, NodeToken, SeenTokens};
 pub use password::{HashError, Hashing, NewScheme, PasswordHash, hash_password, is_hashed};
 pub use proxy::proxy_token_matches;

@@ -48,16 +48,6 @@ pub struct Sharing {
     pub report: Box<dyn Fn(Suspect) + Send + Sync>,
 }
 
-/// Returns the part of an address that identifies a client: an IPv4 address, or the /64 network of an IPv6 address, all
-/// addresses of which usually belong to one client.
-#[must_use]
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
-        v4 => v4,
-    }
-}
-
 impl Suspect {
     /// Parses the displayed form.
     #[must_use]
@@ -68,9 +58,8 @@ impl Suspect {
     /// Creates a suspect; holders of `key` can identify it.
     pub(crate) fn new(key: &[u8], peer: IpAddr, name: &str, salt: &str) -> Suspect {
         let length = (name.len() as u64).to_be_bytes();
-        let network = network(peer);
-        let mac = Algorithm::Sha256
-            .mac(key, &[network.to_string().as_bytes(), b"/", &length, name.as_bytes(), salt.as_bytes()]);
+        let mac =
+            Algorithm::Sha256.mac(key, &[peer.to_string().as_bytes(), b"/", &length, name.as_bytes(), salt.as_bytes()]);
         let mut short = [0; 16];
         short.copy_from_slice(&mac[..16]);
         Suspect(short)

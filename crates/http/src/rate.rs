@@ -45,7 +45,10 @@ pub(crate) enum Client {
 impl Client {
     /// Returns the client of an address. The /64 network of an IPv6 address is one client.
     pub(crate) fn of_address(ip: IpAddr) -> Self {
-        Self::Address(settee_auth::network(ip))
+        Self::Address(match ip.to_canonical() {
+            IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !u128::from(u64::MAX)).into()),
+            v4 => v4,
+        })
     }
 }
 

@@ -95,17 +95,6 @@ fn too_many_failures_lock_out_here_but_not_elsewhere() {
     assert_eq!(unknown(2), AuthError::Incorrect);
 }
 
-#[test]
-fn addresses_of_one_ipv6_network_are_locked_out_together() {
-    let authenticator = authenticator();
-    let refused = |address: &str| authenticator.refuse_unknown("u", address.parse().unwrap(), 0, &POLICY.lockout);
-    for address in ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:3"] {
-        assert_eq!(refused(address), AuthError::Incorrect);
-    }
-    assert_eq!(refused("2001:db8::4"), AuthError::LockedOut);
-    assert_eq!(refused("2001:db8:0:1::1"), AuthError::Incorrect);
-}
-
 /// Servers that share failures have one count, and servers with another secret cannot even identify the suspect.
 #[test]
 fn failures_count_on_all_servers() {

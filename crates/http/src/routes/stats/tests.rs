@@ -1,6 +1,7 @@
 //! Names in Prometheus and in CouchDB 1.
 
 use super::*;
+use crate::tests::node::Ask;
 
 #[test]
 fn names_for_prometheus_are_those_of_couchdb() {
@@ -123,7 +124,7 @@ async fn the_history_has_the_samples_after_a_time() {
     // Document writes.
     assert!(numbers[2] >= 1.0, "{}", answer.body);
     assert!(history(&numbers[0].to_string()).await.body.ends_with("\"samples\":[]}\n"));
-    assert_eq!(history("x").await.status, 400);
-    let anonymous = world.ask(crate::tests::node::Ask::new("GET /_node/_local/_history")).await;
-    assert_eq!(anonymous.status, 401);
+    let invalid = Ask::new("GET /_node/_local/_history?since=x").basic("admin", "pw");
+    assert_eq!(world.ask(invalid).await.status, 400);
+    assert_eq!(world.ask(Ask::new("GET /_node/_local/_history")).await.status, 401);
 }
