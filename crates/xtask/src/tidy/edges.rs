@@ -23,8 +23,8 @@ const fn row(name: &'static str, imports: &'static [&'static str]) -> Row {
     Row { name, imports, tests_import: &[] }
 }
 
-/// Crates that no program of the product contains.
-const NO_PRODUCT: [&str; 2] = ["xtask", "storage-testing"];
+/// Crates that the program `settee` does not contain.
+const NO_PRODUCT: [&str; 3] = ["xtask", "storage-testing", "bench"];
 
 /// The only place that admits a new crate or a new edge.
 const ROWS: &[Row] = &[

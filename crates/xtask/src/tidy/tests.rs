@@ -44,7 +44,7 @@ fn sound() -> Tree {
             ],
         ),
         ("settings", &[]),
-        ("bench", &[]),
+        ("bench", &["storage-rocksdb"]),
         ("server", &["model", "http", "storage-rocksdb"]),
         ("xtask", &[]),
     ];
