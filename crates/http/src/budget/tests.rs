@@ -116,7 +116,7 @@ async fn freed_memory_wakes_one_waiter_which_wakes_the_next() {
     };
     assert_eq!(all_have_run().await, (WAITERS, 0));
     drop(small);
-    assert_eq!(all_have_run().await, (1, 0), "nobody can have so little, and one has seen it");
+    assert_eq!(all_have_run().await, (1, 0), "no request can have so little, and one has seen it");
     drop(rest);
     assert_eq!(all_have_run().await, (5, 4), "four have it, and one has seen that there is no more");
     assert_eq!(budget.used(), 8 * MIB);

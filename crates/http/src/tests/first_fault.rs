@@ -15,7 +15,7 @@ fn only(allowed: &str) -> String {
 async fn check(world: &World, is_admin: bool, line: &str, expected: &str) {
     let ask = if is_admin { Ask::new(line).basic("admin", "pw") } else { Ask::new(line) };
     let reply = world.ask(ask).await;
-    assert_eq!(reply.line(), expected, "{line}, {}", if is_admin { "admin" } else { "nobody" });
+    assert_eq!(reply.line(), expected, "{line}, {}", if is_admin { "admin" } else { "anonymous" });
     if let Some((_, allowed)) = reply.body.split_once("Only ") {
         assert_eq!(reply.header("allow"), allowed.split(' ').next().unwrap_or_default(), "{line}");
     }

@@ -67,7 +67,10 @@ pub fn commits_of_others_are_notified(open: OpenTwice<'_>) {
     // Notifications are ordered: after one of a later commit, all earlier ones of the other process have arrived.
     let version = commit(&*engines[1], Shard(4), puts(Keyspace::Local, &[(b"key", b"value")]));
     notified[0].wait_for(Shard(4), version);
-    assert!(!notified[0].versions.lock().contains_key(&Shard(3)), "a process is told of its own commits");
+    assert!(
+        !notified[0].versions.lock().contains_key(&Shard(3)),
+        "a process receives notifications of its own commits"
+    );
 }
 
 /// Many threads commit through one process while others read through the other one: after a catch-up they have been

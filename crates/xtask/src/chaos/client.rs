@@ -197,7 +197,7 @@ impl<'a> Client<'a> {
             self.node = (node + 1) % self.shared.nodes.len();
             thread::sleep(RETRY_INTERVAL);
         }
-        self.shared.violation(format!("{line}: nobody has answered for {} s", REQUEST_TIMEOUT.as_secs()));
+        self.shared.violation(format!("{line}: no node has answered for {} s", REQUEST_TIMEOUT.as_secs()));
         None
     }
 
