@@ -1,4 +1,4 @@
-// The form beside the JSON, edits of many documents, effective permissions, and the list of servers.
+// The form beside the JSON, and edits of many documents.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { flows, freshName, http, launch, made, seed } from './support.mjs';
@@ -48,13 +48,11 @@ flow('a form and the JSON edit the same text', `#/db/${db}/doc/form?as=both`, as
   await json.getByText('"fine": "true"').waitFor();
   await form.getByLabel('Name of a new member', { exact: true }).fill('tags');
   await form.getByLabel('Type of the new member', { exact: true }).selectOption('array');
-  await page.keyboard.press('Tab');
-  await page.keyboard.press('Enter');
-  await form.getByLabel('Type of the new item of tags').waitFor();
+  await form.locator('form', { has: page.getByLabel('Name of a new member', { exact: true }) }).getByRole('button', { name: 'Add' }).click();
   await form.locator('form', { has: page.getByLabel('Type of the new item of tags') }).getByRole('button', { name: 'Add' }).click();
   await form.getByLabel('tags[0]', { exact: true }).fill('red');
-  await form.getByRole('button', { name: 'Move lines[0] down' }).click();
-  await form.getByRole('button', { name: 'Remove lines[1]' }).click();
+  await form.getByRole('button', { name: 'Move lines[0] down', exact: true }).click();
+  await form.getByRole('button', { name: 'Remove lines[1]', exact: true }).click();
   // A draft keeps edits of the form as well.
   await page.reload();
   await page.getByText(/^Restored what you typed/).waitFor();
@@ -78,4 +76,45 @@ flow('a new document is made in a form', `#/db/${db}/new?as=form`, async (page) 
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('heading', { name: id }).waitFor();
   assert.ok((await http('GET', `${db}/${id}`)).text.includes('"n":0.10'));
+});
+
+flow('selected documents are edited after a preview, and that is taken back', `#/db/${db}?q=order-00001`, async (page) => {
+  for (const id of ['order-0000100', 'order-0000101', 'order-0000102']) await page.getByLabel(`Select ${id}`).check();
+  await page.getByRole('button', { name: 'Edit', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Field').fill('state');
+  await dialog.getByLabel('Value').fill('archived');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByText('3 documents will change, 0 already match.').waitFor();
+  await dialog.getByRole('row', { name: /order-0000101/ }).getByText('"archived"').waitFor();
+  const before = await made('GET', `${db}/order-0000101`);
+  // Another client changes one of them between the preview and the edit.
+  const theirs = await made('GET', `${db}/order-0000102`);
+  await made('PUT', `${db}/order-0000102`, { ...theirs, total: 1 });
+  await dialog.getByRole('button', { name: 'Change 3 documents' }).click();
+  await dialog.getByText('2 documents saved, 1 refused.').waitFor();
+  await dialog.getByRole('row', { name: /order-0000102/ }).getByText('conflict', { exact: true }).waitFor();
+  assert.equal((await made('GET', `${db}/order-0000101`)).state, 'archived');
+  await dialog.getByRole('button', { name: 'Undo' }).click();
+  await page.getByText('2 documents restored.').waitFor();
+  const { _rev, ...restored } = await made('GET', `${db}/order-0000101`);
+  const { _rev: old, ...expected } = before;
+  assert.deepEqual([restored, _rev.split('-')[0], old.split('-')[0]], [expected, '3', '1']);
+  assert.equal((await made('GET', `${db}/order-0000102`)).total, 1);
+});
+
+flow('all documents that a query finds are edited', `#/db/${db}/query?q=${encodeURIComponent('{"selector":{"city":"Oslo"},"fields":["_id","city"],"limit":5}')}`, async (page) => {
+  const oslo = (await made('POST', `${db}/_find`, { selector: { city: 'Oslo' }, limit: 1000 })).docs;
+  await page.getByText('5 documents', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Edit all' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('button', { name: 'Rename' }).click();
+  await dialog.getByLabel('Field').fill('lines');
+  await dialog.getByLabel('New name').fill('items');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByRole('button', { name: `Change ${oslo.length} documents` }).click();
+  await dialog.getByText(`${oslo.length} documents saved.`).waitFor();
+  await dialog.getByRole('button', { name: 'Close' }).last().click();
+  const renamed = (await made('POST', `${db}/_find`, { selector: { city: 'Oslo' }, limit: 1000 })).docs;
+  assert.ok(oslo.length > 20 && renamed.length === oslo.length && renamed.every((doc) => doc.lines === undefined && doc.items.length === 1));
 });

@@ -51,12 +51,15 @@ export function remove(text: string, path: Path): string {
 }
 
 export function rename(text: string, path: Path, name: string): string {
-  return rebuild(text, path.slice(0, -1), (entries) => entries.map((entry, index) => (index === path.at(-1) ? { ...entry, key: name } : entry)));
+  return rebuild(text, path.slice(0, -1), (entries) => entries.map((entry, index) => (index === path.at(-1) ? { ...entry, name: entry.name.replace(/^"(?:[^"\\]|\\.)*"/, () => JSON.stringify(name)) } : entry)));
 }
 
 /** Adds an item to an array, or a member with this name to an object. */
 export function add(text: string, container: Path, name: string, type: ValueType): string {
-  return rebuild(text, container, (entries) => [...entries, { key: name, value: EMPTY[type] }]);
+  return rebuild(text, container, (entries, isObject) => {
+    const like = entries.at(-1);
+    return [...entries, { lead: like?.lead ?? '', name: isObject ? `${JSON.stringify(name)}:${like && /\s$/.test(like.name) ? ' ' : ''}` : '', value: EMPTY[type] }];
+  });
 }
 
 /** Moves a child `by` positions within its container. */
@@ -70,7 +73,10 @@ export function move(text: string, path: Path, by: number): string {
 }
 
 interface Entry {
-  key: string;
+  /** The space before it. */
+  lead: string;
+  /** The name with its colon, as it is written; empty in an array. */
+  name: string;
   value: string;
 }
 
@@ -84,12 +90,23 @@ function at(root: Node, path: Path): Node {
   return node;
 }
 
-function rebuild(text: string, path: Path, change: (entries: Entry[]) => Entry[]): string {
+/** Writes a container again, with the space that its children had. */
+function rebuild(text: string, path: Path, change: (entries: Entry[], isObject: boolean) => Entry[]): string {
   const root = parse(text);
   const node = at(root, path);
-  const entries = change((node.children ?? []).map((child, index) => ({ key: node.keys?.[index] ?? '', value: raw(text, child) })));
-  const inner = node.kind === 'object' ? `{${entries.map(({ key, value }) => `${JSON.stringify(key)}:${value}`).join(',')}}` : `[${entries.map(({ value }) => value).join(',')}]`;
-  return keepFormat(text, root, text.slice(0, node.start) + inner + text.slice(node.end));
+  const children = node.children ?? [];
+  let from = node.start + 1;
+  const old = children.map((child): Entry => {
+    const [before = '', lead = ''] = /^\s*,?(\s*)/.exec(text.slice(from, child.start)) ?? [];
+    // Before the first child there is no comma, and all space is its own.
+    const entry = { lead: before.includes(',') ? lead : before, name: text.slice(from + before.length, child.start), value: raw(text, child) };
+    from = child.end;
+    return entry;
+  });
+  const tail = text.slice(from, node.end - 1);
+  const entries = change(old, node.kind === 'object');
+  const inner = entries.map(({ lead, name, value }) => lead + name + value).join(',') + (entries.length > 0 ? tail : '');
+  return keepFormat(text, root, text.slice(0, node.start + 1) + inner + text.slice(node.end - 1));
 }
 
 /** Formats the new text if the old one was formatted. */
