@@ -1,7 +1,7 @@
-// The form beside the JSON, and edits of many documents.
+// The form beside the JSON, edits of many documents, and effective permissions.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { flows, freshName, http, launch, made, seed } from './support.mjs';
+import { ORIGIN, flows, freshName, http, launch, made, seed } from './support.mjs';
 
 let browser;
 const db = freshName('edits');
@@ -117,4 +117,29 @@ flow('all documents that a query finds are edited', `#/db/${db}/query?q=${encode
   await dialog.getByRole('button', { name: 'Close' }).last().click();
   const renamed = (await made('POST', `${db}/_find`, { selector: { city: 'Oslo' }, limit: 1000 })).docs;
   assert.ok(oslo.length > 20 && renamed.length === oslo.length && renamed.every((doc) => doc.lines === undefined && doc.items.length === 1));
+});
+
+flow('the effective permissions of a user are shown for each database', '#/users', async (page) => {
+  const name = freshName('viewer');
+  await made('PUT', `_users/org.couchdb.user:${name}`, { name, password: 'secret', roles: ['sales'], type: 'user' });
+  const security = await made('GET', `${db}/_security`);
+  await made('PUT', `${db}/_security`, { admins: { names: [], roles: ['_admin'] }, members: { names: [], roles: ['sales'] } });
+  await page.getByLabel('Users whose names begin with').fill(name);
+  await page.getByRole('button', { name: `Actions on ${name}` }).click();
+  await page.getByRole('button', { name: 'Effective permissions' }).click();
+  const dialog = page.getByRole('dialog');
+  const row = dialog.getByRole('row').filter({ has: page.getByRole('link', { name: db, exact: true }) });
+  await row.getByText('reads and writes', { exact: true }).waitFor();
+  await row.getByText('role sales').waitFor();
+  await dialog.getByText('The server has no request that answers as another user.').waitFor();
+  // The server agrees.
+  const asUser = (path) => fetch(`${ORIGIN}/${path}`, { headers: { authorization: `Basic ${Buffer.from(`${name}:secret`).toString('base64')}` } });
+  assert.equal((await asUser(db)).status, 200);
+  await made('PUT', `${db}/_security`, { admins: { names: [], roles: ['_admin'] }, members: { names: ['other'], roles: [] } });
+  await dialog.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('button', { name: `Actions on ${name}` }).click();
+  await page.getByRole('button', { name: 'Effective permissions' }).click();
+  await row.getByText('nothing', { exact: true }).waitFor();
+  assert.equal((await asUser(db)).status, 403);
+  await made('PUT', `${db}/_security`, security);
 });

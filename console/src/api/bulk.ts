@@ -17,13 +17,13 @@ export interface Outcome {
   reason?: string;
 }
 
-/** The ids of all documents that a Mango query finds; its limit, fields and sort do not matter. */
-export async function idsOfQuery(base: string, text: string): Promise<string[]> {
+/** The ids of all documents that a Mango query finds; `find` is the path of `_find`. The limit, fields and sort of the query are ignored. */
+export async function idsOfQuery(find: string, text: string): Promise<string[]> {
   const ids: string[] = [];
   let bookmark: string | undefined;
   do {
     const body = withMembers(text, { fields: '["_id"]', sort: undefined, skip: undefined, execution_stats: undefined, limit: String(PORTION), bookmark: bookmark === undefined ? undefined : JSON.stringify(bookmark) });
-    const page = readDocs((await send('POST', `${base}/_find`, { body })).text);
+    const page = readDocs((await send('POST', find, { body })).text);
     ids.push(...page.docs.flatMap((doc) => stringOf(doc, member(parse(doc), '_id')) ?? []));
     if (ids.length > EDIT_DOCS_MAX) throw new Error(`The query finds more than ${EDIT_DOCS_MAX.toLocaleString('en')} documents. Edit fewer at a time.`);
     bookmark = page.docs.length < PORTION ? undefined : page.bookmark;

@@ -12,7 +12,7 @@ const VALUE_CHARS = 80;
 const KINDS: [Kind, string][] = [['set', 'Set'], ['remove', 'Remove'], ['rename', 'Rename']];
 
 /** Ids of a selection, or a query whose documents are all edited. */
-export type Chosen = { ids: string[] } | { base: string; query: string };
+export type Chosen = { ids: string[] } | { find: string; query: string };
 
 interface Planned {
   id: string;
@@ -40,7 +40,7 @@ export function EditMany({ db, chosen, names, onClose, onDone }: EditProps) {
     event.preventDefault();
     if (problem !== undefined) return;
     void run(async () => {
-      const ids = 'ids' in chosen ? chosen.ids : await idsOfQuery(chosen.base, chosen.query);
+      const ids = 'ids' in chosen ? chosen.ids : await idsOfQuery(chosen.find, chosen.query);
       setPlan((await loadTexts(db, ids)).map(({ id, text }) => ({ id, text, effect: effect(text, change) })));
     });
   };

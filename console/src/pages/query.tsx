@@ -104,7 +104,7 @@ export function Query({ db, info }: DbPage) {
           : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector names fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
       {dialog === 'queries' && <Queries db={db} text={text} onChoose={(chosen) => { setText(chosen); setDialog(''); }} onClose={() => setDialog('')} />}
-      {dialog === 'edit' && found && <EditMany db={db} chosen={{ base: partition.path, query: found.asked }} names={sample.data ?? []} onClose={() => setDialog('')} onDone={() => ask()} />}
+      {dialog === 'edit' && found && <EditMany db={db} chosen={{ find: `${partition.path}/_find`, query: found.asked }} names={sample.data ?? []} onClose={() => setDialog('')} onDone={() => ask()} />}
       {dialog === 'index' && <NewIndex db={db} names={sample.data ?? []} onClose={() => setDialog('')} onDone={indexes.again} />}
     </div>
   );
