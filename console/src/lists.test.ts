@@ -7,7 +7,7 @@ import { addColumns, csvHead, csvRow } from './json/export.ts';
 import { compareValues } from './json/rows.ts';
 import { schemaOf } from './json/schema.ts';
 import { conditionValue, withCondition } from './pages/builder.tsx';
-import { typedValue } from './pages/cell.tsx';
+import { typedValue } from './json/edit.ts';
 import { readAnalyzers, writeAnalyzers } from './pages/search-index.tsx';
 import { stringsOf } from './pages/string-editor.tsx';
 import { parseHash } from './router.ts';

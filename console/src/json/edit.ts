@@ -20,3 +20,18 @@ export function getAt(text: string, path: string[]): string | undefined {
   }
   return raw(text, node);
 }
+
+/**
+ * The JSON of a typed value. A member that was a string stays one; in place of another value JSON is read, and what is not JSON
+ * is a string. An empty text removes a member that was no string.
+ */
+export function typedValue(old: string | undefined, typed: string): string | undefined {
+  if (old?.startsWith('"')) return JSON.stringify(typed);
+  if (typed === '') return undefined;
+  try {
+    parse(typed);
+    return typed;
+  } catch {
+    return JSON.stringify(typed);
+  }
+}

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { send } from '../api/http.ts';
 import { docPath } from '../api/paths.ts';
-import { getAt, setAt } from '../json/edit.ts';
+import { getAt, setAt, typedValue } from '../json/edit.ts';
 import type { Row } from '../json/rows.ts';
 import { member, parse, plain, stringOf, withMembers } from '../json/text.ts';
 import { Problem, say } from '../ui/kit.tsx';
@@ -12,21 +12,6 @@ import { useAction } from '../ui/use.ts';
 export interface CellAt {
   id: string;
   name: string;
-}
-
-/**
- * The JSON of a typed value. A member that was a string stays one; in place of another value JSON is read, and what is not JSON
- * is a string. An empty text removes a member that was no string.
- */
-export function typedValue(old: string | undefined, typed: string): string | undefined {
-  if (old?.startsWith('"')) return JSON.stringify(typed);
-  if (typed === '') return undefined;
-  try {
-    parse(typed);
-    return typed;
-  } catch {
-    return JSON.stringify(typed);
-  }
 }
 
 /** Saves one member of the revision that the table shows. Returns the row of the new revision. */

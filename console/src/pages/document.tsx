@@ -7,9 +7,9 @@ import { docPath, idPath, isDocumentId, path as pathOf, query } from '../api/pat
 import { documentProblems } from '../json/problems.ts';
 import { format, member, parse, plain, raw, stringOf, withMembers } from '../json/text.ts';
 import { go, useDialog, useParam, useRoute } from '../router.ts';
-import { Restored, useDraft } from '../ui/draft.tsx';
+import { Restored, useDraft, type Drafted } from '../ui/draft.tsx';
 import { Editor } from '../ui/editor.tsx';
-import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
+import { Button, Card, Confirm, Dialog, Empty, Field, Link, LinkButton, Notice, PageHead, Problem, Segments, Skeleton, Tabs, Tag, say } from '../ui/kit.tsx';
 import { CopyAs } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
 import { useAction, useAsk } from '../ui/use.ts';
@@ -17,6 +17,7 @@ import { bytes } from '../ui/words.ts';
 import { Attachments, type Stub } from './attachments.tsx';
 import type { DbPage } from './db.tsx';
 import { Conflicts, Difference } from './conflicts.tsx';
+import { DocumentForm } from './form.tsx';
 import { StringEditor } from './string-editor.tsx';
 
 export interface Loaded {
@@ -155,6 +156,7 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
           {!readOnly && <Button onClick={() => void run(async () => { edited.setText(await Promise.resolve(format(edited.now()))); })}>Format</Button>}
           {!readOnly && <Button onClick={() => void run(async () => { await Promise.resolve(parse(edited.now())); setStringOpen(true); })}>Edit a string</Button>}
           {isChanged && !readOnly && <Button kind="quiet" onClick={edited.discard}>Undo all</Button>}
+          <SideChoice />
           {readOnly && <LinkButton to={['db', db, 'doc', doc.id]} icon="history">To the newest revision</LinkButton>}
         </div>
         <span class="note">{bytes(text.length)}{isChanged ? ' · not saved' : ''} <span class="hide-small">· <kbd>Ctrl S</kbd> saves</span></span>
@@ -163,8 +165,30 @@ function Edit({ db, doc, readOnly, onSaved, again }: { db: string; doc: Loaded; 
         ? <Notice kind="warn"><p>The document has changed since this text was typed: it is now {doc.rev}.</p><p class="row"><Button onClick={() => setTheirs(doc)}>Compare</Button><Button onClick={edited.discard}>Discard mine</Button></p></Notice>
         : <Restored found={edited.restored} onDiscard={edited.discard} />}
       <Problem error={error} />
-      <Editor label={`JSON of ${doc.id}`} language="json" value={text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={save} lines="fill" />
+      <Sides label={`JSON of ${doc.id}`} edited={edited} readOnly={readOnly} onSave={save} />
       {stringOpen && <StringEditor text={edited.now()} onText={edited.setText} onClose={() => setStringOpen(false)} />}
+    </div>
+  );
+}
+
+/** JSON, form or both; the address keeps the choice. */
+function SideChoice() {
+  const [side, setSide] = useParam('as', 'json');
+  return <Segments label="Edit as" value={side} onValue={(next) => setSide(next, true)} options={[['json', 'JSON'], ['form', 'Form'], ['both', 'Both']]} />;
+}
+
+/** The text of a document as JSON and as a form. Both edit the same draft. */
+function Sides({ label, edited, readOnly = false, isNew = false, onSave }: { label: string; edited: Drafted; readOnly?: boolean; isNew?: boolean; onSave: () => void }) {
+  const [side] = useParam('as', 'json');
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== 's') return;
+    event.preventDefault();
+    onSave();
+  };
+  return (
+    <div class={`doc-split ${side}`}>
+      {side !== 'form' && <Editor label={label} language="json" value={edited.text} onValue={edited.setText} readOnly={readOnly} problems={documentProblems} onSave={onSave} lines="fill" />}
+      {side !== 'json' && <div class="form-side" onKeyDown={onKeyDown}><DocumentForm text={edited.text} now={edited.now} onText={edited.setText} readOnly={readOnly} isNew={isNew} /></div>}
     </div>
   );
 }
@@ -302,10 +326,10 @@ export function NewDocument({ db, info }: DbPage) {
     <>
       <PageHead title="New document" note={<>In <Link to={['db', db]}>{db}</Link>. The server generates the id of a document without _id.</>} />
       <div class="doc-area fills">
-        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks what is wrong. */ } }}>Format</Button></div>
+        <div class="actions"><Button kind="primary" icon="check" busy={busy} onClick={save}>Create</Button><Button onClick={() => { try { edited.setText(format(edited.now())); } catch { /* The editor marks what is wrong. */ } }}>Format</Button><SideChoice /></div>
         <Restored found={edited.restored} onDiscard={edited.discard} />
         <Problem error={error} />
-        <Editor label="JSON of the new document" language="json" value={edited.text} onValue={edited.setText} problems={documentProblems} onSave={save} lines="fill" />
+        <Sides label="JSON of the new document" edited={edited} isNew onSave={save} />
       </div>
     </>
   );

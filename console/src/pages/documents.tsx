@@ -16,6 +16,7 @@ import { Virtual } from '../ui/virtual.tsx';
 import { millis, number, plural } from '../ui/words.ts';
 import { Cell, type CellAt } from './cell.tsx';
 import { DeleteMany } from './bulk.tsx';
+import { EditMany } from './bulk-edit.tsx';
 import type { DbPage } from './db.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
 
@@ -90,6 +91,7 @@ export function Documents({ db, info, again }: DbPage) {
         <div class="notice"><div>{plural(picked.size, 'document')} selected</div>
           <Button onClick={() => setPicked(new Map(paged.rows.flatMap((row) => (row.id !== undefined && revOf(row) !== undefined ? [[row.id, revOf(row) ?? ''] as [string, string]] : []))))}>Select all {number(paged.rows.length)} loaded</Button>
           <Button onClick={() => setPicked(new Map())}>Select none</Button>
+          <Button onClick={() => setDialog('edit')}>Edit</Button>
           <Button kind="danger" icon="trash" onClick={() => setDialog('delete')}>Delete</Button>
         </div>
       )}
@@ -102,6 +104,7 @@ export function Documents({ db, info, again }: DbPage) {
       </p>
       {dialog === 'columns' && <ColumnChoice names={names} shown={chosen.length > 0 ? chosen : names.slice(0, COLUMNS_MAX)} onChoose={setChosen} onClose={() => setDialog('')} />}
       {dialog === 'keys' && <Keys keys={keys} onKeys={(value) => setParams({ keys: value, do: undefined, from: undefined })} onClose={() => setDialog('')} />}
+      {dialog === 'edit' && picked.size > 0 && <EditMany db={db} chosen={{ ids: [...picked.keys()] }} names={names} onClose={() => { setPicked(new Map()); setDialog(''); }} onDone={() => { paged.again(); again(); }} />}
       {dialog === 'delete' && picked.size > 0 && <DeleteMany db={db} docs={[...picked].map(([id, rev]) => ({ id, rev, text: paged.rows.find((row) => row.id === id)?.doc }))} onClose={() => setDialog('')} onDone={() => { setPicked(new Map()); paged.again(); again(); }} />}
     </div>
   );

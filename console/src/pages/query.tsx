@@ -19,6 +19,7 @@ import { millis, number, plural } from '../ui/words.ts';
 import type { DbPage } from './db.tsx';
 import { cell } from './documents.tsx';
 import { Builder } from './builder.tsx';
+import { EditMany } from './bulk-edit.tsx';
 import { type Explained, Plan, suggestion } from './explain.tsx';
 import { type Index, Indexes, NewIndex } from './indexes.tsx';
 import { PartitionField, usePartition } from './partition.tsx';
@@ -28,6 +29,8 @@ const START = '{\n  "selector": {\n    "_id": { "$gt": null }\n  },\n  "limit": 
 const OPERATORS = ['$and', '$or', '$not', '$nor', '$eq', '$ne', '$gt', '$gte', '$lt', '$lte', '$in', '$nin', '$exists', '$type', '$regex', '$beginsWith', '$elemMatch', '$allMatch', '$keyMapMatch', '$size', '$all', '$mod', 'selector', 'fields', 'sort', 'limit', 'use_index', 'execution_stats'];
 
 interface Found {
+  /** The query, without a bookmark. */
+  asked: string;
   docs: string[];
   warning: string | undefined;
   stats: string | undefined;
@@ -66,7 +69,7 @@ export function Query({ db, info }: DbPage) {
     const { text: answer, ms } = await send('POST', `${partition.path}/_find`, { body: asked(text, bookmark) });
     const page = readDocs(answer);
     if (bookmark === undefined) keepQuery(db, { text });
-    setFound((old) => ({ ...page, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
+    setFound((old) => ({ ...page, asked: text, docs: bookmark === undefined || !old ? page.docs : [...old.docs, ...page.docs], ms }));
     await explain(text);
   });
   useEffect(() => {
@@ -96,11 +99,12 @@ export function Query({ db, info }: DbPage) {
         <Indexes db={db} indexes={indexes.data} again={indexes.again} onNew={() => setDialog('index')} />
       </div>
       <div class="stack">
-        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} />}</div>
+        <div class="row spread"><Segments label="Show" value={tab} onValue={setTab} options={[['docs', 'Documents'], ['json', 'JSON'], ['plan', 'Plan']]} />{found && <div class="actions"><Button disabled={found.docs.length === 0} onClick={() => setDialog('edit')}>Edit all</Button><Export name={`${db}-query`} source={() => findSource(`${partition.path}/_find`, edited.now())} /></div>}</div>
         {tab === 'plan' ? (explained ? <Plan explained={explained} stats={found?.stats} /> : <Card><Empty icon="branch" title="No plan yet">Explain a query to see the index that serves it.</Empty></Card>)
           : found ? <Results db={db} found={found} look={tab} busy={busy} hasAdvice={wanted !== undefined && wanted.length > 0} onMore={() => ask(found.bookmark)} /> : <Card><Empty icon="filter" title="No query has run">A selector names fields and conditions on their values. Ctrl-Space in the editor lists operators and fields.</Empty></Card>}
       </div>
       {dialog === 'queries' && <Queries db={db} text={text} onChoose={(chosen) => { setText(chosen); setDialog(''); }} onClose={() => setDialog('')} />}
+      {dialog === 'edit' && found && <EditMany db={db} chosen={{ find: `${partition.path}/_find`, query: found.asked }} names={sample.data ?? []} onClose={() => setDialog('')} onDone={() => ask()} />}
       {dialog === 'index' && <NewIndex db={db} names={sample.data ?? []} onClose={() => setDialog('')} onDone={indexes.again} />}
     </div>
   );

@@ -13,6 +13,7 @@ import { Button, Card, Confirm, Dialog, Empty, Field, Link, PageHead, Problem, S
 import { CopyAs, Menu } from '../ui/menu.tsx';
 import { useCommands } from '../ui/palette.tsx';
 import { useAction, useAsk, useSettled } from '../ui/use.ts';
+import { Access } from './access.tsx';
 
 interface User {
   _id: string;
@@ -30,6 +31,7 @@ export function Users() {
   const [from] = useParam('from');
   const [dialog, setDialog] = useDialog();
   const [edited, setEdited] = useState<User>();
+  const [examined, setExamined] = useState<User>();
   const [doomed, setDoomed] = useState<User>();
   const prefix = useSettled(typed, 150);
   const asked = useAsk(async (signal) => {
@@ -64,7 +66,7 @@ export function Users() {
                   <tr key={user._id}>
                     <td><Link to={['db', '_users', 'doc', user._id]}>{user.name}</Link></td>
                     <td><span class="chips">{user.roles.map((role) => <Tag key={role}>{role}</Tag>)}</span></td>
-                    <td class="tight"><Menu label={`Actions on ${user.name}`} icon="down" items={[{ text: 'Roles and password', icon: 'user', act: () => setEdited(user) }, { text: 'Delete', icon: 'trash', act: () => setDoomed(user) }]} /></td>
+                    <td class="tight"><Menu label={`Actions on ${user.name}`} icon="down" items={[{ text: 'Roles and password', icon: 'user', act: () => setEdited(user) }, { text: 'Effective permissions', icon: 'lock', act: () => setExamined(user) }, { text: 'Delete', icon: 'trash', act: () => setDoomed(user) }]} /></td>
                   </tr>
                 ))}</tbody>
               </table></div>
@@ -76,6 +78,7 @@ export function Users() {
       <Admins />
       {dialog === 'create' && <Edit onClose={() => setDialog('')} onDone={asked.again} />}
       {edited && <Edit user={edited} onClose={() => setEdited(undefined)} onDone={asked.again} />}
+      {examined && <Access user={examined} onClose={() => setExamined(undefined)} />}
       {doomed && <Confirm title="Delete this user?" verb="Delete" onClose={() => setDoomed(undefined)} act={async () => { await send('DELETE', `${userPath(doomed.name)}${query({ rev: doomed._rev })}`); asked.again(); }}><p>{doomed.name} can no longer log in. Open sessions end at the next check.</p></Confirm>}
     </>
   );

@@ -1,0 +1,58 @@
+/** What a user may do in each database, by the rules of `_security`. The server is not asked as that user: it has no request for that. */
+import { get } from './http.ts';
+import { path, query } from './paths.ts';
+
+/** Databases that are read at most. */
+export const ACCESS_DBS_MAX = 500;
+const CONCURRENT = 6;
+
+interface Group {
+  names?: string[];
+  roles?: string[];
+}
+
+export interface Security {
+  admins?: Group;
+  members?: Group;
+}
+
+export type Right = 'server admin' | 'admin' | 'member' | 'open' | 'none';
+
+export interface Access {
+  db: string;
+  right: Right;
+  /** The entry that grants it: a name or a role. */
+  because: string;
+}
+
+export function rightOf(user: { name: string; roles: string[] }, security: Security): Omit<Access, 'db'> {
+  if (user.roles.includes('_admin')) return { right: 'server admin', because: 'role _admin' };
+  const admin = match(user, security.admins);
+  if (admin !== undefined) return { right: 'admin', because: admin };
+  const { names = [], roles = [] } = security.members ?? {};
+  if (names.length + roles.length === 0) return { right: 'open', because: 'the database has no members' };
+  const member = match(user, security.members);
+  return member === undefined ? { right: 'none', because: 'no entry names the user or a role' } : { right: 'member', because: member };
+}
+
+function match(user: { name: string; roles: string[] }, group: Group = {}): string | undefined {
+  if (group.names?.includes(user.name)) return `user ${user.name}`;
+  const role = group.roles?.find((each) => user.roles.includes(each));
+  return role === undefined ? undefined : `role ${role}`;
+}
+
+/** The rights in the first databases, and whether there are more. */
+export async function accessOf(user: { name: string; roles: string[] }, signal: AbortSignal): Promise<{ rights: Access[]; isCut: boolean }> {
+  const names = await get<string[]>(`_all_dbs${query({ limit: ACCESS_DBS_MAX + 1 })}`, signal);
+  const dbs = names.slice(0, ACCESS_DBS_MAX);
+  const rights: Access[] = [];
+  let next = 0;
+  const work = async () => {
+    for (let at = next++; at < dbs.length; at = next++) {
+      const db = dbs[at] ?? '';
+      rights[at] = { db, ...rightOf(user, await get<Security>(path`${db}/_security`, signal)) };
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENT }, work));
+  return { rights, isCut: names.length > ACCESS_DBS_MAX };
+}
