@@ -215,7 +215,10 @@ async fn access_to_a_database_is_checked_before_its_administration() {
 #[tokio::test]
 async fn feeds_and_queries_end_with_a_line_feed_of_their_own() {
     let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /_global_changes", "").await.status, 201);
     for (line, body, end) in [
+        ("GET /_db_updates", "", "\"}\n\n"),
+        ("GET /_db_updates?feed=continuous&timeout=1", "", "\"}\n\n"),
         ("GET /db/_changes", "", "\"pending\":0}\n\n"),
         ("GET /db/_changes?feed=longpoll&timeout=1", "", "\"pending\":0}\n\n"),
         ("GET /db/_changes?feed=continuous&timeout=1", "", "\"pending\":0}\n\n"),
