@@ -81,7 +81,8 @@ class Server:
 
 
 def read(response):
-    """Reads an answer to its end, or for READ_TIMEOUT when it has none."""
+    """Reads an answer to its end, or for READ_TIMEOUT when it has none, also if heartbeats arrive."""
+    deadline = time.monotonic() + READ_TIMEOUT
     headers = {}
     for name, value in response.getheaders():
         headers.setdefault(name.lower(), []).append(value)
@@ -89,6 +90,9 @@ def read(response):
     try:
         while chunk := response.read1(65536):
             body += chunk
+            if time.monotonic() > deadline:
+                headers["(open)"] = [""]
+                break
     except TimeoutError:
         headers["(open)"] = [""]
     except http.client.HTTPException:
