@@ -208,7 +208,7 @@ async fn answers_have_couchdbs_line_ends() {
     let found = ask(&world, "POST /db/_find", "application/json", r#"{"selector":{"_id":{"$gt":null}}}"#).await.body;
     let shape = found.split_once("\r\n],\r\n\"bookmark\": \"").unwrap();
     assert!(shape.0.starts_with("{\"docs\":[\r\n{") && shape.0.contains("},\r\n{"), "{found:?}");
-    assert!(shape.1.ends_with("\"}\r\n"), "{found:?}");
+    assert!(shape.1.ends_with("\"}\r\n\n"), "{found:?}");
 }
 
 #[tokio::test]
