@@ -6,7 +6,7 @@ import re
 HEADERS = ("content-type", "etag", "location", "allow", "cache-control", "content-range", "accept-ranges", "content-md5", "content-encoding", "vary", "x-couch-id",
            "x-couch-update-newrev", "www-authenticate", "content-security-policy", "preference-applied", "x-foo", "content-disposition", "set-cookie", "access-control-allow-origin", "pragma", "(open)", "(broken)")
 SEQUENCES = {"seq", "last_seq", "update_seq", "committed_seq", "purge_seq", "start_last_seq", "end_last_seq", "recorded_seq", "source_last_seq"}
-OPAQUE = {"instance_start_time", "signature", "collator_versions", "sizes", "uuid", "git_sha", "version", "features", "vendor", "session_id", "bookmark", "execution_time_ms", "_local_id",
+OPAQUE = {"instance_start_time", "signature", "collator_versions", "sizes", "uuid", "git_sha", "version", "features", "vendor", "compact_running", "session_id", "bookmark", "execution_time_ms", "_local_id",
           "node", "nodes", "all_nodes", "cluster_nodes", "uuids", "stack", "ref", "pid", "name@node", "start_time", "last_updated", "seeds", "range", "view_index"}
 SERVERS_OWN = {"access", "engines", "engine_reasons", "engine", "engine_reason"}
 
@@ -80,6 +80,8 @@ def header(name, answer, here):
     text = ", ".join(values)
     if name == "set-cookie":
         text = re.sub(r"AuthSession=[^;]+", "AuthSession=X", re.sub(r"(Expires|Max-Age)=[^;]*", r"\1", text))
+    if name == "content-type":
+        text = re.sub(r"boundary=.*", "boundary", text)
     if name == "location":
         text = re.sub(r"^https?://[^/]*", "", text)
     if name == "etag" and not re.fullmatch(r'"\d+-[0-9a-f]{32}"', text):
@@ -114,6 +116,8 @@ def body_difference(left, right):
         other = re.search(r'boundary="?([^";]*)', right.headers["content-type"][0])[1].encode()
         mine, theirs = left.body.replace(boundary, b"BOUNDARY"), right.body.replace(other, b"BOUNDARY")
         mine, theirs = (re.sub(rb"boundary=\"[^\"]*\"|--[0-9a-f]{32}", b"BOUNDARY", text) for text in (mine, theirs))
+        # Line ends before the first part and after the last one are no part of the content.
+        mine, theirs = (text.replace(b"--BOUNDARYBOUNDARY", b"--BOUNDARY").strip() for text in (mine, theirs))
         return f"multipart {left.status}: bodies" if mine != theirs else None
     try:
         mine, theirs = plain(parsed(left.body)), plain(parsed(right.body))

@@ -116,6 +116,8 @@ impl Raw {
         match self.word().as_deref() {
             Some(word) if word.eq_ignore_ascii_case("true") => Ok(true),
             Some(word) if word.eq_ignore_ascii_case("false") => Ok(false),
+            // CouchDB converts the text first, also that of a body, and shows an empty list.
+            Some("") => Err(Error::query_parse("Invalid boolean parameter: []")),
             _ => Err(Error::query_parse(format!("Invalid boolean parameter: {}", self.shown()))),
         }
     }

@@ -69,6 +69,7 @@ fn invalid_booleans_are_reported() {
     check(Raw::Text(String::new()), Err("400 query_parse_error: Invalid boolean parameter: []"));
     check(Raw::Text("a\"b".to_owned()), Err("400 query_parse_error: Invalid boolean parameter: \"a\\\"b\""));
     check(Raw::Json(json("1")), Err("400 query_parse_error: Invalid boolean parameter: 1"));
+    check(Raw::Json(json("\"\"")), Err("400 query_parse_error: Invalid boolean parameter: []"));
     check(Raw::Json(json("[true]")), Err("400 query_parse_error: Invalid boolean parameter: [true]"));
 }
 

@@ -73,11 +73,12 @@ pub(super) fn direction(params: &ViewParams) -> Direction {
     if params.descending { Direction::Backward } else { Direction::Forward }
 }
 
-/// Returns the range of ids between the keys of a query, or between the ids if it has no keys. As in CouchDB a
-/// key that is not a string sorts before all ids.
+/// Returns the range of ids between the keys of a query, or between the ids if it has no keys. A partition has
+/// keys in any case, so the ids do not apply there. As in CouchDB a key that is not a string sorts before all ids.
 pub(super) fn id_range(params: &ViewParams) -> IdRange {
     let bound = |key: &Option<Json>, docid: &Option<String>| match key {
         Some(key) => Some(key.value().as_str().map(|text| text.as_bytes().to_vec())),
+        None if params.partition.is_some() => None,
         None => docid.as_ref().map(|id| Some(id.as_bytes().to_vec())),
     };
     let first = bound(&params.start, &params.startkey_docid);

@@ -81,12 +81,16 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         request.node.writer.commit(&database, &request.user, &request.caller(), updates).await?.into_iter();
     let unanswered = || Err(settee_service::Error::Internal("the update was not answered"));
     let mut out = b"[".to_vec();
+    let mut is_stored = false;
     for ((id, rev), refused) in names.iter().zip(refused) {
         let result = refused.map_or_else(|| results.next().unwrap_or_else(unanswered).map_err(Error::from), Err);
+        is_stored |= result.is_ok();
         write_row(&mut out, id, rev.as_ref(), result, mode, is_short);
     }
     out.push(b']');
-    Ok(respond::json(if is_short { StatusCode::ACCEPTED } else { StatusCode::CREATED }, out))
+    // An error needs no further copies: the request is only accepted if a revision was stored.
+    let status = if is_short && is_stored { StatusCode::ACCEPTED } else { StatusCode::CREATED };
+    Ok(respond::json(status, out))
 }
 
 impl Row {

@@ -152,7 +152,8 @@ fn entity_tag(database: &Database, update_seq: u64, params: &ChangesParams) -> S
 fn write_end(out: &mut Vec<u8>, database: &Database, last_seq: u64, pending: u64) {
     out.extend_from_slice(b"\n],\n\"last_seq\":");
     sequence::write(out, database, last_seq);
-    out.extend_from_slice(format!(",\"pending\":{pending}}}\n").as_bytes());
+    // CouchDB ends each JSON answer that it sends in chunks with a line feed of its own.
+    out.extend_from_slice(format!(",\"pending\":{pending}}}\n\n").as_bytes());
 }
 
 /// Maximum number of documents that are looked up by id. As in CouchDB, more are found by a scan of all
@@ -414,7 +415,7 @@ impl Live {
             Feed::Continuous => {
                 out.extend_from_slice(b"{\"last_seq\":");
                 sequence::write(&mut out, &self.database, self.rows.position);
-                out.extend_from_slice(format!(",\"pending\":{}}}\n", self.rows.beyond).as_bytes());
+                out.extend_from_slice(format!(",\"pending\":{}}}\n\n", self.rows.beyond).as_bytes());
             }
         }
         // The feed ends in any case.

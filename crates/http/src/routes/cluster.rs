@@ -11,6 +11,7 @@ use crate::failures::FAILURES_PER_MESSAGE_MAX;
 use crate::nodes::is_node;
 use crate::request::Request;
 use crate::respond::{self, Answer};
+use crate::routes::partition::check_place;
 
 /// `GET /_membership`
 pub(super) async fn membership(request: Request) -> Answer {
@@ -62,6 +63,7 @@ pub(super) async fn shards(request: Request) -> Answer {
 pub(super) async fn shard_of(request: Request) -> Answer {
     let database = request.database()?;
     let id = request.captures.get("doc");
+    check_place(&database, id)?;
     let hashed = match database.layout() {
         Layout::Whole => id,
         Layout::Partitioned => id.split_once(':').map_or(id, |(partition, _)| partition),

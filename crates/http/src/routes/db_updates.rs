@@ -150,7 +150,8 @@ impl Live {
         if self.rows.feed != Feed::EventSource {
             out.extend_from_slice(if is_object { b"\n],\n\"last_seq\":" } else { b"{\"last_seq\":" });
             sequence::write(&mut out, &self.database, self.rows.position);
-            out.extend_from_slice(b"}\n");
+            // As in `_changes`, the second line feed is that of CouchDB's chunked answers.
+            out.extend_from_slice(b"}\n\n");
             // The feed ends in any case.
             let _ = self.listener.send(out).await;
         }

@@ -46,7 +46,7 @@ pub(super) async fn find(mut request: Request) -> Answer {
             let time_us = options.execution_stats.then(|| (node.operation.monotonic_us)().saturating_sub(begun_us));
             write_end(&found, time_us, output.text());
         }
-        output.text().extend_from_slice(b"}\r\n");
+        output.text().extend_from_slice(b"}\r\n\n");
         Ok(())
     })
     .await

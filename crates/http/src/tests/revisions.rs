@@ -203,12 +203,12 @@ async fn answers_have_couchdbs_line_ends() {
     let changes = ask(&world, "GET /db/_changes", "application/json", "").await.body;
     let ends: Vec<&str> =
         changes.split_inclusive('\n').map(|line| if line.ends_with("\r\n") { "crlf" } else { "lf" }).collect();
-    assert_eq!(ends, ["lf", "crlf", "lf", "lf", "lf"], "{changes:?}");
+    assert_eq!(ends, ["lf", "crlf", "lf", "lf", "lf", "lf"], "{changes:?}");
     assert!(changes.starts_with("{\"results\":[\n{") && changes.contains("}\n],\n\"last_seq\":"), "{changes:?}");
     let found = ask(&world, "POST /db/_find", "application/json", r#"{"selector":{"_id":{"$gt":null}}}"#).await.body;
     let shape = found.split_once("\r\n],\r\n\"bookmark\": \"").unwrap();
     assert!(shape.0.starts_with("{\"docs\":[\r\n{") && shape.0.contains("},\r\n{"), "{found:?}");
-    assert!(shape.1.ends_with("\"}\r\n"), "{found:?}");
+    assert!(shape.1.ends_with("\"}\r\n\n"), "{found:?}");
 }
 
 #[tokio::test]

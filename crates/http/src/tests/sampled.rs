@@ -211,3 +211,56 @@ async fn access_to_a_database_is_checked_before_its_administration() {
         assert_eq!(world.ask(Ask::new(line).json("")).await.line(), no_admin, "{line}");
     }
 }
+
+#[tokio::test]
+async fn feeds_and_queries_end_with_a_line_feed_of_their_own() {
+    let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /_global_changes", "").await.status, 201);
+    for (line, body, end) in [
+        ("GET /_db_updates", "", "\"}\n\n"),
+        ("GET /_db_updates?feed=continuous&timeout=1", "", "\"}\n\n"),
+        ("GET /db/_changes", "", "\"pending\":0}\n\n"),
+        ("GET /db/_changes?feed=longpoll&timeout=1", "", "\"pending\":0}\n\n"),
+        ("GET /db/_changes?feed=continuous&timeout=1", "", "\"pending\":0}\n\n"),
+        ("POST /db/_find", r#"{"selector":{"_id":"x"}}"#, "}\r\n\n"),
+        ("GET /db/_all_docs", "", "\r\n]}\n"),
+    ] {
+        let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
+        assert_eq!(told.status, 200, "{line}");
+        assert!(told.body.ends_with(end), "{line}: {:?}", told.body);
+        assert!(!told.body.ends_with("\n\n\n"), "{line}: {:?}", told.body);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_stores_nothing_is_not_short_of_copies() {
+    let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /db/a", "{}").await.status, 201);
+    let conflict = r#"{"id":"a","error":"conflict","reason":"Document update conflict."}"#;
+    let docs = r#"{"docs":[{"_id":"a"}]}"#;
+    check(&world, &[("POST /db/_bulk_docs?w=2", docs, &format!("201 [{conflict}]"))]).await;
+    let told = world.admin("POST /db/_bulk_docs?w=2", r#"{"docs":[{"_id":"a"},{"_id":"b"}]}"#).await;
+    assert_eq!(told.status, 202, "{}", told.body);
+    assert!(told.body.starts_with(&format!("[{conflict},")), "{}", told.body);
+}
+
+#[tokio::test]
+async fn ids_do_not_bound_the_documents_of_a_partition() {
+    let world = world(Layout::Partitioned);
+    assert_eq!(world.admin("POST /db/_bulk_docs", r#"{"docs":[{"_id":"p:1"},{"_id":"p:2"}]}"#).await.status, 201);
+    let all = world.admin("GET /db/_partition/p/_all_docs", "").await;
+    assert!(all.body.contains("p:1") && all.body.contains("p:2"), "{}", all.body);
+    for query in ["endkey_docid=a", "startkey_docid=z", "end_key_doc_id=p:1", "start_key_doc_id=p:2"] {
+        let told = world.admin(&format!("GET /db/_partition/p/_all_docs?{query}"), "").await;
+        assert_eq!(told.line(), all.line(), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn the_shard_of_an_id_without_a_partition_is_not_reported() {
+    let unplaced = r#"400 {"error":"illegal_docid","reason":"Doc id must be of form partition:id"}"#;
+    let partitioned = world(Layout::Partitioned);
+    check(&partitioned, &[("GET /db/_shards/b", "", unplaced)]).await;
+    assert_eq!(partitioned.admin("GET /db/_shards/p:b", "").await.status, 200);
+    assert_eq!(world(Layout::Whole).admin("GET /db/_shards/b", "").await.status, 200);
+}
