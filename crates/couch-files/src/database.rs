@@ -81,7 +81,7 @@ impl Database {
     }
 
     /// Visits the documents whose ids are greater than `after`, in the order of their ids.
-    pub fn documents(&self, after: Option<&str>) -> impl Iterator<Item = Result<DocInfo, Lost>> {
+    pub fn documents<'d>(&'d self, after: Option<&str>) -> impl Iterator<Item = Result<DocInfo, Lost>> + use<'d> {
         let after = after.map(|after| Key::Text(after.as_bytes().to_vec()));
         self.walk(self.header.id_tree, after).map(|entry| {
             let entry = entry.map_err(Lost::Range)?;
