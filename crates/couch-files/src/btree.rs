@@ -178,10 +178,10 @@ impl Iterator for Walk<'_> {
     type Item = Result<Entry, LostRange>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(root) = self.pending.take() {
-            if let Err(error) = self.descend(root, self.limit, None) {
-                return Some(Err(LostRange { after: self.last.clone(), up_to: None, error }));
-            }
+        if let Some(root) = self.pending.take()
+            && let Err(error) = self.descend(root, self.limit, None)
+        {
+            return Some(Err(LostRange { after: self.last.clone(), up_to: None, error }));
         }
         loop {
             match self.levels.last_mut()? {

@@ -61,7 +61,7 @@ impl DataDirectory {
     /// Lists the databases in a directory. Unreadable subdirectories are errors.
     pub fn open(path: &Path) -> std::io::Result<DataDirectory> {
         let mut files = Vec::new();
-        list(path, String::new(), 0, &mut files)?;
+        list(path, "", 0, &mut files)?;
         let mut single = BTreeMap::new();
         let mut shards: BTreeMap<String, Vec<ShardFile>> = BTreeMap::new();
         let mut notes = Vec::new();
@@ -119,7 +119,7 @@ impl DataDirectory {
 }
 
 /// Collects the database files below a directory, with their names relative to the data directory and without `.couch`.
-fn list(path: &Path, prefix: String, depth: usize, files: &mut Vec<(String, PathBuf)>) -> std::io::Result<()> {
+fn list(path: &Path, prefix: &str, depth: usize, files: &mut Vec<(String, PathBuf)>) -> std::io::Result<()> {
     if depth > MAX_DIRECTORIES {
         return Ok(());
     }
@@ -130,7 +130,7 @@ fn list(path: &Path, prefix: String, depth: usize, files: &mut Vec<(String, Path
         let path = entry.path();
         if path.is_dir() {
             if !file_name.ends_with("_design") {
-                list(&path, format!("{prefix}{file_name}/"), depth + 1, files)?;
+                list(&path, &format!("{prefix}{file_name}/"), depth + 1, files)?;
             }
         } else if let Some(name) = file_name.strip_suffix(".couch") {
             files.push((format!("{prefix}{name}"), path));

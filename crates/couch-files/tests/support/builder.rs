@@ -44,7 +44,7 @@ pub(crate) struct Builder {
 impl Builder {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            if self.file.len() % 4096 == 0 {
+            if self.file.len().is_multiple_of(4096) {
                 self.file.push(0);
             }
             self.file.push(*byte);
