@@ -15,7 +15,7 @@ use crate::environment::{self, data_directory};
 use crate::exchange::export::ExportArgs;
 use crate::exchange::import::ImportArgs;
 use crate::manual::{self, CompletionsArgs, ManArgs};
-use crate::migrate::MigrateArgs;
+use crate::migrate::{ImportFilesArgs, MigrateArgs};
 use crate::output::print_text;
 use crate::transfer::StorageArgs;
 use crate::{backends, storage};
@@ -91,6 +91,20 @@ pub(crate) enum Command {
     /// docs/from-couchdb.md describes the whole procedure, and the way back.
     #[command(verbatim_doc_comment)]
     Migrate(MigrateArgs),
+    /// Migrate the files of a CouchDB that does not run, version 1.2 to 3
+    ///
+    /// Reads a data directory without modifying it, and writes into a running Settee: databases with all leaf revisions
+    /// and their histories, attachments as they are stored, local documents, security objects, limits and users; with
+    /// --config also administrators and the settings that applications depend on. Documents of _replicator are copied to
+    /// replicator_paused, where no replication runs. Torn and damaged files are read as far as possible; what is lost is
+    /// listed. An interrupted run can be resumed. Then compare both sides:
+    ///
+    ///   settee import-files /opt/couchdb/data --config /opt/couchdb/etc --to http://admin:password@127.0.0.1:5984
+    ///   settee import-files /opt/couchdb/data --to http://admin:password@127.0.0.1:5984 --verify
+    ///
+    /// docs/from-couchdb-files.md describes the procedure, and what happens to damaged files.
+    #[command(verbatim_doc_comment)]
+    ImportFiles(ImportFilesArgs),
     /// Write the documents of a file into a database: NDJSON, JSON, CSV, couchbackup, couchdb-dump, answers of
     /// _all_docs
     ///

@@ -75,6 +75,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Salvage(args) => args.run(),
         Command::Backup(args) => args.run(),
         Command::Migrate(args) => args.run(),
+        Command::ImportFiles(args) => args.run(),
         Command::Import(args) => args.run(),
         Command::Export(args) => args.run(),
         Command::Restore(args) => args.run(),

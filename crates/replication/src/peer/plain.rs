@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use http::Method;
 use settee_model::json::Json;
+use tokio::sync::mpsc;
 
-use super::{Ask, Peer, PeerError, Stream};
+use super::documents::Put;
+use super::{Ask, Peer, PeerError, Stream, channel_body};
 use crate::text::{Rows, Splitter};
 use crate::transport::TransportError;
 
@@ -69,6 +71,28 @@ impl Peer {
         let ask = Ask { method, body: body.into(), ..Ask::get(self.uri(path)) };
         let answer = self.exchange(&ask).await?;
         Ok(Reply { status: answer.status, body: answer.body, ask })
+    }
+
+    /// Writes a revision of a document unchanged, with its attachments, as a `multipart/related` body of `length` bytes
+    /// that arrives in `pieces`. If the channel closes early, the request fails.
+    /// Returns the reason if the server refuses it. The request is not retried, because the body cannot be sent again.
+    ///
+    /// # Errors
+    /// If there is no answer, or one that does not concern the document. After an answer with status 401 that ends a
+    /// session, a further attempt logs in again.
+    pub async fn put_multipart(
+        &self,
+        id: &str,
+        content_type: &str,
+        pieces: mpsc::Receiver<Result<Bytes, TransportError>>,
+        length: u64,
+    ) -> Result<Option<String>, PeerError> {
+        let body = channel_body(pieces, length);
+        Ok(match self.put_related(id, "", content_type, body, length).await? {
+            Put::Taken => None,
+            Put::MissingStub => Some("an attachment is missing".to_owned()),
+            Put::Refused(refused) => Some(format!("{}: {}", refused.error, refused.reason)),
+        })
     }
 
     /// Requests a list whose rows are read one by one, such as `_changes` and `_all_docs`.

@@ -94,7 +94,8 @@ pub(super) async fn apply_admins(found: &Found, target: &Site, notes: &mut Vec<S
 }
 
 impl Found {
-    fn of(config: Value<'_>) -> Self {
+    /// Selects from a configuration, an object of sections.
+    pub(super) fn of(config: Value<'_>) -> Self {
         let section = |name: &str| -> Vec<(String, String)> {
             let members = config.get(name).into_iter().flat_map(Value::members);
             members.map(|(key, value)| (key.to_text(), value.to_text())).collect()

@@ -22,7 +22,7 @@ use crate::environment;
 const SESSIONS_MAX: usize = 3;
 
 /// Security object that admits administrators only.
-const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
+pub(super) const CLOSED: &str = r#"{"admins":{"roles":["_admin"]},"members":{"roles":["_admin"]}}"#;
 
 /// Options of a migration.
 pub(super) struct Options {
@@ -107,7 +107,7 @@ pub(super) async fn copy(
 
 /// Creates the target and copies all properties of the source except documents. This precedes the documents, so that no
 /// unauthorized client can read them during the copy.
-async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut Vec<String>) -> anyhow::Result<()> {
+pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut Vec<String>) -> anyhow::Result<()> {
     if Setup::read(target).await?.is_none() {
         let query = if wanted.is_partitioned { "?partitioned=true" } else { "" };
         let made = target.request(Verb::Put, query, "").await?;

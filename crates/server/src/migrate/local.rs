@@ -6,7 +6,7 @@ use settee_model::json::{Json, Value, write_array, write_string};
 use settee_replication::{List, Peer, PeerError, Verb};
 
 /// Maximum number of documents that are compared together.
-const TOGETHER: usize = 100;
+pub(super) const TOGETHER: usize = 100;
 
 /// Maximum size of documents that are compared together.
 const TOGETHER_BYTES: usize = 4 << 20;
@@ -18,6 +18,11 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// A local document with this content. `None` for a checkpoint or an internal document.
+    pub(super) fn of(id: String, document: Json) -> Option<Self> {
+        (!is_checkpoint(&id, document.value())).then_some(Self { id, document })
+    }
+
     /// The content written by a user: the members without `_id` and `_rev`.
     fn members(document: Value<'_>) -> Vec<u8> {
         let mut out = Vec::new();
@@ -49,15 +54,22 @@ pub(super) async fn copy(source: &Peer, target: &Peer) -> anyhow::Result<Option<
     let Some(mut locals) = Locals::open(source).await? else { return Ok(None) };
     let mut copied = 0;
     while let Some(batch) = locals.next_batch().await? {
-        for (index, there) in differing(&batch, target).await? {
-            let local = &batch[index];
-            let body = local.body(there.as_ref().map(Json::value));
-            let put = target.request(Verb::Put, &Peer::document_path(&local.id), body).await?;
-            put.json().with_context(|| local.id.clone())?;
-            copied += 1;
-        }
+        copied += write(&batch, target).await?;
     }
     Ok(Some(copied))
+}
+
+/// Writes the local documents of a batch that differ. Returns their number.
+pub(super) async fn write(batch: &[Local], target: &Peer) -> anyhow::Result<u64> {
+    let mut written = 0;
+    for (index, there) in differing(batch, target).await? {
+        let local = &batch[index];
+        let body = local.body(there.as_ref().map(Json::value));
+        let put = target.request(Verb::Put, &Peer::document_path(&local.id), body).await?;
+        put.json().with_context(|| local.id.clone())?;
+        written += 1;
+    }
+    Ok(written)
 }
 
 /// Number of local documents of the source, and the ids of those that are missing or different in the target. `None` if
@@ -99,9 +111,9 @@ impl Locals {
             let row = Json::parse(&row).context("a row of _local_docs is no JSON")?;
             let Some(document) = row.value().get("doc").filter(|document| document.is_object()) else { continue };
             let id = document.get("_id").map(Value::to_text).unwrap_or_default();
-            if !is_checkpoint(&id, document) {
+            if let Some(local) = Local::of(id, Json::trusted(document.raw().to_vec())) {
                 bytes += document.raw().len();
-                batch.push(Local { id, document: Json::trusted(document.raw().to_vec()) });
+                batch.push(local);
             }
         }
         Ok((!batch.is_empty()).then_some(batch))
@@ -109,7 +121,7 @@ impl Locals {
 }
 
 /// Indices of the documents that differ in the target, with the target's version.
-async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<Vec<(usize, Option<Json>)>> {
+pub(super) async fn differing(batch: &[Local], target: &Peer) -> anyhow::Result<Vec<(usize, Option<Json>)>> {
     let mut keys = b"{\"keys\":".to_vec();
     write_array(&mut keys, batch, |keys, local| write_string(keys, &local.id));
     keys.push(b'}');

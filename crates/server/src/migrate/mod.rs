@@ -8,6 +8,7 @@
 
 mod config;
 mod database;
+mod files;
 mod local;
 mod progress;
 mod verify;
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 use crate::output::print_text;
 use crate::site::{self, Site};
 use database::Moved;
+pub(crate) use files::ImportFilesArgs;
 use progress::Board;
 
 /// Interval between checkpoints in milliseconds; a crash repeats at most this much work.

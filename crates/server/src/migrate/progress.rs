@@ -13,10 +13,10 @@ use settee_replication::Progress;
 use crate::environment;
 
 /// Interval of progress updates on a terminal.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of updates for each line in a log.
-const LINES: u32 = 10;
+pub(super) const LINES: u32 = 10;
 
 /// Progress of each database.
 pub(super) struct Board {
@@ -139,7 +139,8 @@ fn number(seq: Value<'_>) -> u64 {
     text.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-fn duration(seconds: f64) -> String {
+/// Text of a duration in two units.
+pub(super) fn duration(seconds: f64) -> String {
     let seconds = seconds.ceil() as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),

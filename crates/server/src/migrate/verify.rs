@@ -5,6 +5,7 @@
 //! Only if the sums differ, the hashes of the source are kept in memory and the target is read a second time.
 
 mod contents;
+mod files;
 
 use std::collections::HashSet;
 
@@ -16,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 use super::database::Setup;
 use super::{Job, Kind, Sites, local};
 use crate::output::print_text;
+pub(super) use files::compare as compare_files;
 
 /// Number of documents that are compared together.
 const TOGETHER: usize = 100;

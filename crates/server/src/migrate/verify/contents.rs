@@ -15,20 +15,25 @@ use crate::bulk_get;
 
 /// Content of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Content {
+pub(super) struct Content {
     members: [u8; 32],
-    attachments: Vec<Attachment>,
+    pub(super) attachments: Vec<Attachment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Attachment {
-    name: String,
-    content_type: String,
-    digest: String,
+pub(super) struct Attachment {
+    pub(super) name: String,
+    pub(super) content_type: String,
+    pub(super) digest: String,
 }
 
 impl Content {
-    fn of(document: Value<'_>) -> Self {
+    /// True if both have the same members and are both deletions, or both not.
+    pub(super) fn has_members_of(&self, other: &Self) -> bool {
+        self.members == other.members
+    }
+
+    pub(super) fn of(document: Value<'_>) -> Self {
         let mut hasher = Sha256::new();
         hasher.update([u8::from(document.get("_deleted").and_then(Value::as_bool) == Some(true))]);
         for (name, value) in document.members() {
@@ -53,7 +58,7 @@ impl Content {
 }
 
 /// Contents by id and revision.
-type Found = HashMap<(String, String), Content>;
+pub(super) type Found = HashMap<(String, String), Content>;
 
 /// Compares these leaves of the source with those of the target.
 pub(super) async fn compare(source: &Peer, target: &Peer, batch: &[Leaves], report: &mut Report) -> anyhow::Result<()> {
@@ -123,7 +128,7 @@ async fn hash(peer: &Peer, path: &str) -> Result<[u8; 32], PeerError> {
 }
 
 /// Reads leaves without the data of attachments.
-async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found> {
+pub(super) async fn read(peer: &Peer, batch: &[Leaves]) -> anyhow::Result<Found> {
     let mut found = Found::new();
     let mut halves = vec![batch];
     while let Some(batch) = halves.pop() {

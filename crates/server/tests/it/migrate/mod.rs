@@ -1,5 +1,6 @@
 //! Tests of `settee migrate`: servers in use, interrupted runs, and the comparison.
 
+mod files;
 mod old;
 
 use std::process::{Output, Stdio};

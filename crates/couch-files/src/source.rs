@@ -1,0 +1,191 @@
+//! Access to the bytes of a file: [`Source`], and the runs of 4,096-byte blocks that CouchDB writes.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use md5::{Digest as _, Md5};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::FileError;
+
+/// Size of a block. The first byte of each block is not data.
+pub(crate) const BLOCK: u64 = 4096;
+
+/// First byte of a block that starts with a header. All other blocks start with zero.
+pub(crate) const HEADER_MARK: u8 = 1;
+
+/// Set in the length of a chunk that a checksum precedes.
+const HAS_CHECKSUM: u32 = 1 << 31;
+
+/// Length of a checksum.
+pub(crate) const CHECKSUM: u64 = 16;
+
+/// Bytes at positions: an open file, or memory.
+pub trait Source: Send + Sync {
+    /// Number of bytes.
+    fn size(&self) -> u64;
+
+    /// Fills `buffer` with the bytes from `position`. The caller ensures that the range is within [`Self::size`].
+    fn read_exact_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<()>;
+}
+
+impl Source for Vec<u8> {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<()> {
+        let range = usize::try_from(position).ok().and_then(|start| self.get(start..start.checked_add(buffer.len())?));
+        buffer.copy_from_slice(range.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// A file on disk, open for reading only.
+#[derive(Debug)]
+pub struct FileSource {
+    file: File,
+    size: u64,
+}
+
+impl FileSource {
+    /// Opens a file. Its size is read once: bytes that are appended later are not visible.
+    pub fn open(path: &Path) -> std::io::Result<FileSource> {
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        Ok(FileSource { file, size })
+    }
+}
+
+impl Source for FileSource {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], position: u64) -> std::io::Result<()> {
+        self.file.read_exact_at(buffer, position)
+    }
+}
+
+/// Bytes that follow each other in a file when the first byte of each block is skipped.
+pub(crate) struct Run<'s> {
+    source: &'s dyn Source,
+    position: u64,
+}
+
+impl<'s> Run<'s> {
+    /// A run that starts at `position`, which may be the first byte of a block.
+    pub(crate) fn new(source: &'s dyn Source, position: u64) -> Run<'s> {
+        Run { source, position }
+    }
+
+    /// Position of the byte after the last one that was read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the next `len` bytes. The memory is allocated only if the file is long enough.
+    pub(crate) fn read(&mut self, len: u64) -> Result<Vec<u8>, FileError> {
+        let start = self.position;
+        let end = end_of_run(start, len).filter(|end| *end <= self.source.size());
+        let end = end.ok_or(FileError::BeyondEnd { position: start })?;
+        let raw_len = usize::try_from(end - start).map_err(|_| FileError::TooLarge { position: start })?;
+        let mut bytes = vec![0; raw_len];
+        self.source.read_exact_at(&mut bytes, start).map_err(|error| FileError::Io { position: start, error })?;
+        self.position = end;
+        remove_prefixes(&mut bytes, start);
+        Ok(bytes)
+    }
+}
+
+/// Position after `len` bytes of a run that starts at `start`. `None` if it exceeds all possible files.
+fn end_of_run(start: u64, len: u64) -> Option<u64> {
+    if len == 0 {
+        return Some(start);
+    }
+    let data_per_block = BLOCK - 1;
+    // Data of the first block that precedes the run.
+    let before = (start % BLOCK).saturating_sub(1);
+    let last = before.checked_add(len)? - 1;
+    let block = start / BLOCK + last / data_per_block;
+    block.checked_mul(BLOCK)?.checked_add(1 + last % data_per_block + 1)
+}
+
+/// Removes the first byte of each block from bytes that start at `position` of a file.
+fn remove_prefixes(bytes: &mut Vec<u8>, position: u64) {
+    let block = BLOCK as usize;
+    let offset = (position % BLOCK) as usize;
+    let mut from = (block - offset) % block;
+    let mut to = from;
+    while from < bytes.len() {
+        let end = bytes.len().min(from + block);
+        bytes.copy_within(from + 1..end, to);
+        to += end - from - 1;
+        from = end;
+    }
+    bytes.truncate(to.min(bytes.len()));
+}
+
+/// Reads the chunk at `position` and verifies its checksum, if it has one. A chunk longer than `limit` is an error.
+pub(crate) fn read_chunk(source: &dyn Source, position: u64, limit: u64) -> Result<Vec<u8>, FileError> {
+    let mut run = Run::new(source, position);
+    let head = run.read(4)?;
+    let head = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
+    let len = u64::from(head & !HAS_CHECKSUM);
+    if len > limit {
+        return Err(FileError::TooLarge { position });
+    }
+    if head & HAS_CHECKSUM == 0 {
+        return run.read(len);
+    }
+    let checksum = run.read(CHECKSUM)?;
+    let data = run.read(len)?;
+    if has_checksum(&data, &checksum) { Ok(data) } else { Err(FileError::Checksum { position }) }
+}
+
+/// True if `checksum` is that of `data`: the MD5, or since version 3.4 the 128-bit XXH3 hash.
+pub(crate) fn has_checksum(data: &[u8], checksum: &[u8]) -> bool {
+    let xxh = xxh3_128(data);
+    checksum == xxh.to_le_bytes() || checksum == xxh.to_be_bytes() || checksum == Md5::digest(data).as_slice()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_skip_the_first_byte_of_each_block() {
+        let mut file: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
+        for block in file.chunks_mut(BLOCK as usize) {
+            block[0] = 0xff;
+        }
+        let expected = |start: usize, len: usize| -> Vec<u8> {
+            (start..file.len()).filter(|at| at % BLOCK as usize != 0).take(len).map(|at| file[at]).collect()
+        };
+        for start in [0, 1, 2, 4094, 4095, 4096, 4097, 8191, 8192] {
+            for len in [0, 1, 2, 4094, 4095, 4096, 8189, 8190, 8191, 9000] {
+                let mut run = Run::new(&file, start);
+                let bytes = run.read(len).unwrap();
+                assert_eq!(bytes, expected(start as usize, len as usize), "{start} {len}");
+                let next = run.read(5).unwrap();
+                assert_eq!(next, expected(start as usize, len as usize + 5)[len as usize..], "{start} {len}");
+            }
+        }
+        assert!(matches!(Run::new(&file, 19_000).read(1_001), Err(FileError::BeyondEnd { position: 19_000 })));
+        assert!(matches!(Run::new(&file, u64::MAX).read(u64::MAX), Err(FileError::BeyondEnd { .. })));
+    }
+
+    #[test]
+    fn chunks_are_verified() {
+        let mut file = vec![0; 100];
+        file.extend_from_slice(&(HAS_CHECKSUM | 3).to_be_bytes());
+        file.extend_from_slice(&Md5::digest(b"abc"));
+        file.extend_from_slice(b"abc");
+        assert_eq!(read_chunk(&file, 100, 10).unwrap(), b"abc");
+        assert!(matches!(read_chunk(&file, 100, 2), Err(FileError::TooLarge { position: 100 })));
+        *file.last_mut().unwrap() = b'd';
+        assert!(matches!(read_chunk(&file, 100, 10), Err(FileError::Checksum { position: 100 })));
+    }
+}

@@ -1,0 +1,400 @@
+//! Import of one database: [`import`].
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use futures_util::StreamExt as _;
+use settee_couch_files::directory::DatabaseFiles;
+use settee_couch_files::{DocInfo, Lost};
+use settee_model::json::Json;
+use settee_replication::Peer;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::Options;
+use super::mark::Mark;
+use super::progress::Board;
+use super::send::{self, Written};
+use super::shard::{Leaf, Shard};
+use crate::migrate::database::{CLOSED, Setup, set_up};
+use crate::migrate::{Job, Kind, local};
+use crate::site::Site;
+
+/// Maximum number of leaves in a batch.
+const BATCH: usize = 500;
+
+/// Size from which a batch is sent.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Number of batches of a file that are written concurrently.
+const IN_FLIGHT: usize = 3;
+
+/// Maximum number of items of a list that are named; all are counted.
+const SHOWN: usize = 1000;
+
+/// Result of the import of a database.
+#[derive(Debug, Default)]
+pub(super) struct Imported {
+    /// Number of revisions that the target accepted.
+    pub(super) written: u64,
+    /// Number of written local documents.
+    pub(super) local: u64,
+    pub(super) refused: Listed,
+    pub(super) lost: Listed,
+    pub(super) notes: Vec<String>,
+}
+
+/// A list whose first items are kept.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) count: u64,
+    pub(super) first: Vec<String>,
+}
+
+impl Listed {
+    fn add(&mut self, item: String) {
+        self.count += 1;
+        if self.first.len() < SHOWN {
+            self.first.push(item);
+        }
+    }
+}
+
+impl Imported {
+    fn add(&mut self, written: Written) {
+        self.written += written.count;
+        written.refused.into_iter().for_each(|item| self.refused.add(item));
+        written.lost.into_iter().for_each(|item| self.lost.add(item));
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.written += other.written;
+        self.local += other.local;
+        self.notes.extend(other.notes);
+        for (list, other) in [(&mut self.refused, other.refused), (&mut self.lost, other.lost)] {
+            list.count += other.count;
+            let free = SHOWN.saturating_sub(list.first.len());
+            list.first.extend(other.first.into_iter().take(free));
+        }
+    }
+}
+
+/// The documents of a pass over a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// All except design documents.
+    Documents,
+    /// Design documents, which are written last so that their validation functions reject no documents.
+    Design,
+    /// Documents that only the tree by sequence still lists.
+    Recovered { has_design: bool },
+}
+
+impl Pass {
+    fn contains(self, id: &str) -> bool {
+        match self {
+            Self::Documents => !id.starts_with("_design/"),
+            Self::Design => id.starts_with("_design/"),
+            Self::Recovered { has_design } => has_design || !id.starts_with("_design/"),
+        }
+    }
+}
+
+/// Imports a database.
+pub(super) async fn import(
+    target: &Site,
+    job: &Job,
+    files: &DatabaseFiles,
+    options: &Arc<Options>,
+    board: &Arc<Board>,
+) -> anyhow::Result<Imported> {
+    let mut imported = Imported::default();
+    let shards = open(files, &mut imported)?;
+    let setup = setup(files, &shards, &mut imported.notes);
+    let peer = target.database(&job.to)?;
+    set_up(&peer, job, &setup, &mut imported.notes).await?;
+    let mut running = JoinSet::new();
+    for shard in &shards {
+        board.expect(shard.count());
+        let (shard, peer) = (Arc::clone(shard), peer.clone());
+        let (options, board) = (Arc::clone(options), Arc::clone(board));
+        running.spawn(async move { import_shard(&peer, &shard, &options, &board).await });
+    }
+    let mut marks = Vec::new();
+    let mut damaged = Vec::new();
+    while let Some(ended) = running.join_next().await {
+        let (shard, mark, found, is_damaged) = ended??;
+        marks.push(mark);
+        imported.merge(found);
+        if is_damaged {
+            damaged.push(shard);
+        }
+    }
+    let has_design = job.kind == Kind::Ordinary && options.has_design;
+    for shard in &damaged {
+        let written = imported.written;
+        pass(&peer, shard, Pass::Recovered { has_design }, None, board, &mut imported).await?;
+        let recovered = imported.written - written;
+        let shown = shard.path.display();
+        imported.notes.push(format!("{shown}: {recovered} revisions were recovered from the tree by sequence"));
+    }
+    if has_design {
+        for shard in &shards {
+            pass(&peer, shard, Pass::Design, None, board, &mut imported).await?;
+        }
+    }
+    for shard in &shards {
+        local_documents(&peer, shard, &mut imported).await?;
+    }
+    for mark in &mut marks {
+        mark.clear(&peer).await?;
+    }
+    Ok(imported)
+}
+
+/// Opens the files of a database. A file without a valid header is lost.
+fn open(files: &DatabaseFiles, imported: &mut Imported) -> anyhow::Result<Vec<Arc<Shard>>> {
+    for range in &files.missing {
+        imported.lost.add(format!("the shard {range}: the directory does not contain its file"));
+    }
+    let mut shards = Vec::new();
+    for path in &files.files {
+        match Shard::open(path) {
+            Ok(shard) => {
+                let tail = shard.database.header().tail;
+                if tail > 0 {
+                    let shown = path.display();
+                    imported.notes.push(format!(
+                        "{shown}: {tail} bytes follow the last valid header; they were not committed and are ignored"
+                    ));
+                }
+                shards.push(shard);
+            }
+            Err(error) => imported.lost.add(format!("{error:#}")),
+        }
+    }
+    anyhow::ensure!(!shards.is_empty(), "none of its files can be read: {}", imported.lost.first.join("; "));
+    Ok(shards)
+}
+
+/// Properties of the database apart from its documents.
+pub(in crate::migrate) fn setup(files: &DatabaseFiles, shards: &[Arc<Shard>], notes: &mut Vec<String>) -> Setup {
+    let mut is_partitioned = files.is_partitioned;
+    let mut security = None;
+    for shard in shards {
+        is_partitioned |= shard.database.is_partitioned().unwrap_or(false);
+        match shard.database.security() {
+            Ok(found) => security = security.or(found.and_then(|text| Json::parse(&text).ok())),
+            Err(error) => notes.push(format!("{}: its _security cannot be read: {error}", shard.path.display())),
+        }
+    }
+    let is_old = shards.iter().all(|shard| shard.database.header().disk_version < 8);
+    let security = security.unwrap_or_else(|| match is_old && notes.is_empty() {
+        // Before version 3 a database without a security object was open.
+        true => Json::empty_object(),
+        false => {
+            notes.push("it has no readable _security: only administrators may use it".to_owned());
+            Json::trusted(CLOSED.as_bytes().to_vec())
+        }
+    });
+    let revs_limit = shards.iter().map(|shard| shard.database.header().revs_limit).max().unwrap_or(1000);
+    let revs_limit = Json::trusted(revs_limit.to_string().into_bytes());
+    Setup { is_partitioned, update_seq: Json::trusted(b"0".to_vec()), security, revs_limit }
+}
+
+type ShardResult = (Arc<Shard>, Mark, Imported, bool);
+
+/// Imports the documents of a file. The result contains true if a part of its tree by id is lost.
+async fn import_shard(
+    target: &Peer,
+    shard: &Arc<Shard>,
+    options: &Options,
+    board: &Arc<Board>,
+) -> anyhow::Result<ShardResult> {
+    let _permit = options.readers.acquire().await?;
+    let mut imported = Imported::default();
+    let mut mark = Mark::find(target, &shard.state(), options.is_anew).await?;
+    if mark.after.is_some() {
+        imported.notes.push(format!("{}: an earlier run was interrupted and is resumed", shard.path.display()));
+    }
+    let is_damaged = pass(target, shard, Pass::Documents, Some(&mut mark), board, &mut imported).await?;
+    // Kept until the database is complete, so that a later run skips this file.
+    mark.store(target).await?;
+    Ok((Arc::clone(shard), mark, imported, is_damaged))
+}
+
+/// Work for the target, in the order of the file.
+enum Work {
+    Batch(Vec<Leaf>),
+    Related(Arc<Leaf>),
+    /// Something that cannot be read.
+    Lost(String),
+    /// A part of the tree by id that cannot be read. Its documents may be in the tree by sequence.
+    Damaged(String),
+    /// All leaves of the documents up to this id were sent.
+    Through(String),
+}
+
+/// Copies documents of a file. Returns true if a part of a tree is lost.
+async fn pass(
+    target: &Peer,
+    shard: &Arc<Shard>,
+    pass: Pass,
+    mut mark: Option<&mut Mark>,
+    board: &Arc<Board>,
+    imported: &mut Imported,
+) -> anyhow::Result<bool> {
+    let (sender, receiver) = mpsc::channel(IN_FLIGHT);
+    let reading = {
+        let (shard, board) = (Arc::clone(shard), Arc::clone(board));
+        let after = mark.as_ref().and_then(|mark| mark.after.clone());
+        tokio::task::spawn_blocking(move || read(&shard, pass, after, &board, &sender))
+    };
+    let works = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        let work: Work = receiver.recv().await?;
+        Some((work, receiver))
+    });
+    let results = works.map(|work| {
+        let (target, shard) = (target.clone(), Arc::clone(shard));
+        write(target, shard, work)
+    });
+    let mut results = std::pin::pin!(results.buffered(IN_FLIGHT));
+    let (mut is_damaged, mut since) = (false, 0);
+    while let Some(result) = results.next().await {
+        let (written, through, damage) = result?;
+        since += written.count;
+        is_damaged |= damage.is_some();
+        imported.notes.extend(damage);
+        imported.add(written);
+        if let (Some(id), Some(mark)) = (through, mark.as_deref_mut()) {
+            mark.pass(target, id, std::mem::take(&mut since)).await?;
+        }
+    }
+    reading.await.context("the reader of a file failed")?;
+    Ok(is_damaged)
+}
+
+/// Result of a part of the work: written leaves, the id up to which everything was sent, and damage.
+type Done = (Written, Option<String>, Option<String>);
+
+async fn write(target: Peer, shard: Arc<Shard>, work: Work) -> anyhow::Result<Done> {
+    Ok(match work {
+        Work::Batch(leaves) => (send::batch(&target, &leaves).await?, None, None),
+        Work::Related(leaf) => (send::related(&target, &shard, &leaf).await?, None, None),
+        Work::Lost(what) => (Written { lost: vec![what], ..Written::default() }, None, None),
+        Work::Damaged(what) => (Written::default(), None, Some(what)),
+        Work::Through(id) => (Written::default(), Some(id), None),
+    })
+}
+
+/// Reads the documents of a pass, on the calling thread. Ends early if the receiver is closed.
+fn read(shard: &Shard, pass: Pass, after: Option<String>, board: &Board, works: &mpsc::Sender<Work>) {
+    let documents: Box<dyn Iterator<Item = Result<DocInfo, Lost>> + '_> = match pass {
+        Pass::Documents => Box::new(shard.database.documents(after.as_deref())),
+        Pass::Design => Box::new(shard.database.documents(Some("_design/"))),
+        Pass::Recovered { .. } => Box::new(shard.database.recover()),
+    };
+    let (mut batch, mut since) = (Batch::default(), 0);
+    for document in documents {
+        let document = match document {
+            Ok(document) => document,
+            // Design documents are part of the first pass over the tree.
+            Err(_) if pass == Pass::Design => continue,
+            Err(lost) => {
+                let text = format!("{}: {lost}", shard.path.display());
+                let is_recoverable = matches!(lost, Lost::Range(_)) && pass == Pass::Documents;
+                let work = if is_recoverable { Work::Damaged(text) } else { Work::Lost(text) };
+                if works.blocking_send(work).is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        if !pass.contains(&document.id) {
+            if pass == Pass::Design {
+                break;
+            }
+            continue;
+        }
+        board.pass(1);
+        for leaf in shard.leaves(&document) {
+            let work = match leaf {
+                Ok(leaf) if leaf.attachments.is_empty() => {
+                    batch.push(leaf);
+                    continue;
+                }
+                Ok(leaf) => Work::Related(Arc::new(leaf)),
+                Err(lost) => Work::Lost(format!("{}: {lost}", shard.path.display())),
+            };
+            if works.blocking_send(work).is_err() {
+                return;
+            }
+        }
+        since += 1;
+        if batch.is_full() || since >= BATCH {
+            since = 0;
+            if batch.send(works, Some(document.id)).is_err() {
+                return;
+            }
+        }
+    }
+    // If the receiver is closed, it has an error of its own.
+    let _ = batch.send(works, None);
+}
+
+#[derive(Default)]
+struct Batch {
+    leaves: Vec<Leaf>,
+    bytes: usize,
+}
+
+/// The receiver is closed.
+struct Closed;
+
+impl Batch {
+    fn push(&mut self, leaf: Leaf) {
+        self.bytes += leaf.text.len();
+        self.leaves.push(leaf);
+    }
+
+    fn is_full(&self) -> bool {
+        self.leaves.len() >= BATCH || self.bytes >= BATCH_BYTES
+    }
+
+    fn send(&mut self, works: &mpsc::Sender<Work>, through: Option<String>) -> Result<(), Closed> {
+        let Self { leaves, .. } = std::mem::take(self);
+        works.blocking_send(Work::Batch(leaves)).map_err(|_| Closed)?;
+        match through {
+            Some(id) => works.blocking_send(Work::Through(id)).map_err(|_| Closed),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes the local documents of a file, without checkpoints.
+async fn local_documents(target: &Peer, shard: &Shard, imported: &mut Imported) -> anyhow::Result<()> {
+    let (found, lost) = read_local(shard);
+    lost.into_iter().for_each(|lost| imported.lost.add(lost));
+    for batch in found.chunks(local::TOGETHER) {
+        imported.local += local::write(batch, target).await.context("its local documents")?;
+    }
+    Ok(())
+}
+
+/// Reads the local documents of a file, without checkpoints; and what of them is lost.
+pub(in crate::migrate) fn read_local(shard: &Shard) -> (Vec<local::Local>, Vec<String>) {
+    let (mut found, mut lost) = (Vec::new(), Vec::new());
+    for document in shard.database.local_documents() {
+        match document {
+            Ok(document) => {
+                let Ok(body) = Json::parse(&document.body) else {
+                    lost.push(format!("{}: {}: its body is not JSON", shard.path.display(), document.id));
+                    continue;
+                };
+                found.extend(local::Local::of(document.id, body));
+            }
+            Err(error) => lost.push(format!("{}: local documents: {error}", shard.path.display())),
+        }
+    }
+    (found, lost)
+}

@@ -1,0 +1,73 @@
+//! [`Mark`]: the checkpoint of a file in the target, a local document with the last id that was written.
+
+use anyhow::Context as _;
+use settee_model::json::{Json, Value, write_string};
+use settee_replication::{Peer, Verb};
+
+/// Minimum number of written revisions between two checkpoints.
+const INTERVAL: u64 = 5000;
+
+/// Checkpoint of a file.
+pub(super) struct Mark {
+    path: String,
+    rev: Option<String>,
+    /// Number of revisions that were written since the last checkpoint.
+    since: u64,
+    /// Last id that was written.
+    pub(super) after: Option<String>,
+}
+
+impl Mark {
+    /// Reads the checkpoint of the state `name` of a file.
+    pub(super) async fn find(target: &Peer, name: &str, is_anew: bool) -> anyhow::Result<Self> {
+        let path = Peer::document_path(&format!("_local/settee-import-files-{name}"));
+        let found = target.request(Verb::Get, &path, "").await?;
+        if found.status == 404 {
+            return Ok(Self { path, rev: None, since: 0, after: None });
+        }
+        let json = found.json().context("the checkpoint of an earlier run")?;
+        let after = json.value().get("after").filter(|_| !is_anew).map(Value::to_text);
+        Ok(Self { path, rev: text(&json, "_rev"), since: 0, after })
+    }
+
+    /// Records that all revisions up to the document `after` are written; stores the checkpoint if it is due.
+    pub(super) async fn pass(&mut self, target: &Peer, after: String, written: u64) -> anyhow::Result<()> {
+        self.after = Some(after);
+        self.since += written;
+        if self.since < INTERVAL {
+            return Ok(());
+        }
+        self.since = 0;
+        self.store(target).await
+    }
+
+    /// Stores the checkpoint.
+    pub(super) async fn store(&mut self, target: &Peer) -> anyhow::Result<()> {
+        let Some(after) = &self.after else { return Ok(()) };
+        let mut members = b"\"after\":".to_vec();
+        write_string(&mut members, after);
+        self.put(target, &members).await
+    }
+
+    /// Deletes the checkpoint after a complete run.
+    pub(super) async fn clear(&mut self, target: &Peer) -> anyhow::Result<()> {
+        if self.rev.is_some() { self.put(target, b"\"_deleted\":true").await } else { Ok(()) }
+    }
+
+    async fn put(&mut self, target: &Peer, members: &[u8]) -> anyhow::Result<()> {
+        let rev = self.rev.as_ref().map_or_else(String::new, |rev| format!("\"_rev\":\"{rev}\","));
+        let body = [b"{", rev.as_bytes(), members, b"}"].concat();
+        let put = target.request(Verb::Put, &self.path, body).await?;
+        self.rev = if put.status == 409 {
+            // An earlier attempt whose response was lost has written it.
+            text(&target.request(Verb::Get, &self.path, "").await?.json()?, "_rev")
+        } else {
+            text(&put.json().context("the checkpoint cannot be written")?, "rev")
+        };
+        Ok(())
+    }
+}
+
+fn text(json: &Json, name: &str) -> Option<String> {
+    json.value().get(name).map(Value::to_text)
+}

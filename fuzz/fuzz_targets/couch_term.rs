@@ -1,0 +1,7 @@
+//! Passes inputs of libFuzzer to the check that the gate runs with random ones.
+#![no_main]
+
+#[path = "../../crates/couch-files/tests/fuzz/couch_term.rs"]
+mod couch_term;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| couch_term::check(data));
