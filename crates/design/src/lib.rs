@@ -26,7 +26,7 @@ pub use design_document::{
     DesignDocument, DesignOptions, InvalidMember, Swap, Types, ViewDefinition, validate_members,
 };
 pub use functions::{CallError, DesignProgram, DesignSource, ListSession, ListSink, ListState, MoreRows, Reason};
-pub use limits::{Allowance, Excess, Growth, Limits, overflow_text};
+pub use limits::{Allowance, Excess, Growth, Limits, LimitsSource, overflow_text};
 pub use search::{SearchDefinition, SearchKind, with_lucene_version};
 pub use shares::{Owner, Rank, Shares};
 

@@ -5,6 +5,8 @@
 //! exception. A function that emits too many rows, or too many bytes, ends the build ([`Excess::ends_build`]). The
 //! languages enforce the limits, so that excessive output is not transferred from a worker into the server.
 
+use std::sync::Arc;
+
 /// Limits of a running function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -27,6 +29,36 @@ pub struct Limits {
     pub bytes_per_part: u64,
     /// Treatment of reductions that do not shrink.
     pub growth: Growth,
+}
+
+/// Source of limits that an administrator may change while the server runs.
+#[derive(Clone)]
+pub struct LimitsSource(Arc<dyn Fn() -> Limits + Send + Sync>);
+
+impl LimitsSource {
+    /// Creates a source that calls `read` for each new program.
+    #[must_use]
+    pub fn new(read: impl Fn() -> Limits + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// Returns the limits of a program that is created now.
+    #[must_use]
+    pub fn current(&self) -> Limits {
+        (self.0)()
+    }
+}
+
+impl Default for LimitsSource {
+    fn default() -> Self {
+        Self::new(Limits::default)
+    }
+}
+
+impl std::fmt::Debug for LimitsSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.current().fmt(formatter)
+    }
 }
 
 /// Treatment of reductions that are hardly shorter than their input: CouchDB's `reduce_limit`.

@@ -169,7 +169,7 @@ impl Node {
         let NodeDependencies { uuids, identity, clock_ms, entropy, platform, operation, .. } = dependencies;
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
-        let programs = Arc::new(Programs::new(languages, settings.as_ref()));
+        let programs = Arc::new(Programs::new(languages, views.settings().limits.clone(), settings.as_ref()));
         let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()), &platform.give_way);
         let search_permits = SearchPermits::of(settings.as_ref());
         let slow_lane = SlowLane::new(platform.processors, &platform.give_way);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Work};
-use settee_design::{Language, Limits};
+use settee_design::{Language, LimitsSource};
 use settee_mango::index::edit::{self, NewIndex};
 use settee_mango::{DocumentSink, FindOptions, MangoLanguage, Outcome, Readers, TextSearch, find};
 use settee_model::json::Json;
@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
         run_directory: std::env::temp_dir().join("settee-mango-tests"),
         checkpoint_interval_ms: u64::MAX,
         clock: settee_views::Clock::stopped(),
-        limits: Limits::default(),
+        limits: LimitsSource::default(),
         seed: 1,
     };
     let (tasks, log): (Tasks, Log) = (Tasks::new(|| 0), Arc::new(|_| {}));

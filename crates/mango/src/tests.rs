@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, ReadClient, Work};
-use settee_design::{Language, Limits};
+use settee_design::{Language, LimitsSource};
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
 use settee_search::{Caches, SearchLimits, Searches};
@@ -74,7 +74,7 @@ impl Place {
             run_directory: std::env::temp_dir().join("settee-mango-tests"),
             checkpoint_interval_ms: u64::MAX,
             clock: settee_views::Clock::stopped(),
-            limits: Limits::default(),
+            limits: LimitsSource::default(),
             seed: 1,
         };
         let (tasks, log): (Tasks, settee_views::Log) = (Tasks::new(|| 0), Arc::new(|_| {}));

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_database::tasks::Tasks;
-use settee_design::{Growth, Limits};
+use settee_design::{Growth, Limits, LimitsSource};
 use settee_http::{Identity, Node, NodeDependencies, Operation, Platform};
 use settee_search::{Caches, Searches};
 use settee_settings::{couchdb, query_server_config, search, view_updater};
@@ -27,6 +27,11 @@ pub(crate) const SPILL: &str = "spill";
 
 /// Version of CouchDB whose interface is implemented.
 const COUCHDB_VERSION: &str = "3.5.2";
+
+/// Creates the directory for temporary files.
+pub(crate) fn create_spill(data: &Path) -> anyhow::Result<()> {
+    durable::create_directories(&data.join(SPILL)).context("the directory for temporary files cannot be created")
+}
 
 /// The databases of `engine`.
 pub(crate) fn catalog(engine: Arc<dyn Engine>) -> anyhow::Result<Arc<Catalog>> {
@@ -46,7 +51,6 @@ pub(crate) fn make(
     let tasks = Tasks::new(|| environment::now_us() / 1_000_000);
     let languages = languages::find(&configuration, data)?;
     let views = Arc::new(views(&catalog, &languages, &tasks, &configuration, &data.join(SPILL))?);
-    follow_reduce_limit(&configuration, &views);
     let uuid = couchdb::UUID.of(configuration.as_ref());
     let name = cluster::name(&configuration)?;
     let uuids = uuids(&configuration);
@@ -116,17 +120,19 @@ fn views(
     catalog: &Arc<Catalog>,
     languages: &Languages,
     tasks: &Tasks,
-    configuration: &Configuration,
+    configuration: &Arc<Configuration>,
     spill: &Path,
 ) -> anyhow::Result<Views> {
-    durable::create_directories(spill).context("the directory for temporary files cannot be created")?;
     let settings = settee_views::Settings {
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        memory_bytes: usize::try_from(view_updater::SORT_MEMORY_BYTES.of(configuration)).unwrap_or(usize::MAX),
+        memory_bytes: usize::try_from(view_updater::SORT_MEMORY_BYTES.of(configuration.as_ref())).unwrap_or(usize::MAX),
         run_directory: spill.to_owned(),
-        checkpoint_interval_ms: view_updater::CHECKPOINT_INTERVAL.of(configuration).saturating_mul(1000),
+        checkpoint_interval_ms: view_updater::CHECKPOINT_INTERVAL.of(configuration.as_ref()).saturating_mul(1000),
         clock: Clock::new(environment::monotonic_us),
-        limits: emission_limits(configuration),
+        limits: LimitsSource::new({
+            let configuration = Arc::clone(configuration);
+            move || function_limits(&configuration)
+        }),
         seed: environment::random_u64(),
     };
     Ok(Views::new(Arc::clone(catalog), Arc::clone(languages), tasks.clone(), Arc::new(log_line), settings))
@@ -140,34 +146,22 @@ fn searches(views: &Arc<Views>, tasks: &Tasks, configuration: &Configuration) ->
     Searches::new(Arc::clone(views), tasks.clone(), Arc::new(log_line), caches, seed)
 }
 
-/// The configured limits of view functions.
-fn emission_limits(configuration: &Configuration) -> Limits {
+/// The configured limits of functions in design documents.
+fn function_limits(configuration: &Configuration) -> Limits {
     Limits {
+        timeout_ms: couchdb::OS_PROCESS_TIMEOUT.of(configuration),
         key_bytes: view_updater::MAX_KEY_BYTES.of(configuration),
         value_bytes: view_updater::MAX_VALUE_BYTES.of(configuration),
         rows_per_document: u32::try_from(view_updater::MAX_DOCUMENT_ROWS.of(configuration)).unwrap_or(u32::MAX),
         bytes_per_document: view_updater::MAX_DOCUMENT_BYTES.of(configuration),
         reduction_bytes: view_updater::MAX_REDUCTION_BYTES.of(configuration),
+        growth: match query_server_config::REDUCE_LIMIT.of(configuration).as_str() {
+            "false" => Growth::Allowed,
+            "log" => Growth::Logged,
+            _ => Growth::Refused,
+        },
         ..Limits::default()
     }
-}
-
-/// Applies `[query_server_config] reduce_limit`, now and after each change.
-fn follow_reduce_limit(configuration: &Arc<Configuration>, views: &Arc<Views>) {
-    let growth = |configuration: &Configuration| match query_server_config::REDUCE_LIMIT.of(configuration).as_str() {
-        "false" => Growth::Allowed,
-        "log" => Growth::Logged,
-        _ => Growth::Refused,
-    };
-    views.set_growth(growth(configuration));
-    let (watched, views) = (Arc::downgrade(configuration), Arc::downgrade(views));
-    configuration.on_change(move |change| {
-        if change.section == "query_server_config"
-            && let (Some(configuration), Some(views)) = (watched.upgrade(), views.upgrade())
-        {
-            views.set_growth(growth(&configuration));
-        }
-    });
 }
 
 /// Logs exceptions and log lines of map functions.

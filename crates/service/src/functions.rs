@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use settee_database::{Database, Head, ReadView};
-use settee_design::{Caller, DesignProgram, DesignSource, Language, Limits};
+use settee_design::{Caller, DesignProgram, DesignSource, Language, LimitsSource};
 use settee_model::json::{Json, Value};
 use settee_settings::{Settings, chttpd};
 use settee_views::Languages;
@@ -94,7 +94,7 @@ impl Functions {
     pub fn program(&self, programs: &Programs, caller: &Caller) -> Result<Box<dyn DesignProgram>, Error> {
         let name = self.language();
         let language = programs.language(&name).ok_or(Error::UnknownLanguage(name))?;
-        let mut program = language.design_program(&self.source, Limits::default())?;
+        let mut program = language.design_program(&self.source, programs.limits.current())?;
         program.set_caller(caller);
         Ok(program)
     }
@@ -128,6 +128,7 @@ impl Functions {
 /// The languages of design documents, and the limit of concurrent function calls.
 pub struct Programs {
     languages: Languages,
+    limits: LimitsSource,
     permits: Arc<Permits>,
 }
 
@@ -138,9 +139,9 @@ impl Programs {
     /// Creates the programs of `languages`. `[chttpd] max_function_calls` is the number of permits; each call
     /// occupies a shared thread.
     #[must_use]
-    pub fn new(languages: Languages, settings: &dyn Settings) -> Self {
+    pub fn new(languages: Languages, limits: LimitsSource, settings: &dyn Settings) -> Self {
         let calls = chttpd::MAX_FUNCTION_CALLS.of(settings).clamp(1, 10_000);
-        Self { languages, permits: Permits::new(usize::try_from(calls).unwrap_or(1)) }
+        Self { languages, limits, permits: Permits::new(usize::try_from(calls).unwrap_or(1)) }
     }
 
     /// Returns the language of this name, if the server supports it.

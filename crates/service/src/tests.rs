@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use settee_auth::Authenticator;
 use settee_database::{Catalog, Database, DatabaseOptions, Layout};
-use settee_design::{CallError, Language};
+use settee_design::{CallError, Language, LimitsSource};
 use settee_model::json::Json;
 use settee_storage::memory::MemoryEngine;
 
@@ -70,7 +70,7 @@ pub(crate) fn services(languages: Vec<Arc<dyn Language>>) -> Services {
     let catalog = Arc::new(Catalog::open(Arc::new(MemoryEngine::new()), 1).unwrap());
     let settings: Arc<dyn Settings> = Arc::new(Values::default());
     let find = move |name: &str| languages.iter().find(|language| language.name() == name).cloned();
-    let programs = Arc::new(Programs::new(Arc::new(find), settings.as_ref()));
+    let programs = Arc::new(Programs::new(Arc::new(find), LimitsSource::default(), settings.as_ref()));
     let idle: GiveWay = Arc::new(|_| {});
     let users = Users::new(UsersDependencies {
         catalog: Arc::clone(&catalog),

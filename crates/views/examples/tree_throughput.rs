@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, Direction, DocUpdate, EditMode, Work};
 use settee_design::{
-    CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, MapSource, Program, Reducer, RunError,
-    TakeRows,
+    CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, LimitsSource, MapSource, Program,
+    Reducer, RunError, TakeRows,
 };
 use settee_model::json::{Json, Value};
 use settee_model::{Document, RevisionHasher};
@@ -148,7 +148,7 @@ fn main() {
         run_directory: std::env::temp_dir().join("settee-runs"),
         checkpoint_interval_ms,
         clock: Clock::new(move || u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)),
-        limits: Limits::default(),
+        limits: LimitsSource::default(),
         seed: 1,
     };
     let languages = Arc::new(|_: &str| Some(Arc::new(Native) as Arc<dyn Language>));

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
-use settee_design::{DesignDocument, Growth, Language, Limits};
+use settee_design::{DesignDocument, Language, Limits};
 use settee_storage::{Engine, Shard, Snapshot, StorageError, Version};
 
 use crate::claims::Claims;
@@ -61,7 +61,6 @@ pub(crate) struct Core {
     pub(crate) pace: Pace,
     pub(crate) databases: Mutex<Databases>,
     pub(crate) is_stopping: AtomicBool,
-    pub(crate) growth: Mutex<Growth>,
     pub(crate) claims: Claims,
 }
 
@@ -70,8 +69,8 @@ impl Core {
         let tokens = Arc::new(Tokens::new(settings.seed));
         let (databases, is_stopping) = (Mutex::default(), AtomicBool::new(false));
         let pace = Pace::new(settings.clock.clone());
-        let (growth, nodes, claims) = (Mutex::default(), Arc::default(), Claims::default());
-        Self { languages, tasks, log, settings, tokens, nodes, pace, databases, is_stopping, growth, claims }
+        let (nodes, claims) = (Arc::default(), Claims::default());
+        Self { languages, tasks, log, settings, tokens, nodes, pace, databases, is_stopping, claims }
     }
 
     /// Evicts cached data of indexes that may not have been committed: after a failure of the store, its numbers may be
@@ -91,7 +90,7 @@ impl Core {
 
     /// Returns the limits of functions from now on.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { growth: *self.growth.lock(), ..self.settings.limits }
+        self.settings.limits.current()
     }
 
     pub(crate) fn settings(&self) -> &Settings {

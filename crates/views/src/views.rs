@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseError};
-use settee_design::{Cancellation, DesignDocument, Growth, Language, Limits, ViewDefinition};
+use settee_design::{Cancellation, DesignDocument, Language, Limits, ViewDefinition};
 use settee_storage::Shard;
 
 use crate::control::BuildState;
@@ -255,11 +255,6 @@ impl Views {
         self.core.indexes_of(database.shard()).stop_and_wait();
         // Remaining files are removed by a later sweep.
         let _ = self.core.remove_runs(&self.host(database));
-    }
-
-    /// Sets the treatment of reductions that do not shrink, from now on. Reductions in indexes are unchanged.
-    pub fn set_growth(&self, growth: Growth) {
-        *self.core.growth.lock() = growth;
     }
 
     /// Stops all work on indexes, for the shutdown of the server. Unfinished work is repeated later.

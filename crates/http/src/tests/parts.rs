@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use settee_auth::Authenticator;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Engine};
-use settee_design::{Language, Limits};
+use settee_design::{Language, LimitsSource};
 use settee_search::{Caches, Searches};
 use settee_views::{Languages, Views};
 
@@ -24,7 +24,7 @@ pub(crate) fn parts(engine: Arc<dyn Engine>, languages: Vec<Arc<dyn Language>>) 
         run_directory: std::env::temp_dir().join("settee-http-tests"),
         checkpoint_interval_ms: u64::MAX,
         clock: settee_views::Clock::stopped(),
-        limits: Limits::default(),
+        limits: LimitsSource::default(),
         seed: 1,
     };
     let languages: Languages = Arc::new(move |name| languages.iter().find(|language| language.name() == name).cloned());

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
 use settee_database::{Catalog, Database, DatabaseOptions, DocUpdate, EditMode, Layout, Purge, UpdateOutcome, Work};
 use settee_design::{
-    CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, MapFailure, MapSource, Program, RunError,
-    SearchKind, TakeRows,
+    CompileError, DesignDocument, DocumentBatch, Emissions, Language, Limits, LimitsSource, MapFailure, MapSource,
+    Program, RunError, SearchKind, TakeRows,
 };
 use settee_model::json::{Json, Value};
 use settee_model::{Document, Rev, RevisionHasher};
@@ -113,7 +113,7 @@ impl World {
             // A commit after each batch.
             checkpoint_interval_ms: 0,
             clock: Clock::new(move || clock.fetch_add(1, Ordering::Relaxed)),
-            limits: Limits::default(),
+            limits: LimitsSource::default(),
             seed: 5,
         };
         let (tasks, log) = (Tasks::new(|| 0), Arc::<Mutex<Vec<String>>>::default());

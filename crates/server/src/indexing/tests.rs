@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use settee_database::tasks::Tasks;
 use settee_database::{DatabaseOptions, DocUpdate, EditMode, Layout, Work};
-use settee_design::{Language, Limits};
+use settee_design::{Language, LimitsSource};
 use settee_mango::MangoLanguage;
 use settee_model::json::Json;
 use settee_model::{Document, RevisionHasher};
@@ -68,7 +68,7 @@ fn world(settings: &str) -> World {
         run_directory: directory.0.join("spill"),
         checkpoint_interval_ms: 1000,
         clock: Clock::stopped(),
-        limits: Limits::default(),
+        limits: LimitsSource::default(),
         seed: 1,
     };
     let languages = Arc::new(|_: &str| Some(Arc::new(MangoLanguage) as Arc<dyn Language>));

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use settee_database::Layout;
-use settee_design::{DesignOptions, DocumentBatch, Emissions, Language, Limits, MapSource};
+use settee_design::{DesignOptions, DocumentBatch, Emissions, Language, Limits, LimitsSource, MapSource};
 use settee_model::collate::Collation;
 use settee_storage::Snapshot;
 
@@ -66,7 +66,7 @@ pub struct Settings {
     /// Clock.
     pub clock: Clock,
     /// Limits of functions.
-    pub limits: Limits,
+    pub limits: LimitsSource,
     /// A random number.
     pub seed: u64,
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use settee_design::RunError;
+use settee_design::{Limits, LimitsSource, RunError};
 use settee_storage::{Shard, StorageError};
 use settee_storage_testing::engine;
 
@@ -236,7 +236,7 @@ fn long_rows_are_sorted_and_applied_bit_by_bit() {
     };
     // So little memory that each document is a run, and so small parts that documents are split.
     let mut settings = settings(2, 3_000);
-    settings.limits.bytes_per_part = 2_000;
+    settings.limits = LimitsSource::new(|| Limits { bytes_per_part: 2_000, ..Limits::default() });
     let core = core(settings);
     let ddoc =
         ddoc(r#""v": {"map": "each list", "reduce": "_count"}, "sum": {"map": "each list", "reduce": "summary"}"#);

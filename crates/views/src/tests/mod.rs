@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use settee_database::tasks::Tasks;
-use settee_design::{DesignDocument, Language, Limits};
+use settee_design::{DesignDocument, Language, LimitsSource};
 use settee_model::json::Json;
 
 use crate::clock::Clock;
@@ -82,7 +82,7 @@ pub(crate) fn settings(threads: usize, memory_bytes: usize) -> Settings {
         run_directory: run_directory(),
         checkpoint_interval_ms: u64::MAX,
         clock: Clock::stopped(),
-        limits: Limits::default(),
+        limits: LimitsSource::default(),
         seed: 1,
     }
 }
