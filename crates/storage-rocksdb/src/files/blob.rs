@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use super::bytes::{Bytes, is_compression, masked_crc, unpack};
+use super::directory::open_regular;
 use super::table::{Damage, GREATEST};
 
 const HEADER: usize = 30;
@@ -111,7 +112,7 @@ impl BlobFiles {
             self.files.clear();
         }
         let directory = &self.directory;
-        let file = self.files.entry(file).or_insert_with(|| File::open(super::blob_path(directory, file)).ok());
+        let file = self.files.entry(file).or_insert_with(|| open_regular(&super::blob_path(directory, file)).ok());
         let file = file.as_ref()?;
         let before = (key.len() + 4) as u64;
         if size as u64 > file.metadata().ok()?.len() {

@@ -1,8 +1,8 @@
 //! [`Directory`]: the files in the directory of a store, and the manifest in use.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use super::manifest::Manifest;
@@ -19,12 +19,27 @@ pub(super) struct Directory {
     pub(super) manifests: BTreeMap<u64, PathBuf>,
     /// Text files.
     pub(super) texts: Vec<PathBuf>,
+    /// An entry that is no regular file, such as a FIFO.
+    irregular: Option<PathBuf>,
     /// The manifest in use, or the reason why it is unknown.
     pub(super) current: Result<PathBuf, String>,
 }
 
 impl Directory {
+    /// Lists the files of a store.
+    ///
+    /// # Errors
+    /// Fails if one of them is no regular file.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
+        let directory = Self::read_regular(path)?;
+        match &directory.irregular {
+            Some(irregular) => Err(io::Error::other(format!("{} is no regular file", irregular.display()))),
+            None => Ok(directory),
+        }
+    }
+
+    /// Lists the regular files of a store.
+    pub(super) fn read_regular(path: &Path) -> io::Result<Self> {
         let mut directory = Self {
             path: path.to_owned(),
             tables: BTreeMap::new(),
@@ -32,14 +47,15 @@ impl Directory {
             logs: BTreeMap::new(),
             manifests: BTreeMap::new(),
             texts: Vec::new(),
+            irregular: None,
             current: current(path),
         };
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            // A read of a FIFO would block.
             let is_regular = fs::metadata(entry.path()).is_ok_and(|found| found.is_file() || found.is_dir());
             if !is_regular && fs::symlink_metadata(entry.path()).is_ok() {
-                return Err(io::Error::other(format!("{} is no regular file", entry.path().display())));
+                directory.irregular = Some(entry.path());
+                continue;
             }
             let name = entry.file_name().to_string_lossy().into_owned();
             let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
@@ -82,6 +98,21 @@ fn current(path: &Path) -> Result<PathBuf, String> {
         }
         _ => Err("does not hold the name of a manifest".to_owned()),
     }
+}
+
+/// Opens a regular file. Opening a FIFO would block.
+pub(super) fn open_regular(path: &Path) -> io::Result<File> {
+    match fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::other(format!("{} is no regular file", path.display()))),
+    }
+}
+
+/// Reads a regular file.
+pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 pub(super) fn table_path(directory: &Path, number: u64) -> PathBuf {

@@ -1,7 +1,6 @@
 //! [`salvage`]: creates a new store from all readable data of another one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -12,7 +11,7 @@ use settee_storage::{Keyspace, Result, StorageError};
 use super::batch::Writes;
 use super::blob::BlobFiles;
 use super::check::Versions;
-use super::directory::{Directory, table_path};
+use super::directory::{Directory, read_file, table_path};
 use super::entry::{Entry, Kind};
 use super::log::{Item, Log, is_cut};
 use super::manifest::Manifest;
@@ -142,7 +141,7 @@ struct Found {
 
 impl Found {
     fn read(from: &Path) -> io::Result<Self> {
-        let directory = Directory::read(from)?;
+        let directory = Directory::read_regular(from)?;
         let manifest = directory.manifest()?.unwrap_or_default();
         let mut columns = manifest.columns.clone();
         if !manifest.damage.is_empty() || columns.len() <= Keyspace::ALL.len() {
@@ -172,7 +171,7 @@ impl Found {
         for number in numbers {
             let path = table_path(&self.directory.path, number);
             let known = manifest.tables.get(&number);
-            let Ok(bytes) = fs::read(&path) else {
+            let Ok(bytes) = read_file(&path) else {
                 if let Some(known) = known {
                     self.waiting.entry(known.column).or_default().push(Waiting {
                         smallest: known.smallest.clone(),
@@ -210,7 +209,7 @@ impl Found {
             if *number < manifest.min_log && manifest.damage.is_empty() {
                 continue;
             }
-            let Ok(bytes) = fs::read(path) else {
+            let Ok(bytes) = read_file(path) else {
                 self.lost_writes = true;
                 continue;
             };
@@ -248,7 +247,7 @@ fn isolated(from: &Path) -> Vec<(u64, u64)> {
 
 /// Reads a file into memory.
 fn source(path: &Path) -> Option<Source> {
-    let bytes = fs::read(path).ok()?;
+    let bytes = read_file(path).ok()?;
     let (checksum, base, stretches, _) = Table::open(&bytes).into_parts();
     Some(Source { bytes, checksum, base, stretches: stretches.into(), entries: VecDeque::new(), last: Vec::new() })
 }
