@@ -90,6 +90,7 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
     let log = Log::start(&configuration, cluster::name(&configuration)?)?;
     let plain = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let authenticator = node::authenticator(&configuration, plain);
+    node::create_spill(data)?;
     let engine = backends::open(data, Descriptors::claim()?.engine)?;
     let operation = operation(&configuration, &log, &Restart::new(shutdown)?, None);
     let platform = node::platform(&configuration)?;

@@ -1,4 +1,5 @@
-//! Listeners of the server: plain HTTP, TLS, and a Unix socket.
+//! Listeners of the server: plain HTTP, TLS, and a Unix socket. [`Reserved`] has their addresses before the store is
+//! opened; then [`Reserved::open`] accepts connections.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -9,7 +10,7 @@ use std::{fs, io};
 use anyhow::{Context as _, bail};
 use settee_http::Listener;
 use settee_settings::{chttpd, ssl};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::config::Configuration;
 use crate::tls::Certificates;
@@ -27,38 +28,70 @@ pub(crate) struct Opened {
     pub(crate) socket: Option<SocketFile>,
 }
 
-/// Opens all configured listeners. `plain` is the address of plain HTTP; TLS uses the same IP address.
-pub(crate) async fn open(configuration: &Arc<Configuration>, plain: SocketAddr) -> anyhow::Result<Opened> {
-    let listener = bind(plain, "--port").await?;
-    let plain = local(&listener)?;
-    let mut opened = Opened { listeners: Vec::new(), addresses: Vec::new(), plain, certificates: None, socket: None };
-    opened.addresses.push(format!("http://{plain}/"));
-    opened.listeners.push(Listener::Tcp(listener));
-    if ssl::ENABLE.of(configuration.as_ref()) {
-        let certificates = Certificates::open(Arc::clone(configuration))?;
-        let port = ssl::PORT.of(configuration.as_ref());
-        let port = u16::try_from(port).context("[ssl] port is no port number")?;
-        let listener = bind(SocketAddr::new(plain.ip(), port), "[ssl] port").await?;
-        opened.addresses.push(format!("https://{}/", local(&listener)?));
-        opened.listeners.push(Listener::Tls(listener, certificates.tls()));
-        opened.certificates = Some(certificates);
-    }
-    if let Some(path) = chttpd::UNIX_SOCKET.text(configuration.as_ref()) {
-        let mode = chttpd::UNIX_SOCKET_MODE.of(configuration.as_ref());
-        let mode = u32::from_str_radix(&mode, 8).ok().filter(|mode| *mode <= 0o777);
-        let mode = mode.context("[chttpd] unix_socket_mode must be an octal number such as 660")?;
-        let (listener, file) = bind_socket(Path::new(&path), mode)?;
-        opened.addresses.push(format!("unix:{path}"));
-        opened.listeners.push(Listener::Unix(listener));
-        opened.socket = Some(file);
-    }
-    Ok(opened)
+/// The reserved addresses of all configured listeners. They accept no connections yet.
+pub(crate) struct Reserved {
+    plain: TcpSocket,
+    tls: Option<(TcpSocket, Certificates)>,
+    unix: Option<UnixAddress>,
 }
 
-async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
+impl Reserved {
+    /// Reserves the addresses, so that a start that cannot have them fails before it opens the store. `plain` is the
+    /// address of plain HTTP; TLS uses the same IP address.
+    pub(crate) fn new(configuration: &Arc<Configuration>, plain: SocketAddr) -> anyhow::Result<Self> {
+        let mut tls = None;
+        if ssl::ENABLE.of(configuration.as_ref()) {
+            let port = ssl::PORT.of(configuration.as_ref());
+            let port = u16::try_from(port).context("[ssl] port is no port number")?;
+            let certificates = Certificates::open(Arc::clone(configuration))?;
+            tls = Some((bind(SocketAddr::new(plain.ip(), port), "[ssl] port")?, certificates));
+        }
+        let unix = chttpd::UNIX_SOCKET.text(configuration.as_ref());
+        let unix = unix.map(|path| UnixAddress::check(&path, configuration)).transpose()?;
+        Ok(Self { plain: bind(plain, "--port")?, tls, unix })
+    }
+
+    /// Opens the listeners.
+    pub(crate) fn open(self) -> anyhow::Result<Opened> {
+        let Self { plain, tls, unix } = self;
+        let listener = listen(plain)?;
+        let plain = local(&listener)?;
+        let mut opened =
+            Opened { listeners: Vec::new(), addresses: Vec::new(), plain, certificates: None, socket: None };
+        opened.addresses.push(format!("http://{plain}/"));
+        opened.listeners.push(Listener::Tcp(listener));
+        if let Some((socket, certificates)) = tls {
+            let listener = listen(socket)?;
+            opened.addresses.push(format!("https://{}/", local(&listener)?));
+            opened.listeners.push(Listener::Tls(listener, certificates.tls()));
+            opened.certificates = Some(certificates);
+        }
+        if let Some(unix) = unix {
+            let (listener, file) = unix.bind()?;
+            opened.addresses.push(format!("unix:{}", file.0.display()));
+            opened.listeners.push(Listener::Unix(listener));
+            opened.socket = Some(file);
+        }
+        Ok(opened)
+    }
+}
+
+/// Maximum number of connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = socket.context("no socket can be created")?;
+    // Connections of an earlier process that are closing do not keep the address.
+    let bound = socket.set_reuseaddr(true).and_then(|()| socket.bind(address));
+    bound.with_context(|| {
         format!("cannot listen on {address}; is another server running there? Choose a port with {setting}")
-    })
+    })?;
+    Ok(socket)
+}
+
+fn listen(socket: TcpSocket) -> anyhow::Result<TcpListener> {
+    socket.listen(BACKLOG).context("the server cannot listen")
 }
 
 fn local(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
@@ -75,14 +108,31 @@ impl Drop for SocketFile {
     }
 }
 
-fn bind_socket(path: &Path, mode: u32) -> anyhow::Result<(UnixListener, SocketFile)> {
-    remove_stale(path)?;
-    let shown = path.display();
-    let listener = UnixListener::bind(path).with_context(|| format!("cannot listen on the socket {shown}"))?;
-    let file = SocketFile(path.to_owned());
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .with_context(|| format!("the permissions of the socket {shown} cannot be set"))?;
-    Ok((listener, file))
+/// The path of a Unix socket, at which no server listens, and its permissions.
+struct UnixAddress {
+    path: PathBuf,
+    mode: u32,
+}
+
+impl UnixAddress {
+    fn check(path: &str, configuration: &Configuration) -> anyhow::Result<Self> {
+        let mode = chttpd::UNIX_SOCKET_MODE.of(configuration);
+        let mode = u32::from_str_radix(&mode, 8).ok().filter(|mode| *mode <= 0o777);
+        let mode = mode.context("[chttpd] unix_socket_mode must be an octal number such as 660")?;
+        let path = PathBuf::from(path);
+        remove_stale(&path)?;
+        Ok(Self { path, mode })
+    }
+
+    fn bind(self) -> anyhow::Result<(UnixListener, SocketFile)> {
+        let shown = self.path.display();
+        let listener =
+            UnixListener::bind(&self.path).with_context(|| format!("cannot listen on the socket {shown}"))?;
+        let file = SocketFile(self.path.clone());
+        fs::set_permissions(&self.path, fs::Permissions::from_mode(self.mode))
+            .with_context(|| format!("the permissions of the socket {shown} cannot be set"))?;
+        Ok((listener, file))
+    }
 }
 
 /// Removes the socket of a server that ended without removing it. Refuses to remove anything else.

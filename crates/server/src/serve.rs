@@ -87,12 +87,15 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     if let Err(error) = control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
     }
+    let authenticator = node::authenticator(&configuration, address);
+    refuse_open_server(&authenticator, address)?;
+    let reserved = listen::Reserved::new(&configuration, address)?;
+    node::create_spill(&data)?;
+    // An engine changes its files when it is opened, so everything that may refuse the start is above.
     let (engine, place) = open_storage(&configuration, &data, descriptors, prepared)?;
     // The engine requires periodic maintenance from now on.
     let _ = engine.maintain();
     let catalog = catalog(&engine, &configuration)?;
-    let authenticator = node::authenticator(&configuration, address);
-    refuse_open_server(&authenticator, address)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
     let platform = node::platform(&configuration)?;
@@ -101,7 +104,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let backups = Backups::begin(&configuration, &data, &engine).context("[backup] cannot be followed")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
-    let listening = Listening { address, data: &data, place: &place, descriptors, traces: &traces };
+    let listening = Listening { reserved, data: &data, place: &place, descriptors, traces: &traces };
     runtime.block_on(listen(node, maintenance, &configuration, listening, shutdown.clone()))?;
     if let Some(exporter) = exporter {
         exporter.flush();
@@ -234,7 +237,7 @@ impl Drop for FlushedLog {
 
 /// Open listeners and their resources.
 struct Listening<'a> {
-    address: SocketAddr,
+    reserved: listen::Reserved,
     data: &'a Path,
     /// Location of the data for messages.
     place: &'a str,
@@ -249,8 +252,8 @@ async fn listen(
     listening: Listening<'_>,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let Listening { address, data, place, descriptors, traces } = listening;
-    let opened = listen::open(configuration, address).await?;
+    let Listening { reserved, data, place, descriptors, traces } = listening;
+    let opened = reserved.open()?;
     let refusal = node.engine().check().err();
     if refusal.is_none()
         && let Err(error) = node.make_users_database().await

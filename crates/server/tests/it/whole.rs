@@ -137,6 +137,27 @@ fn a_start_that_fails_leaves_nothing_behind() {
         );
         assert!(!base.path().join("a").exists(), "{further:?}: {}", printed_text(&output));
     }
+    let data = base.path().join("data");
+    written(&data);
+    let before = image(&data);
+    for (further, reason) in
+        [(["--port", &port], "is another server running there"), (["--bind", "0.0.0.0"], "administrator")]
+    {
+        let free: &[&str] = if further[0] == "--port" { &[] } else { &["--port", "0"] };
+        let output = run(program(&["serve"]).args(free).args(further).arg("--data").arg(&data));
+        assert!(
+            !output.status.success() && printed_text(&output).contains(reason),
+            "{further:?}: {}",
+            printed_text(&output)
+        );
+        assert!(image(&data) == before, "{further:?}: files were changed");
+    }
+    fs::remove_dir_all(data.join("spill")).unwrap();
+    fs::write(data.join("spill"), "").unwrap();
+    let before = image(&data);
+    let output = run(&mut serve_at(&data));
+    assert!(!output.status.success() && printed_text(&output).contains("temporary files"), "{}", printed_text(&output));
+    assert!(image(&data) == before, "a file in place of spill: files were changed");
     let unrelated = base.path().join("unrelated");
     fs::create_dir(&unrelated).unwrap();
     fs::write(unrelated.join("notes.txt"), "mine").unwrap();
@@ -203,6 +224,21 @@ fn files_that_are_no_files_are_refused() {
             assert!(!output.status.success(), "{name} {command:?}: {}", printed_text(&output));
         }
         fs::remove_dir_all(&hurt).unwrap();
+    }
+    for path in image(&data.join("engine")).into_keys() {
+        let (hurt, new) = (base.path().join("hurt"), base.path().join("new"));
+        copy(&data, &hurt);
+        fifo(&hurt.join(path.strip_prefix(&data).unwrap()));
+        let output = run(&mut serve_at(&hurt));
+        assert!(
+            !output.status.success() && printed_text(&output).contains("no regular file"),
+            "{path:?}: {}",
+            printed_text(&output)
+        );
+        let output = run(program(&["salvage", "--data"]).arg(&hurt).arg("--to").arg(&new));
+        assert!(output.status.success(), "{path:?}: {}", printed_text(&output));
+        fs::remove_dir_all(&hurt).unwrap();
+        fs::remove_dir_all(&new).unwrap();
     }
 }
 
