@@ -104,7 +104,8 @@ pub(super) async fn info(request: Request) -> Answer {
             .as_bytes(),
         );
         write_engines(&node, &design, &mut out);
-        write_failure(info.failure, &mut out);
+        let is_end = |error: &ViewError| matches!(error, ViewError::Stopped | ViewError::Paused | ViewError::Cancelled);
+        write_build_error(info.failure.filter(|error| !is_end(error)), &mut out);
         out.push(b'}');
         Ok(out)
     })
@@ -113,9 +114,8 @@ pub(super) async fn info(request: Request) -> Answer {
 }
 
 /// Appends the error of the last build, if it failed. This member is an extension of CouchDB's response.
-fn write_failure(failure: Option<ViewError>, out: &mut Vec<u8>) {
-    let is_reported = !matches!(failure, None | Some(ViewError::Stopped | ViewError::Paused | ViewError::Cancelled));
-    if let Some(failure) = failure.filter(|_| is_reported) {
+pub(super) fn write_build_error(failure: Option<impl Into<Error>>, out: &mut Vec<u8>) {
+    if let Some(failure) = failure {
         out.extend_from_slice(br#","build_error":"#);
         out.extend_from_slice(&respond::error_text(&failure.into()));
     }

@@ -45,7 +45,7 @@ pub enum Freshness {
 }
 
 /// State of an index, for `_nouveau_info` and `_search_info`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SearchInfo {
     /// Signature, equal for equal definitions.
     pub signature: String,
@@ -59,6 +59,8 @@ pub struct SearchInfo {
     pub deleted_docs: u64,
     /// Approximate bytes on disk.
     pub disk_bytes: u64,
+    /// Error of the last build, if it failed.
+    pub failure: Option<SearchError>,
 }
 
 /// The search indexes of all databases of a catalog.
@@ -174,6 +176,7 @@ impl Searches {
             docs: info.docs,
             deleted_docs: info.deleted_docs,
             disk_bytes: info.disk_bytes,
+            failure: handle.failure().filter(|error| !error.is_end()),
         })
     }
 

@@ -36,6 +36,9 @@ const MAX_UNCHECKED_TERMS: usize = 8;
 /// Maximum number of terms of a phrase or of intervals.
 const MAX_TERMS: usize = 4_096;
 
+/// Approximate bytes of a clause for one value of a drilldown, with its scorer.
+const CLAUSE_BYTES: usize = 1 << 10;
+
 /// Checks of limits in compiled queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checks {
@@ -115,6 +118,7 @@ impl<'a> Compiler<'a> {
     /// Returns the query for documents with one of these strings in a field.
     fn drilldown(&self, field: &str, values: &[String]) -> Result<Boxed> {
         self.limits.check()?;
+        self.limits.charge(values.len().saturating_mul(CLAUSE_BYTES))?;
         // A text with an additional column stores whole values there.
         let column = self.layout.slots_of(field).find(|(kind, ..)| *kind == SlotKind::Column);
         if let Some((_, _, Some(column))) = column {

@@ -17,6 +17,7 @@ use crate::node::Node;
 use crate::params::search::{SearchParams, clouseau as params};
 use crate::request::Request;
 use crate::respond::{self, Answer};
+use crate::routes::views::write_build_error;
 
 /// `GET /{db}/_design/{ddoc}/_search/{index}`
 pub(crate) async fn get(request: Request) -> Answer {
@@ -133,7 +134,9 @@ async fn described(
         write_string(&mut out, &format!("{}/{index}", design.id));
         out.extend_from_slice(b",\"search_index\":{");
         write(&mut out, &info, database.read()?.update_seq()?);
-        out.extend_from_slice(b"}}");
+        out.push(b'}');
+        write_build_error(info.failure, &mut out);
+        out.push(b'}');
         Ok(out)
     })
     .await?;

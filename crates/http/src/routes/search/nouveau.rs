@@ -14,6 +14,7 @@ use crate::node::Node;
 use crate::params::search::{SearchParams, nouveau as params};
 use crate::request::Request;
 use crate::respond::{self, Answer};
+use crate::routes::views::write_build_error;
 
 /// `GET /{db}/_design/{ddoc}/_nouveau/{index}`
 pub(crate) async fn get(request: Request) -> Answer {
@@ -45,7 +46,9 @@ pub(crate) async fn info(request: Request) -> Answer {
         out.extend_from_slice(numbers.as_bytes());
         out.extend_from_slice(b",\"signature\":");
         write_string(&mut out, &info.signature);
-        out.extend_from_slice(b"}}");
+        out.push(b'}');
+        write_build_error(info.failure, &mut out);
+        out.push(b'}');
         Ok(out)
     })
     .await?;
