@@ -19,8 +19,9 @@ use crate::shutdown::until_true;
 /// Minimum interval of heartbeats while a feed works, because a `timeout` may be zero.
 const MIN_BEAT: Duration = Duration::from_millis(10);
 
-/// Maximum interval of heartbeats while a normal feed works, as in CouchDB.
-const NORMAL_BEAT: Duration = Duration::from_secs(5);
+/// Maximum interval of heartbeats while a normal feed works: CouchDB's 5 s, and a margin. `os_process_timeout` is 5 s by
+/// default, and a filter that exceeds it is reported as the response if no heartbeat was sent before.
+const NORMAL_BEAT: Duration = Duration::from_millis(5_500);
 
 /// The client of a feed.
 pub(super) struct Listener {

@@ -6,7 +6,7 @@ use std::process::Command;
 use settee_model::json::Json;
 
 use crate::server::{Directory, Server};
-use crate::{Client, design, load, rows, save, text, wait_for};
+use crate::{Client, Reply, design, load, rows, save, text, wait_for};
 
 const HONEST: &str =
     "function (doc) { var a = [doc.n]; emit([a, {}.polluted, isArray(a)], JSON.stringify({n: doc.n})); }";
@@ -78,6 +78,59 @@ fn the_function_and_the_document_are_blamed() {
     assert_eq!(engine(&mut client, "/other/_design/n1"), "native");
     assert_eq!(engine(&mut client, "/other/_design/w1"), "quickjs");
     assert_eq!(client.get("/_active_tasks").expect(200).text().trim(), "[]");
+}
+
+#[test]
+fn a_function_without_end_is_an_error_of_every_endpoint() {
+    const ENDLESS: &str = r#"{"views":{"v":{"map":"function(d){for(;;);}"}},
+        "filters":{"f":"function(){for(;;);}"},"shows":{"s":"function(){for(;;);}"},
+        "updates":{"u":"function(){for(;;);}"},
+        "rewrites":"function(){for(;;);}",
+        "indexes":{"i":{"index":"function(d){for(;;);}"}},"nouveau":{"i":{"index":"function(d){for(;;);}"}}}"#;
+    let directory = Directory::new();
+    let server = start(&directory);
+    let mut client = server.client();
+    save(&mut client, "/db/_design/d", ENDLESS);
+    save(
+        &mut client,
+        "/db/_design/e",
+        r#"{"views":{"v":{"map":"function(d){emit(d.n,1)}"}},"lists":{"l":"function(){for(;;);}"}}"#,
+    );
+    save(
+        &mut client,
+        "/db/_design/r",
+        r#"{"views":{"r":{"map":"function(d){emit(d.n,1)}","reduce":"function(){for(;;);}"}}}"#,
+    );
+    // With the default time limit, which is that of the heartbeats of such a feed in CouchDB.
+    fails(client.get("/db/_changes?filter=d/f"));
+    client.put("/_node/_local/_config/couchdb/os_process_timeout", "\"300\"").expect(200);
+    for path in [
+        "_changes?filter=d/f",
+        "_changes?filter=d/f&feed=longpoll",
+        "_changes?filter=d/f&feed=continuous&timeout=10000",
+        "_changes?filter=_view&view=d/v",
+        "_design/d/_view/v",
+        "_design/r/_view/r",
+        "_design/d/_show/s",
+        "_design/e/_list/l/v",
+        "_design/d/_rewrite/x",
+        "_design/d/_search/i?q=a",
+        "_design/d/_nouveau/i?q=a",
+    ] {
+        fails(client.get(&format!("/db/{path}")));
+    }
+    fails(client.post("/db/_design/d/_update/u", ""));
+    for path in ["_info", "_search_info/i", "_nouveau_info/i"] {
+        let info = client.get(&format!("/db/_design/d/{path}")).expect(200).json();
+        assert_eq!(text(info.value().get("build_error").unwrap(), "error"), "os_process_error", "{path}");
+    }
+}
+
+#[track_caller]
+fn fails(reply: Reply) {
+    let error = reply.expect(500).json();
+    let (error, reason) = (text(error.value(), "error"), text(error.value(), "reason"));
+    assert!(error == "os_process_error" && reason.contains("timed out"), "{error}: {reason}");
 }
 
 #[test]
