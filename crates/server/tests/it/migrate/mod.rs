@@ -3,9 +3,11 @@
 mod files;
 mod old;
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::process::{Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::client::Client;
 use crate::server::{Directory, Server, program, run};
@@ -62,6 +64,38 @@ impl Pair {
         let output = run(self.command(&["--verify"]).args(further));
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// Answers every request as CouchDB answers `GET /`. Returns its URL and the first lines of the requests.
+fn couchdb() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let lines = Arc::<Mutex<Vec<String>>>::default();
+    let seen = Arc::clone(&lines);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map(Result::unwrap) {
+            let head = BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty());
+            seen.lock().unwrap().extend(head.take(1));
+            let body = r#"{"couchdb":"Welcome","version":"3.5.2","uuid":"x","vendor":{"name":"The Apache Software Foundation"}}"#;
+            let length = body.len();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+            stream.write_all(format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+        }
+    });
+    (url, lines)
+}
+
+#[test]
+fn a_target_that_is_not_settee_needs_force() {
+    let directory = Directory::new();
+    let server = Server::start(&directory);
+    server.client().put("/db", "").expect(201);
+    let (url, lines) = couchdb();
+    let output = run(&mut program(&["migrate", &format!("http://{}", server.address), "--to", &url]));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && printed.contains("CouchDB 3.5.2") && printed.contains("--force"), "{printed}");
+    let lines = lines.lock().unwrap();
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with("GET / ")), "{lines:?}");
 }
 
 #[track_caller]
