@@ -44,7 +44,7 @@ pub(super) struct Attack {
     pub(super) setup: &'static [(&'static str, &'static str)],
     /// Prepares more than `setup` can state.
     pub(super) prepare: fn(&Target) -> Result<()>,
-    /// The hostile requests. Each attacker sends them in order, each on a new connection.
+    /// The hostile requests. Each attacker sends them in turn, each on a new connection.
     pub(super) requests: &'static [Ask],
     /// A function that replaces the request and is called repeatedly.
     pub(super) act: Option<fn(&Target)>,
@@ -71,7 +71,8 @@ pub(super) enum Text {
 pub(super) enum Expect {
     /// Any answer, or none.
     Anything,
-    /// An answer with this status and with this text in its body, unless the server sheds load (429, 503).
+    /// An answer with this status and with this text in its body, at least once. Otherwise the server may shed load:
+    /// by 429, 503, or the end of the connection.
     Answer(u16, &'static str),
     /// The attacker reads nothing and disconnects after this time.
     LeavesAfter(Duration),
@@ -115,17 +116,20 @@ fn sixteen_documents(target: &Target) -> Result<()> {
 impl Attack {
     /// Starts the attackers. They end soon after [`Target::stop`].
     pub(super) fn start(&'static self, target: &Arc<Target>) -> Vec<JoinHandle<()>> {
-        let one = || {
+        let one = |number: usize| {
             let target = Arc::clone(target);
             thread::spawn(move || {
+                // The attackers begin with different requests.
+                let mut places = (0..self.requests.len()).cycle().skip(number % self.requests.len().max(1));
                 while !target.is_over() {
-                    match self.act {
-                        Some(act) => act(&target),
-                        None => self.requests.iter().for_each(|request| target.ask(request)),
+                    match (self.act, places.next()) {
+                        (Some(act), _) => act(&target),
+                        (None, Some(place)) => target.ask(place, &self.requests[place]),
+                        (None, None) => return,
                     }
                 }
             })
         };
-        (0..self.threads).map(|_| one()).collect()
+        (0..self.threads).map(one).collect()
     }
 }

@@ -24,7 +24,9 @@ pub(super) struct Target {
     ended: (Mutex<()>, Condvar),
     /// Counter for unique names.
     pub(super) next: AtomicU64,
-    /// Work that must be finished before the attack ends.
+    /// Requests of the attack, as bits, that had the required answer at least once.
+    answered: AtomicU64,
+    /// Work that must be finished before the attack ends, and requests without their required answer.
     pub(super) unfinished: AtomicU64,
     /// The longest time that a hostile request took.
     pub(super) longest_ms: AtomicU64,
@@ -35,8 +37,10 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn prepare(url: &str, form: Form, attack: &Attack) -> Result<Self> {
         let (address, admin) = split(url)?;
-        let (stop, ended, next, unfinished, longest_ms, failures) = Default::default();
-        let target = Self { address, admin, form, stop, ended, next, unfinished, longest_ms, failures };
+        let (stop, ended, next, answered, longest_ms, failures) = Default::default();
+        let required = attack.requests.iter().filter(|request| matches!(request.expect, Expect::Answer(..))).count();
+        let unfinished = AtomicU64::new(required as u64);
+        let target = Self { address, admin, form, stop, ended, next, answered, unfinished, longest_ms, failures };
         target.make("PUT /public", b"")?;
         target.make("PUT /public/_security", br#"{"admins":{"roles":[]},"members":{"roles":[]}}"#)?;
         for (line, body) in attack.setup {
@@ -94,8 +98,8 @@ impl Target {
         Duration::from_millis(self.longest_ms.load(Ordering::Relaxed))
     }
 
-    /// Sends a hostile request and checks the answer.
-    pub(super) fn ask(&self, request: &Ask) {
+    /// Sends a hostile request, the one at `place` of its attack, and checks the answer.
+    pub(super) fn ask(&self, place: usize, request: &Ask) {
         let Ok(mut connection) = self.connect() else { return };
         let body = match request.body {
             Text::Is(text) => text.as_bytes().to_vec(),
@@ -117,7 +121,11 @@ impl Target {
             match answer {
                 // The server sheds load.
                 Ok((429 | 503, _)) | Err(_) => {}
-                Ok((found, text)) if found == status && String::from_utf8_lossy(&text).contains(part) => {}
+                Ok((found, text)) if found == status && String::from_utf8_lossy(&text).contains(part) => {
+                    if self.answered.fetch_or(1 << place, Ordering::Relaxed) & (1 << place) == 0 {
+                        self.unfinished.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
                 Ok((found, text)) => {
                     let text: String = String::from_utf8_lossy(&text).chars().take(80).collect();
                     self.fail(format!("{}: {found} {text}", request.line));

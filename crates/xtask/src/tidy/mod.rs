@@ -11,6 +11,7 @@ mod files;
 mod language;
 mod manifest;
 mod prose;
+mod references;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -88,6 +89,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(files::check(tree));
     findings.extend(cycles::check(tree));
     findings.extend(language::check(tree));
+    findings.extend(references::check(tree));
     let (allowed, mut problems) = Allowed::parse(tree.text(allowed::FILE).unwrap_or_default());
     problems.extend(allowed.apply(&mut findings));
     findings.extend(problems);

@@ -249,6 +249,17 @@ fn exceptions_need_a_reason_and_a_use() {
 }
 
 #[test]
+fn named_tests_exist() {
+    let source = ("crates/model/src/a/tests.rs", "//! Tests.\nfn it_holds() {}\n");
+    let page = |text| ("docs/page.md", text);
+    check_with(&[source, page("`a/tests.rs::it_holds`, `tests.rs::it_holds`\n")], &[]);
+    let expected = "error[test-reference] docs/page.md:2: a/tests.rs has no test it_held";
+    check_with(&[source, page("\n`a/tests.rs::it_held`\n")], &[expected]);
+    let expected = "error[test-reference] docs/page.md:1: b/tests.rs has no test it_holds";
+    check_with(&[source, page("`b/tests.rs::it_holds`\n")], &[expected]);
+}
+
+#[test]
 fn only_errors_fail() {
     let mut tree = sound();
     tree.insert("crates/model/src/a.rs", &format!("//! Head.\n{}", "\n".repeat(700)));
