@@ -138,7 +138,7 @@ pub struct Node {
     /// Held while the secret of session cookies is created.
     pub(crate) making_secret: Mutex<()>,
     pub(crate) authentication: Authentication,
-    client_threads: Arc<ClientThreads>,
+    pub(crate) client_threads: Arc<ClientThreads>,
     /// Permits for index builds that searches wait for.
     pub(crate) search_permits: SearchPermits,
     /// Threads for requests with much work.

@@ -18,9 +18,6 @@ use crate::budget::Account;
 use crate::node::Node;
 use crate::request::Request;
 
-/// Duration after which a search yields to short work.
-const SHORT_US: u64 = 20_000;
-
 /// The interval at which a search that waits for its permit checks its limits.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
@@ -64,12 +61,10 @@ impl Searches {
 
     /// Returns the limits of the searches, which end when the request of `account` is cancelled.
     pub(crate) fn limits(&self, account: &Arc<Account>) -> SearchLimits {
-        let now_us = (self.node.operation.monotonic_us)();
         SearchLimits::of(Arc::new(Searching {
             node: Arc::clone(&self.node),
             account: Arc::clone(account),
             deadline_us: self.deadline_us,
-            long_us: now_us.saturating_add(SHORT_US),
         }))
     }
 }
@@ -79,7 +74,6 @@ struct Searching {
     node: Arc<Node>,
     account: Arc<Account>,
     deadline_us: u64,
-    long_us: u64,
 }
 
 impl Requester for Searching {
@@ -88,11 +82,8 @@ impl Requester for Searching {
     }
 
     fn is_late(&self) -> bool {
-        let now_us = (self.node.operation.monotonic_us)();
-        if now_us >= self.long_us {
-            threads::give_way();
-        }
-        now_us >= self.deadline_us
+        threads::give_way_if_long();
+        (self.node.operation.monotonic_us)() >= self.deadline_us
     }
 
     fn take(&self, bytes: usize) -> Result<Taken, Shortage> {

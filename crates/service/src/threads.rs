@@ -15,11 +15,11 @@ use crate::Error;
 
 pub use lane::SlowLane;
 pub use optimistic::{Optimistic, with_read_set};
-pub use pool::{GiveWay, Running, Threads, give_way};
+pub use pool::{GiveWay, Running, Threads, give_way, give_way_if_long};
 
 /// Maximum number of threads for work that waits for disks and other processes, but never for clients. It exceeds
 /// what any machine can use and is acceptable on all.
-const SHORT_WORK_MAX: usize = 512;
+pub const SHORT_WORK_MAX: usize = 512;
 
 static SHORT_WORK: LazyLock<Threads> = LazyLock::new(|| Threads::at_most("settee-short", SHORT_WORK_MAX));
 

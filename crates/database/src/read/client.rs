@@ -17,12 +17,20 @@ pub trait Memory: Send + Sync {
 }
 
 /// The client on whose behalf documents are read.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ReadClient {
     /// Reads fail with [`DatabaseError::Cancelled`](crate::DatabaseError::Cancelled) once it is cancelled.
     pub cancellation: Cancellation,
     /// Budget for documents that are read ahead.
     pub memory: Option<Arc<dyn Memory>>,
+    /// Called between the steps of a read; it may let other threads run first.
+    pub pace: fn(),
+}
+
+impl Default for ReadClient {
+    fn default() -> Self {
+        Self { cancellation: Cancellation::default(), memory: None, pace: || {} }
+    }
 }
 
 impl fmt::Debug for ReadClient {

@@ -72,8 +72,9 @@ impl ReadView {
         self
     }
 
-    /// Returns an error if the client has disconnected.
+    /// Returns an error if the client has disconnected. Must be called between the steps of a read.
     pub(crate) fn check_cancelled(&self) -> Result<()> {
+        (self.client.pace)();
         Ok(self.client.cancellation.check()?)
     }
 

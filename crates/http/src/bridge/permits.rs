@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use settee_service::threads::{GiveWay, Running, Threads, tallied};
+use settee_service::threads::{GiveWay, Running, SHORT_WORK_MAX, Threads, tallied};
 use settee_service::{Owner, Permit, Permits};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use settee_settings::{Key, Settings, chttpd, key::Number};
 
+use crate::Error;
 use crate::budget::{Account, Share};
 
 /// Time for which a client may be inactive while others wait for its permit. Most slow connections receive a
@@ -31,8 +32,8 @@ const CONTENDED_AFTER: Duration = Duration::from_secs(1);
 /// The threads and their permits.
 pub(crate) struct ClientThreads {
     threads: Threads,
-    /// The threads of unauthenticated clients. A burst of anonymous requests starts new threads here and does
-    /// not delay other clients.
+    /// The threads of unauthenticated clients. They have low priority from the start, so that a burst of anonymous
+    /// requests does not delay other clients.
     unauthenticated: Threads,
     answers: Shared,
     lists: Arc<Semaphore>,
@@ -124,9 +125,11 @@ impl ClientThreads {
 
     fn with_timeout(permits: &PermitCounts, contended_after: Duration, give_way: &GiveWay) -> Arc<Self> {
         let PermitCounts { answers, lists, uploads } = *permits;
+        // Work that waits for clients has a permit, so this many threads are left for work that does not.
+        let most = 2 * answers + lists + 2 * uploads + SHORT_WORK_MAX;
         Arc::new(Self {
-            threads: Threads::that_give_way("settee-client", Arc::clone(give_way)),
-            unauthenticated: Threads::that_give_way("settee-anon", Arc::clone(give_way)),
+            threads: Threads::that_give_way("settee-client", most, Arc::clone(give_way)),
+            unauthenticated: Threads::that_always_give_way("settee-anon", most, Arc::clone(give_way)),
             answers: Shared::new(answers, contended_after),
             lists: Semaphore::new(lists, contended_after),
             uploads: Shared::new(uploads, contended_after),
@@ -164,6 +167,22 @@ impl ClientThreads {
         }
     }
 
+    fn of(&self, share: Share) -> &Threads {
+        match share {
+            Share::Anonymous => &self.unauthenticated,
+            Share::User | Share::Admin => &self.threads,
+        }
+    }
+
+    /// Runs `work`, which may be long and does not wait for its client. It needs no permit.
+    pub(crate) async fn scan<T: Send + 'static>(
+        &self,
+        share: Share,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.of(share).spawn(tallied(work)).end().await?
+    }
+
     /// Returns the number of free permits for responses to administrators.
     #[cfg(test)]
     pub(crate) fn free_answers(&self) -> usize {
@@ -190,11 +209,7 @@ impl Admission {
     /// Runs `work` on a thread. The caller must hold a [`ClientPermit`]. Tasks that the work spawns belong to
     /// the runtime of the caller.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Running<T> {
-        let threads = match self.account.share() {
-            Share::Anonymous => &self.threads.unauthenticated,
-            Share::User | Share::Admin => &self.threads.threads,
-        };
-        threads.spawn(tallied(work))
+        self.threads.of(self.account.share()).spawn(tallied(work))
     }
 }
 

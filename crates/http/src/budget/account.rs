@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use settee_database::{Memory, ReadClient, Taken};
 use settee_design::Cancellation;
+use settee_service::threads;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -92,7 +93,7 @@ impl Account {
     /// Returns the client on whose behalf documents are read.
     pub(crate) fn reader(self: &Arc<Self>) -> ReadClient {
         let memory: Arc<dyn Memory> = Arc::new(Reader(Arc::clone(self)));
-        ReadClient { cancellation: self.cancellation.clone(), memory: Some(memory) }
+        ReadClient { cancellation: self.cancellation.clone(), memory: Some(memory), pace: threads::give_way_if_long }
     }
 
     /// Sets the class of the client.

@@ -375,12 +375,13 @@ impl Live {
                 Ok((rows, text, more, keeps.then_some(view)))
             };
             let done = if self.rows.params.shown.is_plain() {
+                let share = self.listener.account().share();
                 let work = async {
                     match &self.rows.params.filter {
                         Filter::Function(filter) => {
                             self.node.programs.calling(&filter.caller, move || read(None)).await
                         }
-                        _ => bridge::blocking(move || read(None)).await,
+                        _ => self.node.client_threads.scan(share, move || read(None)).await,
                     }
                 };
                 match self.listener.during(work).await {

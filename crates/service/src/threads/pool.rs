@@ -11,13 +11,13 @@
 //! own thread would be ready.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -42,6 +42,22 @@ type Job = Box<dyn FnOnce() + Send>;
 thread_local! {
     /// The pool of this thread until [`give_way`] is called; `None` on threads of no pool.
     static GIVE_WAY: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+
+    /// Start of the current work of this thread; `None` on threads of no pool.
+    static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Duration after which work is long. The work of every client has normal priority up to it, so it is a small part of
+/// the time of an operating system's time slice.
+const SHORT: Duration = Duration::from_millis(2);
+
+/// Calls [`give_way`] if the work of this thread is long. Must be called between the steps of work whose length is not
+/// known, such as a scan.
+pub fn give_way_if_long() {
+    if BEGUN.get().is_some_and(|begun| begun.elapsed() >= SHORT) {
+        give_way();
+        BEGUN.set(None);
+    }
 }
 
 /// Lowers the priority of the calling thread if its [`Threads`] support that. Must be called when work turns out to
@@ -102,12 +118,13 @@ struct Seat {
 impl Threads {
     /// Creates a pool whose threads lower their priority by `give_way`. Callers limit the number of threads.
     #[must_use]
-    pub fn that_give_way(name: &'static str, give_way: GiveWay) -> Self {
-        Self::new(name, usize::MAX, Manner::WhenLong(give_way))
+    pub fn that_give_way(name: &'static str, most: usize, give_way: GiveWay) -> Self {
+        Self::new(name, most, Manner::WhenLong(give_way))
     }
 
     /// Creates a pool of at most `most` threads, all of which have low priority.
-    pub(super) fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay) -> Self {
+    #[must_use]
+    pub fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay) -> Self {
         Self::new(name, most, Manner::Always(give_way))
     }
 
@@ -225,6 +242,7 @@ impl Shared {
         }
         let seat = Arc::new(Seat::default());
         while let Some(job) = self.next(&seat) {
+            BEGUN.set(Some(Instant::now()));
             job();
             if matches!(self.manner, Manner::WhenLong(_)) && GIVE_WAY.with_borrow(Option::is_none) {
                 self.giving_way.fetch_sub(1, Ordering::Relaxed);
@@ -301,12 +319,36 @@ mod tests {
         (
             Threads::that_give_way(
                 "test",
+                usize::MAX,
                 Arc::new(move |others| {
                     counter.fetch_add(1 + 100 * others, Ordering::Relaxed);
                 }),
             ),
             gave_way,
         )
+    }
+
+    /// Regression: scans kept their priority until they had sent 128 KiB, and thirty scans that find nothing delayed
+    /// every other request by a tenth of a second.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_gives_way_once_it_is_long() {
+        let (threads, gave_way) = threads();
+        let short = threads.spawn(|| {
+            BEGUN.set(Some(Instant::now() + Duration::from_secs(60)));
+            give_way_if_long();
+        });
+        short.end().await.unwrap();
+        assert_eq!(gave_way.load(Ordering::Relaxed), 0);
+        let long = threads.spawn(|| {
+            let begun = Instant::now();
+            while begun.elapsed() < SHORT {
+                std::hint::spin_loop();
+            }
+            give_way_if_long();
+            give_way_if_long();
+        });
+        long.end().await.unwrap();
+        assert_eq!(gave_way.load(Ordering::Relaxed), 1);
     }
 
     async fn id(threads: &Threads) -> ThreadId {
