@@ -339,6 +339,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     let name = name(&request)?;
     let rev = replaced_rev(&request.query, &request.headers, None)?;
     check_place(&database, &id)?;
+    request.node.users.visibility(&request.user, &database, &id).await?.require_whole()?;
     let (store, doc) = (Arc::clone(&database), id.clone());
     let (document, attachments) = bridge::blocking(move || {
         let base = Base::of_removal(&store, &doc, rev.as_ref(), &name)?;

@@ -11,7 +11,7 @@ use settee_model::json::{Json, write_string};
 use settee_model::limits::{MAX_GENERATION, MAX_STORED_GENERATION};
 use settee_model::{Document, InvalidRev, Rev, RevisionHasher};
 use settee_replication::documents::is_replicator_database;
-use settee_service::replicator_documents;
+use settee_service::{Visibility, public_part, replicator_documents};
 use settee_wire::multipart::ContentType;
 
 use super::documents::{doc_id, is_local, local_tag};
@@ -140,6 +140,11 @@ pub(super) async fn delete(request: Request) -> Answer {
     partition::check_place(&database, &id)?;
     let (reader, wanted) = (Arc::clone(&database), id.clone());
     bridge::blocking(move || require_live(&reader, &wanted)).await?;
+    // As in CouchDB, a client that does not see a user document cannot find out whether it exists.
+    if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
+        let (reader, wanted) = (Arc::clone(&database), id.clone());
+        bridge::blocking(move || Ok(drop(public_part(&reader.read()?, &wanted, &fields)?))).await?;
+    }
     let document = tombstone(replaced_rev(&request.query, &request.headers, None)?);
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };
     let saved = save(&request, &database, edit).await?;
