@@ -163,7 +163,7 @@ pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> 
     }
     let names = |knows: &dyn Fn(&str) -> bool| value.split(',').map(str::trim).all(knows);
     let (fits, wanted) = match (section, key) {
-        ("chttpd" | "httpd", "authentication_handlers") => (
+        ("chttpd", "authentication_handlers") => (
             !Handler::list(value).is_empty(),
             "a list of handlers with one at least that is known, such as {chttpd_auth, cookie_authentication_handler}, \
              {chttpd_auth, default_authentication_handler}: nobody could log in otherwise",
@@ -285,7 +285,7 @@ mod tests {
         for empty in ["", " "] {
             check("chttpd/authentication_handlers", empty, true);
         }
-        check("httpd/authentication_handlers", "{couch_httpd_auth, nonsense}", false);
+        check("httpd/authentication_handlers", "{couch_httpd_auth, nonsense}", true);
         check("chttpd_auth/hash_algorithms", "sha512, sha", true);
         check("chttpd_auth/hash_algorithms", "sha512, md5", false);
         check("couch_httpd_auth/same_site", "strict", true);

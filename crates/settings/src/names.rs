@@ -70,7 +70,23 @@ fn modern_section(section: &str, key: &str) -> Option<&'static str> {
     SECTION_NAMES.into_iter().find(|(new, old)| *old == section && is_shared(new, key)).map(|(new, _)| new)
 }
 
-/// The old `[httpd] port` configured another interface in CouchDB 2, so it must not change this one.
+/// Returns true if CouchDB also reads the setting from the old section. An old `[httpd]` configured another interface,
+/// so its address and its way to authenticate must not change this one.
 fn is_shared(section: &str, key: &str) -> bool {
-    section != "chttpd" || !matches!(key, "port" | "bind_address")
+    match section {
+        "chttpd" => !matches!(
+            key,
+            "port"
+                | "bind_address"
+                | "authentication_handlers"
+                | "require_valid_user_except_for_up"
+                | "admin_only_all_dbs"
+                | "max_db_number_for_dbs_info_req"
+                | "decode_plus_to_space"
+                | "scrub_json_request"
+                | "prefer_minimal"
+        ),
+        "chttpd_auth" => !matches!(key, "authentication_db" | "upgrade_hash_on_auth"),
+        _ => true,
+    }
 }
