@@ -160,7 +160,7 @@ pub(crate) fn open_postgres(
 
 /// The settings shared by the nodes on a PostgreSQL, if any. Reading them writes nothing.
 pub(crate) fn shared_settings(options: &settee_storage_postgres::Options) -> anyhow::Result<Option<SharedSettings>> {
-    read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::look_up(options, shard, space, key)?))
+    read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::read_value(options, shard, space, key)?))
 }
 
 /// Opens the engine read-only, without modifying any file.

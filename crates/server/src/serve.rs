@@ -141,9 +141,9 @@ fn open_storage(
     environment::random(&mut id);
     let engine = backends::open_postgres(&options, id)?;
     transfer::refuse_unfinished(engine.as_ref())?;
-    storage::note(data, &options.place())?;
+    storage::note(data, &options.location())?;
     version::mark(data)?;
-    Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.place(), data.display())))
+    Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.location(), data.display())))
 }
 
 /// The databases of `engine`. Settings shared by several servers on one store are put into force.

@@ -76,11 +76,11 @@ impl StorageArgs {
 fn init(url: &str, owner: Option<&str>) -> anyhow::Result<bool> {
     let options = storage::options(url)?;
     let made = settee_storage_postgres::init(&options, owner)?;
-    let place = options.place();
+    let place = options.location();
     print_text(&match made {
-        Tables::Made => format!("made the tables: {place}\n"),
+        Tables::Created => format!("made the tables: {place}\n"),
         Tables::Upgraded => format!("made the tables those of this version: {place}\n"),
-        Tables::Found => format!("the tables are there already: {place}\n"),
+        Tables::Existing => format!("the tables are there already: {place}\n"),
     });
     Ok(true)
 }

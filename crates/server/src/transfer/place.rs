@@ -49,7 +49,7 @@ impl Place {
     pub(super) fn in_words(&self) -> String {
         match self {
             Self::Directory(path) => path.display().to_string(),
-            Self::Postgres(options) => options.place(),
+            Self::Postgres(options) => options.location(),
         }
     }
 
