@@ -142,7 +142,7 @@ impl Maintenance {
         for shard in damaged.into_iter().flatten().take(FORGOTTEN_MAX).map(Shard).filter(|shard| !used.contains(shard))
         {
             if let Err(error) = self.catalog.drop_shard(shard) {
-                tracing::warn!(%error, shard = shard.0, "damage of nobody is not forgotten");
+                tracing::warn!(%error, shard = shard.0, "the record of damage in an unused shard was not removed");
             }
         }
     }
@@ -161,7 +161,7 @@ impl Maintenance {
             return;
         }
         if let Err(error) = self.catalog.keep_events(&events) {
-            tracing::warn!(%error, events = events.len(), "what happened to databases was not kept for _db_updates");
+            tracing::warn!(%error, events = events.len(), "events of databases were not stored for _db_updates");
         }
     }
 }
@@ -186,8 +186,8 @@ async fn maintain_engine(maintenance: Arc<Maintenance>) {
             Err(panic) => Some(panic.to_string()),
         };
         match (&reply, &found) {
-            (None, Some(reason)) => tracing::error!(reason, "writes are refused until the cause is gone"),
-            (Some(_), None) => tracing::warn!("writes are taken again"),
+            (None, Some(reason)) => tracing::error!(reason, "writes are rejected until the cause is gone"),
+            (Some(_), None) => tracing::warn!("writes are accepted again"),
             _ => {}
         }
         reply = found;
@@ -199,7 +199,7 @@ async fn compact_from_time_to_time(maintenance: Arc<Maintenance>, is_over: Arc<A
         tokio::time::sleep(maintenance.check_interval()).await;
         let (working, is_over) = (Arc::clone(&maintenance), Arc::clone(&is_over));
         if let Err(panic) = spawn_blocking(move || working.compact(&is_over)).await {
-            tracing::error!(%panic, "automatic compaction ended in a panic");
+            tracing::error!(%panic, "automatic compaction panicked");
         }
     }
 }
@@ -208,7 +208,7 @@ async fn record_history(node: Arc<Node>) {
     loop {
         let recording = Arc::clone(&node);
         if let Err(panic) = spawn_blocking(move || recording.record_history()).await {
-            tracing::error!(%panic, "recording the history of metrics ended in a panic");
+            tracing::error!(%panic, "recording the history of metrics panicked");
         }
         tokio::time::sleep(Node::HISTORY_INTERVAL).await;
     }
@@ -222,7 +222,7 @@ async fn keep_events(maintenance: Arc<Maintenance>, wakeup: Arc<Notify>) {
         tokio::time::sleep(Duration::from_millis(delay_ms)).await;
         let working = Arc::clone(&maintenance);
         if let Err(panic) = spawn_blocking(move || working.keep_events()).await {
-            tracing::error!(%panic, "keeping events for _db_updates ended in a panic");
+            tracing::error!(%panic, "storing events for _db_updates panicked");
         }
     }
 }
@@ -235,7 +235,7 @@ impl Running {
         self.maintenance.indexing.stop().await;
         // Stores the last events.
         if let Err(panic) = spawn_blocking(move || self.maintenance.keep_events()).await {
-            tracing::error!(%panic, "keeping events for _db_updates ended in a panic");
+            tracing::error!(%panic, "storing events for _db_updates panicked");
         }
     }
 }

@@ -85,7 +85,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let address = address(&configuration)?;
     let descriptors = Descriptors::claim()?;
     if let Err(error) = control::remove_checkpoints(&data) {
-        tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
+        tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process were not removed");
     }
     let (engine, place) = open_storage(&configuration, &data, descriptors, prepared)?;
     // The engine requires periodic maintenance from now on.
@@ -98,9 +98,10 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let platform = node::platform(&configuration)?;
     let (node, maintenance) =
         node::make(&data, catalog, Arc::clone(&configuration), authenticator, operation, platform)?;
-    let backups = Backups::begin(&configuration, &data, &engine).context("[backup] cannot be followed")?;
+    let backups =
+        Backups::begin(&configuration, &data, &engine).context("the settings in [backup] cannot be applied")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
+    let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("cannot start threads")?;
     let listening = Listening { address, data: &data, place: &place, descriptors, traces: &traces };
     runtime.block_on(listen(node, maintenance, &configuration, listening, shutdown.clone()))?;
     if let Some(exporter) = exporter {
@@ -134,7 +135,7 @@ fn open_storage(
     };
     if schedule::wants_backups(configuration) {
         bail!(
-            "[backup] url asks for backups of the data directory, and the data lie in PostgreSQL: its own programs back them up"
+            "[backup] url requests backups of the data directory, but the data is in PostgreSQL: back it up with its own programs"
         );
     }
     let mut id = [0; 16];
@@ -185,9 +186,9 @@ fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
 fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
     let bind = chttpd::BIND_ADDRESS.of(configuration);
     let ip = settee_settings::key::address(&bind)
-        .with_context(|| format!("[chttpd] bind_address is no IP address: {bind}"))?;
+        .with_context(|| format!("[chttpd] bind_address is not an IP address: {bind}"))?;
     let port = chttpd::PORT.of(configuration);
-    Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
+    Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is not a port number")?))
 }
 
 /// Refuses an address other than loopback without an administrator, because then every client has all permissions.
@@ -196,7 +197,7 @@ fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> any
         return Ok(());
     }
     bail!(
-        "refusing to listen on {address} without an administrator, because everybody could then do everything.\n\
+        "refusing to listen on {address} without an administrator, because every client would have all permissions.\n\
          Set COUCHDB_USER and COUCHDB_PASSWORD in the environment, or write `name = password` into the section \
          [admins] of local.ini, or listen on 127.0.0.1."
     )
@@ -207,7 +208,7 @@ fn greet(addresses: &[String], place: &str, administrators: &[String], notices: 
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
         [] => format!(
-            "There is no administrator: everybody on this machine may do everything. To make one:\n  \
+            "There is no administrator: every user of this machine has all permissions. To create one:\n  \
              curl -X PUT {}_node/_local/_config/admins/NAME -d '\"PASSWORD\"'\n\
              or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\n",
             addresses.first().map_or("http://127.0.0.1:5984/", String::as_str),
@@ -218,7 +219,7 @@ fn greet(addresses: &[String], place: &str, administrators: &[String], notices: 
     let addresses = addresses.join(" and ");
     let notices: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
     let text =
-        format!("Settee {version} listens at {addresses}\nData lies in {place}\n{rule}{notices}Stop with Ctrl-C.\n");
+        format!("Settee {version} listens at {addresses}\nThe data is in {place}\n{rule}{notices}Stop with Ctrl-C.\n");
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
@@ -269,10 +270,10 @@ async fn listen(
     let connections = descriptors.connections(wanted);
     let mut notices = vec![format!("Requests may take {} MiB of memory", node.request_memory_bytes() >> 20)];
     if connections < wanted {
-        notices.push(format!("Takes {connections} connections at a time, not {wanted}: {descriptors}"));
+        notices.push(format!("Accepts {connections} concurrent connections, not {wanted}: {descriptors}"));
     }
     if let Some(refusal) = refusal {
-        notices.push(format!("Writes are refused until there is room: {refusal}"));
+        notices.push(format!("Writes are rejected until space is available: {refusal}"));
     }
     let membership = Membership::begin(node.engine(), node.name(), configuration, opened.plain).await?;
     notices.extend(membership.notice());
@@ -298,13 +299,13 @@ async fn listen(
         replication.begin_stop();
         stop.begin();
         if tokio::time::timeout(REPLICATION_STOP, replication.stop()).await.is_err() {
-            tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
+            tracing::warn!("replications did not end in time; they resume from their last checkpoints");
         }
         membership.end().await;
     });
     settee_http::serve(node, opened.listeners, connections, shutdown).await;
     // Its time limit started at the same moment.
-    replication.await.context("the end of replications broke")?;
+    replication.await.context("ending the replications panicked")?;
     if let Some(watching) = watching {
         watching.abort();
     }

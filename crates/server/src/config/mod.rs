@@ -73,7 +73,7 @@ pub(crate) enum SettingsError {
     #[error("{0}")]
     Invalid(String),
     /// No server starts with this configuration. The text has one line per mistake, each with its place.
-    #[error("the configuration is wrong:\n{0}")]
+    #[error("the configuration is invalid:\n{0}")]
     Mistakes(String),
     /// The files could not be read or written; nothing was changed.
     #[error("configuration file {0}")]
@@ -324,7 +324,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Calls `listener` after each change, one call at a time and in order. It may read the configuration but must not
+    /// Calls `listener` after each change, in order and never concurrently. It may read the configuration but must not
     /// change it.
     pub(crate) fn on_change(&self, listener: impl Fn(&Change<'_>) + Send + Sync + 'static) {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));

@@ -128,7 +128,7 @@ impl Configuration {
     /// Sets or removes a value for all nodes. The caller must hold the lock of changes.
     pub(super) fn change_shared(&self, section: &str, key: &str, value: Option<&str>) -> Result<(), SettingsError> {
         let shared = self.shared.get().expect("asked for shared settings only");
-        let catalog = shared.catalog.as_ref().expect("who looks changes nothing");
+        let catalog = shared.catalog.as_ref().expect("reading changes nothing");
         let mut refusal = Ok(());
         let stored = catalog.change_shared_settings(|found| {
             let mut changed = found.cloned().unwrap_or_default();
@@ -190,7 +190,7 @@ fn notices(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
     let without = own.iter().filter(|setting| !counts(setting));
     without
         .map(|((section, key), _)| {
-            format!("[{section}] {key} is set here and does not count: nodes on this store share it, and the store says something else")
+            format!("[{section}] {key} is set here but ignored: the nodes on this store share the setting, and the store has another value")
         })
         .collect()
 }

@@ -59,14 +59,14 @@ fn configuration_errors_are_reported() {
     );
     let directory = Directory::with(&format!("{ANN}[couchdb\n;max_document_size\nmax_document_size\n"));
     let path = directory.0.join("local.ini");
-    let line = |number| (Error, format!("{}:{number}: the line means nothing and is ignored", path.display()));
+    let line = |number| (Error, format!("{}:{number}: the line is invalid and is ignored", path.display()));
     assert_eq!(illness(&directory), [line(3), line(5)]);
     check(
         "[couchdb]\nmax_docment_size = 1\n",
         &[(Error, "PATH:4: [couchdb] max_docment_size is not known; did you mean [couchdb] max_document_size?")],
     );
     check("[chttp]\nport = 1\n", &[(Error, "PATH:4: [chttp] port is not known; did you mean [chttpd] port?")]);
-    check("[admins]\nbob = geheim\n", &[(Warning, "the password of bob stands in plain text")]);
+    check("[admins]\nbob = geheim\n", &[(Warning, "the password of bob is stored in plain text")]);
     check(
         "[couchdb]\nmaintenance_mode = nolb\n",
         &[(Warning, "maintenance_mode is nolb: /_up answers 404, and load balancers stay away")],
@@ -82,7 +82,7 @@ fn a_party_is_a_warning_at_home_and_an_error_outside() {
     let party = |ini: &str| illness(&Directory::with(ini)).remove(0);
     assert_eq!(
         party(""),
-        (Verdict::Warning, "there is no administrator: everybody on this machine may do everything".to_owned())
+        (Verdict::Warning, "there is no administrator: every user of this machine has all permissions".to_owned())
     );
     let outside = party("[chttpd]\nbind_address = 0.0.0.0\n");
     assert_eq!(
@@ -95,7 +95,7 @@ fn a_party_is_a_warning_at_home_and_an_error_outside() {
 fn data_that_cannot_be_served_is_an_error() {
     let directory = Directory::with(ANN);
     fs::write(directory.0.join("version"), "99\n").unwrap();
-    let layout = format!("the data has layout 99, this program knows {} at most", crate::version::LAYOUT);
+    let layout = format!("the data has layout 99, this program supports {} at most", crate::version::LAYOUT);
     let found = illness(&directory);
     assert_eq!(found[0], (Verdict::Error, layout));
     // There is a version and no store.

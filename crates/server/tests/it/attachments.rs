@@ -150,7 +150,7 @@ fn a_slow_reader_holds_nothing_in_memory() {
     client.reply_head().unwrap().expect(200);
     check_data(&mut client, length);
     let grown = memory_mb(&server, "VmHWM").saturating_sub(before);
-    assert!(grown < 32, "{grown} MB for answers that nobody reads");
+    assert!(grown < 32, "{grown} MB for responses that no client reads");
     for reader in &mut readers {
         check_data(reader, length);
     }

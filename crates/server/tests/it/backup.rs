@@ -291,10 +291,10 @@ fn one_database_comes_out_of_the_backup_of_a_server() {
     assert_eq!(left.collect::<Vec<_>>(), ["local.ini"], "nothing is left behind");
     // Invalid arguments are reported.
     for (arguments, expected) in [
-        (["--backup", "2026-11-20T15-04-05Z"], "are for buckets"),
-        (["--at", "2026-11-20T15:04:05Z"], "are for buckets"),
-        (["--key-file", "key"], "are for buckets"),
-        (["--at", "yesterday"], "a time is given in UTC"),
+        (["--backup", "2026-11-20T15-04-05Z"], "require a bucket"),
+        (["--at", "2026-11-20T15:04:05Z"], "require a bucket"),
+        (["--key-file", "key"], "require a bucket"),
+        (["--at", "yesterday"], "invalid time: write it in UTC"),
     ] {
         let output = restore("x", &arguments);
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");

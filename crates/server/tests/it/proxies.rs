@@ -315,7 +315,7 @@ fn a_container_reads_its_start_parameters() {
         command
     };
     let server = Server::start_as(&directory, &mut of_image("CMD"));
-    assert!(server.greeting.contains("This is node settee@node1, alone so far"), "{}", server.greeting);
+    assert!(server.greeting.contains("This is node settee@node1, without other nodes so far"), "{}", server.greeting);
     let client = &mut server.client().with("Basic YWRtaW46cHc=");
     client.get("/_all_dbs").expect(200);
     let address = client.get("/_node/_local/_config/cluster/address").expect(200).text();

@@ -152,10 +152,10 @@ fn credentials_are_neither_shown_nor_logged() {
     assert!(!text(first, "source").is_empty());
     let crashed =
         first.get("history").map(|history| history.elements().filter_map(|event| event.get("reason")).count());
-    assert!(crashed > Some(0), "reasons were looked at too: {}", String::from_utf8_lossy(Value::raw(first)));
+    assert!(crashed > Some(0), "the reasons were checked too: {}", String::from_utf8_lossy(Value::raw(first)));
     let (status, _) = server.terminate();
     assert!(status.success());
     let log = fs::read_to_string(directory.path().join("log")).unwrap();
-    assert!(log.contains("a replication failed"), "the log was looked at: {log}");
+    assert!(log.contains("a replication failed"), "the log was checked: {log}");
     assert_hidden("the log", &log);
 }

@@ -60,7 +60,7 @@ fn after_a_crash_an_index_equals_a_rebuilt_one() {
     for round in 0..3 {
         let server = Server::start(&directory);
         let mut client = server.client();
-        save(&mut client, &format!("/db/_design/anew{round}"), &design(&format!("anew {round}")));
+        save(&mut client, &format!("/db/_design/anew{round}"), &design(&format!("rebuild {round}")));
         let known = answers(&mut client, "known");
         assert_eq!(known, answers(&mut client, &format!("anew{round}")), "after crash {round}");
         assert!(known[0].contains("\"total_hits\":8000") || round > 0, "{}", known[0]);

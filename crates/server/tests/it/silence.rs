@@ -68,7 +68,7 @@ fn a_server_without_a_connection_to_its_store_fails_at_once() {
         assert_ne!(far_client.get("/_up").status, 200);
         proxy.stall(false);
         proxy.keep_answers(false);
-        wait_for("it to hear again", || (far_client.get("/db/7").status == 200).then_some(()));
+        wait_for("the server responds again", || (far_client.get("/db/7").status == 200).then_some(()));
     }
     // It was created by an earlier request or by this one.
     // The outcome of the earlier attempt may still be in doubt.

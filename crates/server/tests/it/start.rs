@@ -46,7 +46,7 @@ fn completions_are_scripts() {
         let script = directory.path().join("script");
         fs::write(&script, &printed.stdout).unwrap();
         match Command::new(shell).args(arguments).arg(&script).output() {
-            Ok(judged) => assert!(judged.status.success(), "{shell}: {judged:?}"),
+            Ok(result) => assert!(result.status.success(), "{shell}: {result:?}"),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{shell}"),
         }
     }
@@ -87,8 +87,8 @@ fn the_first_start_says_where() {
     let version = env!("CARGO_PKG_VERSION");
     let data = directory.path().canonicalize().unwrap();
     let expected = format!(
-        "Settee {version} listens at http://{0}/\nData lies in {1}\n\
-         There is no administrator: everybody on this machine may do everything. To make one:\n  \
+        "Settee {version} listens at http://{0}/\nThe data is in {1}\n\
+         There is no administrator: every user of this machine has all permissions. To create one:\n  \
          curl -X PUT http://{0}/_node/_local/_config/admins/NAME -d '\"PASSWORD\"'\n\
          or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\n\
          Requests may take N MiB of memory\nStop with Ctrl-C.\n",
@@ -118,7 +118,7 @@ fn an_open_server_listens_to_its_own_machine_only() {
         let output = run(serve(&directory).args(["--bind", bind]));
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(text.contains("without an administrator, because everybody could then do everything"), "{text}");
+        assert!(text.contains("without an administrator, because every client would have all permissions"), "{text}");
         assert!(text.contains("COUCHDB_USER and COUCHDB_PASSWORD") && text.contains("[admins]"), "{text}");
         assert!(output.stdout.is_empty());
     }

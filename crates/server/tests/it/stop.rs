@@ -69,7 +69,7 @@ fn feeds_writes_and_a_build_at_the_end() {
         quiet.reply_head().unwrap().expect(200);
         let mut query = server.client();
         query.send("GET", "/db/_design/d/_view/v?group=true", &[], b"").unwrap();
-        wait_for("the build to begin", || {
+        wait_for("the start of the build", || {
             let tasks = server.client().get("/_active_tasks").expect(200).json();
             tasks.value().elements().next().map(|task| number(task, "total_changes"))
         });

@@ -179,7 +179,7 @@ fn files_that_are_no_files_are_refused() {
         for arguments in [vec!["--check"], vec!["--data", restored.to_str().unwrap()]] {
             let output = run(program(&["restore", "--from"]).arg(&copied).args(&arguments));
             assert!(
-                !output.status.success() && printed_text(&output).contains("no regular file"),
+                !output.status.success() && printed_text(&output).contains("not a regular file"),
                 "{name}: {}",
                 printed_text(&output)
             );
@@ -189,7 +189,7 @@ fn files_that_are_no_files_are_refused() {
         let _socket = UnixListener::bind(&path).unwrap();
         let output = run(program(&["restore", "--check", "--from"]).arg(&copied));
         assert!(
-            !output.status.success() && printed_text(&output).contains("no regular file"),
+            !output.status.success() && printed_text(&output).contains("not a regular file"),
             "{name}: {}",
             printed_text(&output)
         );
@@ -230,7 +230,7 @@ fn commands_do_not_write_over_files_or_move_a_server_to_itself() {
         );
         let output = run(program(command).args(["/dev/full", "--force"]));
         assert!(
-            !output.status.success() && printed_text(&output).contains("is no file"),
+            !output.status.success() && printed_text(&output).contains("is not a file"),
             "{command:?}: {}",
             printed_text(&output)
         );

@@ -114,6 +114,6 @@ mod tests {
             assert_eq!(superfluous(&all, &positions(&known)), expected, "{known:?}");
         }
         let young = [(true, "log/a/1".to_owned()), (false, "log/a/2".to_owned())];
-        assert!(superfluous(&young, &BTreeMap::new()).is_empty(), "its first backup may be on its way");
+        assert!(superfluous(&young, &BTreeMap::new()).is_empty(), "its first backup may be in progress");
     }
 }

@@ -50,11 +50,11 @@ pub(crate) fn is_url(text: &str) -> bool {
 }
 
 fn bucket_and_prefix(url: &str) -> anyhow::Result<(&str, &str)> {
-    let rest = url.strip_prefix(SCHEME).context("a place for backups is given as s3://bucket/prefix")?;
+    let rest = url.strip_prefix(SCHEME).context("invalid location of backups: write s3://bucket/prefix")?;
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_matches('/');
-    ensure!(!bucket.is_empty() && !bucket.contains('@'), "a place for backups is given as s3://bucket/prefix");
-    ensure!(!prefix.is_empty(), "{url} is a whole bucket: give the backups of each server a prefix, {url}/NAME");
+    ensure!(!bucket.is_empty() && !bucket.contains('@'), "invalid location of backups: write s3://bucket/prefix");
+    ensure!(!prefix.is_empty(), "{url} has no prefix: use a prefix for each server, {url}/NAME");
     Ok((bucket, prefix))
 }
 
@@ -77,8 +77,8 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
         );
     };
     let network = site::network(place.authorities.as_deref())?;
-    let remote = site::parse(endpoint).context("an endpoint is given as https://host:port")?;
-    ensure!(remote.path == "/", "an endpoint has no path: https://host:port");
+    let remote = site::parse(endpoint).context("invalid endpoint: write https://host:port")?;
+    ensure!(remote.path == "/", "an endpoint must not have a path: write https://host:port");
     let transport = network.connect(&Endpoint::Remote(remote), &Tuning::default())?;
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new()
