@@ -142,7 +142,7 @@ impl Maintenance {
         for shard in damaged.into_iter().flatten().take(FORGOTTEN_MAX).map(Shard).filter(|shard| !used.contains(shard))
         {
             if let Err(error) = self.catalog.drop_shard(shard) {
-                tracing::warn!(%error, shard = shard.0, "the record of damage in an unused shard was not removed");
+                tracing::warn!(%error, shard = shard.0, "a damaged shard without a database was not dropped");
             }
         }
     }

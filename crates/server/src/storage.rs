@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_make_no_sense_are_refused() {
+    fn invalid_urls_are_rejected() {
         let text = format!("{:#}", options("mysql://secret@host").unwrap_err());
         assert_eq!(text, "the URL of the storage cannot be used: it does not start with postgres://");
     }

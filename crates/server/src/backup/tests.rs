@@ -119,7 +119,7 @@ fn damage_is_found_before_anything_is_restored() {
 }
 
 #[test]
-fn data_is_not_overwritten_and_half_a_restoration_not_served() {
+fn data_is_not_overwritten_and_an_incomplete_restore_is_not_served() {
     let world = World::new();
     world.put("a");
     let report = world.back_up("2001");

@@ -78,7 +78,7 @@ fn configuration_errors_are_reported() {
 }
 
 #[test]
-fn a_party_is_a_warning_at_home_and_an_error_outside() {
+fn missing_administrators_are_a_warning_on_loopback_and_an_error_elsewhere() {
     let party = |ini: &str| illness(&Directory::with(ini)).remove(0);
     assert_eq!(
         party(""),
@@ -109,7 +109,7 @@ fn data_that_cannot_be_served_is_an_error() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn an_examination_leaves_no_files() {
     let directory = Directory::with(ANN);
     examine(&directory.0, None);
     let names: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -113,7 +113,7 @@ impl World {
 }
 
 #[test]
-fn indexes_that_lag_are_brought_up_to_date_unless_they_are_left_to_queries() {
+fn lagging_indexes_are_updated_unless_left_to_queries() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let world = world("[ken]\ndelay = 1\n");
@@ -148,7 +148,7 @@ fn the_budget_follows_the_configuration() {
 }
 
 #[test]
-fn forgotten_indexes_are_collected() {
+fn unused_indexes_are_removed() {
     let world = world("[view_cleanup]\ngrace = 0\n");
     let designs = design_documents(&world.database).unwrap();
     world.indexing.views.update(&world.database, &designs[0], Urgency::Client).unwrap();

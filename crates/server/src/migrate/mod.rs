@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_does_not_move_to_itself_or_to_another_product() {
+    fn a_server_is_not_migrated_to_itself_or_to_another_product() {
         let identity = |text: &str| Identity::of(Json::parse(text.as_bytes()).unwrap().value());
         let couchdb = identity(
             r#"{"couchdb":"Welcome","version":"3.5.2","uuid":"a","vendor":{"name":"The Apache Software Foundation"}}"#,

@@ -40,7 +40,7 @@ fn commit(engine: &dyn Engine, shard: Shard, change: impl FnOnce(&mut Batch)) {
 }
 
 #[test]
-fn a_copy_that_was_interrupted_anywhere_goes_on() {
+fn a_copy_resumes_after_an_interruption_at_any_point() {
     let from = store();
     let mut place = 0;
     loop {

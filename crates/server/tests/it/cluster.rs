@@ -89,7 +89,7 @@ fn servers_on_one_store_are_one() {
     }
     assert!(shown.contains("; [vendor] name is set here but ignored: "), "{shown}");
     let shown = show("postgres://nobody@%2Fnowhere/d");
-    let unknown = "; The shared settings are not shown; they take precedence over the following ones: PostgreSQL cannot be reached";
+    let unknown = "; The shared settings cannot be read; they take precedence over the settings below: PostgreSQL cannot be reached";
     assert!(shown.starts_with(unknown) && shown.contains("\nname = Own ; "), "{shown}");
     let login = &mut two.servers[1].client();
     let session = login.post("/_session", r#"{"name":"bob","password":"geheim"}"#).expect(200);
@@ -162,7 +162,7 @@ fn changes_by_one_server_apply_to_the_next_write_through_another() {
 }
 
 #[test]
-fn a_node_that_dies_leaves_its_replications_to_the_others() {
+fn other_nodes_take_over_the_replications_of_a_failed_one() {
     let Some(mut two) = Two::start() else { return };
     let [one, two_] = &mut two.clients();
     one.put("/source", "").expect(201);
@@ -197,7 +197,7 @@ fn a_node_that_dies_leaves_its_replications_to_the_others() {
 
 /// A query waits for an index that another node builds, and that node is killed.
 #[test]
-fn a_query_does_not_wait_for_a_builder_that_died() {
+fn a_query_does_not_wait_for_a_failed_builder() {
     const LIMIT: Duration = Duration::from_secs(2);
     let Some(mut two) = Two::start() else { return };
     let [one, two_] = &mut two.clients();
@@ -239,7 +239,7 @@ fn a_query_does_not_wait_for_a_builder_that_died() {
 }
 
 #[test]
-fn names_are_given_once_and_nodes_start_again_under_theirs() {
+fn node_names_are_unique_and_kept_after_a_restart() {
     let Some(mut two) = Two::start() else { return };
     let other = Directory::new();
     let output = run(&mut node(&other, &two.url, "a b@here"));
@@ -286,7 +286,7 @@ impl Retrying<'_> {
 }
 
 #[test]
-fn a_restart_of_one_after_the_other_loses_no_request_that_is_made_again_once() {
+fn one_retry_suffices_during_a_rolling_restart() {
     let Some(mut two) = Two::start() else { return };
     two.clients()[0].put("/db", "").expect(201);
     let addresses = [0, 1].map(|number: usize| Mutex::new(two.servers[number].address));

@@ -158,7 +158,7 @@ fn flip(path: &Path, random: &mut Random) -> String {
 }
 
 #[test]
-fn flipped_bytes_are_found_named_and_everything_else_is_salvaged() {
+fn flipped_bytes_are_reported_and_everything_else_is_salvaged() {
     let directory = Directory::new();
     let expected = written(&directory);
     let verified = run(program(&["verify", "--data"]).arg(directory.path()));
@@ -445,7 +445,7 @@ fn below(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn flipped_bytes_of_a_backup_are_found_and_named() {
+fn flipped_bytes_of_a_backup_are_reported() {
     let (directory, backups) = (Directory::new(), Directory::new());
     written(&directory);
     let output = run(program(&["backup", "--data"]).arg(directory.path()).arg("--to").arg(backups.path()));

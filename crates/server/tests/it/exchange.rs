@@ -76,7 +76,7 @@ fn zstd(content: &str) -> Vec<u8> {
 }
 
 #[test]
-fn files_of_all_formats_hold_the_same() {
+fn files_of_all_formats_have_the_same_contents() {
     let place = Place::new();
     let lines = "{\"_id\":\"a\",\"n\":1.50}\n\n{\"_id\":\"b\",\"t\":\"x\"}\n";
     let expected = ["{\"_id\":\"a\",\"n\":1.50}", "{\"_id\":\"b\",\"t\":\"x\"}"];
@@ -175,7 +175,7 @@ fn rejected_rows_are_reported_by_line() {
 }
 
 #[test]
-fn an_import_that_is_killed_goes_on() {
+fn a_killed_import_resumes() {
     let place = Place::new();
     const COUNT: usize = 60_000;
     let lines: String = (0..COUNT).map(|n| format!("{{\"n\":{n},\"padding\":\"{n:0200}\"}}\n")).collect();

@@ -70,7 +70,7 @@ fn a_continuous_feed_sends_every_change() {
 }
 
 #[test]
-fn a_quiet_feed_shows_that_it_lives() {
+fn an_idle_feed_sends_heartbeats() {
     let directory = Directory::new();
     let server = start(&directory);
     let begun = Instant::now();

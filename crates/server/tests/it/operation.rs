@@ -154,7 +154,7 @@ fn statistics_count_events() {
 }
 
 #[test]
-fn a_restart_brings_a_new_server_in_the_same_process() {
+fn a_restart_starts_a_new_server_in_the_same_process() {
     let directory = Directory::new();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = program(&["serve", "--port", &free.port().to_string(), "--data"]);

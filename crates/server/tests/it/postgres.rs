@@ -64,7 +64,7 @@ fn data_outlive_the_server_and_its_directory() {
 }
 
 #[test]
-fn tables_are_made_for_a_role_without_rights() {
+fn tables_are_created_for_a_role_without_privileges() {
     let Some(postgres) = Scratch::start("") else { return };
     postgres.run("CREATE ROLE couch LOGIN");
     let (theirs, ours) =

@@ -238,7 +238,7 @@ fn write_twice(proxy: &Proxy, writer: usize, is_over: &AtomicBool, saved: &Atomi
 }
 
 #[test]
-fn a_killed_node_loses_no_request_that_is_made_again_once() {
+fn one_retry_suffices_after_a_node_was_killed() {
     behind_each_proxy(|_, proxy, servers, name| {
         proxy.client().put("/db", "").expect(201);
         let (is_over, saved) = (AtomicBool::new(false), AtomicU64::new(0));

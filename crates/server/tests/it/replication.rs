@@ -35,7 +35,7 @@ fn wait_for_state(client: &mut Client, id: &str, state: &str) {
 }
 
 #[test]
-fn replications_go_on_after_a_crash_and_after_an_orderly_end() {
+fn replications_resume_after_a_crash_and_after_a_shutdown() {
     let (here, there) = (Directory::new(), Directory::new());
     let peer = Server::start(&there);
     let mut far = peer.client();

@@ -80,7 +80,7 @@ fn kill_in_the_middle(postgres: &Scratch, schema: &str, from: &str, to: &str) {
 }
 
 #[test]
-fn a_server_moves_into_postgresql_and_back() {
+fn a_server_is_copied_to_postgresql_and_back() {
     let Some(postgres) = Scratch::start("") else { return };
     let (home, back) = (Directory::new(), Directory::new());
     let server = Server::start(&home);

@@ -163,7 +163,7 @@ fn unreadable_files_are_reported_at_the_start() {
     check(&other, "", "do not match");
     check(&|_| {}, "tls_versions = [tlsv1]\n", "must name tlsv1.2 or tlsv1.3");
     check(&|_| {}, "verify_ssl_certificates = true\n", "there is no cacert_file");
-    check(&|_| {}, "cert_file =\n", "name a PEM file");
+    check(&|_| {}, "cert_file =\n", "specify a PEM file");
 }
 
 #[test]

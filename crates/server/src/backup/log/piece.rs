@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_out_as_they_went_in_and_damage_is_found() {
+    fn records_are_read_as_written_and_damage_is_found() {
         let records = [(11, Some(5), vec![1; 1000]), (12, None, vec![]), (900, Some(u64::MAX - 1), vec![2; 3])];
         let mut piece = Piece::new(10);
         assert!(piece.is_empty());

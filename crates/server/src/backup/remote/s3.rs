@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_bucket_and_a_prefix() {
+    fn a_location_is_a_bucket_and_a_prefix() {
         for (url, expected) in [
             ("s3://bucket/server", Some(("bucket", "server"))),
             ("s3://bucket/a/b/", Some(("bucket", "a/b"))),

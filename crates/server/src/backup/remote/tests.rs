@@ -152,7 +152,7 @@ fn encrypted_backups_reveal_nothing_and_require_their_key() {
 }
 
 #[test]
-fn large_files_go_in_parts_and_changing_ones_do_not_go() {
+fn large_files_are_sent_in_parts_and_changing_ones_are_rejected() {
     let bucket = Bucket::new();
     let file = std::env::temp_dir().join(format!("settee-large-{}", std::process::id()));
     let content: Vec<u8> = (0..40_000_000_u32).map(|number| (number >> 8) as u8).collect();

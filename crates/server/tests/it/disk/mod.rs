@@ -105,12 +105,12 @@ fn check_recovery(call: &str, status: u16) {
 }
 
 #[test]
-fn writes_go_on_after_files_could_not_be_opened() {
+fn writes_continue_after_files_could_not_be_opened() {
     check_recovery("open", 500);
 }
 
 #[test]
-fn writes_go_on_after_a_write_found_no_space() {
+fn writes_continue_after_a_write_without_space() {
     check_recovery("write", 507);
 }
 
@@ -171,7 +171,7 @@ fn idle_connections_take_no_files_from_the_engine() {
 }
 
 #[test]
-fn a_server_that_may_open_hardly_any_file_says_so() {
+fn a_low_limit_of_open_files_is_reported() {
     let directory = Directory::new();
     let output = run(&mut limited(&directory, 64));
     let printed_text = String::from_utf8_lossy(&output.stderr);
@@ -205,7 +205,7 @@ fn remove(client: &mut Client, path: &str) {
 }
 
 #[test]
-fn a_full_disk_takes_deletions_and_then_writes_again() {
+fn a_full_disk_accepts_deletions_and_then_writes() {
     let Some(disk) = SmallDisk::new(60) else { return };
     let mut random = Random::new();
     let server = disk.start();
@@ -255,7 +255,7 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
 }
 
 #[test]
-fn a_server_starts_on_a_full_disk_and_writes_when_there_is_room() {
+fn a_server_starts_on_a_full_disk_and_writes_once_space_is_available() {
     let Some(disk) = SmallDisk::new(60) else { return };
     let mut random = Random::new();
     let server = disk.start();

@@ -120,7 +120,7 @@ fn bulk_name(index: usize) -> String {
 }
 
 #[test]
-fn a_server_that_is_written_to_moves_although_it_is_killed() {
+fn a_server_under_load_is_migrated_despite_kills() {
     let pair = Pair::start();
     let mut source = pair.source();
     fill(&mut source);

@@ -155,7 +155,7 @@ fn answer(request: &str, body: &str, locals: &Locals) -> (u16, String) {
 }
 
 #[test]
-fn couchdb_1_moves_too() {
+fn couchdb_1_is_migrated() {
     let old = start();
     let directory = Directory::new();
     directory.configure("[admins]\nbob = secret\n[log]\nlevel = warn\n");
