@@ -314,7 +314,9 @@ fn read_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec
         Ok(None) => Ok(vec!["Nodes share no settings yet: the first node that starts stores its settings".to_owned()]),
         Err(error) => {
             let text = format!("{error:#}").replace('\n', " ");
-            Ok(vec![format!("The shared settings cannot be read; they take precedence over the settings below: {text}")])
+            Ok(vec![format!(
+                "The shared settings cannot be read; they take precedence over the settings below: {text}"
+            )])
         }
     }
 }
