@@ -64,15 +64,15 @@ impl Membership {
         }
         let reply = || address(listens, &environment::hostname());
         let address = cluster::ADDRESS.text(configuration).unwrap_or_else(reply);
-        let mut tries = 1;
+        let mut attempts = 1;
         loop {
             let (engine, name, address) = (Arc::clone(engine), name.to_owned(), address.clone());
             let announced = tokio::task::spawn_blocking(move || engine.members().announce(&name, &address));
             match announced.await.context("joining the other nodes panicked")? {
                 Ok(()) => return Ok(membership),
-                Err(error) if tries < ATTEMPTS_MAX => {
+                Err(error) if attempts < ATTEMPTS_MAX => {
                     tracing::warn!(name = membership.name, %error, "cannot join the other nodes yet");
-                    tries += 1;
+                    attempts += 1;
                     tokio::time::sleep(TRY_WAIT).await;
                 }
                 Err(error) => {

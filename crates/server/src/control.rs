@@ -95,7 +95,7 @@ impl Served {
         reader.read_line(&mut line)?;
         match line.trim() {
             "status" => write_line(&mut writer, self.status()),
-            "checkpoint" => self.lend_checkpoint(reader, &mut writer),
+            "checkpoint" => self.hold_checkpoint(reader, &mut writer),
             "verify" => self.verify(&mut writer),
             other => write_line(&mut writer, refusal(&format!("unknown command {other}"))),
         }
@@ -140,7 +140,7 @@ impl Served {
     }
 
     /// Makes a checkpoint and keeps it until the client disconnects.
-    fn lend_checkpoint(&self, mut reader: impl std::io::Read, writer: &mut UnixStream) -> anyhow::Result<()> {
+    fn hold_checkpoint(&self, mut reader: impl std::io::Read, writer: &mut UnixStream) -> anyhow::Result<()> {
         let lent = match self.checkpoint() {
             Ok(lent) => lent,
             Err(error) => {

@@ -85,7 +85,7 @@ impl Indexing {
                 indexing.apply_budget();
             }
         });
-        vec![tokio::spawn(Arc::clone(self).keep_up()), tokio::spawn(Arc::clone(self).collect_from_time_to_time())]
+        vec![tokio::spawn(Arc::clone(self).update_lagging()), tokio::spawn(Arc::clone(self).collect_periodically())]
     }
 
     /// Records events of databases.
@@ -126,7 +126,7 @@ impl Indexing {
         self.configuration.get("ken.ignore", database).as_deref() == Some("true")
     }
 
-    async fn keep_up(self: Arc<Self>) {
+    async fn update_lagging(self: Arc<Self>) {
         // Builds that were interrupted by the end of the previous process.
         match self.views.interrupted() {
             Ok(names) => self.changed.lock().extend(names),
@@ -260,7 +260,7 @@ impl Indexing {
         }
     }
 
-    async fn collect_from_time_to_time(self: Arc<Self>) {
+    async fn collect_periodically(self: Arc<Self>) {
         loop {
             let working = Arc::clone(&self);
             if let Err(panic) = spawn_blocking(move || working.collect()).await {

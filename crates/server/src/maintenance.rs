@@ -44,7 +44,7 @@ pub(crate) struct Maintenance {
 }
 
 /// Maximum number of shards that are checked for damage outside of databases.
-const FORGOTTEN_MAX: usize = 100_000;
+const DISCARDED_MAX: usize = 100_000;
 
 /// The running tasks.
 pub(crate) struct Running {
@@ -67,14 +67,14 @@ impl Maintenance {
     pub(crate) fn start(self, node: Arc<Node>) -> Running {
         let maintenance = Arc::new(self);
         names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
-        maintenance.forget_damage();
+        maintenance.discard_damage();
         let is_over = Arc::new(AtomicBool::new(false));
         let wakeup = Arc::new(Notify::new());
         let waker = Arc::clone(&wakeup);
         maintenance.catalog.activity().watch(move || waker.notify_one());
         let mut loops = vec![
             tokio::spawn(maintain_engine(Arc::clone(&maintenance))),
-            tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
+            tokio::spawn(compact_periodically(Arc::clone(&maintenance), Arc::clone(&is_over))),
             tokio::spawn(keep_events(Arc::clone(&maintenance), wakeup)),
             tokio::spawn(record_history(node)),
         ];
@@ -132,14 +132,14 @@ impl Maintenance {
 
     /// Discards damage that concerns no database: in the space between two databases, and in the remains of deleted
     /// ones.
-    fn forget_damage(&self) {
+    fn discard_damage(&self) {
         let engine = self.catalog.engine();
         let damaged = engine.damaged_shards();
         if damaged.is_empty() {
             return;
         }
         let Ok(used) = settee_database::verify::shards(engine.as_ref()) else { return };
-        for shard in damaged.into_iter().flatten().take(FORGOTTEN_MAX).map(Shard).filter(|shard| !used.contains(shard))
+        for shard in damaged.into_iter().flatten().take(DISCARDED_MAX).map(Shard).filter(|shard| !used.contains(shard))
         {
             if let Err(error) = self.catalog.drop_shard(shard) {
                 tracing::warn!(%error, shard = shard.0, "a damaged shard without a database was not dropped");
@@ -155,7 +155,7 @@ impl Maintenance {
         self.indexing.note(&events);
         if events.iter().any(|(_, happened)| matches!(happened, Happened::Created | Happened::Deleted)) {
             names::write(&self.data, self.catalog.engine().as_ref());
-            self.forget_damage();
+            self.discard_damage();
         }
         if events.is_empty() || !global_changes::UPDATE_DB.of(self.configuration.as_ref()) {
             return;
@@ -194,7 +194,7 @@ async fn maintain_engine(maintenance: Arc<Maintenance>) {
     }
 }
 
-async fn compact_from_time_to_time(maintenance: Arc<Maintenance>, is_over: Arc<AtomicBool>) {
+async fn compact_periodically(maintenance: Arc<Maintenance>, is_over: Arc<AtomicBool>) {
     loop {
         tokio::time::sleep(maintenance.check_interval()).await;
         let (working, is_over) = (Arc::clone(&maintenance), Arc::clone(&is_over));

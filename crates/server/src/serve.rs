@@ -204,7 +204,7 @@ fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> any
 }
 
 /// Prints the addresses and the administrators. After a restart the output may be closed.
-fn greet(addresses: &[String], place: &str, administrators: &[String], notices: &[String]) {
+fn print_greeting(addresses: &[String], place: &str, administrators: &[String], notices: &[String]) {
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
         [] => format!(
@@ -282,7 +282,7 @@ async fn listen(
     let end_by = |kind| signal(kind).context("signals cannot be received");
     let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
     traces.keep();
-    greet(&opened.addresses, place, &administrators, &notices);
+    print_greeting(&opened.addresses, place, &administrators, &notices);
     let background = maintenance.start(Arc::clone(&node));
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
     let replication = replication::start(&node, configuration, opened.plain.port(), &shutdown).await?;

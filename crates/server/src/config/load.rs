@@ -110,10 +110,10 @@ impl Configuration {
         let sections = self.merge(layers);
         for Layer { path, ini } in layers {
             let ignored = |number| format!("{}:{number}: the line is invalid and is ignored", path.display());
-            warnings.extend(ini.nonsense().map(ignored));
+            warnings.extend(ini.invalid_lines().map(ignored));
         }
         warnings.extend(findings(self.given(layers)).iter().map(ToString::to_string));
-        warnings.extend(complaints(&sections));
+        warnings.extend(violations(&sections));
         Loaded { sections, warnings }
     }
 
@@ -207,7 +207,7 @@ fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
 
 /// Warnings about settings whose values are invalid for the HTTP server. Other checks of single settings are in
 /// `check`.
-fn complaints(sections: &Sections) -> impl Iterator<Item = String> {
+fn violations(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
         let wanted = settee_http::violation(section, key, &value.text)?;
         Some(format!("[{section}] {key} must be {wanted}: requests that depend on it are rejected"))

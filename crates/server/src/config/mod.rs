@@ -273,7 +273,7 @@ impl Configuration {
             return Ok(None);
         };
         if section == load::ADMINS && self.section(section).len() == 1 {
-            self.refuse_party()?;
+            self.reject_remote_without_admins()?;
         }
         match persist {
             Persist::Disk if self.is_shared(section, key) => {
@@ -307,7 +307,7 @@ impl Configuration {
         }
         let admins = |sections: &Sections| sections.get(load::ADMINS).map_or(0, BTreeMap::len);
         if admins(&loaded.sections) == 0 && admins(&self.sections()) > 0 {
-            self.refuse_party()?;
+            self.reject_remote_without_admins()?;
         }
         let old = self.install(loaded);
         let new = self.sections().clone();
@@ -347,7 +347,7 @@ impl Configuration {
         Ok(())
     }
 
-    fn refuse_party(&self) -> Result<(), SettingsError> {
+    fn reject_remote_without_admins(&self) -> Result<(), SettingsError> {
         let address = chttpd::BIND_ADDRESS.of(self);
         if settee_settings::key::address(&address).is_some_and(|ip| ip.is_loopback()) {
             return Ok(());

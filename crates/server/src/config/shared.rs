@@ -139,7 +139,7 @@ impl Configuration {
             };
             // Another node may have removed other admins concurrently.
             let is_last = value.is_none() && section == load::ADMINS && !changed.keys().any(|(of, _)| of == section);
-            refusal = if is_last { self.refuse_party() } else { Ok(()) };
+            refusal = if is_last { self.reject_remote_without_admins() } else { Ok(()) };
             refusal.is_ok().then_some(changed)
         })?;
         refusal?;

@@ -24,7 +24,7 @@ const TOGETHER: usize = 100;
 const PIECE_BYTES: usize = 48 << 10;
 
 /// Number of local documents per request.
-const LOCAL_TOGETHER: usize = 200;
+const LOCAL_BATCH: usize = 200;
 
 /// Writes the database at `url` to the file `to`, or to the output for `-`. The file exists only when it is complete.
 pub(crate) fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
@@ -331,7 +331,7 @@ impl<'a> Export<'a> {
     fn local_documents(&mut self) -> anyhow::Result<()> {
         let mut start: Option<String> = None;
         loop {
-            let mut path = format!("/_local_docs?include_docs=true&limit={LOCAL_TOGETHER}");
+            let mut path = format!("/_local_docs?include_docs=true&limit={LOCAL_BATCH}");
             if let Some(start) = &start {
                 let mut key = Vec::new();
                 write_string(&mut key, start);
@@ -345,7 +345,7 @@ impl<'a> Export<'a> {
                 self.report.local += 1;
             }
             let last = rows.last().and_then(|row| row.get("id")?.as_str().map(std::borrow::Cow::into_owned));
-            if rows.len() < LOCAL_TOGETHER || last.is_none() {
+            if rows.len() < LOCAL_BATCH || last.is_none() {
                 return Ok(());
             }
             start = last;

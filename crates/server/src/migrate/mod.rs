@@ -37,7 +37,7 @@ const CHECKPOINT_MS: u64 = 5000;
 const TIMEOUT_MS: u64 = 120_000;
 
 /// Number of databases whose size is requested concurrently.
-const SURVEYED_TOGETHER: usize = 32;
+const CONCURRENT_SURVEYS: usize = 32;
 
 /// Arguments of `settee migrate`
 #[derive(Debug, Args)]
@@ -284,7 +284,7 @@ impl MigrateArgs {
 
 /// Requests the number of changes of each database, for the progress display.
 async fn survey(sites: &Arc<Sites>, jobs: &[Job], board: &Arc<Board>) -> anyhow::Result<()> {
-    for (batch, first) in jobs.chunks(SURVEYED_TOGETHER).zip((0..).step_by(SURVEYED_TOGETHER)) {
+    for (batch, first) in jobs.chunks(CONCURRENT_SURVEYS).zip((0..).step_by(CONCURRENT_SURVEYS)) {
         let mut asked = JoinSet::new();
         for (job, index) in batch.iter().zip(first..) {
             let (source, board) = (sites.source.database(&job.name)?, Arc::clone(board));

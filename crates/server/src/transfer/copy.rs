@@ -48,7 +48,7 @@ struct At {
 
 /// Returns an error if the store contains an incomplete copy.
 pub(crate) fn refuse_unfinished(engine: &dyn Engine) -> anyhow::Result<()> {
-    if is_begun(engine)? {
+    if is_started(engine)? {
         bail!(
             "these data are an unfinished copy.\n\
              `settee storage copy FROM TO --resume` continues it; or start again in an empty location."
@@ -57,14 +57,14 @@ pub(crate) fn refuse_unfinished(engine: &dyn Engine) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_begun(engine: &dyn Engine) -> Result<bool, StorageError> {
+fn is_started(engine: &dyn Engine) -> Result<bool, StorageError> {
     Ok(engine.snapshot(JOURNAL)?.state()?.version > Version(0))
 }
 
 /// Copies all shards that are not copied yet.
 pub(super) fn copy(from: &dyn Engine, to: &dyn Engine, resume: bool) -> anyhow::Result<Copied> {
     refuse_unfinished(from)?;
-    match (is_begun(to)?, resume) {
+    match (is_started(to)?, resume) {
         (true, false) => bail!("an earlier copy to this location was not finished: --resume continues it"),
         (false, true) => bail!("there is no unfinished copy at this location"),
         (true, true) => {}

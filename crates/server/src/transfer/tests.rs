@@ -54,12 +54,12 @@ fn a_copy_resumes_after_an_interruption_at_any_point() {
         if copy(from.as_ref(), &to, false).is_ok() {
             break;
         }
-        let is_begun = refuse_unfinished(&to).is_err();
-        if is_begun {
+        let is_started = refuse_unfinished(&to).is_err();
+        if is_started {
             let again = copy(from.as_ref(), &to, false).unwrap_err().to_string();
             assert!(again.contains("--resume continues it"), "{again}");
         }
-        copy(from.as_ref(), &to, is_begun).unwrap_or_else(|error| panic!("place {place}: {error:#}"));
+        copy(from.as_ref(), &to, is_started).unwrap_or_else(|error| panic!("place {place}: {error:#}"));
         let compared = compare(from.as_ref(), &to).unwrap();
         assert!(compared.is_same(), "place {place}: {}", compared.text("one", "other"));
         refuse_unfinished(&to).unwrap_err();

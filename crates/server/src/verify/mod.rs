@@ -53,9 +53,9 @@ pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::R
     let mut places = BTreeMap::new();
     let mut lines = String::new();
     if !files_only {
-        let looked = look(&data, &mut |line| take(line.value(), &mut report, &mut places, &mut lines, &mut progress));
+        let result = look(&data, &mut |line| take(line.value(), &mut report, &mut places, &mut lines, &mut progress));
         progress.end();
-        if let Err(error) = looked {
+        if let Err(error) = result {
             report.damage(format!("the databases cannot be read: {error:#}"));
         }
     }

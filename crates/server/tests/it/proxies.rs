@@ -320,8 +320,8 @@ fn a_container_reads_its_start_parameters() {
     client.get("/_all_dbs").expect(200);
     let address = client.get("/_node/_local/_config/cluster/address").expect(200).text();
     assert_eq!(address, "\"http://node1:5984/\"\n");
-    let looked = run(&mut of_image("HEALTHCHECK"));
-    assert!(looked.status.success(), "{}", String::from_utf8_lossy(&looked.stdout));
+    let output = run(&mut of_image("HEALTHCHECK"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     // Each variable sets a known setting.
     let mut command = program(&["config", "show"]);
     let shown = run(command.envs(variables.iter().map(|(name, value)| (name, value))));

@@ -52,8 +52,8 @@ fn after_a_crash_an_index_equals_a_rebuilt_one() {
     });
     wait_for("the index to be built", || {
         let tasks = client.get("/_active_tasks").expect(200).text();
-        let is_begun = tasks.contains("search_indexer") && !tasks.contains(r#""changes_done":0"#);
-        (is_begun || asked.is_finished()).then_some(())
+        let is_started = tasks.contains("search_indexer") && !tasks.contains(r#""changes_done":0"#);
+        (is_started || asked.is_finished()).then_some(())
     });
     server.kill();
     asked.join().unwrap();

@@ -89,7 +89,7 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
         .with_access_key_id(id)
         .with_secret_access_key(secret)
         .with_retry(retry)
-        .with_http_connector(Way(transport));
+        .with_http_connector(Connector(transport));
     if let Some(token) = environment::text("AWS_SESSION_TOKEN").filter(|_| place.access_key.is_none()) {
         builder = builder.with_token(token);
     }
@@ -99,22 +99,22 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
 
 /// Adapter from the transport of replications to that of the bucket's client.
 #[derive(Clone)]
-struct Way(Arc<dyn Transport>);
+struct Connector(Arc<dyn Transport>);
 
-impl fmt::Debug for Way {
+impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Way")
+        f.write_str("Connector")
     }
 }
 
-impl HttpConnector for Way {
+impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.clone()))
     }
 }
 
 #[async_trait::async_trait]
-impl HttpService for Way {
+impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let response = self.0.call(request.map(foreign_body)).await.map_err(failed)?;
         Ok(response.map(|body| HttpResponseBody::new(shared_body(body, failed))))
