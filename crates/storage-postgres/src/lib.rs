@@ -36,7 +36,7 @@ mod sql;
 mod sweep;
 mod tls;
 mod unresponsive;
-mod write_fault;
+mod write_failure;
 
 use std::fmt;
 use std::path::Path;
@@ -66,7 +66,7 @@ use shard_locks::ShardLocks;
 use size::Sizes;
 use snapshot::PostgresSnapshot;
 use sql::Sql;
-use write_fault::WriteFault;
+use write_failure::WriteFailure;
 
 /// Divisor: a quarter of all connections is reserved for commits, so that readers cannot block writers.
 const WRITER_DIVISOR: usize = 4;
@@ -168,7 +168,7 @@ pub struct PostgresEngine {
     /// Notified when a shard was dropped.
     dropped: Arc<Notify>,
     /// Reason why the server has rejected writes.
-    write_fault: WriteFault,
+    write_failure: WriteFailure,
     commits: AtomicU64,
     conflicts: AtomicU64,
     written: AtomicU64,
@@ -252,7 +252,7 @@ impl PostgresEngine {
             node,
             sizes: Sizes::default(),
             dropped,
-            write_fault: WriteFault::default(),
+            write_failure: WriteFailure::default(),
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -304,7 +304,7 @@ impl Engine for PostgresEngine {
         let size = batch.size_bytes();
         let commit = Commit { shard, expected, token, batch, node: self.node, durability };
         let outcome = block_on(self.handle(), commit::commit(&self.joint, self.shard_locks.take(shard), commit));
-        self.write_fault.record(&outcome);
+        self.write_failure.record(&outcome);
         let outcome = outcome?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -330,7 +330,7 @@ impl Engine for PostgresEngine {
 
     fn health(&self) -> Result<()> {
         self.check()?;
-        self.write_fault.reason().map_or(Ok(()), Err)
+        self.write_failure.reason().map_or(Ok(()), Err)
     }
 
     fn maintain(&self) -> Result<()> {
@@ -340,7 +340,7 @@ impl Engine for PostgresEngine {
             let _ = block_on(self.handle(), pool.reconnect());
         }
         if self.writers.fault().is_none() && !self.connector.is_unresponsive() {
-            block_on(self.handle(), self.write_fault.probe(&self.writers));
+            block_on(self.handle(), self.write_failure.probe(&self.writers));
         }
         self.health()
     }

@@ -13,7 +13,7 @@ mod schema;
 mod scratch;
 mod tls;
 mod unresponsive;
-mod write_fault;
+mod write_failure;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

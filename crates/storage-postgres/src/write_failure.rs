@@ -1,4 +1,4 @@
-//! [`WriteFault`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or read-only
+//! [`WriteFailure`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or read-only
 //! transactions.
 //!
 //! A rejected commit sets it, and a successful one clears it. A server whose health check fails gets no writes, so a
@@ -21,9 +21,9 @@ const PROBE_SHARD: i64 = -1;
 
 /// The last rejection, until a write succeeds.
 #[derive(Debug, Default)]
-pub(crate) struct WriteFault(Mutex<Option<StorageError>>);
+pub(crate) struct WriteFailure(Mutex<Option<StorageError>>);
 
-impl WriteFault {
+impl WriteFailure {
     /// Returns the reason, if the last write was rejected.
     pub(crate) fn reason(&self) -> Option<StorageError> {
         self.0.lock().clone()
@@ -40,13 +40,13 @@ impl WriteFault {
 
     /// Checks privileges, and probes a write after a rejection. A missing response changes nothing.
     pub(crate) async fn probe(&self, writers: &Arc<Pool>) {
-        let has_fault = self.0.lock().is_some();
+        let has_failed = self.0.lock().is_some();
         let answer = match check_privileges(writers).await {
-            Ok(()) if has_fault => probe_write(writers).await,
+            Ok(()) if has_failed => probe_write(writers).await,
             answer => answer,
         };
         match answer {
-            Ok(()) if has_fault => *self.0.lock() = None,
+            Ok(()) if has_failed => *self.0.lock() = None,
             Err(Failure::Permanent(error @ (StorageError::Io(_) | StorageError::Full(_)))) => {
                 *self.0.lock() = Some(error);
             }
