@@ -54,7 +54,8 @@ impl Aside {
                 let _ = sender.send(Err(error));
             }
         };
-        let thread = std::thread::Builder::new().name("aside".to_owned()).spawn(work).context("no thread")?;
+        let thread =
+            std::thread::Builder::new().name("aside".to_owned()).spawn(work).context("cannot start a thread")?;
         let address = receiver.recv().map_err(|_| anyhow!("the data cannot be served"))??;
         Ok(Self { authority: address.to_string(), password, shutdown, thread: Some(thread) })
     }
@@ -97,9 +98,9 @@ fn run(data: &Path, password: &str, shutdown: &Shutdown, ready: impl FnOnce(Sock
     let catalog = node::catalog(engine)?;
     let (node, _) = node::make(data, catalog, configuration, authenticator, operation, platform)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.context("no threads")?;
-    let listener = runtime.block_on(TcpListener::bind(plain)).context("no free port")?;
-    ready(listener.local_addr().context("the port is not known")?);
+    let runtime = runtime.context("cannot start threads")?;
+    let listener = runtime.block_on(TcpListener::bind(plain)).context("no port is available")?;
+    ready(listener.local_addr().context("the port cannot be determined")?);
     runtime.block_on(settee_http::serve(node, vec![Listener::Tcp(listener)], CONNECTIONS, shutdown.clone()));
     // The caller may remove the data next, so no file in it may be open any more.
     runtime.shutdown_timeout(END);

@@ -60,11 +60,11 @@ fn refused(data: &Path, error: StorageError) -> anyhow::Error {
     let data = data.display();
     let hint = format!(
         "the data in {data} cannot be opened completely, and nothing was changed.\n\
-         Put the file back if it was moved or is on a volume that is not mounted. Otherwise restore a backup:\n  \
+         Move the file back if it was moved, or mount its volume. Otherwise restore a backup:\n  \
          settee restore --from BACKUP --data NEW\n\
-         or make a new data directory of everything that can be read:\n  \
+         or create a new data directory from everything that can be read:\n  \
          settee salvage --data {data} --to NEW\n\
-         `settee verify --data {data}` lists what is damaged"
+         `settee verify --data {data}` lists the damage"
     );
     anyhow::Error::new(error).context(hint)
 }
@@ -77,10 +77,10 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
         [version::FILE, names::FILE].into_iter().chain((!data.join(verify::ENGINE).exists()).then_some(RESERVE));
     if let Some(mark) = marks.into_iter().find(|name| data.join(name).exists()) {
         bail!(
-            "{shown}/{ENGINE} is missing or empty, and {shown}/{mark} says that a store was here. Nothing was changed.\n\
-             Mount the volume that it is on, or put it back. Otherwise restore a backup:\n  \
+            "{shown}/{ENGINE} is missing or empty, and {shown}/{mark} shows that a store existed here. Nothing was changed.\n\
+             Mount its volume, or move it back. Otherwise restore a backup:\n  \
              settee restore --from BACKUP --data NEW\n\
-             To begin with an empty store, choose an empty directory with --data.",
+             To start with an empty store, choose an empty directory with --data.",
             ENGINE = verify::ENGINE,
         );
     }
@@ -97,7 +97,7 @@ fn refuse_to_create(data: &Path) -> anyhow::Result<()> {
     };
     if let Some(other) = names.iter().find(|name| !is_expected(name)) {
         bail!(
-            "{shown} holds other files, such as {other}, and no store: a store is created only in an empty directory.\n\
+            "{shown} contains other files, such as {other}, but no store: a store is created only in an empty directory.\n\
              Choose one with --data, or write a local.ini there first."
         );
     }
@@ -123,9 +123,10 @@ impl Prepared {
             version::mark(&data)?;
         }
         if let Some(torn) = inspected.torn() {
-            tracing::warn!(torn, "a power loss left incomplete writes, which no client was told of; they are dropped");
+            tracing::warn!(torn, "a power loss left incomplete writes that were not acknowledged; they are dropped");
         }
-        durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+        durable::create_directories(&directory)
+            .with_context(|| format!("{} cannot be created", directory.display()))?;
         // An engine syncs its own directory but not the parents: a previous start may have been killed before it synced
         // them.
         durable::sync_directory(&data).with_context(|| format!("{} cannot be synced", data.display()))?;
@@ -143,7 +144,7 @@ impl Prepared {
         if let Some(damage) = engine.damage() {
             tracing::error!(
                 damage,
-                "a part of the data is damaged; `settee verify` says which, everything else is served"
+                "a part of the data is damaged; `settee verify` lists it; all other data is served"
             );
         }
         Ok(Arc::new(engine))
@@ -160,7 +161,7 @@ pub(crate) fn open_postgres(
 
 /// The settings shared by the nodes on a PostgreSQL, if any. Reading them writes nothing.
 pub(crate) fn shared_settings(options: &settee_storage_postgres::Options) -> anyhow::Result<Option<SharedSettings>> {
-    read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::look_up(options, shard, space, key)?))
+    read_shared_settings(|shard, space, key| Ok(settee_storage_postgres::read_value(options, shard, space, key)?))
 }
 
 /// Opens the engine read-only, without modifying any file.

@@ -209,7 +209,7 @@ fn parse_setting(text: &str) -> Result<(String, String, String), String> {
         Some(((section, key), value)) if !section.is_empty() && !key.is_empty() => {
             Ok((section.to_owned(), key.to_owned(), value.to_owned()))
         }
-        _ => Err("a setting is given as section/key=value, for example chttpd/port=5985".to_owned()),
+        _ => Err("invalid setting: write section/key=value, for example chttpd/port=5985".to_owned()),
     }
 }
 
@@ -260,8 +260,8 @@ impl ConfigArgs {
                 print_text(
                     "A server reads DIR/local.ini and DIR/local.d/*.ini of its data directory, or the file given by --config.\n\
                      Print all settings with: settee config --defaults\n\
-                     Print what is in force with: settee config show --data DIR\n\
-                     Look for mistakes with: settee config check FILE\n",
+                     Print the settings in force with: settee config show --data DIR\n\
+                     Check for mistakes with: settee config check FILE\n",
                 );
                 Ok(ExitCode::SUCCESS)
             }
@@ -303,18 +303,20 @@ fn show(data: &Path, storage: Option<&String>, settings: &SettingsArgs) -> anyho
 fn read_shared(configuration: &Configuration, data: &Path) -> anyhow::Result<Vec<String>> {
     let Some(options) = storage::chosen(configuration)? else {
         let unknown = |place| {
-            format!("The data lie in PostgreSQL: {place}. What nodes on it share is shown with --storage URL only")
+            format!(
+                "The data is in PostgreSQL: {place}. Settings that its nodes share are shown only with --storage URL"
+            )
         };
         return Ok(storage::elsewhere(data).map(unknown).into_iter().collect());
     };
     match backends::shared_settings(&options) {
         Ok(Some(stored)) => Ok(configuration.read_shared(stored)?),
-        Ok(None) => {
-            Ok(vec!["Nodes share nothing yet: the first one that starts puts its settings into the store".to_owned()])
-        }
+        Ok(None) => Ok(vec!["Nodes share no settings yet: the first node that starts stores its settings".to_owned()]),
         Err(error) => {
             let text = format!("{error:#}").replace('\n', " ");
-            Ok(vec![format!("What nodes share is not shown, and counts in the place of what follows: {text}")])
+            Ok(vec![format!(
+                "The shared settings cannot be read; they take precedence over the settings below: {text}"
+            )])
         }
     }
 }
@@ -326,7 +328,7 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
         print_text(&format!("{mark}  {text}\n"));
     }
     if found.iter().all(|(severity, _)| *severity != Severity::Wrong) {
-        print_text(&format!("{} is right\n", file.display()));
+        print_text(&format!("{} is valid\n", file.display()));
     }
     Ok(verdict(found.iter().map(|(severity, _)| *severity)))
 }

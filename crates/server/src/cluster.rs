@@ -29,7 +29,7 @@ pub(crate) fn name(configuration: &Configuration) -> anyhow::Result<String> {
     let name = cluster::NODE.text(configuration).unwrap_or_else(default);
     let fits = |symbol: char| symbol.is_ascii_alphanumeric() || "@._:-".contains(symbol);
     if name.ends_with('@') || !name.chars().all(fits) {
-        bail!("a node cannot be called {name:?}: use letters, digits and @._:- for --node-name, as in settee@10.0.0.7");
+        bail!("invalid node name {name:?}: use letters, digits and @._:- for --node-name, as in settee@10.0.0.7");
     }
     Ok(name)
 }
@@ -64,20 +64,20 @@ impl Membership {
         }
         let reply = || address(listens, &environment::hostname());
         let address = cluster::ADDRESS.text(configuration).unwrap_or_else(reply);
-        let mut tries = 1;
+        let mut attempts = 1;
         loop {
             let (engine, name, address) = (Arc::clone(engine), name.to_owned(), address.clone());
             let announced = tokio::task::spawn_blocking(move || engine.members().announce(&name, &address));
-            match announced.await.context("joining the other nodes broke")? {
+            match announced.await.context("joining the other nodes panicked")? {
                 Ok(()) => return Ok(membership),
-                Err(error) if tries < ATTEMPTS_MAX => {
+                Err(error) if attempts < ATTEMPTS_MAX => {
                     tracing::warn!(name = membership.name, %error, "cannot join the other nodes yet");
-                    tries += 1;
+                    attempts += 1;
                     tokio::time::sleep(TRY_WAIT).await;
                 }
                 Err(error) => {
                     bail!(
-                        "cannot join the other nodes as {}: {error}\nEach has a name of its own: --node-name NAME@HOST",
+                        "cannot join the other nodes as {}: {error}\nNode names must be unique: --node-name NAME@HOST",
                         membership.name
                     )
                 }
@@ -93,7 +93,7 @@ impl Membership {
         let live = self.engine.members().live();
         let others: Vec<&str> = live.iter().map(|node| node.name.as_str()).filter(|name| *name != self.name).collect();
         Some(match others.as_slice() {
-            [] => format!("This is node {}, alone so far", self.name),
+            [] => format!("This is node {}, without other nodes so far", self.name),
             others => format!("This is node {}, together with {}", self.name, others.join(", ")),
         })
     }
@@ -103,7 +103,7 @@ impl Membership {
         let engine = Arc::clone(&self.engine);
         let left = tokio::task::spawn_blocking(move || engine.members().leave()).await;
         if let Ok(Err(error)) = left {
-            tracing::warn!(%error, "the other nodes were not told that this one ends; they notice");
+            tracing::warn!(%error, "the other nodes were not notified that this node ends; they detect it after a timeout");
         }
     }
 }

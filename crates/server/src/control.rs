@@ -58,9 +58,10 @@ impl Control {
         // The lock of the directory is held, so no process listens on an existing socket any more.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).with_context(|| {
-            format!("{} cannot be made; the path of the data directory may be too long", path.display())
+            format!("{} cannot be created; the path of the data directory may be too long", path.display())
         })?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).context("the control socket stays open")?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+            .context("the permissions of the control socket cannot be set")?;
         let served = Arc::new(Served { data: data.to_owned(), node, engine, url, making: Mutex::default() });
         let listen = move || {
             for stream in listener.incoming().flatten() {
@@ -74,7 +75,7 @@ impl Control {
                 let _ = std::thread::Builder::new().name("control".to_owned()).spawn(answer);
             }
         };
-        std::thread::Builder::new().name("control".to_owned()).spawn(listen).context("no thread")?;
+        std::thread::Builder::new().name("control".to_owned()).spawn(listen).context("cannot start a thread")?;
         Ok(Self { path })
     }
 }
@@ -94,9 +95,9 @@ impl Served {
         reader.read_line(&mut line)?;
         match line.trim() {
             "status" => write_line(&mut writer, self.status()),
-            "checkpoint" => self.lend_checkpoint(reader, &mut writer),
+            "checkpoint" => self.hold_checkpoint(reader, &mut writer),
             "verify" => self.verify(&mut writer),
-            other => write_line(&mut writer, refusal(&format!("nobody knows the command {other}"))),
+            other => write_line(&mut writer, refusal(&format!("unknown command {other}"))),
         }
     }
 
@@ -139,7 +140,7 @@ impl Served {
     }
 
     /// Makes a checkpoint and keeps it until the client disconnects.
-    fn lend_checkpoint(&self, mut reader: impl std::io::Read, writer: &mut UnixStream) -> anyhow::Result<()> {
+    fn hold_checkpoint(&self, mut reader: impl std::io::Read, writer: &mut UnixStream) -> anyhow::Result<()> {
         let lent = match self.checkpoint() {
             Ok(lent) => lent,
             Err(error) => {
@@ -171,9 +172,10 @@ impl Checkpoint {
     /// Makes a checkpoint. Numbers must not repeat while the data directory is locked.
     pub(crate) fn make(data: &Path, engine: &dyn Engine, number: u64) -> anyhow::Result<Self> {
         let directory = data.join(CHECKPOINTS);
-        durable::create_directories(&directory).with_context(|| format!("{} cannot be made", directory.display()))?;
+        durable::create_directories(&directory)
+            .with_context(|| format!("{} cannot be created", directory.display()))?;
         let checkpoint = Self(directory.join(number.to_string()));
-        engine.checkpoint(&checkpoint.0).context("the engine made no checkpoint")?;
+        engine.checkpoint(&checkpoint.0).context("the engine created no checkpoint")?;
         Ok(checkpoint)
     }
 }
@@ -181,7 +183,7 @@ impl Checkpoint {
 impl Drop for Checkpoint {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, directory = %self.0.display(), "a checkpoint stays until the next start");
+            tracing::warn!(%error, directory = %self.0.display(), "a checkpoint was not removed; the next start removes it");
         }
     }
 }
@@ -189,7 +191,9 @@ impl Drop for Checkpoint {
 /// Removes checkpoints of an earlier process.
 pub(crate) fn remove_checkpoints(data: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(data.join(CHECKPOINTS)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("old checkpoints stay"),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).context("old checkpoints were not removed")
+        }
         _ => Ok(()),
     }
 }
@@ -213,11 +217,11 @@ pub(crate) fn ask(data: &Path, command: &str) -> anyhow::Result<Option<(Json, Un
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
     let mut line = String::new();
-    BufReader::new(stream.try_clone()?.take(LINE_BYTES)).read_line(&mut line).context("the server does not answer")?;
-    let answer = Json::parse(line.as_bytes()).context("the server gave no answer; look into its log")?;
+    BufReader::new(stream.try_clone()?.take(LINE_BYTES)).read_line(&mut line).context("the server does not respond")?;
+    let answer = Json::parse(line.as_bytes()).context("the server sent no response; see its log")?;
     if answer.value().get("ok").and_then(Value::as_bool) != Some(true) {
         let reason = answer.value().get("reason").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned));
-        bail!("the server refused: {}", reason.unwrap_or_default());
+        bail!("the server rejected the command: {}", reason.unwrap_or_default());
     }
     Ok(Some((answer, stream)))
 }
@@ -229,8 +233,8 @@ pub(crate) fn listen(data: &Path, command: &str, each: &mut dyn FnMut(Json)) -> 
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("{command}\n").as_bytes()).context("the server does not listen")?;
     for line in BufReader::new(stream).lines() {
-        let line = line.context("the server does not answer any more")?;
-        each(Json::parse(line.as_bytes()).context("the server gave no answer; look into its log")?);
+        let line = line.context("the server no longer responds")?;
+        each(Json::parse(line.as_bytes()).context("the server sent no response; see its log")?);
     }
     Ok(true)
 }

@@ -33,7 +33,7 @@ pub(crate) fn monotonic_us() -> u64 {
 ///
 /// # Panics If the system provides no random numbers, because nothing can be secured then.
 pub(crate) fn random(bytes: &mut [u8]) {
-    getrandom::fill(bytes).expect("the system gives random numbers");
+    getrandom::fill(bytes).expect("the system provides random numbers");
 }
 
 /// A random number.
@@ -112,10 +112,10 @@ pub(crate) fn admin() -> anyhow::Result<Option<AdminSeed>> {
         (Some(name), Some(password)) => Ok(Some(AdminSeed { name, password })),
         (None, None) => Ok(None),
         (Some(_), None) => {
-            bail!("COUCHDB_USER is set and COUCHDB_PASSWORD is not: set both to make an administrator, or none")
+            bail!("COUCHDB_USER is set and COUCHDB_PASSWORD is not: set both to create an administrator, or none")
         }
         (None, Some(_)) => {
-            bail!("COUCHDB_PASSWORD is set and COUCHDB_USER is not: set both to make an administrator, or none")
+            bail!("COUCHDB_PASSWORD is set and COUCHDB_USER is not: set both to create an administrator, or none")
         }
     }
 }

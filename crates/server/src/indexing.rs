@@ -85,7 +85,7 @@ impl Indexing {
                 indexing.apply_budget();
             }
         });
-        vec![tokio::spawn(Arc::clone(self).keep_up()), tokio::spawn(Arc::clone(self).collect_from_time_to_time())]
+        vec![tokio::spawn(Arc::clone(self).update_lagging()), tokio::spawn(Arc::clone(self).collect_periodically())]
     }
 
     /// Records events of databases.
@@ -105,7 +105,7 @@ impl Indexing {
         };
         let stopped = tokio::time::timeout(TIMEOUT, spawn_blocking(stop)).await;
         if stopped.is_err() {
-            tracing::warn!("a build of an index did not end; it goes on from its last checkpoint");
+            tracing::warn!("a build of an index did not end in time; it resumes from its last checkpoint");
         }
     }
 
@@ -126,11 +126,11 @@ impl Indexing {
         self.configuration.get("ken.ignore", database).as_deref() == Some("true")
     }
 
-    async fn keep_up(self: Arc<Self>) {
+    async fn update_lagging(self: Arc<Self>) {
         // Builds that were interrupted by the end of the previous process.
         match self.views.interrupted() {
             Ok(names) => self.changed.lock().extend(names),
-            Err(error) => tracing::warn!(%error, "interrupted builds of indexes were not found"),
+            Err(error) => tracing::warn!(%error, "the search for interrupted builds of indexes failed"),
         }
         loop {
             let settings = self.settings();
@@ -140,7 +140,7 @@ impl Indexing {
                 let working = Arc::clone(&self);
                 match spawn_blocking(move || working.designs(&name)).await {
                     Ok(designs) => designs.into_iter().for_each(|(database, design)| self.begin(database, design)),
-                    Err(panic) => tracing::error!(%panic, "looking for lagging indexes ended in a panic"),
+                    Err(panic) => tracing::error!(%panic, "the search for lagging indexes panicked"),
                 }
             }
             self.wakeup.notified().await;
@@ -163,7 +163,7 @@ impl Indexing {
             Ok::<_, ViewError>(kept.map(|design| (Arc::clone(&database), design)).collect())
         };
         designs().unwrap_or_else(|error| {
-            tracing::warn!(%error, database = name, "lagging indexes were not looked for");
+            tracing::warn!(%error, database = name, "the search for lagging indexes failed");
             Vec::new()
         })
     }
@@ -260,11 +260,11 @@ impl Indexing {
         }
     }
 
-    async fn collect_from_time_to_time(self: Arc<Self>) {
+    async fn collect_periodically(self: Arc<Self>) {
         loop {
             let working = Arc::clone(&self);
             if let Err(panic) = spawn_blocking(move || working.collect()).await {
-                tracing::error!(%panic, "removing forgotten indexes ended in a panic");
+                tracing::error!(%panic, "the removal of unused indexes panicked");
             }
             let interval_s = view_cleanup::CHECK_INTERVAL.of(self.configuration.as_ref()).max(1);
             tokio::time::sleep(Duration::from_secs(interval_s)).await;
@@ -282,7 +282,7 @@ impl Indexing {
             Ok::<_, SearchError>(removed + self.searches.cleanup(&database, &designs, grace_us)?)
         };
         let names = self.catalog.names().unwrap_or_else(|error| {
-            tracing::warn!(%error, "databases were not looked at for forgotten indexes");
+            tracing::warn!(%error, "the search for unused indexes failed");
             Vec::new()
         });
         for name in names {
@@ -291,14 +291,14 @@ impl Indexing {
             }
             match collect(&name) {
                 Ok(0) => {}
-                Ok(removed) => tracing::info!(database = name, removed, "forgotten indexes were removed"),
-                Err(error) => tracing::debug!(%error, database = name, "forgotten indexes were not removed"),
+                Ok(removed) => tracing::info!(database = name, removed, "unused indexes were removed"),
+                Err(error) => tracing::debug!(%error, database = name, "unused indexes were not removed"),
             }
         }
         match self.views.sweep() {
             Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "what builds of former indexes had left was removed"),
-            Err(error) => tracing::warn!(%error, "what builds of former indexes had left was not removed"),
+            Ok(removed) => tracing::info!(removed, "leftovers of builds of former indexes were removed"),
+            Err(error) => tracing::warn!(%error, "leftovers of builds of former indexes were not removed"),
         }
     }
 }

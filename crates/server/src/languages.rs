@@ -25,7 +25,7 @@ pub(crate) fn find(configuration: &Arc<Configuration>, data: &Path) -> anyhow::R
 /// The built-in languages. JavaScript that the native evaluator cannot run is executed in processes of this same
 /// program.
 fn own(configuration: &Arc<Configuration>) -> anyhow::Result<Vec<Arc<dyn Language>>> {
-    let program = std::env::current_exe().context("the path of this program is not known")?;
+    let program = std::env::current_exe().context("the path of this program cannot be determined")?;
     #[cfg(feature = "wasm")]
     let wasm = {
         use settee_wasm::{CompilerCommand, Wasm};

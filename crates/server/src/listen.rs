@@ -42,7 +42,7 @@ impl Reserved {
         let mut tls = None;
         if ssl::ENABLE.of(configuration.as_ref()) {
             let port = ssl::PORT.of(configuration.as_ref());
-            let port = u16::try_from(port).context("[ssl] port is no port number")?;
+            let port = u16::try_from(port).context("[ssl] port is not a port number")?;
             let certificates = Certificates::open(Arc::clone(configuration))?;
             tls = Some((bind(SocketAddr::new(plain.ip(), port), "[ssl] port")?, certificates));
         }
@@ -95,7 +95,7 @@ fn listen(socket: TcpSocket) -> anyhow::Result<TcpListener> {
 }
 
 fn local(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
-    listener.local_addr().context("the listening address is not known")
+    listener.local_addr().context("the listening address cannot be determined")
 }
 
 /// A Unix socket, removed when this is dropped.
@@ -140,16 +140,16 @@ fn remove_stale(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        found => found.with_context(|| format!("the socket {shown} cannot be looked at"))?,
+        found => found.with_context(|| format!("the socket {shown} cannot be examined"))?,
     };
     if !metadata.file_type().is_socket() {
-        bail!("[chttpd] unix_socket: {shown} is there and is no socket; choose another path");
+        bail!("[chttpd] unix_socket: {shown} exists and is not a socket; choose another path");
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => bail!("another server listens on the socket {shown}"),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).with_context(|| format!("the old socket {shown} cannot be removed"))
         }
-        Err(error) => Err(error).with_context(|| format!("the socket {shown} cannot be looked at")),
+        Err(error) => Err(error).with_context(|| format!("the socket {shown} cannot be examined")),
     }
 }

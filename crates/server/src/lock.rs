@@ -22,7 +22,7 @@ impl DataLock {
         // Opening a FIFO would block until a reader opens it.
         ensure!(
             fs::metadata(&path).is_ok_and(|found| found.is_file()) || !is_there(&path),
-            "{} is no regular file",
+            "{} is not a regular file",
             path.display()
         );
         loop {

@@ -44,7 +44,7 @@ pub(crate) struct Maintenance {
 }
 
 /// Maximum number of shards that are checked for damage outside of databases.
-const FORGOTTEN_MAX: usize = 100_000;
+const DISCARDED_MAX: usize = 100_000;
 
 /// The running tasks.
 pub(crate) struct Running {
@@ -67,14 +67,14 @@ impl Maintenance {
     pub(crate) fn start(self, node: Arc<Node>) -> Running {
         let maintenance = Arc::new(self);
         names::write(&maintenance.data, maintenance.catalog.engine().as_ref());
-        maintenance.forget_damage();
+        maintenance.discard_damage();
         let is_over = Arc::new(AtomicBool::new(false));
         let wakeup = Arc::new(Notify::new());
         let waker = Arc::clone(&wakeup);
         maintenance.catalog.activity().watch(move || waker.notify_one());
         let mut loops = vec![
             tokio::spawn(maintain_engine(Arc::clone(&maintenance))),
-            tokio::spawn(compact_from_time_to_time(Arc::clone(&maintenance), Arc::clone(&is_over))),
+            tokio::spawn(compact_periodically(Arc::clone(&maintenance), Arc::clone(&is_over))),
             tokio::spawn(keep_events(Arc::clone(&maintenance), wakeup)),
             tokio::spawn(record_history(node)),
         ];
@@ -132,17 +132,17 @@ impl Maintenance {
 
     /// Discards damage that concerns no database: in the space between two databases, and in the remains of deleted
     /// ones.
-    fn forget_damage(&self) {
+    fn discard_damage(&self) {
         let engine = self.catalog.engine();
         let damaged = engine.damaged_shards();
         if damaged.is_empty() {
             return;
         }
         let Ok(used) = settee_database::verify::shards(engine.as_ref()) else { return };
-        for shard in damaged.into_iter().flatten().take(FORGOTTEN_MAX).map(Shard).filter(|shard| !used.contains(shard))
+        for shard in damaged.into_iter().flatten().take(DISCARDED_MAX).map(Shard).filter(|shard| !used.contains(shard))
         {
             if let Err(error) = self.catalog.drop_shard(shard) {
-                tracing::warn!(%error, shard = shard.0, "damage of nobody is not forgotten");
+                tracing::warn!(%error, shard = shard.0, "a damaged shard without a database was not dropped");
             }
         }
     }
@@ -155,13 +155,13 @@ impl Maintenance {
         self.indexing.note(&events);
         if events.iter().any(|(_, happened)| matches!(happened, Happened::Created | Happened::Deleted)) {
             names::write(&self.data, self.catalog.engine().as_ref());
-            self.forget_damage();
+            self.discard_damage();
         }
         if events.is_empty() || !global_changes::UPDATE_DB.of(self.configuration.as_ref()) {
             return;
         }
         if let Err(error) = self.catalog.keep_events(&events) {
-            tracing::warn!(%error, events = events.len(), "what happened to databases was not kept for _db_updates");
+            tracing::warn!(%error, events = events.len(), "events of databases were not stored for _db_updates");
         }
     }
 }
@@ -186,20 +186,20 @@ async fn maintain_engine(maintenance: Arc<Maintenance>) {
             Err(panic) => Some(panic.to_string()),
         };
         match (&reply, &found) {
-            (None, Some(reason)) => tracing::error!(reason, "writes are refused until the cause is gone"),
-            (Some(_), None) => tracing::warn!("writes are taken again"),
+            (None, Some(reason)) => tracing::error!(reason, "writes are rejected until the cause is gone"),
+            (Some(_), None) => tracing::warn!("writes are accepted again"),
             _ => {}
         }
         reply = found;
     }
 }
 
-async fn compact_from_time_to_time(maintenance: Arc<Maintenance>, is_over: Arc<AtomicBool>) {
+async fn compact_periodically(maintenance: Arc<Maintenance>, is_over: Arc<AtomicBool>) {
     loop {
         tokio::time::sleep(maintenance.check_interval()).await;
         let (working, is_over) = (Arc::clone(&maintenance), Arc::clone(&is_over));
         if let Err(panic) = spawn_blocking(move || working.compact(&is_over)).await {
-            tracing::error!(%panic, "automatic compaction ended in a panic");
+            tracing::error!(%panic, "automatic compaction panicked");
         }
     }
 }
@@ -208,7 +208,7 @@ async fn record_history(node: Arc<Node>) {
     loop {
         let recording = Arc::clone(&node);
         if let Err(panic) = spawn_blocking(move || recording.record_history()).await {
-            tracing::error!(%panic, "recording the history of metrics ended in a panic");
+            tracing::error!(%panic, "recording the history of metrics panicked");
         }
         tokio::time::sleep(Node::HISTORY_INTERVAL).await;
     }
@@ -222,7 +222,7 @@ async fn keep_events(maintenance: Arc<Maintenance>, wakeup: Arc<Notify>) {
         tokio::time::sleep(Duration::from_millis(delay_ms)).await;
         let working = Arc::clone(&maintenance);
         if let Err(panic) = spawn_blocking(move || working.keep_events()).await {
-            tracing::error!(%panic, "keeping events for _db_updates ended in a panic");
+            tracing::error!(%panic, "storing events for _db_updates panicked");
         }
     }
 }
@@ -235,7 +235,7 @@ impl Running {
         self.maintenance.indexing.stop().await;
         // Stores the last events.
         if let Err(panic) = spawn_blocking(move || self.maintenance.keep_events()).await {
-            tracing::error!(%panic, "keeping events for _db_updates ended in a panic");
+            tracing::error!(%panic, "storing events for _db_updates panicked");
         }
     }
 }

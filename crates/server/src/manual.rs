@@ -89,7 +89,7 @@ fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
         }
         let page = Man::new(command.clone()).manual("Settee").source(concat!("settee ", env!("CARGO_PKG_VERSION")));
         let mut text = Vec::new();
-        page.render(&mut text).context("a page cannot be made")?;
+        page.render(&mut text).context("a page cannot be created")?;
         pages.push((page.get_filename(), unfilled(&String::from_utf8_lossy(&text)).into_bytes()));
         Ok(())
     }

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_limit_counts() {
+    fn the_lowest_limit_applies() {
         let check = |files: &[(&str, &str)], expected: Option<u64>| {
             let read = |path: &Path| {
                 let file = files.iter().find(|(known, _)| Path::new(known) == path)?;

@@ -33,7 +33,7 @@ pub(crate) fn write(data: &Path, engine: &dyn Engine) {
         return;
     }
     if let Err(error) = durable::write(&path, Readers::Owner, text.as_bytes()) {
-        tracing::warn!(%error, "the copy of the names of databases is not written");
+        tracing::warn!(%error, "the copy of the names of databases cannot be written");
     }
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn platform(configuration: &Configuration) -> anyhow::Result<Platform
     let request_memory_bytes = memory::for_requests(configuration);
     tracing::info!(
         bytes = request_memory_bytes,
-        "memory for bodies and answers in flight: [chttpd] max_request_memory"
+        "memory for bodies of requests and responses: [chttpd] max_request_memory"
     );
     let processor_time = Arc::new(process::processor_time_ms);
     Ok(Platform { processors, processor_time, give_way, read_keys: keys::reader()?, request_memory_bytes })
@@ -209,7 +209,7 @@ pub(crate) fn authenticator(configuration: &Arc<Configuration>, address: SocketA
         if let Some(configuration) = watched.upgrade().filter(|_| change.section == "admins") {
             let mut admins = configuration.section("admins");
             if admins.is_empty() && !address.ip().is_loopback() {
-                tracing::warn!("the last administrator was removed: everything is refused until there is one again");
+                tracing::warn!("the last administrator was removed: all requests are rejected until one is created");
                 // No client can authenticate as this administrator, but it keeps the server closed.
                 admins.push((String::new(), String::new()));
             }

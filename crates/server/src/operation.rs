@@ -27,7 +27,7 @@ pub(crate) struct Restart {
 
 impl Restart {
     pub(crate) fn new(shutdown: &Shutdown) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("the path of this program is not known")?;
+        let program = std::env::current_exe().context("the path of this program cannot be determined")?;
         Ok(Self { is_wanted: Arc::default(), shutdown: shutdown.clone(), program })
     }
 

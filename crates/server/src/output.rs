@@ -19,8 +19,8 @@ pub(crate) fn refuse_existing(path: &Path, is_forced: bool) -> anyhow::Result<()
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(|| format!("{shown} cannot be written")),
-        Ok(found) if !found.is_file() && !path.is_file() => bail!("{shown} is there, and is no file"),
+        Ok(found) if !found.is_file() && !path.is_file() => bail!("{shown} exists and is not a file"),
         Ok(_) if is_forced => Ok(()),
-        Ok(_) => bail!("{shown} is there already: name another file, or write over it with --force"),
+        Ok(_) => bail!("{shown} already exists: choose another file, or overwrite it with --force"),
     }
 }

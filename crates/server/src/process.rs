@@ -78,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_figures() {
+    fn the_figures_of_this_process_are_plausible() {
         let found = figures();
         assert!(found.open_files > 2 && found.resident_bytes > 1 << 20 && found.threads > 0, "{found:?}");
         assert!(open_files_limit().is_some_and(|(soft, hard)| soft > 10 && hard >= soft));
     }
 
     #[test]
-    fn the_time_of_children_counts() {
+    fn the_time_of_children_is_included() {
         let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
         let number = child.id().to_string();
         assert!(children().contains(&number));

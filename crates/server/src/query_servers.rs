@@ -53,7 +53,7 @@ impl QueryServers {
         let watched = Arc::downgrade(&servers);
         let watch = move || end_idle_processes(&watched);
         if let Err(error) = std::thread::Builder::new().name("query servers".to_owned()).spawn(watch) {
-            tracing::warn!("idle query servers will not be ended: {error}");
+            tracing::warn!("idle query servers will not be stopped: {error}");
         }
         servers
     }
@@ -73,7 +73,7 @@ impl QueryServers {
             return Some(Arc::new(current.server.clone()));
         }
         // The command line may hold secrets.
-        tracing::info!(language = name, "a query server is used for the first time, or differently");
+        tracing::info!(language = name, "a query server is used for the first time, or its command has changed");
         let server = QueryServer::new(name, &command, settings.clone(), log());
         let found = Arc::new(server.clone());
         let replaced = running.insert(name.to_owned(), Running { command, settings, server });

@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 
 /// Opens a regular file for reading. The last component of its path must not be a link.
 ///
-/// # Errors If it is no regular file, or cannot be opened.
+/// # Errors If it is not a regular file, or cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::NOFOLLOW)
 }
@@ -36,7 +36,7 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
 }
 
 fn irregular() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }
 
 /// Reads a regular file as text.
@@ -61,7 +61,7 @@ pub(crate) fn check_data(data: &Path) -> anyhow::Result<()> {
                 || matches!(name.as_str(), "version" | "databases" | "storage" | "local.ini" | "reserve" | "lock");
             // A link may lead to a regular file, such as a mounted configuration.
             let is_regular = fs::metadata(entry.path()).is_ok_and(|found| found.is_file() || found.is_dir());
-            anyhow::ensure!(!is_read || is_regular, "{} is no regular file", entry.path().display());
+            anyhow::ensure!(!is_read || is_regular, "{} is not a regular file", entry.path().display());
         }
     }
     Ok(())
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(read_to_string(&path("file")).unwrap(), "text");
         open_named(&path("link")).unwrap();
         for other in [path("link"), path("loop"), path("fifo"), path("socket"), directory.clone(), "/dev/zero".into()] {
-            assert_eq!(open(&other).unwrap_err().to_string(), "it is no regular file", "{}", other.display());
+            assert_eq!(open(&other).unwrap_err().to_string(), "it is not a regular file", "{}", other.display());
         }
         for other in [path("loop"), path("fifo"), path("socket"), directory.clone(), "/dev/zero".into()] {
             open_named(&other).unwrap_err();

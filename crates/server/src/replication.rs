@@ -22,7 +22,7 @@ pub(crate) async fn start(
     let asked = Arc::downgrade(node);
     let reaches_private: ReachesPrivate =
         Arc::new(move |user| asked.upgrade().is_some_and(|node| node.reaches_private_addresses(user)));
-    let network = Network::new(&options(configuration)?, reaches_private).context("replication cannot begin")?;
+    let network = Network::new(&options(configuration)?, reaches_private).context("replication cannot start")?;
     let network = Arc::new(network);
     let (watched, updated) = (Arc::downgrade(configuration), Arc::clone(&network));
     configuration.on_change(move |change| {
@@ -31,12 +31,12 @@ pub(crate) async fn start(
         };
         let configured = options(&configuration).and_then(|options| Ok(updated.configure(&options)?));
         if let Err(error) = configured {
-            tracing::warn!("the options of replication stay as they are: {error:#}");
+            tracing::warn!("the options of replication are unchanged: {error:#}");
         }
     });
     let dependencies = ReplicationDependencies { network, hostname: environment::hostname(), port };
     let started = Replication::start(node, dependencies, shutdown).await;
-    started.map_err(|error| anyhow::anyhow!("replication cannot begin: {}", error.reason))
+    started.map_err(|error| anyhow::anyhow!("replication cannot start: {}", error.reason))
 }
 
 fn concerns_network(section: &str, key: &str) -> bool {

@@ -37,10 +37,10 @@ pub(crate) fn run(data: &Path, to: &Path) -> anyhow::Result<ExitCode> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     regular::check_data(&data)?;
     storage::refuse_elsewhere(&data)?;
-    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
-    durable::create_directories(to).with_context(|| format!("{} cannot be made", to.display()))?;
+    ensure!(data.join(ENGINE).is_dir(), "{} contains no data of a server", data.display());
+    durable::create_directories(to).with_context(|| format!("{} cannot be created", to.display()))?;
     let to = to.canonicalize()?;
-    ensure!(!to.starts_with(data.join(ENGINE)), "the new directory must not lie among the files of the old one");
+    ensure!(!to.starts_with(data.join(ENGINE)), "the new directory must not be inside the old one");
     if let Some(entry) = fs::read_dir(&to)?.flatten().find(|entry| entry.file_name() != "lost+found") {
         bail!("{} is not empty: {} is in it", to.display(), entry.file_name().to_string_lossy());
     }
@@ -84,10 +84,10 @@ impl List {
             let _ = writeln!(text, "{line}");
         }
         if salvaged.lost_writes {
-            text.push_str("The log of writes is damaged: some of the last writes may be lost without a trace.\n");
+            text.push_str("The log of writes is damaged: some of the last writes may be lost without being listed.\n");
         }
         match self.lost.as_slice() {
-            [] => text.push_str("Nothing is known to be lost.\n"),
+            [] => text.push_str("No loss was detected.\n"),
             lost => {
                 let _ = writeln!(text, "Lost:");
                 for line in lost {
@@ -130,7 +130,7 @@ fn repair_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: 
         if !found.is_good() {
             let rescued = catalog.rescue(name, environment::random_u64())?;
             let (documents, revisions) = (rescued.documents, rescued.revisions);
-            list.kept.push(format!("{name}: made anew with {documents} documents in {revisions} revisions"));
+            list.kept.push(format!("{name}: rebuilt with {documents} documents in {revisions} revisions"));
             for Loss { document, description } in rescued.losses {
                 list.lost.push(match document {
                     Some(document) => format!("{name}, document {document}: {description}"),
@@ -138,18 +138,18 @@ fn repair_database(catalog: &Catalog, salvaged: &Salvaged, place: &Place, list: 
                 });
             }
             if list.lost.is_empty() {
-                list.lost.push(format!("{name}: documents of which nothing is left may be lost"));
+                list.lost.push(format!("{name}: documents without any readable part may be lost"));
             }
             return Ok(());
         }
-        list.kept.push(format!("{name}: {} documents, all whole", found.documents));
+        list.kept.push(format!("{name}: {} documents, all complete", found.documents));
     } else {
-        list.kept.push(format!("{name}: no damage concerns it"));
+        list.kept.push(format!("{name}: not affected by damage"));
     }
     let damaged = (!salvaged.lost_writes).then_some(salvaged.damaged.as_slice());
     match catalog.remove_indexes(name, damaged)? {
         0 => {}
-        removed => list.kept.push(format!("{name}: {removed} indexes will be built again")),
+        removed => list.kept.push(format!("{name}: {removed} indexes will be rebuilt")),
     }
     Ok(())
 }

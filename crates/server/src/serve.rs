@@ -85,7 +85,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let address = address(&configuration)?;
     let descriptors = Descriptors::claim()?;
     if let Err(error) = control::remove_checkpoints(&data) {
-        tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process stay");
+        tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process were not removed");
     }
     let authenticator = node::authenticator(&configuration, address);
     refuse_open_server(&authenticator, address)?;
@@ -101,9 +101,10 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     let platform = node::platform(&configuration)?;
     let (node, maintenance) =
         node::make(&data, catalog, Arc::clone(&configuration), authenticator, operation, platform)?;
-    let backups = Backups::begin(&configuration, &data, &engine).context("[backup] cannot be followed")?;
+    let backups =
+        Backups::begin(&configuration, &data, &engine).context("the settings in [backup] cannot be applied")?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("no threads")?;
+    let runtime = runtime.enable_all().thread_keep_alive(THREAD_IDLE_TIME).build().context("cannot start threads")?;
     let listening = Listening { reserved, data: &data, place: &place, descriptors, traces: &traces };
     runtime.block_on(listen(node, maintenance, &configuration, listening, shutdown.clone()))?;
     if let Some(exporter) = exporter {
@@ -137,16 +138,16 @@ fn open_storage(
     };
     if schedule::wants_backups(configuration) {
         bail!(
-            "[backup] url asks for backups of the data directory, and the data lie in PostgreSQL: its own programs back them up"
+            "[backup] url requests backups of the data directory, but the data is in PostgreSQL: back it up with its own programs"
         );
     }
     let mut id = [0; 16];
     environment::random(&mut id);
     let engine = backends::open_postgres(&options, id)?;
     transfer::refuse_unfinished(engine.as_ref())?;
-    storage::note(data, &options.place())?;
+    storage::note(data, &options.location())?;
     version::mark(data)?;
-    Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.place(), data.display())))
+    Ok((engine, format!("PostgreSQL: {}; the configuration in {}", options.location(), data.display())))
 }
 
 /// The databases of `engine`. Settings shared by several servers on one store are put into force.
@@ -188,9 +189,9 @@ fn options(args: &ServeArgs, data: &Path) -> anyhow::Result<Options> {
 fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
     let bind = chttpd::BIND_ADDRESS.of(configuration);
     let ip = settee_settings::key::address(&bind)
-        .with_context(|| format!("[chttpd] bind_address is no IP address: {bind}"))?;
+        .with_context(|| format!("[chttpd] bind_address is not an IP address: {bind}"))?;
     let port = chttpd::PORT.of(configuration);
-    Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is no port number")?))
+    Ok(SocketAddr::new(ip, u16::try_from(port).context("[chttpd] port is not a port number")?))
 }
 
 /// Refuses an address other than loopback without an administrator, because then every client has all permissions.
@@ -199,18 +200,18 @@ fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> any
         return Ok(());
     }
     bail!(
-        "refusing to listen on {address} without an administrator, because everybody could then do everything.\n\
+        "refusing to listen on {address} without an administrator, because every client would have all permissions.\n\
          Set COUCHDB_USER and COUCHDB_PASSWORD in the environment, or write `name = password` into the section \
          [admins] of local.ini, or listen on 127.0.0.1."
     )
 }
 
 /// Prints the addresses and the administrators. After a restart the output may be closed.
-fn greet(addresses: &[String], place: &str, administrators: &[String], notices: &[String]) {
+fn print_greeting(addresses: &[String], place: &str, administrators: &[String], notices: &[String]) {
     let version = env!("CARGO_PKG_VERSION");
     let rule = match administrators {
         [] => format!(
-            "There is no administrator: everybody on this machine may do everything. To make one:\n  \
+            "There is no administrator: every user of this machine has all permissions. To create one:\n  \
              curl -X PUT {}_node/_local/_config/admins/NAME -d '\"PASSWORD\"'\n\
              or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\n",
             addresses.first().map_or("http://127.0.0.1:5984/", String::as_str),
@@ -221,7 +222,7 @@ fn greet(addresses: &[String], place: &str, administrators: &[String], notices: 
     let addresses = addresses.join(" and ");
     let notices: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
     let text =
-        format!("Settee {version} listens at {addresses}\nData lies in {place}\n{rule}{notices}Stop with Ctrl-C.\n");
+        format!("Settee {version} listens at {addresses}\nThe data is in {place}\n{rule}{notices}Stop with Ctrl-C.\n");
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
@@ -272,10 +273,10 @@ async fn listen(
     let connections = descriptors.connections(wanted);
     let mut notices = vec![format!("Requests may take {} MiB of memory", node.request_memory_bytes() >> 20)];
     if connections < wanted {
-        notices.push(format!("Takes {connections} connections at a time, not {wanted}: {descriptors}"));
+        notices.push(format!("Accepts {connections} concurrent connections, not {wanted}: {descriptors}"));
     }
     if let Some(refusal) = refusal {
-        notices.push(format!("Writes are refused until there is room: {refusal}"));
+        notices.push(format!("Writes are rejected until space is available: {refusal}"));
     }
     let membership = Membership::begin(node.engine(), node.name(), configuration, opened.plain).await?;
     notices.extend(membership.notice());
@@ -284,7 +285,7 @@ async fn listen(
     let end_by = |kind| signal(kind).context("signals cannot be received");
     let (mut interrupt, mut terminate) = (end_by(SignalKind::interrupt())?, end_by(SignalKind::terminate())?);
     traces.keep();
-    greet(&opened.addresses, place, &administrators, &notices);
+    print_greeting(&opened.addresses, place, &administrators, &notices);
     let background = maintenance.start(Arc::clone(&node));
     let watching = opened.certificates.map(|certificates| tokio::spawn(certificates.watch()));
     let replication = replication::start(&node, configuration, opened.plain.port(), &shutdown).await?;
@@ -301,13 +302,13 @@ async fn listen(
         replication.begin_stop();
         stop.begin();
         if tokio::time::timeout(REPLICATION_STOP, replication.stop()).await.is_err() {
-            tracing::warn!("replications did not end in time; they go on where their last checkpoints are");
+            tracing::warn!("replications did not end in time; they resume from their last checkpoints");
         }
         membership.end().await;
     });
     settee_http::serve(node, opened.listeners, connections, shutdown).await;
     // Its time limit started at the same moment.
-    replication.await.context("the end of replications broke")?;
+    replication.await.context("ending the replications panicked")?;
     if let Some(watching) = watching {
         watching.abort();
     }

@@ -42,7 +42,7 @@ impl Site {
     pub(crate) fn database_at(url: &str, network: &Arc<Network>, tuning: &Tuning) -> anyhow::Result<Peer> {
         let remote = parse(url)?;
         if remote.path.trim_matches('/').is_empty() {
-            bail!("the URL names no database: http://host:port/database");
+            bail!("the URL contains no database: http://host:port/database");
         }
         connect(&remote, network, tuning)
     }
@@ -67,7 +67,7 @@ pub(crate) fn parse(url: &str) -> anyhow::Result<Remote> {
         Ok(Endpoint::Remote(remote)) if !remote.path.contains('?') => Ok(remote),
         // The URL may contain a password, so it is not shown.
         _ => bail!(
-            "a URL is given as http://user:password@host:5984 or with https; in passwords @ : / stand as %40 %3A %2F"
+            "invalid URL: write http://user:password@host:5984, or https; in passwords write %40 %3A %2F for @ : /"
         ),
     }
 }

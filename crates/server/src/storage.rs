@@ -60,9 +60,9 @@ pub(crate) fn refuse_elsewhere(data: &Path) -> anyhow::Result<()> {
     let Some(place) = elsewhere(data) else { return Ok(()) };
     let data = data.display();
     bail!(
-        "the data of {data} do not lie there but in PostgreSQL: {place}.\n\
-         A server is started on them with --storage URL; backups and checks of them are PostgreSQL's.\n\
-         To begin with an empty store in {data} instead, remove {data}/{FILE}"
+        "the data of {data} is not there but in PostgreSQL: {place}.\n\
+         Start a server on it with --storage URL; back it up and check it with PostgreSQL's own programs.\n\
+         To start with an empty store in {data} instead, remove {data}/{FILE}"
     )
 }
 
@@ -88,8 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_make_no_sense_are_refused() {
+    fn invalid_urls_are_rejected() {
         let text = format!("{:#}", options("mysql://secret@host").unwrap_err());
-        assert_eq!(text, "the URL of the storage cannot be used: it does not begin with postgres://");
+        assert_eq!(text, "the URL of the storage cannot be used: it does not start with postgres://");
     }
 }

@@ -57,7 +57,10 @@ impl Exporter {
         let service = settee_settings::tracing::SERVICE_NAME.of(configuration);
         let (sender, receiver) = mpsc::sync_channel(WAITING_SPANS);
         let work = move || run(&receiver, &endpoint, &service);
-        std::thread::Builder::new().name("traces".to_owned()).spawn(work).context("no thread for traces")?;
+        std::thread::Builder::new()
+            .name("traces".to_owned())
+            .spawn(work)
+            .context("cannot start the thread for traces")?;
         Ok(Some(Self { sender, ratio }))
     }
 

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_they_are_written() {
+    fn written_times_can_be_parsed() {
         for day in (0..100_000_u64).step_by(7).chain([59, 60, 789, 11_016, 47_540, 47_541]) {
             let time_us = (day * DAY_S + day % DAY_S) * 1_000_000 + day;
             assert_eq!(parse(&rfc3339(time_us)), Some(time_us), "{}", rfc3339(time_us));

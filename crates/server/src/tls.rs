@@ -57,7 +57,7 @@ impl Certificates {
             match work.await {
                 Ok(certificates) => self = certificates,
                 Err(error) => {
-                    tracing::error!(%error, "certificates are not read again until the next start");
+                    tracing::error!(%error, "changed certificates will not be read before the next start");
                     return;
                 }
             }
@@ -73,9 +73,9 @@ impl Certificates {
         match read(&self.configuration) {
             Ok(config) => {
                 self.tls.replace(config);
-                tracing::info!("certificates were read again");
+                tracing::info!("changed certificates were read");
             }
-            Err(error) => tracing::error!("the old certificates stay in use: {error:#}"),
+            Err(error) => tracing::error!("the old certificates remain in use: {error:#}"),
         }
     }
 }
@@ -92,25 +92,25 @@ impl Seen {
 
 fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
     let certificates = certificates(&ssl::CERT_FILE.text(configuration).context(
-        "[ssl] enable is on, but there is no cert_file: name a PEM file with the certificate and those that lead to its root",
+        "[ssl] enable is on, but there is no cert_file: specify a PEM file with the certificate and the intermediate certificates",
     )?)?;
     let key = key(&ssl::KEY_FILE
         .text(configuration)
-        .context("[ssl] has no key_file: name the PEM file with the certificate's key")?)?;
+        .context("[ssl] has no key_file: specify the PEM file with the key of the certificate")?)?;
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(ssl::TLS_VERSIONS.text(configuration).as_deref())?)
         .context("[ssl] tls_versions cannot be used")?;
     let builder = if ssl::VERIFY_SSL_CERTIFICATES.of(configuration) {
         let file = ssl::CACERT_FILE.text(configuration).context(
-            "[ssl] verify_ssl_certificates is on, but there is no cacert_file: name a PEM file with the roots of clients' \
-             certificates",
+            "[ssl] verify_ssl_certificates is on, but there is no cacert_file: specify a PEM file with the root certificates of \
+             clients",
         )?;
         let mut roots = RootCertStore::empty();
         for certificate in self::certificates(&file)? {
             roots
                 .add(certificate)
-                .with_context(|| format!("[ssl] cacert_file {file} has a certificate that is no root"))?;
+                .with_context(|| format!("[ssl] cacert_file {file} contains a certificate that is not a root"))?;
         }
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier =
@@ -119,13 +119,13 @@ fn read(configuration: &Configuration) -> anyhow::Result<ServerConfig> {
     } else {
         builder.with_no_client_auth()
     };
-    builder.with_single_cert(certificates, key).context("[ssl] cert_file and key_file do not fit together")
+    builder.with_single_cert(certificates, key).context("[ssl] cert_file and key_file do not match")
 }
 
 fn certificates(file: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let text = fs::read(file).with_context(|| format!("the certificate file {file} cannot be read"))?;
     let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.with_context(|| format!("the certificate file {file} is no PEM file"))?;
+    let certificates = certificates.with_context(|| format!("the certificate file {file} is not a PEM file"))?;
     ensure!(!certificates.is_empty(), "the certificate file {file} has no certificate");
     Ok(certificates)
 }
@@ -147,7 +147,7 @@ fn key(file: &str) -> anyhow::Result<PrivateKeyDer<'static>> {
 fn warn_if_readable(file: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     if fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0) {
-        tracing::warn!(file = %file.display(), "everybody on this machine can read the key of the certificate");
+        tracing::warn!(file = %file.display(), "all users of this machine can read the key of the certificate");
     }
 }
 
@@ -159,7 +159,7 @@ fn versions(list: Option<&str>) -> anyhow::Result<Vec<&'static SupportedProtocol
     let versions: Vec<_> = known.iter().filter(|(name, _)| words.contains(name)).map(|(_, version)| *version).collect();
     ensure!(
         !versions.is_empty(),
-        "[ssl] tls_versions must name tlsv1.2 or tlsv1.3; older ones are not safe and not served"
+        "[ssl] tls_versions must name tlsv1.2 or tlsv1.3; older versions are not secure and not supported"
     );
     Ok(versions)
 }

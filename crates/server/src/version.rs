@@ -28,13 +28,13 @@ pub(crate) fn check(data: &Path) -> anyhow::Result<()> {
     regular::check_data(data)?;
     ensure!(
         !data.join(RESTORING).exists(),
-        "{} holds half of a backup, because restoring it was interrupted.\n\
+        "{} contains an incomplete backup, because the restore was interrupted.\n\
          Empty the directory and run `settee restore` again.",
         data.display()
     );
     match read(data)? {
         Some(layout) if layout > LAYOUT => bail!(
-            "the data in {} has layout {layout}, and this program knows {LAYOUT} at most.\n\
+            "the data in {} has layout {layout}, and this program supports {LAYOUT} at most.\n\
              Start the version of Settee that wrote it, or a newer one.",
             data.display()
         ),
@@ -62,7 +62,7 @@ pub(crate) fn read(data: &Path) -> anyhow::Result<Option<u64>> {
                 return Ok(None);
             }
             let layout = text.parse();
-            layout.map(Some).with_context(|| format!("{} holds no number: {text}", path.display()))
+            layout.map(Some).with_context(|| format!("{} contains no number: {text}", path.display()))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),

@@ -38,7 +38,7 @@ pub(crate) fn block_on<T>(runtime: &tokio::runtime::Handle, future: impl Future<
 }
 
 /// Polls `future` once, which starts it, and drops it.
-pub(crate) fn begin(future: impl Future) {
+pub(crate) fn poll_once(future: impl Future) {
     let _ = pin!(future).as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
@@ -64,7 +64,7 @@ mod tests {
 
     /// Regression: a node hung forever after an outage of its database, once in half an hour of fault injection.
     #[test]
-    fn a_thread_that_serves_a_task_waits_for_as_many_steps_as_it_takes() {
+    fn blocking_on_a_runtime_thread_does_not_exhaust_the_task_budget() {
         let (sender, receiver) = std::sync::mpsc::channel();
         thread::spawn(move || {
             let runtime =
@@ -87,9 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn a_started_operation_performs_its_first_part() {
+    fn polling_once_starts_an_operation() {
         let mut done = false;
-        begin(async {
+        poll_once(async {
             done = true;
             std::future::pending::<()>().await;
         });

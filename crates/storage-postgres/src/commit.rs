@@ -16,22 +16,22 @@ use settee_storage::{Batch, CommitToken, Durability, Outcome, ReadSet, Result, S
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Statement};
 
-use crate::connect::{Link, together};
+use crate::connect::{Link, pipelined};
 use crate::error::Failure;
 use crate::fence::{self, FENCE_PARAMETERS, READ_SET_PARAMETERS, SWEEP_PARAMETERS};
-use crate::follow::moment;
-use crate::joint::{Joined, Joint};
-use crate::lease::{Last, number};
+use crate::joint::{Joint, JointOutcome};
+use crate::lease::{LastCommit, number};
+use crate::observer::monotonic_us;
 use crate::pieces::{PIECE_ROWS, Parameter, Piece, pieces};
 use crate::pool::{Leased, Pool};
 use crate::shape::Shape;
 use crate::sql::Sql;
 
 /// Commits of fewer bytes are one statement.
-const STATEMENT_BYTES: usize = 256 << 10;
+const STATEMENT_BYTES_MAX: usize = 256 << 10;
 
 /// Commits of more bytes are sent in pieces, so that they are not in memory twice.
-const TRIP_BYTES: usize = 64 << 20;
+const ROUND_TRIP_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum time for resolving a commit with unknown outcome, unless the server is unresponsive.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -55,10 +55,10 @@ impl Commit {
     /// Returns true if the commit fits into one statement.
     fn is_small(&self) -> bool {
         let Self { batch, durability, .. } = self;
-        *durability == Durability::Synced && batch.size_bytes() <= STATEMENT_BYTES && batch.len() <= PIECE_ROWS
+        *durability == Durability::Synced && batch.size_bytes() <= STATEMENT_BYTES_MAX && batch.len() <= PIECE_ROWS
     }
 
-    fn done(&self) -> Outcome {
+    fn outcome(&self) -> Outcome {
         Outcome::Committed(Version(self.expected.0 + 1))
     }
 }
@@ -68,45 +68,45 @@ impl Commit {
 /// # Errors
 /// If it was not applied, for a reason other than a conflict.
 pub(crate) async fn commit(joint: &Arc<Joint>, lock_connection: Option<Leased>, commit: Commit) -> Result<Outcome> {
-    let (begun, commit) = (Instant::now(), Arc::new(commit));
-    if lock_connection.is_some() || !Joint::takes(&commit) {
-        return alone(joint.pool(), lock_connection, &commit, begun, false).await;
+    let (started, commit) = (Instant::now(), Arc::new(commit));
+    if lock_connection.is_some() || !Joint::accepts(&commit) {
+        return commit_single(joint.pool(), lock_connection, &commit, started, false).await;
     }
-    match joint.make(&commit).await {
-        Joined::Committed => Ok(commit.done()),
-        Joined::Refused(error) => Err(error),
-        Joined::Failed { is_unknown } => alone(joint.pool(), None, &commit, begun, is_unknown).await,
+    match joint.commit(&commit).await {
+        JointOutcome::Committed => Ok(commit.outcome()),
+        JointOutcome::Rejected(error) => Err(error),
+        JointOutcome::Failed { is_unknown } => commit_single(joint.pool(), None, &commit, started, is_unknown).await,
     }
 }
 
 /// Makes a single commit. `is_unknown` is true if it may have been applied already.
-async fn alone(
+async fn commit_single(
     pool: &Arc<Pool>,
     mut lock_connection: Option<Leased>,
     commit: &Commit,
-    begun: Instant,
+    started: Instant,
     mut is_unknown: bool,
 ) -> Result<Outcome> {
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
-        let taken = if let Some(held) = lock_connection.take() { Ok(held) } else { pool.take().await };
-        let leased = match taken {
+        let acquired = if let Some(held) = lock_connection.take() { Ok(held) } else { pool.acquire().await };
+        let leased = match acquired {
             Ok(leased) => leased,
-            Err(_) if is_unknown && begun.elapsed() < RESOLVE_TIMEOUT && !pool.connector().is_silent() => {
+            Err(_) if is_unknown && started.elapsed() < RESOLVE_TIMEOUT && !pool.connector().is_unresponsive() => {
                 tokio::time::sleep(RESOLVE_INTERVAL).await;
                 continue;
             }
             Err(_) if is_unknown => return Ok(Outcome::Unknown),
             Err(error) => return Err(error),
         };
-        let tried = if commit.is_small() { at_once(&leased, &[commit]).await } else { None };
-        let tried = match tried {
-            Some(tried) => tried,
-            None => in_pieces(&leased, commit).await,
+        let result = if commit.is_small() { in_one_statement(&leased, &[commit]).await } else { None };
+        let result = match result {
+            Some(result) => result,
+            None => in_several_statements(&leased, commit).await,
         };
-        let failure = match tried {
-            Ok(()) => return Ok(commit.done()),
-            Err(Failure::Conflict) => match outcome_of_first(&leased, commit).await {
+        let failure = match result {
+            Ok(()) => return Ok(commit.outcome()),
+            Err(Failure::Conflict) => match resolve_conflict(&leased, commit).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             },
@@ -116,16 +116,16 @@ async fn alone(
             Failure::Lost(_) => {
                 leased.set_broken();
                 is_unknown = true;
-                if begun.elapsed() > RESOLVE_TIMEOUT {
+                if started.elapsed() > RESOLVE_TIMEOUT {
                     return Ok(Outcome::Unknown);
                 }
             }
-            Failure::Again(_) | Failure::Conflict if tries < ATTEMPTS_MAX && begun.elapsed() < RESOLVE_TIMEOUT => {
-                tries += 1;
+            Failure::Retry(_) | Failure::Conflict if attempts < ATTEMPTS_MAX && started.elapsed() < RESOLVE_TIMEOUT => {
+                attempts += 1;
             }
             // An earlier attempt may still be in progress, whatever the result of this one.
             _ if is_unknown => return Ok(Outcome::Unknown),
-            Failure::Again(_) | Failure::Conflict | Failure::Outdated | Failure::Refused(_) => {
+            Failure::Retry(_) | Failure::Conflict | Failure::Outdated | Failure::Permanent(_) => {
                 return Err(failure.into_error());
             }
         }
@@ -134,25 +134,25 @@ async fn alone(
 
 /// Makes small commits to different shards with one statement, atomically. They must be ordered by shard. `None` if the
 /// connection has no capacity for the statement.
-pub(crate) async fn at_once(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
+pub(crate) async fn in_one_statement(leased: &Leased, commits: &[&Commit]) -> Option<Result<(), Failure>> {
     let read_set =
         commits.iter().filter_map(|commit| commit.batch.read_set().cloned()).reduce(|one, other| one.and(&other));
     // A newer connection may be to another server than the one that was read, or to a restarted one, which reuses
     // transaction numbers.
-    if read_set.as_ref().is_some_and(|read_set| moment(leased.link().since()) >= read_set.moment()) {
+    if read_set.as_ref().is_some_and(|read_set| monotonic_us(leased.link().since()) >= read_set.moment()) {
         return Some(Err(Failure::Outdated));
     }
     let batches: Vec<(i64, &Batch)> = commits.iter().map(|commit| (number(commit.shard), &commit.batch)).collect();
     let (pieces, fences) = (pieces(&batches), Fences::of(commits));
     let shape = Shape::of(pieces.iter().map(|piece| piece.sql))?;
     let sql = Sql::Commit(if fences.is_sweeping() { shape.sweeping() } else { shape });
-    if !leased.link().has_room_for(sql) {
+    if !leased.link().can_prepare(sql) {
         return None;
     }
-    Some(by_statement(leased, sql, (&fences, &ReadSetCheck::of(read_set.as_ref())), &pieces).await)
+    Some(execute_statement(leased, sql, (&fences, &ReadSetCheck::of(read_set.as_ref())), &pieces).await)
 }
 
-async fn by_statement(
+async fn execute_statement(
     leased: &Leased,
     sql: Sql,
     (fences, read_set): (&Fences<'_>, &ReadSetCheck<'_>),
@@ -172,7 +172,7 @@ async fn by_statement(
     });
     if leased.is_in_transaction() {
         let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
-        together(vec![written, ended]).await.into_iter().collect::<Result<(), Error>>()?;
+        pipelined(vec![written, ended]).await.into_iter().collect::<Result<(), Error>>()?;
         leased.set_in_transaction(false);
     } else {
         written.await?;
@@ -181,7 +181,7 @@ async fn by_statement(
 }
 
 /// Makes a commit with one statement per piece. It must not have a read set.
-async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
+async fn in_several_statements(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
     if commit.batch.read_set().is_some() {
         return Err(Failure::Outdated);
     }
@@ -200,16 +200,16 @@ async fn in_pieces(leased: &Leased, commit: &Commit) -> Result<(), Failure> {
         (Durability::Synced, true) => "",
         (Durability::Buffered, true) => "SET LOCAL synchronous_commit TO off",
     };
-    let begun: Request<'_> = Box::pin(link.client.batch_execute(begin));
+    let started: Request<'_> = Box::pin(link.client.batch_execute(begin));
     let made = parts
         .iter()
         .zip(&statements)
-        .map(|((_, parameters), statement)| -> Request<'_> { Box::pin(written(link, statement, parameters)) });
+        .map(|((_, parameters), statement)| -> Request<'_> { Box::pin(execute(link, statement, parameters)) });
     let ended: Request<'_> = Box::pin(link.client.batch_execute("COMMIT"));
-    let requests = [begun].into_iter().chain(made).chain([ended]);
-    if commit.batch.size_bytes() <= TRIP_BYTES {
+    let requests = [started].into_iter().chain(made).chain([ended]);
+    if commit.batch.size_bytes() <= ROUND_TRIP_BYTES_MAX {
         // The first error is the cause of the others, also of the failed end of the transaction.
-        together(requests.collect()).await.into_iter().collect::<Result<(), Error>>()?;
+        pipelined(requests.collect()).await.into_iter().collect::<Result<(), Error>>()?;
     } else {
         for request in requests {
             request.await?;
@@ -259,17 +259,17 @@ impl<'a> Fences<'a> {
 /// The read sets of commits, as parameters.
 struct ReadSetCheck<'a> {
     shards: Vec<i64>,
-    shown: Option<&'a str>,
+    snapshot: Option<&'a str>,
 }
 
 impl<'a> ReadSetCheck<'a> {
     fn of(read_set: Option<&'a ReadSet>) -> Self {
         let shards = read_set.map(ReadSet::shards).unwrap_or_default();
-        Self { shards: shards.iter().copied().map(number).collect(), shown: read_set.map(ReadSet::observed) }
+        Self { shards: shards.iter().copied().map(number).collect(), snapshot: read_set.map(ReadSet::observed) }
     }
 
     fn parameters(&self) -> [Parameter<'_>; READ_SET_PARAMETERS] {
-        [&self.shards, &self.shown]
+        [&self.shards, &self.snapshot]
     }
 }
 
@@ -279,17 +279,17 @@ fn version(version: Version) -> i64 {
 }
 
 /// Executes a writing statement.
-pub(crate) async fn written(link: &Link, statement: &Statement, parameters: &[Parameter<'_>]) -> Result<(), Error> {
+pub(crate) async fn execute(link: &Link, statement: &Statement, parameters: &[Parameter<'_>]) -> Result<(), Error> {
     link.client.execute(statement, parameters).await.map(drop)
 }
 
 /// Determines the outcome after a conflict, which may be with an earlier attempt of the same commit.
-async fn outcome_of_first(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
+async fn resolve_conflict(leased: &Leased, commit: &Commit) -> Result<Outcome, Failure> {
     let link = leased.link();
     let shard = number(commit.shard);
     let next = i64::try_from(commit.expected.0).map_or(i64::MAX, |expected| expected.saturating_add(1));
     // The transaction has failed; statements can be prepared only outside of it.
-    let (of_token, of_state) = match (link.known(Sql::Token), link.known(Sql::State)) {
+    let (of_token, of_state) = match (link.prepared(Sql::Token), link.prepared(Sql::State)) {
         (Some(of_token), Some(of_state)) => (of_token, of_state),
         _ => {
             link.client.batch_execute("ROLLBACK").await?;
@@ -301,7 +301,7 @@ async fn outcome_of_first(leased: &Leased, commit: &Commit) -> Result<Outcome, F
     let parameters: [&(dyn ToSql + Sync); 2] = [&shard, &next];
     let of_token = Box::pin(link.client.query(&of_token, &parameters));
     let of_state = Box::pin(link.client.query(&of_state, &parameters[..1]));
-    let mut answers = together(vec![ended, of_token, of_state]).await.into_iter();
+    let mut answers = pipelined(vec![ended, of_token, of_state]).await.into_iter();
     answers.next().transpose()?;
     leased.set_in_transaction(false);
     let found = answers.next().transpose()?.unwrap_or_default();
@@ -310,27 +310,27 @@ async fn outcome_of_first(leased: &Leased, commit: &Commit) -> Result<Outcome, F
     if found.first().is_some_and(|row| row.try_get::<_, &[u8]>(0).is_ok_and(|found| found == token)) {
         return Ok(Outcome::Committed(Version(commit.expected.0 + 1)));
     }
-    let last = Last::of(rows.first()).map_err(Failure::Refused)?;
+    let last = LastCommit::of(rows.first()).map_err(Failure::Permanent)?;
     if last.state.version == commit.expected && !last.is_dropped {
         // The other commit was rolled back.
-        return Err(Failure::Again("a commit conflicted with another one that was rolled back".to_owned()));
+        return Err(Failure::Retry("a commit conflicted with another one that was rolled back".to_owned()));
     }
     Ok(Outcome::Conflict(last.state.version))
 }
 
 /// Makes the last commit of a shard.
 pub(crate) async fn drop_shard(pool: &Arc<Pool>, shard: Shard, node: i64) -> Result<()> {
-    let (begun, mut tries) = (Instant::now(), 0);
+    let (started, mut attempts) = (Instant::now(), 0);
     loop {
-        let leased = pool.take().await?;
+        let leased = pool.acquire().await?;
         let answer = async {
             let statement = leased.link().statement(Sql::Drop).await?;
             leased.link().client.query(&statement, &[&number(shard), &node]).await
         };
         match answer.await.map_err(Failure::from) {
             Ok(_) => return Ok(()),
-            Err(Failure::Lost(_)) if begun.elapsed() < RESOLVE_TIMEOUT => leased.set_broken(),
-            Err(Failure::Conflict | Failure::Again(_)) if tries < ATTEMPTS_MAX => tries += 1,
+            Err(Failure::Lost(_)) if started.elapsed() < RESOLVE_TIMEOUT => leased.set_broken(),
+            Err(Failure::Conflict | Failure::Retry(_)) if attempts < ATTEMPTS_MAX => attempts += 1,
             Err(failure) => return Err(failure.into_error()),
         }
     }

@@ -16,21 +16,21 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 
-use crate::error::Unreached;
-use crate::notification::Heard;
+use crate::error::ConnectError;
+use crate::notification::Notifications;
 use crate::options::Options;
-use crate::silence::Silence;
 use crate::sql::Sql;
 use crate::tls::Tls;
+use crate::unresponsive::Unresponsive;
 
 /// Maximum number of threads for connections to PostgreSQL. They only copy values: one thread suffices for four
 /// processors, and idle additional threads cost wake-ups.
 const THREADS_MAX: usize = 4;
-const PROCESSORS_A_THREAD: usize = 4;
+const PROCESSORS_PER_THREAD: usize = 4;
 
 /// Settings for planners: all reads use the primary keys. Without them plans may sort rows that the index has in order,
-/// and statements may be planned repeatedly. A row that waits for a key of another commit waits for its end, which is
-/// soon. The server detects within half a minute that the machine of a client has failed.
+/// and statements may be planned repeatedly. A statement that waits for a key of another commit waits until that
+/// commit ends, which is soon. The server detects within half a minute that the machine of a client has failed.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; \
      SET enable_mergejoin = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET default_transaction_isolation = 'read committed'; SET client_min_messages = error; SET statement_timeout = 0; SET lock_timeout = '30s'; \
@@ -40,23 +40,23 @@ const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; S
 const STATEMENTS_MAX: usize = 100;
 
 /// Timeout for the greeting and authentication of a host that has accepted a connection.
-const GREETING: Duration = Duration::from_secs(5);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time after which other hosts are tried in addition to one that does not answer.
-const ALONE: Duration = Duration::from_millis(400);
+const FALLBACK_DELAY: Duration = Duration::from_millis(400);
 
 /// The same for a host that was unresponsive before.
-const ALONE_SILENT: Duration = Duration::from_millis(100);
+const FALLBACK_DELAY_UNRESPONSIVE: Duration = Duration::from_millis(100);
 
-/// Result of [`Connector::look_around`].
+/// Result of [`Connector::find_server`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub(crate) enum ServerState {
     /// The server is now another host.
-    Elsewhere,
+    Moved,
     /// The server works on a request.
     Busy,
     /// The server has no pending request: the connection is lost, or the request was not read yet.
-    Unasked,
+    Idle,
 }
 
 /// A connection.
@@ -69,13 +69,13 @@ pub(crate) struct Link {
 }
 
 /// A new connection.
-struct Connected {
+struct NewConnection {
     client: Client,
     host: usize,
     task: AbortHandle,
 }
 
-type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Connected, Unreached>> + Send + 'a>>;
+type Attempt<'a> = Pin<Box<dyn Future<Output = Result<NewConnection, ConnectError>> + Send + 'a>>;
 
 impl Link {
     /// Returns the index of its host.
@@ -95,8 +95,8 @@ impl Link {
 
     /// Returns a prepared statement; preparing it on this connection costs a round trip.
     pub(crate) async fn statement(&self, sql: Sql) -> Result<Statement, Error> {
-        if let Some(known) = self.statements.lock().get(&sql) {
-            return Ok(known.clone());
+        if let Some(prepared) = self.statements.lock().get(&sql) {
+            return Ok(prepared.clone());
         }
         let prepared = self.client.prepare(&sql.text()).await?;
         self.statements.lock().insert(sql, prepared.clone());
@@ -104,12 +104,12 @@ impl Link {
     }
 
     /// Returns a statement if it is already prepared.
-    pub(crate) fn known(&self, sql: Sql) -> Option<Statement> {
+    pub(crate) fn prepared(&self, sql: Sql) -> Option<Statement> {
         self.statements.lock().get(&sql).cloned()
     }
 
     /// Returns true if an optional statement may be prepared: each takes memory in the server.
-    pub(crate) fn has_room_for(&self, sql: Sql) -> bool {
+    pub(crate) fn can_prepare(&self, sql: Sql) -> bool {
         let statements = self.statements.lock();
         statements.len() < STATEMENTS_MAX || statements.contains_key(&sql)
     }
@@ -131,9 +131,9 @@ pub(crate) struct Connector {
     hosts: Vec<Config>,
     host: AtomicUsize,
     /// Open connections with the indices of their hosts.
-    made: Mutex<Vec<(usize, AbortHandle)>>,
-    silence: Silence,
-    heard: Arc<Heard>,
+    connections: Mutex<Vec<(usize, AbortHandle)>>,
+    unresponsive: Unresponsive,
+    notifications: Arc<Notifications>,
     tls: Tls,
     runtime: Handle,
     /// `None` during the drop.
@@ -142,16 +142,26 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn new(options: Options, node: i64) -> Result<Self, String> {
-        let tls = Tls::new(&options.trust)?;
+        let tls = Tls::new(&options.verification)?;
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = processors.div_ceil(PROCESSORS_A_THREAD).min(THREADS_MAX);
+        let threads = processors.div_ceil(PROCESSORS_PER_THREAD).min(THREADS_MAX);
         let threads = Builder::new_multi_thread().worker_threads(threads).thread_name("postgres").enable_all().build();
-        let threads = threads.map_err(|error| format!("no threads: {error}"))?;
+        let threads = threads.map_err(|error| format!("cannot start threads: {error}"))?;
         let (hosts, runtime) = (options.hosts(), threads.handle().clone());
-        let (host, made) = (AtomicUsize::new(0), Mutex::default());
-        let heard = Arc::new(Heard::new(&options.schema, node));
-        let silence = Silence::default();
-        Ok(Self { options, hosts, host, made, silence, heard, tls, runtime, threads: Some(threads) })
+        let (host, connections) = (AtomicUsize::new(0), Mutex::default());
+        let notifications = Arc::new(Notifications::new(&options.schema, node));
+        let unresponsive = Unresponsive::default();
+        Ok(Self {
+            options,
+            hosts,
+            host,
+            connections,
+            unresponsive,
+            notifications,
+            tls,
+            runtime,
+            threads: Some(threads),
+        })
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -163,75 +173,75 @@ impl Connector {
     }
 
     /// Returns the notifications of other processes, which arrive if one of the connections listens.
-    pub(crate) fn heard(&self) -> &Heard {
-        &self.heard
+    pub(crate) fn notifications(&self) -> &Notifications {
+        &self.notifications
     }
 
     /// Connects to the tables, with additional `settings`. Fails at once while the server is unresponsive.
-    pub(crate) async fn connect(&self, settings: &str) -> Result<Link, Unreached> {
+    pub(crate) async fn connect(&self, settings: &str) -> Result<Link, ConnectError> {
         tokio::select! {
             biased;
-            () = self.silence.begun() => Err(Unreached::Swallowed),
+            () = self.unresponsive.wait() => Err(ConnectError::Unresponsive),
             link = self.link(settings) => link,
         }
     }
 
-    async fn link(&self, settings: &str) -> Result<Link, Unreached> {
-        let Connected { client, host, task } = self.connect_to_any(ALONE).await?;
+    async fn link(&self, settings: &str) -> Result<Link, ConnectError> {
+        let NewConnection { client, host, task } = self.connect_to_any(FALLBACK_DELAY).await?;
         let schema = &self.options.schema;
         let statements = format!("{SETTINGS} SET search_path = {schema}; {settings}");
-        let set = tokio::time::timeout(GREETING, client.batch_execute(&statements)).await;
-        set.map_err(|_| Unreached::Silent(GREETING))??;
+        let set = tokio::time::timeout(GREETING_TIMEOUT, client.batch_execute(&statements)).await;
+        set.map_err(|_| ConnectError::Timeout(GREETING_TIMEOUT))??;
         Ok(Link { client, statements: Mutex::default(), host, task, since: Instant::now() })
     }
 
     /// Connects without settings.
-    pub(crate) async fn connect_plain(&self) -> Result<Client, Unreached> {
-        Ok(self.connect_to_any(ALONE).await?.client)
+    pub(crate) async fn connect_plain(&self) -> Result<Client, ConnectError> {
+        Ok(self.connect_to_any(FALLBACK_DELAY).await?.client)
     }
 
     /// Returns true while the server is unresponsive.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.silence.is_on()
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.unresponsive.is_set()
     }
 
     /// Aborts all waits for the server, and all requests from now on: their clients get a response sooner from another
     /// node.
-    pub(crate) fn fall_silent(&self) {
-        self.silence.begin();
-        self.end_all();
+    pub(crate) fn set_unresponsive(&self) {
+        self.unresponsive.set();
+        self.close_all();
     }
 
     /// Waits until the server responds again, even with an error.
-    pub(crate) async fn listen(&self) {
-        if self.is_silent() {
-            drop(self.connect_to_any(ALONE_SILENT).await);
-            self.silence.end();
+    pub(crate) async fn wait_responsive(&self) {
+        if self.is_unresponsive() {
+            drop(self.connect_to_any(FALLBACK_DELAY_UNRESPONSIVE).await);
+            self.unresponsive.clear();
         }
     }
 
     /// Searches for the server because the connection with this name does not respond. If it is another host now, all
     /// requests to the former one fail and are retried there, because otherwise the loss of a machine is detected only
     /// after a TCP timeout.
-    pub(crate) async fn look_around(&self, name: &str) -> Result<Sight, Unreached> {
+    pub(crate) async fn find_server(&self, name: &str) -> Result<ServerState, ConnectError> {
         let before = self.host.load(Ordering::Relaxed);
-        let Connected { client, host, .. } = self.connect_to_any(ALONE_SILENT).await?;
+        let NewConnection { client, host, .. } = self.connect_to_any(FALLBACK_DELAY_UNRESPONSIVE).await?;
         if host != before {
-            self.keep_to(host);
-            return Ok(Sight::Elsewhere);
+            self.close_others(host);
+            return Ok(ServerState::Moved);
         }
         let busy = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1 AND state = 'active')";
-        Ok(if client.query_one(busy, &[&name]).await?.try_get(0)? { Sight::Busy } else { Sight::Unasked })
+        Ok(if client.query_one(busy, &[&name]).await?.try_get(0)? { ServerState::Busy } else { ServerState::Idle })
     }
 
     /// Closes all connections; their requests fail.
-    pub(crate) fn end_all(&self) {
-        self.made.lock().drain(..).for_each(|(_, task)| task.abort());
+    pub(crate) fn close_all(&self) {
+        self.connections.lock().drain(..).for_each(|(_, task)| task.abort());
     }
 
     /// Closes the connections to all other hosts.
-    pub(crate) fn keep_to(&self, host: usize) {
-        self.made.lock().retain(|(of, task)| {
+    pub(crate) fn close_others(&self, host: usize) {
+        self.connections.lock().retain(|(of, task)| {
             if *of != host {
                 task.abort();
             }
@@ -241,49 +251,49 @@ impl Connector {
 
     /// Connects to the most recent host, or else to the first other one that accepts writes. Other hosts are tried
     /// after a delay.
-    async fn connect_to_any(&self, alone: Duration) -> Result<Connected, Unreached> {
+    async fn connect_to_any(&self, fallback_delay: Duration) -> Result<NewConnection, ConnectError> {
         let last = self.host.load(Ordering::Relaxed);
         let failed = Notify::new();
-        let at_last: Attempt<'_> = Box::pin(async {
+        let last_host: Attempt<'_> = Box::pin(async {
             let answer = self.connect_to(last).await;
             if answer.is_err() {
                 failed.notify_waiters();
             }
             answer
         });
-        // They are polled first, so that they observe every failure.
+        // Polled before the attempt at the last host, so that they observe its failure.
         let others = (1..self.hosts.len()).map(|step| -> Attempt<'_> {
             let at = (last + step) % self.hosts.len();
             let failed = &failed;
             Box::pin(async move {
-                let _ = tokio::time::timeout(alone, failed.notified()).await;
+                let _ = tokio::time::timeout(fallback_delay, failed.notified()).await;
                 self.connect_to(at).await
             })
         });
-        let connected = first(others.chain([at_last]).collect()).await?;
+        let connected = first_connected(others.chain([last_host]).collect()).await?;
         self.host.store(connected.host, Ordering::Relaxed);
         Ok(connected)
     }
 
-    async fn connect_to(&self, at: usize) -> Result<Connected, Unreached> {
+    async fn connect_to(&self, at: usize) -> Result<NewConnection, ConnectError> {
         let host = &self.hosts[at];
-        let limit = GREETING + host.get_connect_timeout().copied().unwrap_or_default();
+        let limit = GREETING_TIMEOUT + host.get_connect_timeout().copied().unwrap_or_default();
         let connected = tokio::time::timeout(limit, host.connect(self.tls.clone())).await;
-        let (client, mut connection) = connected.map_err(|_| Unreached::Silent(limit))??;
-        let heard = Arc::clone(&self.heard);
+        let (client, mut connection) = connected.map_err(|_| ConnectError::Timeout(limit))??;
+        let notifications = Arc::clone(&self.notifications);
         let task = self.runtime.spawn(async move {
             // The user of the client detects the end of the connection.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                if let AsyncMessage::Notification(said) = message {
-                    heard.take(said.channel(), said.payload());
+                if let AsyncMessage::Notification(notification) = message {
+                    notifications.receive(notification.channel(), notification.payload());
                 }
             }
         });
         let task = task.abort_handle();
-        let mut made = self.made.lock();
-        made.retain(|(_, task)| !task.is_finished());
-        made.push((at, task.clone()));
-        Ok(Connected { client, host: at, task })
+        let mut connections = self.connections.lock();
+        connections.retain(|(_, task)| !task.is_finished());
+        connections.push((at, task.clone()));
+        Ok(NewConnection { client, host: at, task })
     }
 }
 
@@ -298,7 +308,7 @@ impl Drop for Connector {
 }
 
 /// Returns the first connection, or the error of the last attempt.
-async fn first(mut attempts: Vec<Attempt<'_>>) -> Result<Connected, Unreached> {
+async fn first_connected(mut attempts: Vec<Attempt<'_>>) -> Result<NewConnection, ConnectError> {
     poll_fn(|context| {
         let mut at = 0;
         while at < attempts.len() {
@@ -314,7 +324,7 @@ async fn first(mut attempts: Vec<Attempt<'_>>) -> Result<Connected, Unreached> {
 }
 
 /// Sends all requests, in order, before it waits for the first response: one round trip.
-pub(crate) async fn together<T>(requests: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
+pub(crate) async fn pipelined<T>(requests: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
     let mut waiting: Vec<_> = requests.into_iter().map(|request| (request, None)).collect();
     poll_fn(|context| {
         for (request, answer) in &mut waiting {

@@ -8,23 +8,23 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::WrongType;
 
-use crate::fence::NEXT;
+use crate::fence::NEXT_VERSION;
 
 /// Primary key of the table of commits, the fence of commits.
-const COMMITS_KEY: &str = "commits_pkey";
+const COMMITS_PRIMARY_KEY: &str = "commits_pkey";
 
-/// Reason why there is no connection.
+/// Reason why connecting failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unreached {
+pub(crate) enum ConnectError {
     /// The connection was refused or lost.
-    #[error("{}", in_words(.0))]
+    #[error("{}", describe(.0))]
     Failed(#[from] Error),
-    /// A host that accepts connections does not respond.
-    #[error("no answer for {} s", .0.as_secs())]
-    Silent(Duration),
+    /// A host that has accepted a connection does not respond.
+    #[error("no response within {} s", .0.as_secs())]
+    Timeout(Duration),
     /// No attempt is made while heartbeats are not answered.
-    #[error("the server does not answer, or the network drops packets")]
-    Swallowed,
+    #[error("the server does not respond, or the network drops packets")]
+    Unresponsive,
 }
 
 /// Reason why a statement failed.
@@ -33,13 +33,13 @@ pub(crate) enum Failure {
     /// The connection is lost, and the outcome of the statement is unknown.
     Lost(String),
     /// The server asks for a retry.
-    Again(String),
+    Retry(String),
     /// Another commit has taken the version.
     Conflict,
     /// The read set is outdated, or cannot be validated. Nothing was written.
     Outdated,
     /// Another error, which a retry would not resolve.
-    Refused(StorageError),
+    Permanent(StorageError),
 }
 
 impl Failure {
@@ -48,47 +48,47 @@ impl Failure {
         match self {
             Self::Lost(text) => StorageError::Unreached(text),
             // Nothing was written, and a retry may succeed.
-            Self::Again(text) => StorageError::Unreached(text),
-            Self::Conflict => StorageError::Unreached("a commit met a conflict on every attempt".to_owned()),
+            Self::Retry(text) => StorageError::Unreached(text),
+            Self::Conflict => StorageError::Unreached("the commit conflicted on every attempt".to_owned()),
             Self::Outdated => StorageError::Outdated,
-            Self::Refused(error) => error,
+            Self::Permanent(error) => error,
         }
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let text = in_words(&error);
-        let Some(answer) = error.as_db_error() else {
-            let is_ours = error.source().is_some_and(<dyn std::error::Error>::is::<WrongType>);
-            return if is_ours { Self::Refused(StorageError::Corrupt(text)) } else { Self::Lost(text) };
+        let text = describe(&error);
+        let Some(response) = error.as_db_error() else {
+            let is_decoding = error.source().is_some_and(<dyn std::error::Error>::is::<WrongType>);
+            return if is_decoding { Self::Permanent(StorageError::Corrupt(text)) } else { Self::Lost(text) };
         };
-        let state = answer.code();
+        let state = response.code();
         if *state == SqlState::UNIQUE_VIOLATION {
-            let is_commit = answer.constraint() == Some(COMMITS_KEY);
-            return if is_commit { Self::Conflict } else { Self::Refused(StorageError::Present(text)) };
+            let is_commit = response.constraint() == Some(COMMITS_PRIMARY_KEY);
+            return if is_commit { Self::Conflict } else { Self::Permanent(StorageError::Present(text)) };
         }
-        if *state == SqlState::NOT_NULL_VIOLATION && answer.table().zip(answer.column()) == Some(NEXT) {
+        if *state == SqlState::NOT_NULL_VIOLATION && response.table().zip(response.column()) == Some(NEXT_VERSION) {
             return Self::Conflict;
         }
         match state.code() {
-            "53100" => Self::Refused(StorageError::Full(text)),
-            "40001" | "40P01" | "55P03" => Self::Again(text),
+            "53100" => Self::Permanent(StorageError::Full(text)),
+            "40001" | "40P01" | "55P03" => Self::Retry(text),
             // A primary that became a standby.
             "25006" | "25P03" => Self::Lost(text),
-            "XX001" | "XX002" => Self::Refused(StorageError::Corrupt(text)),
+            "XX001" | "XX002" => Self::Permanent(StorageError::Corrupt(text)),
             code if code.starts_with("08") || code.starts_with("57P") => Self::Lost(text),
             // No more connections or memory: a transient state.
             code if code.starts_with("53") => Self::Lost(text),
-            _ => Self::Refused(StorageError::Io(text)),
+            _ => Self::Permanent(StorageError::Io(text)),
         }
     }
 }
 
 /// Describes an error and its cause, which the library does not include.
-pub(crate) fn in_words(error: &Error) -> String {
+pub(crate) fn describe(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
-        (Some(answer), _) => format!("PostgreSQL: {} ({})", answer.message(), answer.code().code()),
+        (Some(response), _) => format!("PostgreSQL: {} ({})", response.message(), response.code().code()),
         (None, Some(cause)) => format!("{error}: {cause}"),
         (None, None) => error.to_string(),
     }

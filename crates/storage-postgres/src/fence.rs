@@ -2,8 +2,8 @@
 //! [`fences`] are those of joint commits.
 //!
 //! Each commit inserts its version, which only one of several can do. If the version is not the next one, the inserted
-//! value is NULL, which the table rejects ([`NEXT`]), so the whole statement or transaction fails. Rows are kept for
-//! longer than the outcome of a commit can be in doubt; then [`sweep`] removes them.
+//! value is NULL, which the table rejects ([`NEXT_VERSION`]), so the whole statement or transaction fails. Rows are
+//! kept for longer than the outcome of a commit can be in doubt; then [`sweep`] removes them.
 
 /// Number of parameters of [`fences`]: shards, expected versions, tokens, heads, and the node. [`sweep`] has the first
 /// two.
@@ -14,7 +14,7 @@ pub(crate) const SWEEP_PARAMETERS: usize = 2;
 pub(crate) const READ_SET_PARAMETERS: usize = 2;
 
 /// The table and the column that is NULL for a commit that would not be the next one.
-pub(crate) const NEXT: (&str, &str) = ("commits", "version");
+pub(crate) const NEXT_VERSION: (&str, &str) = ("commits", "version");
 
 /// One of this many commits to a shard removes old rows.
 const SWEPT_EVERY: i64 = 64;

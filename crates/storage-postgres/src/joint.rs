@@ -1,9 +1,9 @@
 //! [`Joint`]: the smallest commits to different shards share a statement, with one message, one sync and one response.
 //!
 //! Commits that arrive while a statement is running form the next one. A second statement is started concurrently when
-//! as many commits wait as the last statement had, so that a node with a high latency to PostgreSQL does not wait for
-//! two full round trips. Where commits do share statements, a statement is preceded by a [`GATHERING_TIME`], unless enough
-//! commits wait to fill it.
+//! as many commits wait as the last statement had, because otherwise, with a high latency to PostgreSQL, a commit takes
+//! up to twice the round trip. Where commits do share statements, a statement is preceded by a [`GATHERING_TIME`],
+//! unless enough commits wait to fill it.
 //!
 //! If one commit of a statement fails, all fail, and each is retried separately.
 
@@ -18,7 +18,7 @@ use settee_storage::{Durability, StorageError};
 use tokio::sync::oneshot;
 
 use crate::block::block_on;
-use crate::commit::{Commit, at_once};
+use crate::commit::{Commit, in_one_statement};
 use crate::error::Failure;
 use crate::pieces::{PIECE_BYTES, PIECE_ROWS};
 use crate::pool::{Leased, Pool};
@@ -50,62 +50,62 @@ pub(crate) struct Joint {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    queued: VecDeque<QueuedCommit>,
     /// True if a statement was scheduled that has not taken its commits yet.
-    is_called: bool,
+    is_scheduled: bool,
     /// Number of statements that were scheduled and have not ended.
-    under_way: usize,
+    running: usize,
     /// Number of commits of the statement that was started last.
     last: usize,
 }
 
-struct Waiting {
+struct QueuedCommit {
     commit: Arc<Commit>,
-    done: oneshot::Sender<Joined>,
+    done: oneshot::Sender<JointOutcome>,
 }
 
 /// Result of a commit.
 #[derive(Clone)]
-pub(crate) enum Joined {
+pub(crate) enum JointOutcome {
     /// It was applied.
     Committed,
     /// It was not applied, and a retry would fail as well.
-    Refused(StorageError),
+    Rejected(StorageError),
     /// It must be retried separately. `is_unknown` is true if it may have been applied.
     Failed { is_unknown: bool },
 }
 
 /// Start time of a scheduled statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
+enum Start {
     Now,
-    AfterPause,
+    AfterDelay,
 }
 
 /// A scheduled statement; its end is recorded when this is dropped.
-struct UnderWay(Arc<Joint>);
+struct RunningStatement(Arc<Joint>);
 
-impl Drop for UnderWay {
+impl Drop for RunningStatement {
     fn drop(&mut self) {
-        let call = {
+        let start = {
             let mut queue = self.0.queue.lock();
-            queue.under_way -= 1;
-            queue.call()
+            queue.running -= 1;
+            queue.schedule()
         };
-        self.0.follow(call);
+        self.0.start_statement(start);
     }
 }
 
-impl UnderWay {
+impl RunningStatement {
     /// Makes the waiting commits when a connection is available.
-    async fn serve(self) {
+    async fn run(self) {
         let joint = &self.0;
-        let taken = joint.pool.take().await;
-        let (group, call) = joint.queue.lock().take();
-        joint.follow(call);
-        match taken {
-            Ok(leased) => joint.make_all(leased, group).await,
-            Err(error) => group.into_iter().for_each(|waiting| waiting.end(Joined::Refused(error.clone()))),
+        let acquired = joint.pool.acquire().await;
+        let (group, start) = joint.queue.lock().take();
+        joint.start_statement(start);
+        match acquired {
+            Ok(leased) => joint.commit_group(leased, group).await,
+            Err(error) => group.into_iter().for_each(|queued| queued.finish(JointOutcome::Rejected(error.clone()))),
         }
     }
 }
@@ -130,99 +130,100 @@ impl Joint {
     }
 
     /// Returns true if a commit can share a statement.
-    pub(crate) fn takes(commit: &Commit) -> bool {
+    pub(crate) fn accepts(commit: &Commit) -> bool {
         let Commit { batch, durability, .. } = commit;
         *durability == Durability::Synced && batch.size_bytes() <= BYTES_MAX && batch.len() <= ROWS_MAX
     }
 
-    /// Makes a commit that this [`takes`](Self::takes). A process must make one commit at a time to a shard.
-    pub(crate) async fn make(self: &Arc<Self>, commit: &Arc<Commit>) -> Joined {
-        let (done, end) = oneshot::channel();
+    /// Makes a commit that this [`accepts`](Self::accepts). The caller must not make two commits to one shard
+    /// concurrently.
+    pub(crate) async fn commit(self: &Arc<Self>, commit: &Arc<Commit>) -> JointOutcome {
+        let (done, joined) = oneshot::channel();
         self.unfinished.fetch_add(1, Ordering::Relaxed);
-        let call = {
+        let start = {
             let mut queue = self.queue.lock();
-            queue.waiting.push_back(Waiting { commit: Arc::clone(commit), done });
-            queue.call()
+            queue.queued.push_back(QueuedCommit { commit: Arc::clone(commit), done });
+            queue.schedule()
         };
-        match call {
+        match start {
             // Runs on the thread of the caller, so that no other thread is woken.
-            Some(Call::Now) => UnderWay(Arc::clone(self)).serve().await,
-            call => self.follow(call),
+            Some(Start::Now) => RunningStatement(Arc::clone(self)).run().await,
+            start => self.start_statement(start),
         }
-        // A sender that was dropped ended with its threads, and the commit may have been sent.
-        let joined = end.await.unwrap_or(Joined::Failed { is_unknown: true });
+        // The sender is dropped if its threads have ended; the commit may have been sent.
+        let joined = joined.await.unwrap_or(JointOutcome::Failed { is_unknown: true });
         self.unfinished.fetch_sub(1, Ordering::Relaxed);
         joined
     }
 
-    /// Starts the statement that [`Queue::call`] scheduled. Must be called without the lock of the queue: if the
+    /// Starts the statement that [`Queue::schedule`] scheduled. Must be called without the lock of the queue: if the
     /// runtime has ended, the statement ends here.
-    fn follow(self: &Arc<Self>, call: Option<Call>) {
-        let Some(call) = call else { return };
-        let (runtime, statement) = (self.pool.connector().runtime(), UnderWay(Arc::clone(self)));
-        if call == Call::Now {
-            runtime.spawn(statement.serve());
+    fn start_statement(self: &Arc<Self>, start: Option<Start>) {
+        let Some(start) = start else { return };
+        let (runtime, statement) = (self.pool.connector().runtime(), RunningStatement(Arc::clone(self)));
+        if start == Start::Now {
+            runtime.spawn(statement.run());
             return;
         }
-        let own = runtime.clone();
+        let handle = runtime.clone();
         runtime.spawn_blocking(move || {
             thread::sleep(GATHERING_TIME);
-            block_on(&own, statement.serve());
+            block_on(&handle, statement.run());
         });
     }
 
-    async fn make_all(&self, leased: Leased, mut group: Vec<Waiting>) {
+    async fn commit_group(&self, leased: Leased, mut group: Vec<QueuedCommit>) {
         // A common order of locks prevents deadlocks.
-        group.sort_unstable_by_key(|waiting| waiting.commit.shard);
-        let commits: Vec<&Commit> = group.iter().map(|waiting| &*waiting.commit).collect();
-        let made = at_once(&leased, &commits).await;
-        if let Some(Err(Failure::Lost(_))) = &made {
+        group.sort_unstable_by_key(|queued| queued.commit.shard);
+        let commits: Vec<&Commit> = group.iter().map(|queued| &*queued.commit).collect();
+        let result = in_one_statement(&leased, &commits).await;
+        if let Some(Err(Failure::Lost(_))) = &result {
             leased.set_broken();
         }
         // Released first, because the answered clients may need it.
         drop(leased);
-        let is_alone = group.len() == 1;
-        let joined = match made {
-            Some(Ok(())) => Joined::Committed,
-            Some(Err(Failure::Refused(error))) if is_alone => Joined::Refused(error),
-            Some(Err(Failure::Outdated)) if is_alone => Joined::Refused(StorageError::Outdated),
-            Some(Err(failure)) => Joined::Failed { is_unknown: matches!(failure, Failure::Lost(_)) },
-            None => Joined::Failed { is_unknown: false },
+        let is_single = group.len() == 1;
+        let joined = match result {
+            Some(Ok(())) => JointOutcome::Committed,
+            Some(Err(Failure::Permanent(error))) if is_single => JointOutcome::Rejected(error),
+            Some(Err(Failure::Outdated)) if is_single => JointOutcome::Rejected(StorageError::Outdated),
+            Some(Err(failure)) => JointOutcome::Failed { is_unknown: matches!(failure, Failure::Lost(_)) },
+            None => JointOutcome::Failed { is_unknown: false },
         };
-        if !is_alone && matches!(joined, Joined::Committed) {
+        if !is_single && matches!(joined, JointOutcome::Committed) {
             self.shared.fetch_add(group.len() as u64, Ordering::Relaxed);
         }
-        group.into_iter().for_each(|waiting| waiting.end(joined.clone()));
+        group.into_iter().for_each(|queued| queued.finish(joined.clone()));
     }
 }
 
 impl Queue {
     /// Returns the start time of another statement if one is needed, and counts it as running.
-    fn call(&mut self) -> Option<Call> {
-        let enough = match self.under_way {
+    fn schedule(&mut self) -> Option<Start> {
+        let threshold = match self.running {
             0 => 1,
             1 => self.last.clamp(1, COMMITS_MAX),
             _ => COMMITS_MAX,
         };
-        if self.is_called || self.waiting.len() < enough {
+        if self.is_scheduled || self.queued.len() < threshold {
             return None;
         }
-        self.is_called = true;
-        self.under_way += 1;
-        Some(if self.last > 1 && self.waiting.len() < COMMITS_MAX { Call::AfterPause } else { Call::Now })
+        self.is_scheduled = true;
+        self.running += 1;
+        Some(if self.last > 1 && self.queued.len() < COMMITS_MAX { Start::AfterDelay } else { Start::Now })
     }
 
     /// Takes the commits of the scheduled statement; also returns the start time of another statement if one is needed.
-    fn take(&mut self) -> (Vec<Waiting>, Option<Call>) {
-        self.is_called = false;
-        let group: Vec<Waiting> = self.waiting.drain(..self.waiting.len().min(COMMITS_MAX)).collect();
+    fn take(&mut self) -> (Vec<QueuedCommit>, Option<Start>) {
+        self.is_scheduled = false;
+        let group: Vec<QueuedCommit> = self.queued.drain(..self.queued.len().min(COMMITS_MAX)).collect();
         self.last = group.len();
-        (group, self.call())
+        (group, self.schedule())
     }
 }
 
-impl Waiting {
-    fn end(self, joined: Joined) {
+impl QueuedCommit {
+    fn finish(self, joined: JointOutcome) {
         // The receiver exists unless its thread has ended.
         let _ = self.done.send(joined);
     }
@@ -238,26 +239,26 @@ mod tests {
         Arc::new(Commit { shard: Shard(shard), expected, token, batch, node: 1, durability: Durability::Synced })
     }
 
-    const NOW: Option<Call> = Some(Call::Now);
-    const LATER: Option<Call> = Some(Call::AfterPause);
+    const NOW: Option<Start> = Some(Start::Now);
+    const LATER: Option<Start> = Some(Start::AfterDelay);
 
     /// Adds commits, and returns the scheduled statement for each.
-    fn put(queue: &mut Queue, count: usize) -> Vec<Option<Call>> {
+    fn put(queue: &mut Queue, count: usize) -> Vec<Option<Start>> {
         let put = |shard| {
             let (done, _) = oneshot::channel();
-            queue.waiting.push_back(Waiting { commit: commit(shard as u64), done });
-            queue.call()
+            queue.queued.push_back(QueuedCommit { commit: commit(shard as u64), done });
+            queue.schedule()
         };
         (0..count).map(put).collect()
     }
 
-    fn take(queue: &mut Queue) -> (usize, Option<Call>) {
-        let (group, call) = queue.take();
-        (group.len(), call)
+    fn take(queue: &mut Queue) -> (usize, Option<Start>) {
+        let (group, start) = queue.take();
+        (group.len(), start)
     }
 
     #[test]
-    fn a_second_statement_begins_when_as_many_wait() {
+    fn a_second_statement_starts_when_as_many_commits_wait() {
         let queue = &mut Queue::default();
         // The first statement starts at once, and takes all commits that arrive until it has a connection.
         assert_eq!(put(queue, 3), [NOW, None, None]);
@@ -267,11 +268,11 @@ mod tests {
         assert_eq!(take(queue), (4, None));
         // Two statements are running: the other commits wait for the end of one.
         assert_eq!(put(queue, COMMITS_MAX - 1), [None; COMMITS_MAX - 1]);
-        queue.under_way -= 1;
-        assert_eq!([queue.call(), queue.call()], [LATER, None]);
+        queue.running -= 1;
+        assert_eq!([queue.schedule(), queue.schedule()], [LATER, None]);
         assert_eq!(take(queue), (COMMITS_MAX - 1, None));
-        queue.under_way -= 2;
-        assert_eq!(queue.call(), None, "nothing waits");
+        queue.running -= 2;
+        assert_eq!(queue.schedule(), None, "no commit waits");
         assert_eq!(put(queue, 1), [LATER]);
     }
 
@@ -281,16 +282,16 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(put(queue, 1), [NOW]);
             assert_eq!(take(queue), (1, None));
-            queue.under_way -= 1;
+            queue.running -= 1;
         }
-        // After a joint statement the next one has a pause, once.
+        // After a joint statement the next one is delayed, once.
         put(queue, 2);
         assert_eq!(take(queue), (2, None));
-        queue.under_way -= 1;
-        for call in [LATER, NOW] {
-            assert_eq!(put(queue, 1), [call]);
+        queue.running -= 1;
+        for start in [LATER, NOW] {
+            assert_eq!(put(queue, 1), [start]);
             assert_eq!(take(queue), (1, None));
-            queue.under_way -= 1;
+            queue.running -= 1;
         }
     }
 
@@ -298,32 +299,32 @@ mod tests {
     fn a_full_statement_does_not_wait() {
         let queue = &mut Queue::default();
         put(queue, 3 * COMMITS_MAX + 5);
-        for call in [NOW, NOW, None] {
-            assert_eq!(take(queue), (COMMITS_MAX, call));
+        for start in [NOW, NOW, None] {
+            assert_eq!(take(queue), (COMMITS_MAX, start));
         }
-        assert_eq!((queue.waiting.len(), queue.under_way), (5, 3));
+        assert_eq!((queue.queued.len(), queue.running), (5, 3));
     }
 
     #[test]
-    fn only_the_smallest_are_taken() {
-        let taken = |change: &dyn Fn(&mut Commit)| {
+    fn only_small_commits_are_accepted() {
+        let accepts = |change: &dyn Fn(&mut Commit)| {
             let mut commit = Arc::into_inner(commit(1)).expect("it is not shared");
             change(&mut commit);
-            Joint::takes(&commit)
+            Joint::accepts(&commit)
         };
         let key = |number: usize| number.to_be_bytes();
-        assert!(taken(&|_| {}));
-        assert!(!taken(&|commit| commit.durability = Durability::Buffered));
+        assert!(accepts(&|_| {}));
+        assert!(!accepts(&|commit| commit.durability = Durability::Buffered));
         for (bytes, is_small) in [(BYTES_MAX - 8, true), (BYTES_MAX - 7, false)] {
             let put =
                 |commit: &mut Commit| commit.batch.put(settee_storage::Keyspace::Bodies, &key(0), &vec![0; bytes]);
-            assert_eq!(taken(&put), is_small, "{bytes}");
+            assert_eq!(accepts(&put), is_small, "{bytes}");
         }
         for (rows, is_small) in [(ROWS_MAX, true), (ROWS_MAX + 1, false)] {
             let fill = |commit: &mut Commit| {
                 (0..rows).for_each(|row| commit.batch.delete(settee_storage::Keyspace::Bodies, &key(row)));
             };
-            assert_eq!(taken(&fill), is_small, "{rows}");
+            assert_eq!(accepts(&fill), is_small, "{rows}");
         }
     }
 }

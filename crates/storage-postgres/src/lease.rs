@@ -21,19 +21,19 @@ use settee_storage::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
-use crate::connect::{Link, together};
+use crate::connect::{Link, pipelined};
 use crate::error::Failure;
 use crate::keys::Bounds;
 use crate::pool::{Leased, Pool};
-use crate::sql::{Limit, Sql};
+use crate::sql::{PageEnd, Sql};
 
 /// Maximum number of attempts of a read whose connection is lost.
 const ATTEMPTS_MAX: u32 = 3;
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// A request within a round trip; each is answered by rows.
-pub(crate) enum Ask<'a> {
+/// A query within a round trip; the response to each is rows.
+pub(crate) enum Query<'a> {
     Token(Version),
     Get(Keyspace, Cow<'a, [u8]>),
     MultiGet(Keyspace, Vec<Cow<'a, [u8]>>),
@@ -42,7 +42,7 @@ pub(crate) enum Ask<'a> {
 
 /// The last commit of the shard of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Last {
+pub(crate) struct LastCommit {
     pub(crate) state: ShardState,
     pub(crate) head: Option<Vec<u8>>,
     pub(crate) is_dropped: bool,
@@ -53,8 +53,8 @@ pub(crate) struct Lease {
     pool: Arc<Pool>,
     shard: i64,
     slot: tokio::sync::Mutex<Option<Arc<Leased>>>,
-    last: OnceLock<Last>,
-    used: Mutex<Instant>,
+    last_commit: OnceLock<LastCommit>,
+    last_used: Mutex<Instant>,
 }
 
 impl Lease {
@@ -63,8 +63,8 @@ impl Lease {
             pool,
             shard: number(shard),
             slot: tokio::sync::Mutex::new(None),
-            last: OnceLock::new(),
-            used: Mutex::new(Instant::now()),
+            last_commit: OnceLock::new(),
+            last_used: Mutex::new(Instant::now()),
         })
     }
 
@@ -73,24 +73,24 @@ impl Lease {
     }
 
     /// Returns the last commit of the shard, if a round trip has read it already.
-    pub(crate) fn last(&self) -> Result<Option<&Last>> {
-        match self.last.get() {
-            Some(last) if last.is_dropped => Err(StorageError::Dropped),
-            last => Ok(last),
+    pub(crate) fn last_commit(&self) -> Result<Option<&LastCommit>> {
+        match self.last_commit.get() {
+            Some(last_commit) if last_commit.is_dropped => Err(StorageError::Dropped),
+            last_commit => Ok(last_commit),
         }
     }
 
     /// Returns the time since the last read, if the lease has a connection.
     pub(crate) fn idle(&self) -> Option<Duration> {
         let slot = self.slot.try_lock().ok()?;
-        let is_held = slot.as_ref().is_some_and(|held| Arc::strong_count(held) == 1);
-        is_held.then(|| self.used.lock().elapsed())
+        let is_held = slot.as_ref().is_some_and(|leased| Arc::strong_count(leased) == 1);
+        is_held.then(|| self.last_used.lock().elapsed())
     }
 
     /// Releases the connection, unless a read is in progress. Returns true if it was released.
-    pub(crate) fn give_up(&self) -> bool {
+    pub(crate) fn release(&self) -> bool {
         let Ok(mut slot) = self.slot.try_lock() else { return false };
-        let is_held = slot.as_ref().is_some_and(|held| Arc::strong_count(held) == 1);
+        let is_held = slot.as_ref().is_some_and(|leased| Arc::strong_count(leased) == 1);
         if is_held {
             *slot = None;
         }
@@ -98,54 +98,55 @@ impl Lease {
     }
 
     /// Sends all requests in one round trip. The first one of a snapshot also reads the last commit of the shard.
-    pub(crate) async fn trip(self: &Arc<Self>, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>> {
-        let mut tries = 0;
+    pub(crate) async fn round_trip(self: &Arc<Self>, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>> {
+        let mut attempts = 0;
         loop {
-            match self.try_trip(asks).await {
-                Err(Failure::Lost(_) | Failure::Again(_)) if tries < ATTEMPTS_MAX => tries += 1,
+            match self.try_round_trip(queries).await {
+                Err(Failure::Lost(_) | Failure::Retry(_)) if attempts < ATTEMPTS_MAX => attempts += 1,
                 answer => return answer.map_err(Failure::into_error),
             }
         }
     }
 
-    async fn try_trip(self: &Arc<Self>, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
-        self.last().map_err(Failure::Refused)?;
-        let held = {
+    async fn try_round_trip(self: &Arc<Self>, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
+        self.last_commit().map_err(Failure::Permanent)?;
+        let leased = {
             let mut slot = self.slot.lock().await;
-            match slot.as_ref().filter(|held| held.is_usable()) {
-                Some(held) => Arc::clone(held),
+            match slot.as_ref().filter(|leased| leased.is_usable()) {
+                Some(leased) => Arc::clone(leased),
                 None => {
                     *slot = None;
-                    let held = self.pool.take().await.map_err(Failure::Refused)?;
-                    let answers = noted(&held, self.begin(&held, BEGIN, asks).await)?;
-                    *slot = Some(Arc::new(held));
-                    self.pool.holds(self);
-                    *self.used.lock() = Instant::now();
+                    let leased = self.pool.acquire().await.map_err(Failure::Permanent)?;
+                    let answers = mark_lost(&leased, self.start_transaction(&leased, BEGIN_SNAPSHOT, queries).await)?;
+                    *slot = Some(Arc::new(leased));
+                    self.pool.register(self);
+                    *self.last_used.lock() = Instant::now();
                     return Ok(answers);
                 }
             }
         };
-        let answers = noted(&held, self.go_on(&held, asks).await);
-        *self.used.lock() = Instant::now();
+        let answers = mark_lost(&leased, self.execute(&leased, queries).await);
+        *self.last_used.lock() = Instant::now();
         answers
     }
 
-    async fn go_on(&self, held: &Leased, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
-        let link = held.link();
-        let statements = link.statements(asks.iter().map(Ask::sql)).await?;
-        let requests = asks.iter().zip(&statements).map(|(ask, statement)| self.ask(link, statement, ask)).collect();
-        Ok(together(requests).await.into_iter().collect::<Result<_, Error>>()?)
+    async fn execute(&self, leased: &Leased, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
+        let link = leased.link();
+        let statements = link.statements(queries.iter().map(Query::sql)).await?;
+        let requests =
+            queries.iter().zip(&statements).map(|(query, statement)| self.send(link, statement, query)).collect();
+        Ok(pipelined(requests).await.into_iter().collect::<Result<_, Error>>()?)
     }
 
     /// Starts the transaction of a shard lock with `statements`, and sends the requests when they have finished.
-    pub(crate) async fn wait(
+    pub(crate) async fn acquire_lock(
         &self,
-        held: Leased,
+        leased: Leased,
         statements: &str,
-        asks: &[Ask<'_>],
+        queries: &[Query<'_>],
     ) -> Result<Vec<Vec<Row>>, Failure> {
-        let answers = noted(&held, self.begin(&held, statements, asks).await)?;
-        *self.slot.lock().await = Some(Arc::new(held));
+        let answers = mark_lost(&leased, self.start_transaction(&leased, statements, queries).await)?;
+        *self.slot.lock().await = Some(Arc::new(leased));
         Ok(answers)
     }
 
@@ -156,41 +157,46 @@ impl Lease {
     }
 
     /// Starts the transaction, and checks that it shows the same version as the earlier one.
-    async fn begin(&self, held: &Leased, statements: &str, asks: &[Ask<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
-        let link = held.link();
+    async fn start_transaction(
+        &self,
+        leased: &Leased,
+        statements: &str,
+        queries: &[Query<'_>],
+    ) -> Result<Vec<Vec<Row>>, Failure> {
+        let link = leased.link();
         let state = link.statement(Sql::State).await?;
-        let prepared = link.statements(asks.iter().map(Ask::sql)).await?;
-        held.set_in_transaction(true);
-        let begun: Request<'_> = Box::pin(async { link.client.batch_execute(statements).await.map(|()| Vec::new()) });
-        let last: Request<'_> = Box::pin(async { link.client.query(&state, &[&self.shard]).await });
-        let wanted = asks.iter().zip(&prepared).map(|(ask, statement)| self.ask(link, statement, ask));
-        let mut answers = together([begun, last].into_iter().chain(wanted).collect()).await.into_iter();
+        let prepared = link.statements(queries.iter().map(Query::sql)).await?;
+        leased.set_in_transaction(true);
+        let started: Request<'_> = Box::pin(async { link.client.batch_execute(statements).await.map(|()| Vec::new()) });
+        let last_commit: Request<'_> = Box::pin(async { link.client.query(&state, &[&self.shard]).await });
+        let wanted = queries.iter().zip(&prepared).map(|(query, statement)| self.send(link, statement, query));
+        let mut answers = pipelined([started, last_commit].into_iter().chain(wanted).collect()).await.into_iter();
         answers.next().transpose()?;
-        let last = answers.next().transpose()?.unwrap_or_default();
-        let last = Last::of(last.first()).map_err(Failure::Refused)?;
-        let known = self.last.get_or_init(|| last.clone());
-        if known.state != last.state || known.is_dropped != last.is_dropped {
-            let text = "the connection of a snapshot was needed by others or lost, and its shard has changed since";
-            return Err(Failure::Refused(StorageError::Interrupted(text.to_owned())));
+        let rows = answers.next().transpose()?.unwrap_or_default();
+        let found = LastCommit::of(rows.first()).map_err(Failure::Permanent)?;
+        let first = self.last_commit.get_or_init(|| found.clone());
+        if first.state != found.state || first.is_dropped != found.is_dropped {
+            let text = "the snapshot lost its connection, and its shard has changed since";
+            return Err(Failure::Permanent(StorageError::Interrupted(text.to_owned())));
         }
-        self.last().map_err(Failure::Refused)?;
+        self.last_commit().map_err(Failure::Permanent)?;
         Ok(answers.collect::<Result<_, Error>>()?)
     }
 
-    fn ask<'a>(&'a self, link: &'a Link, statement: &'a Statement, ask: &'a Ask<'_>) -> Request<'a> {
+    fn send<'a>(&'a self, link: &'a Link, statement: &'a Statement, query: &'a Query<'_>) -> Request<'a> {
         Box::pin(async move {
             let shard: &(dyn ToSql + Sync) = &self.shard;
-            match ask {
-                Ask::Token(Version(version)) => {
+            match query {
+                Query::Token(Version(version)) => {
                     let version = i64::try_from(*version).unwrap_or(i64::MAX);
                     link.client.query(statement, &[shard, &version]).await
                 }
-                Ask::Get(_, key) => link.client.query(statement, &[shard, key]).await,
-                Ask::MultiGet(_, keys) => link.client.query(statement, &[shard, keys]).await,
-                Ask::Page(_, _, Bounds { start, end: Some(end) }, rows) => {
+                Query::Get(_, key) => link.client.query(statement, &[shard, key]).await,
+                Query::MultiGet(_, keys) => link.client.query(statement, &[shard, keys]).await,
+                Query::Page(_, _, Bounds { start, end: Some(end) }, rows) => {
                     link.client.query(statement, &[shard, start, end, rows]).await
                 }
-                Ask::Page(_, _, Bounds { start, end: None }, rows) => {
+                Query::Page(_, _, Bounds { start, end: None }, rows) => {
                     link.client.query(statement, &[shard, start, rows]).await
                 }
             }
@@ -199,32 +205,32 @@ impl Lease {
 }
 
 /// Marks a lost connection so that it is not reused.
-fn noted<T>(held: &Leased, answer: Result<T, Failure>) -> Result<T, Failure> {
+fn mark_lost<T>(leased: &Leased, answer: Result<T, Failure>) -> Result<T, Failure> {
     if let Err(Failure::Lost(_)) = &answer {
-        held.set_broken();
+        leased.set_broken();
     }
     answer
 }
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
 
-impl Ask<'_> {
+impl Query<'_> {
     fn sql(&self) -> Sql {
         match self {
             Self::Token(_) => Sql::Token,
             Self::Get(space, _) => Sql::Get(*space),
             Self::MultiGet(space, _) => Sql::MultiGet(*space),
-            Self::Page(space, direction, Bounds { end: Some(_), .. }, _) => Sql::Page(*space, *direction, Limit::End),
-            Self::Page(space, direction, _, _) => Sql::Page(*space, *direction, Limit::Open),
+            Self::Page(space, direction, Bounds { end: Some(_), .. }, _) => Sql::Page(*space, *direction, PageEnd::Key),
+            Self::Page(space, direction, _, _) => Sql::Page(*space, *direction, PageEnd::Open),
         }
     }
 }
 
-impl Last {
+impl LastCommit {
     /// Decodes the row of [`Sql::State`].
     pub(crate) fn of(row: Option<&Row>) -> Result<Self> {
         let Some(row) = row else { return Ok(Self::default()) };
-        let broken = |what: &str| StorageError::Corrupt(format!("the last commit of a shard has no {what}"));
+        let broken = |column: &str| StorageError::Corrupt(format!("the last commit of a shard has no {column}"));
         let version: i64 = row.try_get(0).map_err(|_| broken("version"))?;
         let token: &[u8] = row.try_get(1).map_err(|_| broken("token"))?;
         let head: Option<&[u8]> = row.try_get(2).map_err(|_| broken("head"))?;

@@ -6,8 +6,8 @@
 //! threads of this crate. The crate does not interpret entries.
 //!
 //! Any number of processes can use the same tables concurrently. The primary key of the commits is sufficient for
-//! correctness. Commits of other processes are observed by the module `follow`; membership is implemented by the module
-//! `nodes`.
+//! correctness. Commits of other processes are observed by the module `observer`; membership is implemented by the
+//! module `nodes`.
 
 mod block;
 mod commit;
@@ -15,14 +15,13 @@ mod connect;
 mod cursor;
 mod error;
 mod fence;
-mod follow;
 mod joint;
 mod keys;
 mod lease;
-mod line;
 mod nodes;
 mod nodes_sql;
 mod notification;
+mod observer;
 mod options;
 mod page;
 mod pieces;
@@ -30,13 +29,14 @@ mod pool;
 mod restore;
 mod schema;
 mod shape;
-mod silence;
+mod shard_locks;
 mod size;
 mod snapshot;
 mod sql;
 mod sweep;
 mod tls;
-mod writable;
+mod unresponsive;
+mod write_failure;
 
 use std::fmt;
 use std::path::Path;
@@ -55,32 +55,32 @@ use block::block_on;
 use commit::Commit;
 use connect::Connector;
 use error::Failure;
-use follow::Follower;
 use joint::Joint;
 use lease::number;
-use line::Line;
 use nodes::Nodes;
+use observer::CommitObserver;
 pub use options::{CONNECTIONS, CONNECTIONS_MIN, Options};
 use pool::Pool;
 pub use schema::{Tables, VERSION};
+use shard_locks::ShardLocks;
 use size::Sizes;
 use snapshot::PostgresSnapshot;
 use sql::Sql;
-use writable::Refusal;
+use write_failure::WriteFailure;
 
 /// Divisor: a quarter of all connections is reserved for commits, so that readers cannot block writers.
-const WRITERS: usize = 4;
+const WRITER_DIVISOR: usize = 4;
 
 /// Connections for observing commits and for heartbeats.
-const OWN: usize = 2;
+const INTERNAL_CONNECTIONS: usize = 2;
 
 /// The server ends a reading transaction that is idle for this time. A reader with a slow client loses its connection
 /// long before.
-const IDLE_READER: Duration = Duration::from_secs(600);
+const READER_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The server ends a writing transaction that is idle for this time. A writer sends all statements at once, so other
 /// writers of the shard wait at most this long if its machine or network fails in between.
-const IDLE_WRITER: Duration = Duration::from_secs(1);
+const WRITER_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reason why a database cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,39 +88,39 @@ pub enum OpenError {
     /// The settings are invalid.
     #[error("{0}")]
     Settings(String),
-    /// No server answers.
-    #[error("PostgreSQL cannot be reached ({place}): {text}")]
+    /// The server cannot be reached.
+    #[error("PostgreSQL cannot be reached ({location}): {reason}")]
     Unreachable {
         /// Location of the database.
-        place: String,
+        location: String,
         /// Reason.
-        text: String,
+        reason: String,
     },
     /// The role lacks a privilege.
     #[error(
-        "PostgreSQL denies a privilege ({place}): {text}\nThe role must be able to log in and have CREATE on the database, or own \
+        "PostgreSQL denies a privilege ({location}): {reason}\nThe role must be able to log in and have CREATE on the database, or own \
          the schema. An administrator creates the tables for a role with: settee storage init URL --owner ROLE"
     )]
-    Rights {
+    MissingPrivilege {
         /// Location of the database.
-        place: String,
+        location: String,
         /// Message of the server.
-        text: String,
+        reason: String,
     },
     /// The statements failed.
-    #[error("the tables cannot be used ({place}): {text}")]
+    #[error("the tables cannot be used ({location}): {reason}")]
     Failed {
         /// Location of the database.
-        place: String,
+        location: String,
         /// Message of the server.
-        text: String,
+        reason: String,
     },
     /// The schema contains other tables.
-    #[error("the schema {0} holds tables that are not Settee's; choose another one with ?schema=NAME in the URL")]
+    #[error("the schema {0} contains tables of another program: choose another schema with ?schema=NAME in the URL")]
     ForeignSchema(String),
     /// The tables have another version.
     #[error(
-        "the tables have version {found}, made by {made_by}, and this program requires version {known}: start a matching program"
+        "the tables have version {found}, created by {made_by}, and this program requires version {supported}: start a matching program"
     )]
     OtherVersion {
         /// Version of the tables.
@@ -128,25 +128,25 @@ pub enum OpenError {
         /// Program that created them.
         made_by: String,
         /// Version of this program.
-        known: i32,
+        supported: i32,
     },
     /// The data have a later layout than this program supports.
     #[error(
-        "the data have layout {found}, and this program supports {known} at most: start the version that wrote them, or a newer one"
+        "the data have layout {found}, and this program supports {supported} at most: start the version that wrote them, or a newer one"
     )]
     LaterLayout {
         /// Layout of the data.
         found: i64,
         /// Layout of this program.
-        known: i64,
+        supported: i64,
     },
     /// PostgreSQL is too old.
-    #[error("PostgreSQL {found} is too old: at least {wanted} is required")]
+    #[error("PostgreSQL {found} is too old: at least {required} is required")]
     OldServer {
         /// Version of the server.
         found: i32,
         /// Required version.
-        wanted: i32,
+        required: i32,
     },
     /// A server of version 1, which does not support several processes, uses the database.
     #[error("a server of an earlier version uses these tables ({0}): stop it first")]
@@ -158,9 +158,9 @@ pub struct PostgresEngine {
     connector: Arc<Connector>,
     readers: Arc<Pool>,
     writers: Arc<Pool>,
-    follower: Arc<Follower>,
+    observer: Arc<CommitObserver>,
     nodes: Arc<Nodes>,
-    line: Arc<Line>,
+    shard_locks: Arc<ShardLocks>,
     joint: Arc<Joint>,
     /// Identifies the commits of this process.
     node: i64,
@@ -168,7 +168,7 @@ pub struct PostgresEngine {
     /// Notified when a shard was dropped.
     dropped: Arc<Notify>,
     /// Reason why the server has rejected writes.
-    refusal: Refusal,
+    write_failure: WriteFailure,
     commits: AtomicU64,
     conflicts: AtomicU64,
     written: AtomicU64,
@@ -180,24 +180,24 @@ pub struct PostgresEngine {
 /// If the tables do not exist afterwards.
 pub fn init(options: &Options, owner: Option<&str>) -> Result<Tables, OpenError> {
     let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
-    block_on(connector.runtime(), provide(&connector, owner))
+    block_on(connector.runtime(), connect_and_ensure_tables(&connector, owner))
 }
 
-async fn provide(connector: &Connector, owner: Option<&str>) -> Result<Tables, OpenError> {
+async fn connect_and_ensure_tables(connector: &Connector, owner: Option<&str>) -> Result<Tables, OpenError> {
     let options = connector.options();
-    let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
-    schema::provide(&client, options, owner).await
+    let client = connector.connect_plain().await.map_err(|error| schema::connect_error(&error, options))?;
+    schema::ensure_tables(&client, options, owner).await
 }
 
 /// Reads the value of a short key without side effects: creates no tables, and does not join the membership.
 ///
 /// # Errors
 /// If the database cannot be used.
-pub fn look_up(options: &Options, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
+pub fn read_value(options: &Options, shard: Shard, space: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
     let connector = Connector::new(options.clone(), 0).map_err(OpenError::Settings)?;
     block_on(connector.runtime(), async {
-        let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
-        schema::read(&client, options, (shard, space, key)).await
+        let client = connector.connect_plain().await.map_err(|error| schema::connect_error(&error, options))?;
+        schema::read_value(&client, options, (shard, space, key)).await
     })
 }
 
@@ -214,41 +214,45 @@ impl PostgresEngine {
         let connector = Connector::new(options.clone(), node).map_err(OpenError::Settings)?;
         let connector = Arc::new(connector);
         let runtime = connector.runtime().clone();
-        let connections = options.connections.max(CONNECTIONS_MIN) - OWN;
+        let connections = options.connections.max(CONNECTIONS_MIN) - INTERNAL_CONNECTIONS;
         // The server ends transactions that are idle for longer.
         let idle = |idle: Duration| format!("SET idle_in_transaction_session_timeout = {};", idle.as_millis());
         let pool = |size, settings| Pool::new(Arc::clone(&connector), size, settings);
-        let writers = pool(connections / WRITERS, idle(IDLE_WRITER));
-        let readers = pool(connections - connections / WRITERS, idle(IDLE_READER));
-        let (follower, nodes) = block_on(&runtime, async {
-            let client = connector.connect_plain().await.map_err(|error| schema::unreached(&error, options))?;
-            schema::provide(&client, options, None).await?;
-            schema::mark(&client, options).await?;
-            let failed = |error: StorageError| OpenError::Failed { place: options.place(), text: error.to_string() };
-            let follower = Follower::begin(pool(1, idle(IDLE_READER)), node).await.map_err(failed)?;
-            let beats = pool(1, idle(IDLE_WRITER) + &nodes::settings(NodeId(number)));
-            let nodes = Nodes::begin(NodeId(number), beats, Arc::clone(&writers)).await.map_err(failed)?;
-            Ok((follower, nodes))
+        let writers = pool(connections / WRITER_DIVISOR, idle(WRITER_IDLE_TIMEOUT));
+        let readers = pool(connections - connections / WRITER_DIVISOR, idle(READER_IDLE_TIMEOUT));
+        let (observer, nodes) = block_on(&runtime, async {
+            let client = connector.connect_plain().await.map_err(|error| schema::connect_error(&error, options))?;
+            schema::ensure_tables(&client, options, None).await?;
+            schema::record_layout(&client, options).await?;
+            let failed =
+                |error: StorageError| OpenError::Failed { location: options.location(), reason: error.to_string() };
+            let observer = CommitObserver::start(pool(1, idle(READER_IDLE_TIMEOUT)), node).await.map_err(failed)?;
+            let heartbeat_pool = pool(1, idle(WRITER_IDLE_TIMEOUT) + &nodes::settings(NodeId(number)));
+            let nodes = Nodes::join(NodeId(number), heartbeat_pool, Arc::clone(&writers)).await.map_err(failed)?;
+            Ok((observer, nodes))
         })?;
-        let line = Line::new(&writers, options);
+        let shard_locks = ShardLocks::new(&writers, options);
         let joint = Joint::new(&writers);
         let dropped = Arc::new(Notify::new());
         runtime.spawn(sweep::sweep(Arc::downgrade(&writers), Arc::clone(&dropped)));
-        runtime.spawn(follow::follow(Arc::downgrade(&follower), Arc::clone(connector.heard().committed())));
-        runtime.spawn(follow::notify_others(Arc::downgrade(&follower), Arc::downgrade(&writers)));
-        runtime.spawn(nodes::keep(Arc::downgrade(&nodes)));
+        runtime.spawn(observer::poll_periodically(
+            Arc::downgrade(&observer),
+            Arc::clone(connector.notifications().committed()),
+        ));
+        runtime.spawn(observer::notify_others(Arc::downgrade(&observer), Arc::downgrade(&writers)));
+        runtime.spawn(nodes::send_heartbeats(Arc::downgrade(&nodes)));
         Ok(Self {
             connector,
             readers,
             writers,
-            follower,
+            observer,
             nodes,
-            line,
+            shard_locks,
             joint,
             node,
             sizes: Sizes::default(),
             dropped,
-            refusal: Refusal::default(),
+            write_failure: WriteFailure::default(),
             commits: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -260,8 +264,8 @@ impl PostgresEngine {
     }
 
     /// Executes one idempotent statement.
-    async fn simply(pool: &Arc<Pool>, statement: &str) -> Result<()> {
-        let leased = pool.take().await?;
+    async fn execute(pool: &Arc<Pool>, statement: &str) -> Result<()> {
+        let leased = pool.acquire().await?;
         leased.link().client.batch_execute(statement).await.map_err(|error| {
             leased.set_broken();
             Failure::from(error).into_error()
@@ -269,7 +273,7 @@ impl PostgresEngine {
     }
 
     async fn size(&self, shard: Shard) -> Result<u64, Failure> {
-        let leased = self.readers.take().await.map_err(Failure::Refused)?;
+        let leased = self.readers.acquire().await.map_err(Failure::Permanent)?;
         let statement = leased.link().statement(Sql::Size).await?;
         let row = leased.link().client.query_one(&statement, &[&number(shard)]).await?;
         let bytes: i64 = row.try_get(0)?;
@@ -279,7 +283,7 @@ impl PostgresEngine {
 
 impl fmt::Debug for PostgresEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresEngine").field("place", &self.connector.options().place()).finish_non_exhaustive()
+        f.debug_struct("PostgresEngine").field("location", &self.connector.options().location()).finish_non_exhaustive()
     }
 }
 
@@ -299,13 +303,13 @@ impl Engine for PostgresEngine {
         batch.check()?;
         let size = batch.size_bytes();
         let commit = Commit { shard, expected, token, batch, node: self.node, durability };
-        let made = block_on(self.handle(), commit::commit(&self.joint, self.line.take(shard), commit));
-        self.refusal.note(&made);
-        let outcome = made?;
+        let outcome = block_on(self.handle(), commit::commit(&self.joint, self.shard_locks.take(shard), commit));
+        self.write_failure.record(&outcome);
+        let outcome = outcome?;
         let counter = if matches!(outcome, Outcome::Conflict(_)) { &self.conflicts } else { &self.commits };
         counter.fetch_add(1, Ordering::Relaxed);
         if !matches!(outcome, Outcome::Conflict(_)) {
-            self.follower.committed(shard);
+            self.observer.committed(shard);
         }
         self.written.fetch_add(size as u64, Ordering::Relaxed);
         self.sizes.add(shard, size);
@@ -316,8 +320,8 @@ impl Engine for PostgresEngine {
         true
     }
 
-    fn line_up(&self, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
-        block_on(self.handle(), Line::up(&self.line, &self.writers, shard, wanted))
+    fn line_up(&self, shard: Shard, requests: &[Request<'_>]) -> ShardLock {
+        block_on(self.handle(), ShardLocks::acquire(&self.shard_locks, &self.writers, shard, requests))
     }
 
     fn check(&self) -> Result<()> {
@@ -326,25 +330,25 @@ impl Engine for PostgresEngine {
 
     fn health(&self) -> Result<()> {
         self.check()?;
-        self.refusal.reason().map_or(Ok(()), Err)
+        self.write_failure.reason().map_or(Ok(()), Err)
     }
 
     fn maintain(&self) -> Result<()> {
         for pool in [&self.readers, &self.writers] {
             pool.maintain();
             // `check` returns the error.
-            let _ = block_on(self.handle(), pool.try_again());
+            let _ = block_on(self.handle(), pool.reconnect());
         }
-        if self.writers.fault().is_none() && !self.connector.is_silent() {
-            block_on(self.handle(), self.refusal.probe(&self.writers));
+        if self.writers.fault().is_none() && !self.connector.is_unresponsive() {
+            block_on(self.handle(), self.write_failure.probe(&self.writers));
         }
         self.health()
     }
 
     fn drop_shard(&self, shard: Shard) -> Result<()> {
         block_on(self.handle(), commit::drop_shard(&self.writers, shard, self.node))?;
-        self.follower.committed(shard);
-        self.sizes.forget(shard);
+        self.observer.committed(shard);
+        self.sizes.remove(shard);
         self.dropped.notify_one();
         Ok(())
     }
@@ -362,25 +366,25 @@ impl Engine for PostgresEngine {
     }
 
     fn approximate_size(&self, shard: Shard) -> u64 {
-        let begun = Instant::now();
-        if let Some(bytes) = self.sizes.get(shard, begun) {
+        let started = Instant::now();
+        if let Some(bytes) = self.sizes.get(shard, started) {
             return bytes;
         }
         let Ok(bytes) = block_on(self.handle(), self.size(shard)) else { return 0 };
-        self.sizes.set(shard, bytes, begun, Instant::now());
+        self.sizes.set(shard, bytes, started, Instant::now());
         bytes
     }
 
     fn subscribe(&self, listener: CommitListener) {
-        self.follower.subscribe(listener);
+        self.observer.subscribe(listener);
     }
 
     fn catch_up(&self) -> Result<()> {
-        block_on(self.handle(), self.follower.catch_up())
+        block_on(self.handle(), self.observer.catch_up())
     }
 
     fn read_set(&self, shards: &[Shard]) -> Option<ReadSet> {
-        Some(self.follower.read_set(shards))
+        Some(self.observer.read_set(shards))
     }
 
     fn members(&self) -> &dyn Members {
@@ -389,7 +393,7 @@ impl Engine for PostgresEngine {
 
     fn sync(&self) -> Result<()> {
         // A synced commit, which makes all preceding commits in the log durable.
-        block_on(self.handle(), Self::simply(&self.writers, "UPDATE settee_schema SET synced = synced + 1"))
+        block_on(self.handle(), Self::execute(&self.writers, "UPDATE settee_schema SET synced = synced + 1"))
     }
 
     fn checkpoint(&self, _directory: &Path) -> Result<()> {
@@ -399,23 +403,23 @@ impl Engine for PostgresEngine {
     }
 
     fn statistics(&self) -> Vec<(&'static str, u64)> {
-        let [readers, reading, made_for_reading, taken_away] = self.readers.counts();
+        let [readers, reading, made_for_reading, reclaimed] = self.readers.counts();
         let [writers, writing, made_for_writing, _] = self.writers.counts();
-        let [following, _, made_for_following, _] = self.follower.pool().counts();
-        let [polls, heard] = self.follower.counts();
+        let [observing, _, made_for_observing, _] = self.observer.pool().counts();
+        let [polls, observed] = self.observer.counts();
         let [shared, unfinished] = self.joint.counts();
         vec![
-            ("connections", readers + writers + following + 1),
+            ("connections", readers + writers + observing + 1),
             ("connections_reading", reading),
             ("connections_writing", writing),
-            ("connections_made", made_for_reading + made_for_writing + made_for_following),
-            ("snapshots_interrupted", taken_away),
+            ("connections_made", made_for_reading + made_for_writing + made_for_observing),
+            ("snapshots_interrupted", reclaimed),
             ("commits", self.commits.load(Ordering::Relaxed)),
             ("commits_shared", shared),
             ("commits_unfinished", unfinished),
             ("conflicts", self.conflicts.load(Ordering::Relaxed)),
             ("polls", polls),
-            ("commits_heard_of", heard),
+            ("commits_heard_of", observed),
             ("written_bytes", self.written.load(Ordering::Relaxed)),
         ]
     }

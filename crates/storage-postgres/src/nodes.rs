@@ -1,19 +1,19 @@
 //! [`Nodes`]: membership of the processes on the same tables by heartbeats, and their claims.
 //!
 //! The clock of the database determines the age of heartbeats. A claim is valid while the heartbeat of its node is
-//! younger than [`EXPIRY`]. The node itself measures, by its own clock, from the time at which it *sent* the last
-//! heartbeat that arrived, and considers its claims lost after [`LOST`].
+//! younger than [`HEARTBEAT_EXPIRY`]. The node itself measures, by its own clock, from the time at which it *sent* the
+//! last heartbeat that arrived, and considers its claims lost after [`CLAIM_TIMEOUT`].
 //!
 //! Heartbeats use a connection of their own, with the name of their node. When a process ends, for any reason, the
 //! database observes the end of its connections, so that others can take its claims over when its last heartbeat is 1.5
-//! s old. A live node whose connection ends creates a new one; if that takes longer than [`PARTED`] it has lost its
-//! claims.
+//! s old. A live node whose connection ends creates a new one; if that takes longer than [`DISCONNECTED_CLAIM_TIMEOUT`]
+//! it has lost its claims.
 //!
 //! Hence no claim is taken over while its holder considers it valid, unless the database loses heartbeats, its clock
 //! jumps, as after a promotion, or it ends a connection without the node observing that. Claims only assign work, so
-//! this costs duplicate work at worst. When the server is another one, or was restarted, every node has [`EXPIRY`] to
-//! send a heartbeat before its claims are taken over, and it detects the gap. A node that was only unreachable for a
-//! while has current information again after its next heartbeat.
+//! this costs duplicate work at worst. When the server is another one, or was restarted, every node has
+//! [`HEARTBEAT_EXPIRY`] to send a heartbeat before its claims are taken over, and it detects the gap. A node that was
+//! only unreachable for a while has current information again after its next heartbeat.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -28,57 +28,57 @@ use tokio::task::AbortHandle;
 use tokio_postgres::Row;
 
 use crate::block::block_on;
-use crate::connect::{Link, Sight};
+use crate::connect::{Link, ServerState};
 use crate::error::Failure;
-use crate::nodes_sql::OfNodes;
-use crate::notification::Said;
+use crate::nodes_sql::NodesSql;
+use crate::notification::Notification;
 use crate::pool::{Leased, Pool};
 use crate::sql::Sql;
 
 /// Time between two heartbeats.
-const BEAT: Duration = Duration::from_millis(500);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Duration of a heartbeat after which the server is searched for among all hosts.
-const SILENCE: Duration = Duration::from_millis(400);
+const HEARTBEAT_DELAY_MAX: Duration = Duration::from_millis(400);
 
 /// Duration of that search after which the server is considered unresponsive and everything sent to it lost. A server
 /// that is only slow with writes accepts a new connection within milliseconds. A request at any time since the last
-/// answered heartbeat waits for [`BEAT`] and these two durations, in total less than two seconds.
+/// answered heartbeat waits for [`HEARTBEAT_INTERVAL`] and these two durations, in total less than two seconds.
 const SEARCH_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// Time that a server under full load may need to read a request.
-const TO_READ: Duration = Duration::from_millis(120);
+const READ_DELAY: Duration = Duration::from_millis(120);
 
 /// As [`SEARCH_TIMEOUT`], once the server is unresponsive.
-const LISTEN: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Timeout of a heartbeat, after which its connection is considered lost and the next heartbeat connects to the current
 /// server.
-const LIMIT: Duration = Duration::from_secs(3);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Age of a heartbeat after which a node is not listed as live. Only the assignment of work depends on it.
-const MISSED_S: f64 = 2.0;
+const LIVE_AGE_MAX_S: f64 = 2.0;
 
 /// Time after which a node whose heartbeats do not arrive considers its claims lost; the statements define when others
 /// may take them over.
-const LOST: Duration = Duration::from_secs(4);
-const EXPIRY: Duration = Duration::from_secs(5);
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(4);
+const HEARTBEAT_EXPIRY: Duration = Duration::from_secs(5);
 
 /// The same while it has no connection for heartbeats; the statements use 1.5 s.
-const PARTED: Duration = Duration::from_millis(1200);
+const DISCONNECTED_CLAIM_TIMEOUT: Duration = Duration::from_millis(1200);
 
 /// Time for which a restarted node waits for the expiry of its predecessor, which has its name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(6);
-const NAME_STEP: Duration = Duration::from_millis(100);
+const NAME_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Number of heartbeats between two removals of expired rows.
-const SWEEP: u32 = 120;
+const HEARTBEATS_PER_SWEEP: u32 = 120;
 
 /// Membership and claims of this process.
 pub(crate) struct Nodes {
     id: NodeId,
     /// Pool with one connection.
-    beats: Arc<Pool>,
+    heartbeat_pool: Arc<Pool>,
     writers: Arc<Pool>,
     /// Held while the row of this node is changed.
     heartbeat_lock: tokio::sync::Mutex<()>,
@@ -92,24 +92,24 @@ struct State {
     has_left: bool,
     live: Arc<[Node]>,
     /// Time at which the last heartbeat that arrived was sent, unless claims were lost since.
-    beaten: Option<Instant>,
+    last_heartbeat: Option<Instant>,
     /// Time from which on claims of others may be taken over.
-    takes_over: Option<Instant>,
+    takeover_from: Option<Instant>,
     /// Start time of the server of the last heartbeat, in its notation. It identifies a server process.
     server: String,
     /// Number of connections used for heartbeats.
     connections: u64,
     connection: Option<AbortHandle>,
     /// True while the server is searched for.
-    is_in_doubt: bool,
+    is_searching: bool,
     /// Incremented whenever claims are lost.
-    life: u64,
+    claim_generation: u64,
     /// Epochs of claims by key.
     claims: HashMap<String, u64>,
 }
 
 /// Response to a heartbeat.
-struct Answer {
+struct HeartbeatResponse {
     live: Vec<Node>,
     /// Time since the previous heartbeat, if there was one.
     gap: Option<Duration>,
@@ -117,27 +117,27 @@ struct Answer {
 }
 
 impl State {
-    fn is_heard_of(&self) -> bool {
+    fn has_recent_heartbeat(&self) -> bool {
         let is_connected = self.connection.as_ref().is_some_and(|connection| !connection.is_finished());
-        let limit = if is_connected && !self.is_in_doubt { LOST } else { PARTED };
-        self.beaten.is_some_and(|beaten| beaten.elapsed() < limit)
+        let limit = if is_connected && !self.is_searching { CLAIM_TIMEOUT } else { DISCONNECTED_CLAIM_TIMEOUT };
+        self.last_heartbeat.is_some_and(|last_heartbeat| last_heartbeat.elapsed() < limit)
     }
 
     fn lose_claims(&mut self) {
         self.claims.clear();
-        self.life += 1;
-        (self.beaten, self.takes_over) = (None, None);
+        self.claim_generation += 1;
+        (self.last_heartbeat, self.takeover_from) = (None, None);
     }
 }
 
 impl Nodes {
     /// Enters this process without a name.
-    pub(crate) async fn begin(id: NodeId, beats: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
+    pub(crate) async fn join(id: NodeId, heartbeat_pool: Arc<Pool>, writers: Arc<Pool>) -> Result<Arc<Self>> {
         let (heartbeat_lock, state) = (tokio::sync::Mutex::new(()), Mutex::default());
-        let nodes = Self { id, beats, writers, heartbeat_lock, state };
+        let nodes = Self { id, heartbeat_pool, writers, heartbeat_lock, state };
         // Under full load a first connection may exceed its timeout.
-        if nodes.beat().await.is_err() {
-            nodes.beat().await?;
+        if nodes.send_heartbeat().await.is_err() {
+            nodes.send_heartbeat().await?;
         }
         Ok(Arc::new(nodes))
     }
@@ -147,56 +147,60 @@ impl Nodes {
     }
 
     /// Sends a heartbeat. If it was too late this node re-enters without claims.
-    async fn beat(&self) -> Result<()> {
+    async fn send_heartbeat(&self) -> Result<()> {
         let _lock = self.heartbeat_lock.lock().await;
         if self.state.lock().has_left {
             return Ok(());
         }
-        let listening = tokio::time::timeout(LISTEN, self.beats.connector().listen()).await;
-        listening.map_err(|_| silent().into_error())?;
+        let listening = tokio::time::timeout(PROBE_TIMEOUT, self.heartbeat_pool.connector().wait_responsive()).await;
+        listening.map_err(|_| timed_out().into_error())?;
         let mut held = None;
         let answer = async {
-            let leased: &Leased = held.insert(self.beats.take().await.map_err(Failure::Refused)?);
-            self.beat_over(leased).await
+            let leased: &Leased = held.insert(self.heartbeat_pool.acquire().await.map_err(Failure::Permanent)?);
+            self.send_heartbeat_over(leased).await
         };
-        let answer = tokio::time::timeout(LIMIT, self.watched(answer)).await.unwrap_or_else(|_| Err(silent()));
-        self.state.lock().is_in_doubt = false;
+        let answer = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.with_failure_detection(answer))
+            .await
+            .unwrap_or_else(|_| Err(timed_out()));
+        self.state.lock().is_searching = false;
         answer.map_err(|failure| {
             held.iter().for_each(Leased::set_broken);
             failure.into_error()
         })
     }
 
-    async fn beat_over(&self, leased: &Leased) -> Result<(), Failure> {
-        let [_, _, connections, _] = self.beats.counts();
+    async fn send_heartbeat_over(&self, leased: &Leased) -> Result<(), Failure> {
+        let [_, _, connections, _] = self.heartbeat_pool.counts();
         let sent = Instant::now();
-        let mut answer = self.try_beat(leased.link()).await?;
+        let mut answer = self.try_heartbeat(leased.link()).await?;
         let (is_late, before) = {
             let state = self.state.lock();
-            let limit = if state.connections == connections { LOST } else { PARTED };
-            let own = state.beaten.is_none_or(|beaten| sent.saturating_duration_since(beaten) >= limit);
-            (own || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
+            let limit = if state.connections == connections { CLAIM_TIMEOUT } else { DISCONNECTED_CLAIM_TIMEOUT };
+            let is_overdue = state
+                .last_heartbeat
+                .is_none_or(|last_heartbeat| sent.saturating_duration_since(last_heartbeat) >= limit);
+            (is_overdue || answer.gap.is_none_or(|gap| gap >= limit), state.connections)
         };
         if is_late {
-            self.enter_again(leased.link()).await?;
-            answer = self.try_beat(leased.link()).await?;
+            self.rejoin(leased.link()).await?;
+            answer = self.try_heartbeat(leased.link()).await?;
         }
         let mut state = self.state.lock();
         if before != connections {
             // The former server may no longer be the primary.
-            self.beats.connector().keep_to(leased.link().host());
+            self.heartbeat_pool.connector().close_others(leased.link().host());
             state.connections = connections;
             state.connection = Some(leased.link().task().clone());
         }
-        state.beaten = Some(sent);
+        state.last_heartbeat = Some(sent);
         // Another server may have older heartbeats, of this node and of others. A node that has just started cannot
         // detect another server: if it was replaced just before, some work is done twice.
         let is_another = state.server != answer.server;
         if is_another {
-            state.takes_over = None;
+            state.takeover_from = None;
             state.server = answer.server;
         }
-        state.takes_over.get_or_insert(if is_another && before != 0 { sent + EXPIRY } else { sent });
+        state.takeover_from.get_or_insert(if is_another && before != 0 { sent + HEARTBEAT_EXPIRY } else { sent });
         state.live = answer.live.into();
         Ok(())
     }
@@ -204,63 +208,65 @@ impl Nodes {
     /// Searches for the server when the response is late. If it is another one, or has no pending request and does not
     /// read it in time, the connections are closed, and their requests are retried. If no server is found, all requests
     /// are aborted.
-    async fn watched(&self, answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    async fn with_failure_detection(&self, answer: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
         let mut answer = std::pin::pin!(answer);
-        if let Ok(answer) = tokio::time::timeout(SILENCE, &mut answer).await {
+        if let Ok(answer) = tokio::time::timeout(HEARTBEAT_DELAY_MAX, &mut answer).await {
             return answer;
         }
-        self.state.lock().is_in_doubt = true;
-        let connector = self.beats.connector();
-        let name = name_of(self.id);
-        let looking = async {
-            let look = || tokio::time::timeout(SEARCH_TIMEOUT, connector.look_around(&name));
-            let mut sight = look().await;
-            if matches!(sight, Ok(Ok(Sight::Unasked))) {
-                tokio::time::sleep(TO_READ).await;
-                sight = look().await;
+        self.state.lock().is_searching = true;
+        let connector = self.heartbeat_pool.connector();
+        let name = connection_name(self.id);
+        let searching = async {
+            let search = || tokio::time::timeout(SEARCH_TIMEOUT, connector.find_server(&name));
+            let mut found = search().await;
+            if matches!(found, Ok(Ok(ServerState::Idle))) {
+                tokio::time::sleep(READ_DELAY).await;
+                found = search().await;
             }
-            match sight {
-                Err(_) => connector.fall_silent(),
-                Ok(Ok(Sight::Unasked)) => connector.end_all(),
+            match found {
+                Err(_) => connector.set_unresponsive(),
+                Ok(Ok(ServerState::Idle)) => connector.close_all(),
                 // An error is a response.
-                Ok(Ok(Sight::Elsewhere | Sight::Busy) | Err(_)) => {}
+                Ok(Ok(ServerState::Moved | ServerState::Busy) | Err(_)) => {}
             }
-            self.state.lock().is_in_doubt = false;
+            self.state.lock().is_searching = false;
             std::future::pending().await
         };
         tokio::select! {
             biased;
             answer = answer => answer,
-            answer = looking => answer,
+            answer = searching => answer,
         }
     }
 
-    async fn try_beat(&self, link: &Link) -> Result<Answer, Failure> {
-        let statement = link.statement(Sql::Nodes(OfNodes::Beat)).await?;
+    async fn try_heartbeat(&self, link: &Link) -> Result<HeartbeatResponse, Failure> {
+        let statement = link.statement(Sql::Nodes(NodesSql::Heartbeat)).await?;
         let rows = link.client.query(&statement, &[&self.key()]).await?;
-        let mut answer = Answer { live: Vec::new(), gap: None, server: String::new() };
+        let mut answer = HeartbeatResponse { live: Vec::new(), gap: None, server: String::new() };
         for row in &rows {
             let gap: Option<f64> = row.try_get(5)?;
             // A gap is meaningless if the clock was set back.
             answer.gap = gap.map(|gap| Duration::try_from_secs_f64(gap).unwrap_or_default());
             answer.server = row.try_get(6)?;
             let (node, age): (Option<Node>, f64) = (node(row)?, row.try_get(4)?);
-            answer.live.extend(node.filter(|node| node.id == self.id || age < MISSED_S));
+            answer.live.extend(node.filter(|node| node.id == self.id || age < LIVE_AGE_MAX_S));
         }
         answer.live.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(answer)
     }
 
     /// Drops all claims, here and in the database, and enters this node again.
-    async fn enter_again(&self, link: &Link) -> Result<(), Failure> {
+    async fn rejoin(&self, link: &Link) -> Result<(), Failure> {
         let announced = {
             let mut state = self.state.lock();
             state.lose_claims();
             state.announced.clone()
         };
         let (name, address) = announced.unzip();
-        let (free, enter) =
-            (link.statement(Sql::Nodes(OfNodes::FreeAll)).await?, link.statement(Sql::Nodes(OfNodes::Enter)).await?);
+        let (free, enter) = (
+            link.statement(Sql::Nodes(NodesSql::ReleaseAll)).await?,
+            link.statement(Sql::Nodes(NodesSql::Register)).await?,
+        );
         link.client.execute(&free, &[&self.key()]).await?;
         link.client.execute(&enter, &[&self.key(), &name, &address]).await?;
         Ok(())
@@ -273,8 +279,8 @@ impl Nodes {
     /// Announces the name and returns true if it was available.
     async fn try_announce(&self, name: &str, address: &str) -> Result<bool> {
         self.writers
-            .repeatedly(async |link| {
-                let statement = link.statement(Sql::Nodes(OfNodes::Announce)).await?;
+            .with_retries(async |link| {
+                let statement = link.statement(Sql::Nodes(NodesSql::Announce)).await?;
                 // Of two nodes that announce a name concurrently, the second one sees the first.
                 link.client.batch_execute("BEGIN; LOCK TABLE nodes IN SHARE ROW EXCLUSIVE MODE").await?;
                 let count = link.client.execute(&statement, &[&self.key(), &name, &address]).await?;
@@ -284,11 +290,11 @@ impl Nodes {
             .await
     }
 
-    async fn give_back(&self, key: &str, epoch: u64) -> Result<()> {
+    async fn release_claim(&self, key: &str, epoch: u64) -> Result<()> {
         let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
         self.writers
-            .repeatedly(async |link| {
-                let statement = link.statement(Sql::Nodes(OfNodes::Free)).await?;
+            .with_retries(async |link| {
+                let statement = link.statement(Sql::Nodes(NodesSql::Release)).await?;
                 link.client.execute(&statement, &[&key, &self.key(), &epoch]).await?;
                 Ok(())
             })
@@ -298,8 +304,8 @@ impl Nodes {
     /// Returns the epoch of the claim if this node holds it now.
     async fn try_claim(&self, key: &str, may_take_over: bool) -> Result<Option<u64>> {
         self.writers
-            .repeatedly(async |link| {
-                let statement = link.statement(Sql::Nodes(OfNodes::Claim)).await?;
+            .with_retries(async |link| {
+                let statement = link.statement(Sql::Nodes(NodesSql::Claim)).await?;
                 let row = link.client.query_opt(&statement, &[&key, &self.key(), &may_take_over]).await?;
                 let epoch: Option<i64> = row.map(|row| row.try_get(0)).transpose()?;
                 Ok(epoch.map(|epoch| u64::try_from(epoch).unwrap_or_default()))
@@ -307,10 +313,10 @@ impl Nodes {
             .await
     }
 
-    async fn is_heard_of(&self, node: NodeId) -> Result<bool> {
+    async fn is_alive(&self, node: NodeId) -> Result<bool> {
         self.writers
-            .repeatedly(async |link| {
-                let statement = link.statement(Sql::Nodes(OfNodes::IsHeardOf)).await?;
+            .with_retries(async |link| {
+                let statement = link.statement(Sql::Nodes(NodesSql::IsAlive)).await?;
                 let id = node.0.to_be_bytes().to_vec();
                 Ok(link.client.query_one(&statement, &[&id]).await?.try_get(0)?)
             })
@@ -320,9 +326,9 @@ impl Nodes {
     /// Removes expired rows.
     async fn sweep(&self) -> Result<()> {
         self.writers
-            .repeatedly(async |link| {
+            .with_retries(async |link| {
                 // This commit need not wait for a standby.
-                let [nodes, claims] = [OfNodes::SweepNodes, OfNodes::SweepClaims].map(OfNodes::text);
+                let [nodes, claims] = [NodesSql::SweepNodes, NodesSql::SweepClaims].map(NodesSql::text);
                 let statements = format!("BEGIN; SET LOCAL synchronous_commit TO off; {nodes}; {claims}; COMMIT");
                 Ok(link.client.batch_execute(&statements).await?)
             })
@@ -331,12 +337,12 @@ impl Nodes {
 }
 
 /// Failure of a heartbeat without a response.
-fn silent() -> Failure {
-    Failure::Lost("PostgreSQL does not answer".to_owned())
+fn timed_out() -> Failure {
+    Failure::Lost("PostgreSQL does not respond".to_owned())
 }
 
 /// Returns the name of the connection for heartbeats, by which others detect that the process lives.
-fn name_of(id: NodeId) -> String {
+fn connection_name(id: NodeId) -> String {
     format!("settee node {:032x}", id.0)
 }
 
@@ -349,33 +355,33 @@ pub(crate) fn settings(id: NodeId) -> String {
         "SET application_name = '{}'; SET synchronous_commit = off; \
          SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 1; \
          SELECT set_config(name, '1400', false) FROM pg_settings WHERE name = 'idle_session_timeout'",
-        name_of(id)
+        connection_name(id)
     )
 }
 
-/// Decodes a row of [`OfNodes::Beat`], if the node has a name.
+/// Decodes a row of [`NodesSql::Heartbeat`], if the node has a name.
 fn node(row: &Row) -> Result<Option<Node>, Failure> {
     let (id, name, address): (&[u8], Option<String>, Option<String>) =
         (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     let started: i64 = row.try_get(3)?;
     let id = id.try_into().map(u128::from_be_bytes);
-    let id = id.map_err(|_| Failure::Refused(StorageError::Corrupt("a node has no id".to_owned())))?;
+    let id = id.map_err(|_| Failure::Permanent(StorageError::Corrupt("a node has no id".to_owned())))?;
     let (Some(name), Some(address)) = (name, address) else { return Ok(None) };
     Ok(Some(Node { id: NodeId(id), name, address, started_ms: u64::try_from(started).unwrap_or_default() }))
 }
 
 /// Sends heartbeats periodically.
-pub(crate) async fn keep(nodes: Weak<Nodes>) {
-    let mut beats = 0_u32;
+pub(crate) async fn send_heartbeats(nodes: Weak<Nodes>) {
+    let mut count = 0_u32;
     loop {
-        tokio::time::sleep(BEAT).await;
+        tokio::time::sleep(HEARTBEAT_INTERVAL).await;
         // The engine ends when its last user drops it.
         let Some(nodes) = nodes.upgrade() else { return };
-        beats = beats.wrapping_add(1);
+        count = count.wrapping_add(1);
         // A lost connection is replaced at once. A holder detects the loss of claims after the error; expired rows can
         // be removed later.
-        let is_heard = nodes.beat().await.is_ok() || nodes.beat().await.is_ok();
-        if is_heard && beats % SWEEP == 1 {
+        let is_sent = nodes.send_heartbeat().await.is_ok() || nodes.send_heartbeat().await.is_ok();
+        if is_sent && count % HEARTBEATS_PER_SWEEP == 1 {
             // Heartbeats must not wait for anything else.
             tokio::spawn(async move { nodes.sweep().await });
         }
@@ -391,17 +397,17 @@ impl Members for Nodes {
         block_on(self.runtime(), async {
             let has_left = take(&mut self.state.lock().has_left);
             if has_left {
-                self.beat().await?;
+                self.send_heartbeat().await?;
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             while !self.try_announce(name, address).await? {
-                if begun.elapsed() > NAME_TIMEOUT {
-                    return Err(StorageError::Io(format!("another node on this database is called {name}")));
+                if started.elapsed() > NAME_TIMEOUT {
+                    return Err(StorageError::Io(format!("another live node on this database has the name {name}")));
                 }
-                tokio::time::sleep(NAME_STEP).await;
+                tokio::time::sleep(NAME_RETRY_INTERVAL).await;
             }
             self.state.lock().announced = Some((name.to_owned(), address.to_owned()));
-            self.beat().await
+            self.send_heartbeat().await
         })
     }
 
@@ -415,8 +421,8 @@ impl Members for Nodes {
                 state.live = Arc::default();
             }
             self.writers
-                .repeatedly(async |link| {
-                    for which in [OfNodes::FreeAll, OfNodes::Leave] {
+                .with_retries(async |link| {
+                    for which in [NodesSql::ReleaseAll, NodesSql::Leave] {
                         let statement = link.statement(Sql::Nodes(which)).await?;
                         link.client.execute(&statement, &[&self.key()]).await?;
                     }
@@ -431,36 +437,36 @@ impl Members for Nodes {
     }
 
     fn is_gone(&self, node: NodeId) -> Result<bool> {
-        block_on(self.runtime(), self.is_heard_of(node)).map(|is_heard_of| !is_heard_of)
+        block_on(self.runtime(), self.is_alive(node)).map(|is_alive| !is_alive)
     }
 
     fn claim(&self, key: &str) -> Result<Option<Claim>> {
         let claim = |epoch| Some(Claim { key: key.to_owned(), epoch });
-        let (life, may_take_over) = {
+        let (claim_generation, may_take_over) = {
             let state = self.state.lock();
-            if !state.is_heard_of() {
+            if !state.has_recent_heartbeat() {
                 return Ok(None);
             }
             if let Some(epoch) = state.claims.get(key) {
                 return Ok(claim(*epoch));
             }
-            (state.life, state.takes_over.is_some_and(|from| from <= Instant::now()))
+            (state.claim_generation, state.takeover_from.is_some_and(|from| from <= Instant::now()))
         };
         let Some(epoch) = block_on(self.runtime(), self.try_claim(key, may_take_over))? else { return Ok(None) };
         {
             let mut state = self.state.lock();
-            if state.life == life && state.is_heard_of() {
+            if state.claim_generation == claim_generation && state.has_recent_heartbeat() {
                 state.claims.insert(key.to_owned(), epoch);
                 return Ok(claim(epoch));
             }
         }
-        block_on(self.runtime(), self.give_back(key, epoch))?;
+        block_on(self.runtime(), self.release_claim(key, epoch))?;
         Ok(None)
     }
 
     fn holds(&self, claim: &Claim) -> bool {
         let state = self.state.lock();
-        state.is_heard_of() && state.claims.get(&claim.key) == Some(&claim.epoch)
+        state.has_recent_heartbeat() && state.claims.get(&claim.key) == Some(&claim.epoch)
     }
 
     fn release(&self, claim: &Claim) -> Result<()> {
@@ -471,17 +477,21 @@ impl Members for Nodes {
             }
             state.claims.remove(&claim.key);
         }
-        self.writers.connector().heard().forget(&claim.key);
-        block_on(self.runtime(), self.give_back(&claim.key, claim.epoch))
+        self.writers.connector().notifications().clear_waiters(&claim.key);
+        block_on(self.runtime(), self.release_claim(&claim.key, claim.epoch))
     }
 
     fn announce_wait(&self, key: &str) -> Result<()> {
-        let heard = self.writers.connector().heard();
-        let say = async || self.writers.repeatedly(async |link| Ok(heard.say(link, Said::Awaited(key)).await?)).await;
-        block_on(self.runtime(), say())
+        let notifications = self.writers.connector().notifications();
+        let notify = async || {
+            self.writers
+                .with_retries(async |link| Ok(notifications.send(link, Notification::Awaited(key)).await?))
+                .await
+        };
+        block_on(self.runtime(), notify())
     }
 
     fn is_awaited(&self, claim: &Claim) -> bool {
-        self.writers.connector().heard().is_awaited(&claim.key)
+        self.writers.connector().notifications().is_awaited(&claim.key)
     }
 }

@@ -1,7 +1,7 @@
--- What came with version 2: several nodes at a time.
+-- Objects that version 2 added for several concurrent nodes.
 CREATE INDEX commits_xid ON commits (xid);
 
--- The processes that use these tables. Those that have no name are no members yet.
+-- The processes that use these tables. A process without a name is not a member yet.
 CREATE TABLE nodes (
     id bytea PRIMARY KEY,
     name text,
@@ -10,7 +10,7 @@ CREATE TABLE nodes (
     heartbeat timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
--- Who does what only one node should do. A row without a node is free. It stays for a while, so that epochs rise.
+-- Claims: work that only one node should do. A claim without a node is free.
 CREATE TABLE claims (
     key text PRIMARY KEY,
     node bytea,
@@ -19,7 +19,7 @@ CREATE TABLE claims (
 );
 CREATE SEQUENCE claim_epochs;
 
--- Makes the last commit of a shard, whatever it was before.
+-- Makes the last commit of a shard, regardless of its version.
 CREATE FUNCTION settee_drop(of_shard bigint, by_node bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

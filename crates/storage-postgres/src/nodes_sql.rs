@@ -1,4 +1,4 @@
-//! [`OfNodes`]: the statements of membership.
+//! [`NodesSql`]: the statements of membership.
 //!
 //! Heartbeats are compared with the clock of the database at the time of the statement, because a statement may wait
 //! for a row. When a process ends, for any reason, its named connection ends at once, which the server can observe.
@@ -15,40 +15,40 @@ macro_rules! is_alive {
 
 /// A statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum OfNodes {
+pub(crate) enum NodesSql {
     /// Reads the commits of others since a snapshot, and the new snapshot.
-    News,
+    CommitsSince,
     /// Notifies the other processes.
     Notify,
     /// Enters a node, or updates its row.
-    Enter,
+    Register,
     /// Sends a heartbeat, and reads those of all nodes and the start time of the server.
-    Beat,
+    Heartbeat,
     /// Sets the name and address of a node, unless a live one has that name.
     Announce,
     /// Removes a node.
     Leave,
     /// Reads whether a node exists that may have claims.
-    IsHeardOf,
+    IsAlive,
     /// Claims a piece of work.
     Claim,
     /// Releases a claim.
-    Free,
+    Release,
     /// Releases all claims of a node.
-    FreeAll,
+    ReleaseAll,
     /// Removes nodes whose heartbeats expired long ago.
     SweepNodes,
     /// Removes claims that have had no holder for long.
     SweepClaims,
 }
 
-impl OfNodes {
+impl NodesSql {
     /// Returns the text of the statement.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             // All transactions that the earlier snapshot did not show: those that started after it, and those that were
             // running in it.
-            Self::News => {
+            Self::CommitsSince => {
                 "SELECT NULL::bigint, NULL::bigint, pg_current_snapshot()::text \
                  UNION ALL SELECT shard, max(version), NULL FROM (\
                  SELECT shard, version FROM commits \
@@ -58,11 +58,11 @@ impl OfNodes {
                  ) AS news GROUP BY shard"
             }
             Self::Notify => "SELECT pg_notify($1, $2)",
-            Self::Enter => {
+            Self::Register => {
                 "INSERT INTO nodes (id, name, address) VALUES ($1, $2, $3) \
                  ON CONFLICT (id) DO UPDATE SET heartbeat = clock_timestamp()"
             }
-            Self::Beat => {
+            Self::Heartbeat => {
                 "WITH beat AS (\
                  UPDATE nodes SET heartbeat = clock_timestamp() \
                  FROM (SELECT heartbeat AS before FROM nodes WHERE id = $1) AS last \
@@ -80,7 +80,7 @@ impl OfNodes {
                 )
             }
             Self::Leave => "DELETE FROM nodes WHERE id = $1",
-            Self::IsHeardOf => {
+            Self::IsAlive => {
                 concat!("SELECT EXISTS (SELECT FROM nodes AS other WHERE other.id = $1 AND ", is_alive!(), ")")
             }
             // The read before avoids writing the row while a live node holds the claim.
@@ -100,8 +100,8 @@ impl OfNodes {
                     ")) RETURNING epoch"
                 )
             }
-            Self::Free => "UPDATE claims SET node = NULL, since = now() WHERE key = $1 AND node = $2 AND epoch = $3",
-            Self::FreeAll => "UPDATE claims SET node = NULL, since = now() WHERE node = $1",
+            Self::Release => "UPDATE claims SET node = NULL, since = now() WHERE key = $1 AND node = $2 AND epoch = $3",
+            Self::ReleaseAll => "UPDATE claims SET node = NULL, since = now() WHERE node = $1",
             Self::SweepNodes => "DELETE FROM nodes WHERE heartbeat < clock_timestamp() - interval '10 minutes'",
             Self::SweepClaims => {
                 "DELETE FROM claims WHERE since < now() - interval '1 hour' \

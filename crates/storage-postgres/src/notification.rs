@@ -1,5 +1,5 @@
-//! Notifications between processes by `NOTIFY`: of commits, and of waiters for claims. [`Heard`] stores the received
-//! ones.
+//! Notifications between processes by `NOTIFY`: of commits, and of waiters for claims. [`Notifications`] stores the
+//! received ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use tokio::sync::Notify;
 use tokio_postgres::Error;
 
 use crate::connect::Link;
-use crate::nodes_sql::OfNodes;
+use crate::nodes_sql::NodesSql;
 use crate::sql::Sql;
 
 /// Channel for all schemas of a database.
 pub(crate) const CHANNEL: &str = "settee_commits";
 
 /// Time after which the notification of a waiter expires.
-const AWAITED: Duration = Duration::from_secs(1);
+const WAITER_EXPIRY: Duration = Duration::from_secs(1);
 
 /// A notification to the other processes on the same tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
+pub(crate) enum Notification<'a> {
     /// The sender has committed.
     Committed,
     /// A caller in the sender waits for the claim with this key.
@@ -30,7 +30,7 @@ pub(crate) enum Said<'a> {
 
 /// Received notifications; requires a connection that listens.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Notifications {
     /// Prefix of own notifications: schema and node number.
     own: String,
     schema: String,
@@ -38,7 +38,7 @@ pub(crate) struct Heard {
     awaited: Mutex<HashMap<String, Instant>>,
 }
 
-impl Heard {
+impl Notifications {
     /// Creates the state for a process on the tables in `schema`, which recognizes its own notifications by its number.
     pub(crate) fn new(schema: &str, node: i64) -> Self {
         let (own, schema) = (format!("{schema} {node}"), schema.to_owned());
@@ -52,35 +52,35 @@ impl Heard {
 
     /// Returns true if another process has recently announced that it waits for this key.
     pub(crate) fn is_awaited(&self, key: &str) -> bool {
-        self.awaited.lock().get(key).is_some_and(|said| said.elapsed() < AWAITED)
+        self.awaited.lock().get(key).is_some_and(|notification| notification.elapsed() < WAITER_EXPIRY)
     }
 
     /// Removes the waiters for a key.
-    pub(crate) fn forget(&self, key: &str) {
+    pub(crate) fn clear_waiters(&self, key: &str) {
         self.awaited.lock().remove(key);
     }
 
     /// Sends a notification.
-    pub(crate) async fn say(&self, link: &Link, said: Said<'_>) -> Result<(), Error> {
-        let statement = link.statement(Sql::Nodes(OfNodes::Notify)).await?;
-        link.client.query(&statement, &[&CHANNEL, &self.payload(said)]).await.map(drop)
+    pub(crate) async fn send(&self, link: &Link, notification: Notification<'_>) -> Result<(), Error> {
+        let statement = link.statement(Sql::Nodes(NodesSql::Notify)).await?;
+        link.client.query(&statement, &[&CHANNEL, &self.payload(notification)]).await.map(drop)
     }
 
     /// Returns the payload of a notification.
-    fn payload(&self, said: Said<'_>) -> String {
-        match said {
-            Said::Committed => self.own.clone(),
-            Said::Awaited(key) => format!("{} {key}", self.own),
+    fn payload(&self, notification: Notification<'_>) -> String {
+        match notification {
+            Notification::Committed => self.own.clone(),
+            Notification::Awaited(key) => format!("{} {key}", self.own),
         }
     }
 
     /// Receives a notification.
-    pub(crate) fn take(&self, channel: &str, payload: &str) {
-        match self.read(channel, payload) {
-            Some(Said::Committed) => self.committed.notify_one(),
-            Some(Said::Awaited(key)) => {
+    pub(crate) fn receive(&self, channel: &str, payload: &str) {
+        match self.decode(channel, payload) {
+            Some(Notification::Committed) => self.committed.notify_one(),
+            Some(Notification::Awaited(key)) => {
                 let mut awaited = self.awaited.lock();
-                awaited.retain(|_, said| said.elapsed() < AWAITED);
+                awaited.retain(|_, notification| notification.elapsed() < WAITER_EXPIRY);
                 awaited.insert(key.to_owned(), Instant::now());
             }
             None => {}
@@ -88,13 +88,13 @@ impl Heard {
     }
 
     /// Decodes a notification of another process on the same tables; `None` for all others.
-    fn read<'p>(&self, channel: &str, payload: &'p str) -> Option<Said<'p>> {
+    fn decode<'p>(&self, channel: &str, payload: &'p str) -> Option<Notification<'p>> {
         let (node, key) = match payload.strip_prefix(&self.schema)?.strip_prefix(' ')?.split_once(' ') {
             Some((_, key)) => (&payload[..payload.len() - key.len() - 1], Some(key)),
             None => (payload, None),
         };
-        let is_of_another = channel == CHANNEL && node != self.own;
-        is_of_another.then_some(key.map_or(Said::Committed, Said::Awaited))
+        let is_foreign = channel == CHANNEL && node != self.own;
+        is_foreign.then_some(key.map_or(Notification::Committed, Notification::Awaited))
     }
 }
 
@@ -104,29 +104,32 @@ mod tests {
 
     #[test]
     fn notifications_of_others_are_received() {
-        let heard = Heard::new("settee", 7);
+        let notifications = Notifications::new("settee", 7);
         for (channel, payload, wanted) in [
-            (CHANNEL, "settee 5", Some(Said::Committed)),
+            (CHANNEL, "settee 5", Some(Notification::Committed)),
             (CHANNEL, "settee 7", None),
             (CHANNEL, "settee2 5", None),
             (CHANNEL, "", None),
             ("other", "settee 5", None),
-            (CHANNEL, "settee 5 index/9", Some(Said::Awaited("index/9"))),
-            (CHANNEL, "settee 75 a b", Some(Said::Awaited("a b"))),
+            (CHANNEL, "settee 5 index/9", Some(Notification::Awaited("index/9"))),
+            (CHANNEL, "settee 75 a b", Some(Notification::Awaited("a b"))),
             (CHANNEL, "settee 7 index/9", None),
             (CHANNEL, "settee2 5 index/9", None),
         ] {
-            assert_eq!(heard.read(channel, payload), wanted, "{channel} {payload}");
+            assert_eq!(notifications.decode(channel, payload), wanted, "{channel} {payload}");
         }
-        let other = Heard::new("settee", -5);
-        for said in [Said::Committed, Said::Awaited("index/9")] {
-            let payload = other.payload(said);
-            assert_eq!((heard.read(CHANNEL, &payload), other.read(CHANNEL, &payload)), (Some(said), None));
+        let other = Notifications::new("settee", -5);
+        for notification in [Notification::Committed, Notification::Awaited("index/9")] {
+            let payload = other.payload(notification);
+            assert_eq!(
+                (notifications.decode(CHANNEL, &payload), other.decode(CHANNEL, &payload)),
+                (Some(notification), None)
+            );
         }
-        assert!(!heard.is_awaited("index/9"));
-        heard.take(CHANNEL, &other.payload(Said::Awaited("index/9")));
-        assert!(heard.is_awaited("index/9") && !heard.is_awaited("index/8"));
-        heard.forget("index/9");
-        assert!(!heard.is_awaited("index/9"));
+        assert!(!notifications.is_awaited("index/9"));
+        notifications.receive(CHANNEL, &other.payload(Notification::Awaited("index/9")));
+        assert!(notifications.is_awaited("index/9") && !notifications.is_awaited("index/8"));
+        notifications.clear_waiters("index/9");
+        assert!(!notifications.is_awaited("index/9"));
     }
 }

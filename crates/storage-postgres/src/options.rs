@@ -8,7 +8,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// Default schema of the tables.
-const SCHEMA: &str = "settee";
+const DEFAULT_SCHEMA: &str = "settee";
 
 /// Maximum length of a name in PostgreSQL.
 const NAME_BYTES_MAX: usize = 63;
@@ -25,13 +25,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Approximate time after which the loss of the remote machine is detected, on busy and idle connections.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-const USER_TIMEOUT: Duration = Duration::from_secs(10);
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Verification of the certificate of the database server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub(crate) enum Verification {
     /// Any certificate: protects against passive eavesdropping only.
-    Anybody,
+    AnyCertificate,
     /// A certificate for the host name, issued by an authority of this file, or else by a public one.
     Verified(Option<PathBuf>),
 }
@@ -41,7 +41,7 @@ pub(crate) enum Trust {
 pub struct Options {
     pub(crate) config: Config,
     pub(crate) schema: String,
-    pub(crate) trust: Trust,
+    pub(crate) verification: Verification,
     pub(crate) connections: usize,
     pub(crate) layout: i64,
 }
@@ -51,33 +51,33 @@ impl Options {
     /// parameters of PostgreSQL's own programs, `schema` names the schema of the tables.
     ///
     /// # Errors
-    /// The defect of the URL, in a message without its password.
+    /// If the URL is invalid. The message does not contain the password.
     pub fn parse(url: &str) -> Result<Self, String> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err("it does not begin with postgres://".to_owned());
+            return Err("it does not start with postgres://".to_owned());
         }
         let (address, query) = url.split_once('?').unwrap_or((url, ""));
-        let (mut schema, mut mode, mut authorities) = (SCHEMA.to_owned(), "prefer".to_owned(), None);
+        let (mut schema, mut mode, mut authorities) = (DEFAULT_SCHEMA.to_owned(), "prefer".to_owned(), None);
         let mut others = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("schema", name)) => name.clone_into(&mut schema),
                 Some(("sslmode", name)) => name.clone_into(&mut mode),
-                Some(("sslrootcert", path)) => authorities = Some(PathBuf::from(decoded(path)?)),
+                Some(("sslrootcert", path)) => authorities = Some(PathBuf::from(percent_decoded(path)?)),
                 _ => others.push(pair),
             }
         }
         check_name(&schema)?;
         let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
-        let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| reason(&error))?;
-        let trust = match (mode.as_str(), authorities) {
-            ("disable" | "prefer" | "require", None) => Trust::Anybody,
+        let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| describe(&error))?;
+        let verification = match (mode.as_str(), authorities) {
+            ("disable" | "prefer" | "require", None) => Verification::AnyCertificate,
             // A file of authorities enables verification, as in PostgreSQL's own library.
-            ("require" | "verify-full", authorities) => Trust::Verified(authorities),
+            ("require" | "verify-full", authorities) => Verification::Verified(authorities),
             ("disable" | "prefer", Some(_)) => {
-                return Err("sslrootcert is of no use without sslmode=require or verify-full".to_owned());
+                return Err("sslrootcert requires sslmode=require or verify-full".to_owned());
             }
-            _ => return Err(format!("sslmode is {mode}, not disable, prefer, require or verify-full")),
+            _ => return Err(format!("invalid sslmode {mode}: it must be disable, prefer, require or verify-full")),
         };
         // Connections over a local socket need no encryption.
         let is_local = !config.get_hosts().is_empty() && config.get_hosts().iter().all(is_socket);
@@ -103,12 +103,12 @@ impl Options {
             config.keepalives_interval(KEEPALIVE_INTERVAL);
         }
         if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(USER_TIMEOUT);
+            config.tcp_user_timeout(TCP_USER_TIMEOUT);
         }
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err("it names no host".to_owned());
+            return Err("it contains no host".to_owned());
         }
-        Ok(Self { config, schema, trust, connections: CONNECTIONS, layout: 0 })
+        Ok(Self { config, schema, verification, connections: CONNECTIONS, layout: 0 })
     }
 
     /// Sets the password, if the URL has none.
@@ -201,7 +201,7 @@ impl Options {
 
     /// Returns the location of the database, without secrets.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn location(&self) -> String {
         let host = |host: &Host| match host {
             Host::Tcp(name) => name.clone(),
             #[cfg(unix)]
@@ -224,7 +224,7 @@ fn is_socket(_host: &Host) -> bool {
 }
 
 /// Returns the text of an error with its cause, which contains the relevant part.
-fn reason(error: &tokio_postgres::Error) -> String {
+fn describe(error: &tokio_postgres::Error) -> String {
     use std::error::Error as _;
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
@@ -232,28 +232,30 @@ fn reason(error: &tokio_postgres::Error) -> String {
 /// Rejects names that are not plain, because names of schemas are part of statements.
 fn check_name(name: &str) -> Result<(), String> {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-    let begins = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-    if is_plain && begins && name.len() <= NAME_BYTES_MAX && !name.starts_with("pg_") {
+    let has_valid_start = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    if is_plain && has_valid_start && name.len() <= NAME_BYTES_MAX && !name.starts_with("pg_") {
         return Ok(());
     }
-    Err(format!("the schema {name:?} is no name of small letters, digits and _"))
+    Err(format!(
+        "invalid schema name {name:?}: it must consist of lowercase letters, digits and _, and not start with a digit or pg_"
+    ))
 }
 
-fn decoded(text: &str) -> Result<String, String> {
+fn percent_decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((&byte, remainder)) = rest.split_first() {
+        rest = remainder;
         if byte != b'%' {
             bytes.push(byte);
             continue;
         }
         let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
         let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(value.ok_or_else(|| format!("{text:?} has a % without two digits behind it"))?);
+        bytes.push(value.ok_or_else(|| format!("{text:?} has a % that is not followed by two hexadecimal digits"))?);
         rest = &rest[2..];
     }
-    String::from_utf8(bytes).map_err(|_| format!("{text:?} is no text"))
+    String::from_utf8(bytes).map_err(|_| format!("{text:?} is not valid UTF-8"))
 }
 
 #[cfg(test)]
@@ -261,20 +263,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
-        let verified = |path: &str| Trust::Verified(Some(path.into()));
-        let rows: [(&str, &str, Trust); 6] = [
-            ("postgres://u@h/d", "database d on h, schema settee", Trust::Anybody),
-            ("postgresql://u:secret@h1,h2:5433/d?schema=other", "database d on h1, h2, schema other", Trust::Anybody),
-            ("postgres://u@%2Frun%2Fpg/d", "database d on /run/pg, schema settee", Trust::Anybody),
-            ("postgres://u@h/d?sslmode=verify-full", "database d on h, schema settee", Trust::Verified(None)),
+    fn urls_are_parsed() {
+        let verified = |path: &str| Verification::Verified(Some(path.into()));
+        let rows: [(&str, &str, Verification); 6] = [
+            ("postgres://u@h/d", "database d on h, schema settee", Verification::AnyCertificate),
+            (
+                "postgresql://u:secret@h1,h2:5433/d?schema=other",
+                "database d on h1, h2, schema other",
+                Verification::AnyCertificate,
+            ),
+            ("postgres://u@%2Frun%2Fpg/d", "database d on /run/pg, schema settee", Verification::AnyCertificate),
+            ("postgres://u@h/d?sslmode=verify-full", "database d on h, schema settee", Verification::Verified(None)),
             ("postgres://u@h?sslmode=require&sslrootcert=/a%20b", "database u on h, schema settee", verified("/a b")),
-            ("postgres://u@h/d?connect_timeout=9&sslmode=disable", "database d on h, schema settee", Trust::Anybody),
+            (
+                "postgres://u@h/d?connect_timeout=9&sslmode=disable",
+                "database d on h, schema settee",
+                Verification::AnyCertificate,
+            ),
         ];
-        for (url, place, trust) in rows {
+        for (url, location, verification) in rows {
             let options = Options::parse(url).expect(url);
-            assert_eq!(options.place(), place, "{url}");
-            assert_eq!(options.trust, trust, "{url}");
+            assert_eq!(options.location(), location, "{url}");
+            assert_eq!(options.verification, verification, "{url}");
             assert_eq!(options.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite, "{url}");
             // Each single host has the parameters of all.
             let hosts = options.hosts();
@@ -288,14 +298,14 @@ mod tests {
     #[test]
     fn errors_do_not_contain_the_password() {
         let rows = [
-            ("mysql://u@h/d", "it does not begin with postgres://"),
-            ("postgres://u:secret@h/d?schema=Robert'); --", "the schema"),
-            ("postgres://u:secret@h/d?schema=pg_catalog", "the schema"),
-            ("postgres://u:secret@h/d?sslmode=verify-ca", "sslmode is verify-ca"),
-            ("postgres://u:secret@h/d?sslmode=prefer&sslrootcert=/x", "sslrootcert is of no use"),
+            ("mysql://u@h/d", "it does not start with postgres://"),
+            ("postgres://u:secret@h/d?schema=Robert'); --", "invalid schema name"),
+            ("postgres://u:secret@h/d?schema=pg_catalog", "invalid schema name"),
+            ("postgres://u:secret@h/d?sslmode=verify-ca", "invalid sslmode verify-ca"),
+            ("postgres://u:secret@h/d?sslmode=prefer&sslrootcert=/x", "sslrootcert requires"),
             ("postgres://u:secret@h/d?sslmode=require&sslrootcert=%2", "\"%2\" has a %"),
             ("postgres://u:secret@h/d?nonsense=1", "invalid connection string: unknown option"),
-            ("postgres:///d", "it names no host"),
+            ("postgres:///d", "it contains no host"),
         ];
         for (url, wanted) in rows {
             let found = Options::parse(url).expect_err(url);
@@ -304,9 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn a_password_beside_the_url_counts_if_the_url_has_none() {
-        for (url, wanted) in [("postgres://u@h/d", "beside"), ("postgres://u:within@h/d", "within")] {
-            let options = Options::parse(url).expect(url).with_password("beside");
+    fn the_separate_password_applies_if_the_url_has_none() {
+        for (url, wanted) in [("postgres://u@h/d", "separate"), ("postgres://u:within@h/d", "within")] {
+            let options = Options::parse(url).expect(url).with_password("separate");
             assert_eq!(options.config.get_password(), Some(wanted.as_bytes()), "{url}");
         }
     }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_write_of_a_key_is_left_sorted_by_kind() {
+    fn only_the_last_write_of_a_key_remains_sorted_by_kind() {
         let (space, other) = (Keyspace::Bodies, Keyspace::Local);
         let mut batch = Batch::new();
         batch.insert(space, b"new", b"1");

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use settee_storage::{Result, StorageError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::block::begin;
+use crate::block::poll_once;
 use crate::connect::{Connector, Link};
-use crate::error::{Failure, Unreached};
+use crate::error::{ConnectError, Failure};
 use crate::lease::Lease;
 
 /// Time for which connecting is retried, if the server was reachable a moment ago.
@@ -22,23 +22,23 @@ const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const ATTEMPTS_MAX: u32 = 3;
 
 /// Maximum wait for a connection.
-const QUEUE: Duration = Duration::from_secs(20);
-const QUEUE_STEP: Duration = Duration::from_millis(10);
-const QUEUE_STEP_MAX: Duration = Duration::from_millis(200);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(20);
+const RECLAIM_INTERVAL: Duration = Duration::from_millis(10);
+const RECLAIM_INTERVAL_MAX: Duration = Duration::from_millis(200);
 
 /// Time without reads after which a snapshot loses its connection to a new waiter.
-const IDLE_HELD: Duration = Duration::from_secs(1);
+const IDLE_SNAPSHOT: Duration = Duration::from_secs(1);
 
 /// Minimum of that time, which applies to callers that have waited for long: a read is not interrupted for a caller
 /// that would get a connection soon anyway.
-const IDLE_HELD_MIN: Duration = Duration::from_millis(250);
+const IDLE_SNAPSHOT_MIN: Duration = Duration::from_millis(250);
 
 /// Time after which a snapshot loses its connection without a waiter, because the server cannot remove deleted rows
 /// during its transaction.
-const IDLE_HELD_MAX: Duration = Duration::from_secs(60);
+const IDLE_SNAPSHOT_MAX: Duration = Duration::from_secs(60);
 
 /// Time after which unused connections are closed.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_CONNECTION: Duration = Duration::from_secs(60);
 
 /// A pool of connections.
 pub(crate) struct Pool {
@@ -48,11 +48,11 @@ pub(crate) struct Pool {
     size: usize,
     /// Statements at the start of each connection.
     settings: String,
-    holders: Mutex<Vec<Weak<Lease>>>,
+    leases: Mutex<Vec<Weak<Lease>>>,
     /// Reason why connecting failed.
     fault: Mutex<Option<StorageError>>,
-    made: AtomicU64,
-    taken_away: AtomicU64,
+    created: AtomicU64,
+    reclaimed: AtomicU64,
 }
 
 /// A connection that is leased to one caller.
@@ -66,7 +66,7 @@ pub(crate) struct Leased {
 
 impl Leased {
     pub(crate) fn link(&self) -> &Link {
-        self.link.as_ref().expect("it goes when this goes")
+        self.link.as_ref().expect("the connection is present until this is dropped")
     }
 
     /// Marks the connection so that it is not reused.
@@ -83,8 +83,8 @@ impl Leased {
     }
 
     /// Records that a transaction was started or has ended. Returns the previous state.
-    pub(crate) fn set_in_transaction(&self, is_it: bool) -> bool {
-        self.is_in_transaction.swap(is_it, Ordering::Relaxed)
+    pub(crate) fn set_in_transaction(&self, value: bool) -> bool {
+        self.is_in_transaction.swap(value, Ordering::Relaxed)
     }
 }
 
@@ -98,7 +98,7 @@ impl Drop for Leased {
         let Some(link) = self.link.take().filter(|_| is_usable) else { return };
         if self.is_in_transaction() {
             // Sent before any request of the next user.
-            begin(link.client.batch_execute("ROLLBACK"));
+            poll_once(link.client.batch_execute("ROLLBACK"));
         }
         self.pool.idle.lock().push((link, Instant::now()));
     }
@@ -112,10 +112,10 @@ impl Pool {
             permits: Arc::new(Semaphore::new(size)),
             size,
             settings,
-            holders: Mutex::default(),
+            leases: Mutex::default(),
             fault: Mutex::default(),
-            made: AtomicU64::new(0),
-            taken_away: AtomicU64::new(0),
+            created: AtomicU64::new(0),
+            reclaimed: AtomicU64::new(0),
         })
     }
 
@@ -137,15 +137,15 @@ impl Pool {
     pub(crate) fn counts(&self) -> [u64; 4] {
         let used = self.size - self.permits.available_permits();
         let open = used + self.idle.lock().len();
-        let [made, taken_away] = [&self.made, &self.taken_away].map(|counter| counter.load(Ordering::Relaxed));
-        [open as u64, used as u64, made, taken_away]
+        let [created, reclaimed] = [&self.created, &self.reclaimed].map(|counter| counter.load(Ordering::Relaxed));
+        [open as u64, used as u64, created, reclaimed]
     }
 
     /// Leases a connection.
-    pub(crate) async fn take(self: &Arc<Self>) -> Result<Leased> {
+    pub(crate) async fn acquire(self: &Arc<Self>) -> Result<Leased> {
         let permit = self.permit().await?;
-        let unused = || std::iter::from_fn(|| self.idle.lock().pop()).find(|(link, _)| !link.client.is_closed());
-        let link = match unused() {
+        let next_idle = || std::iter::from_fn(|| self.idle.lock().pop()).find(|(link, _)| !link.client.is_closed());
+        let link = match next_idle() {
             Some((link, _)) => link,
             None => self.connect().await?,
         };
@@ -157,32 +157,35 @@ impl Pool {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         // Keeps its position in the queue.
         let mut permit = pin!(Arc::clone(&self.permits).acquire_owned());
-        let mut step = QUEUE_STEP;
+        let mut interval = RECLAIM_INTERVAL;
         loop {
-            self.take_away(IDLE_HELD.saturating_sub(begun.elapsed()).max(IDLE_HELD_MIN));
-            if let Ok(Ok(permit)) = tokio::time::timeout(step, &mut permit).await {
+            self.reclaim_idle(IDLE_SNAPSHOT.saturating_sub(started.elapsed()).max(IDLE_SNAPSHOT_MIN));
+            if let Ok(Ok(permit)) = tokio::time::timeout(interval, &mut permit).await {
                 return Ok(permit);
             }
-            step = (step * 2).min(QUEUE_STEP_MAX);
-            if begun.elapsed() > QUEUE {
+            interval = (interval * 2).min(RECLAIM_INTERVAL_MAX);
+            if started.elapsed() > ACQUIRE_TIMEOUT {
                 return Err(StorageError::Unreached(format!(
                     "all {} connections to PostgreSQL were busy for {} s",
                     self.size,
-                    QUEUE.as_secs()
+                    ACQUIRE_TIMEOUT.as_secs()
                 )));
             }
         }
     }
 
     /// Executes an idempotent operation, with retries if its connection is lost.
-    pub(crate) async fn repeatedly<T>(self: &Arc<Self>, act: impl AsyncFn(&Link) -> Result<T, Failure>) -> Result<T> {
-        let mut tries = 0;
+    pub(crate) async fn with_retries<T>(
+        self: &Arc<Self>,
+        operation: impl AsyncFn(&Link) -> Result<T, Failure>,
+    ) -> Result<T> {
+        let mut attempts = 0;
         loop {
-            let leased = self.take().await?;
-            match act(leased.link()).await {
+            let leased = self.acquire().await?;
+            match operation(leased.link()).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => {
                     // A transaction that it had started must be rolled back.
@@ -190,11 +193,11 @@ impl Pool {
                     if matches!(failure, Failure::Lost(_)) {
                         leased.set_broken();
                     }
-                    let is_final = !matches!(failure, Failure::Lost(_) | Failure::Again(_));
-                    if is_final || tries == ATTEMPTS_MAX {
+                    let is_final = !matches!(failure, Failure::Lost(_) | Failure::Retry(_));
+                    if is_final || attempts == ATTEMPTS_MAX {
                         return Err(failure.into_error());
                     }
-                    tries += 1;
+                    attempts += 1;
                 }
             }
         }
@@ -202,24 +205,24 @@ impl Pool {
 
     /// Creates a connection. Retries during a short outage; fails at once during a long one.
     async fn connect(&self) -> Result<Link> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match self.connector.connect(&self.settings).await {
                 Ok(link) => {
-                    self.made.fetch_add(1, Ordering::Relaxed);
+                    self.created.fetch_add(1, Ordering::Relaxed);
                     *self.fault.lock() = None;
                     return Ok(link);
                 }
-                Err(error) => self.note(&error, begun)?,
+                Err(error) => self.record_failure(&error, started)?,
             }
             tokio::time::sleep(CONNECT_RETRY_INTERVAL).await;
         }
     }
 
-    fn note(&self, error: &Unreached, begun: Instant) -> Result<()> {
+    fn record_failure(&self, error: &ConnectError, started: Instant) -> Result<()> {
         let mut fault = self.fault.lock();
-        let is_final = matches!(error, Unreached::Swallowed) || fault.is_some();
-        if begun.elapsed() < CONNECT_RETRY_TIMEOUT && !is_final {
+        let is_final = matches!(error, ConnectError::Unresponsive) || fault.is_some();
+        if started.elapsed() < CONNECT_RETRY_TIMEOUT && !is_final {
             return Ok(());
         }
         let error = StorageError::Unreached(format!("PostgreSQL: {error}"));
@@ -228,37 +231,37 @@ impl Pool {
     }
 
     /// Registers a lease that has a connection.
-    pub(crate) fn holds(&self, lease: &Arc<Lease>) {
-        let mut holders = self.holders.lock();
-        if holders.len() > 4 * self.size {
-            holders.retain(|holder| holder.strong_count() > 0);
+    pub(crate) fn register(&self, lease: &Arc<Lease>) {
+        let mut leases = self.leases.lock();
+        if leases.len() > 4 * self.size {
+            leases.retain(|lease| lease.strong_count() > 0);
         }
-        holders.push(Arc::downgrade(lease));
+        leases.push(Arc::downgrade(lease));
     }
 
     /// Takes the connection of the snapshot that was idle for the longest time, if that is at least `idle`.
-    fn take_away(&self, idle: Duration) -> bool {
-        let holders: Vec<Arc<Lease>> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
-        let longest = holders.iter().filter_map(|lease| Some((lease.idle()?, lease))).max_by_key(|(time, _)| *time);
+    fn reclaim_idle(&self, idle: Duration) -> bool {
+        let leases: Vec<Arc<Lease>> = self.leases.lock().iter().filter_map(Weak::upgrade).collect();
+        let longest = leases.iter().filter_map(|lease| Some((lease.idle()?, lease))).max_by_key(|(time, _)| *time);
         let Some((time, lease)) = longest else { return false };
-        let is_taken = time >= idle && lease.give_up();
-        self.taken_away.fetch_add(u64::from(is_taken), Ordering::Relaxed);
-        is_taken
+        let is_released = time >= idle && lease.release();
+        self.reclaimed.fetch_add(u64::from(is_released), Ordering::Relaxed);
+        is_released
     }
 
     /// Closes unused connections, and ends the transactions of old snapshots. Must be called periodically.
     pub(crate) fn maintain(&self) {
-        while self.take_away(IDLE_HELD_MAX) {}
-        self.holders.lock().retain(|holder| holder.strong_count() > 0);
-        self.idle.lock().retain(|(link, since)| !link.client.is_closed() && since.elapsed() < IDLE);
+        while self.reclaim_idle(IDLE_SNAPSHOT_MAX) {}
+        self.leases.lock().retain(|lease| lease.strong_count() > 0);
+        self.idle.lock().retain(|(link, since)| !link.client.is_closed() && since.elapsed() < IDLE_CONNECTION);
     }
 
     /// Retries connecting after a failure.
-    pub(crate) async fn try_again(self: &Arc<Self>) -> Result<()> {
+    pub(crate) async fn reconnect(self: &Arc<Self>) -> Result<()> {
         if self.fault().is_none() {
             return Ok(());
         }
-        let leased = self.take().await?;
+        let leased = self.acquire().await?;
         let answer = leased.link().client.batch_execute("").await;
         answer.map_err(|error| Failure::from(error).into_error())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use settee_storage::{Batch, Result, Shard, ShardState, StorageError};
 use tokio_postgres::types::ToSql;
 
-use crate::commit::written;
+use crate::commit::execute;
 use crate::error::Failure;
 use crate::lease::number;
 use crate::pieces::pieces;
@@ -15,7 +15,7 @@ use crate::sql::Sql;
 
 /// Writes `batch` and makes `state` the last commit of the shard.
 pub(crate) async fn restore(pool: &Arc<Pool>, shard: Shard, state: ShardState, batch: &Batch) -> Result<()> {
-    let leased = pool.take().await?;
+    let leased = pool.acquire().await?;
     leased.set_in_transaction(true);
     match attempt(&leased, number(shard), state, batch).await {
         Ok(true) => {
@@ -46,7 +46,7 @@ async fn attempt(leased: &Leased, shard: i64, state: ShardState, batch: &Batch) 
     for piece in pieces(&[(shard, batch)]) {
         let statement = link.statement(piece.sql).await?;
         let parameters: Vec<_> = piece.parameters().collect();
-        written(link, &statement, &parameters).await?;
+        execute(link, &statement, &parameters).await?;
     }
     link.client.batch_execute("COMMIT").await?;
     Ok(true)

@@ -1,8 +1,8 @@
--- The tables of one Settee, but for those of keyspaces and of nodes. {schema}, {version} and {product} are filled in.
+-- The tables of one server or cluster, except those of keyspaces and nodes. The placeholders {schema}, {version} and
+-- {product} are replaced.
 SET LOCAL search_path TO {schema};
 
--- What this is, for every program that comes later.
--- The layout is that of the entries, which is not this crate's.
+-- Version of the tables, and layout of the entries, which the crates above define.
 CREATE TABLE settee_schema (
     version integer NOT NULL,
     made_by text NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE settee_schema (
 );
 INSERT INTO settee_schema (version, made_by) VALUES ({version}, '{product}');
 
--- One row for each commit, inserted and never changed; old rows other than the last ones of a shard go.
+-- One row for each commit. Rows are not updated; old rows are removed, except the last one of each shard.
 CREATE TABLE commits (
     shard bigint NOT NULL,
     version bigint NOT NULL,
@@ -19,12 +19,12 @@ CREATE TABLE commits (
     head bytea,
     is_dropped boolean NOT NULL DEFAULT false,
     at timestamptz NOT NULL DEFAULT now(),
-    -- The transaction: by it others find the commits that they have not seen.
+    -- The transaction, by which other processes find the commits that an earlier snapshot did not show.
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-    -- Who made it.
+    -- The process that made the commit.
     node bigint NOT NULL,
     CONSTRAINT commits_pkey PRIMARY KEY (shard, version)
 );
 
--- Shards whose entries are still to be deleted.
+-- Dropped shards whose entries have not been deleted yet.
 CREATE TABLE dropped (shard bigint PRIMARY KEY);

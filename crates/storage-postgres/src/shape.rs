@@ -56,8 +56,8 @@ impl Shape {
         }
         let mut parameter = FENCE_PARAMETERS + READ_SET_PARAMETERS + 1;
         let writes = Keyspace::ALL.into_iter().flat_map(|space| Kind::ALL.map(|kind| (space, kind)));
-        for (place, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
-            text += &format!(", write_{place} AS ({})", write((space, kind), "fences, ", parameter));
+        for (index, (space, kind)) in writes.filter(|(space, kind)| self.0 & bit(*space, *kind) != 0).enumerate() {
+            text += &format!(", write_{index} AS ({})", write((space, kind), "fences, ", parameter));
             parameter += if kind == Kind::Delete { 2 } else { 3 };
         }
         text + " SELECT FROM fences"
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_come_once_and_in_order() {
+    fn a_shape_requires_ordered_distinct_statements() {
         let (of_bodies, of_local) =
             (|kind| Sql::Write(Keyspace::Bodies, kind), |kind| Sql::Write(Keyspace::Local, kind));
         let all = [of_bodies(Kind::Delete), of_bodies(Kind::Insert), of_local(Kind::Put)];
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_numbered_as_pieces_come() {
+    fn parameters_are_numbered_in_the_order_of_pieces() {
         let writes = [
             Sql::Write(Keyspace::Sequence, Kind::Delete),
             Sql::Write(Keyspace::Sequence, Kind::Insert),

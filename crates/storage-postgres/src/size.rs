@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use settee_storage::Shard;
 
 /// A result is cached for this multiple of the time it took, so that summing takes at most a twentieth of a processor.
-const FACTOR: u32 = 20;
+const LIFETIME_FACTOR: u32 = 20;
 
 /// Maximum number of cached sizes.
-const KEPT: usize = 10_000;
+const SIZES_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Size {
@@ -22,34 +22,34 @@ struct Size {
 /// Cache of sizes.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
-    known: Mutex<HashMap<Shard, Size>>,
+    cached: Mutex<HashMap<Shard, Size>>,
 }
 
 impl Sizes {
     /// Returns the size of a shard, if cached.
     pub(crate) fn get(&self, shard: Shard, now: Instant) -> Option<u64> {
-        self.known.lock().get(&shard).filter(|size| now < size.until).map(|size| size.bytes)
+        self.cached.lock().get(&shard).filter(|size| now < size.until).map(|size| size.bytes)
     }
 
-    /// Caches a size that was computed from `begun` to `now`.
-    pub(crate) fn set(&self, shard: Shard, bytes: u64, begun: Instant, now: Instant) {
-        let mut known = self.known.lock();
-        if known.len() >= KEPT {
-            known.clear();
+    /// Caches a size that was computed from `started` to `now`.
+    pub(crate) fn set(&self, shard: Shard, bytes: u64, started: Instant, now: Instant) {
+        let mut cached = self.cached.lock();
+        if cached.len() >= SIZES_MAX {
+            cached.clear();
         }
-        let good = now.saturating_duration_since(begun).min(Duration::from_secs(60)) * FACTOR;
-        known.insert(shard, Size { bytes, until: now + good });
+        let lifetime = now.saturating_duration_since(started).min(Duration::from_secs(60)) * LIFETIME_FACTOR;
+        cached.insert(shard, Size { bytes, until: now + lifetime });
     }
 
     /// Adds the bytes of a commit.
     pub(crate) fn add(&self, shard: Shard, bytes: usize) {
-        if let Some(size) = self.known.lock().get_mut(&shard) {
+        if let Some(size) = self.cached.lock().get_mut(&shard) {
             size.bytes = size.bytes.saturating_add(bytes as u64);
         }
     }
 
-    pub(crate) fn forget(&self, shard: Shard) {
-        self.known.lock().remove(&shard);
+    pub(crate) fn remove(&self, shard: Shard) {
+        self.cached.lock().remove(&shard);
     }
 }
 
@@ -58,29 +58,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_kept_as_long_as_they_were_dear() {
+    fn the_lifetime_of_a_size_is_proportional_to_its_cost() {
         let sizes = Sizes::default();
-        let begun = Instant::now();
-        let now = begun + Duration::from_secs(1);
+        let started = Instant::now();
+        let now = started + Duration::from_secs(1);
         let (one, other) = (Shard(1), Shard(2));
         assert_eq!(sizes.get(one, now), None);
-        sizes.set(one, 100, begun, now);
+        sizes.set(one, 100, started, now);
         sizes.add(one, 20);
         sizes.add(other, 20);
         for (seconds, wanted) in [(0, Some(120)), (19, Some(120)), (20, None)] {
             assert_eq!(sizes.get(one, now + Duration::from_secs(seconds)), wanted, "after {seconds} s");
         }
         assert_eq!(sizes.get(other, now), None);
-        sizes.forget(one);
+        sizes.remove(one);
         assert_eq!(sizes.get(one, now), None);
     }
 
     #[test]
-    fn no_more_are_kept_than_needed() {
+    fn the_cache_is_bounded() {
         let (sizes, now) = (Sizes::default(), Instant::now());
-        for shard in 0..2 * KEPT as u64 {
+        for shard in 0..2 * SIZES_MAX as u64 {
             sizes.set(Shard(shard), 1, now, now + Duration::from_secs(1));
         }
-        assert!(sizes.known.lock().len() <= KEPT);
+        assert!(sizes.cached.lock().len() <= SIZES_MAX);
     }
 }

@@ -7,7 +7,7 @@
 use settee_storage::{Direction, Keyspace};
 
 use crate::fence::{fences, sweep};
-use crate::nodes_sql::OfNodes;
+use crate::nodes_sql::NodesSql;
 use crate::shape::Shape;
 
 /// A statement.
@@ -22,7 +22,7 @@ pub(crate) enum Sql {
     /// Reads the values of keys, with their positions.
     MultiGet(Keyspace),
     /// Reads entries from a key on, or up to one.
-    Page(Keyspace, Direction, Limit),
+    Page(Keyspace, Direction, PageEnd),
     /// Inserts the fence of a commit, or fails.
     Fence,
     /// Removes old commits.
@@ -38,7 +38,7 @@ pub(crate) enum Sql {
     /// Reads the approximate size of the entries of a shard in bytes.
     Size,
     /// A statement of membership.
-    Nodes(OfNodes),
+    Nodes(NodesSql),
 }
 
 /// Kind of a write.
@@ -59,9 +59,9 @@ impl Kind {
 
 /// Upper bound of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Limit {
+pub(crate) enum PageEnd {
     /// Up to a key.
-    End,
+    Key,
     /// Unbounded.
     Open,
 }
@@ -81,10 +81,10 @@ impl Sql {
                  LATERAL (SELECT value FROM {} WHERE shard = $1 AND key = wanted.key OFFSET 0) AS found",
                 table(space)
             ),
-            Self::Page(space, direction, limit) => {
-                let (bound, rows) = match limit {
-                    Limit::End => (" AND key < $3", "$4"),
-                    Limit::Open => ("", "$3"),
+            Self::Page(space, direction, end) => {
+                let (bound, rows) = match end {
+                    PageEnd::Key => (" AND key < $3", "$4"),
+                    PageEnd::Open => ("", "$3"),
                 };
                 let order = match direction {
                     Direction::Forward => "ASC",

@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::sql::table;
 
 /// Entries per piece, which takes some milliseconds.
-const PIECE: i64 = 2_000;
+const ROWS_PER_STATEMENT: i64 = 2_000;
 
 /// Wait after an error, and between two checks for work without notification.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
             // The engine ends when its last user drops it.
             let Some(pool) = pool.upgrade() else { return };
             // Work that is left after an error is found again.
-            if !matches!(piece(&pool).await, Ok(true)) {
+            if !matches!(sweep_some(&pool).await, Ok(true)) {
                 break;
             }
         }
@@ -32,8 +32,8 @@ pub(crate) async fn sweep(pool: Weak<Pool>, work: Arc<Notify>) {
 }
 
 /// Deletes a piece, and returns true if there may be more.
-async fn piece(pool: &Arc<Pool>) -> Result<bool, Failure> {
-    let leased = pool.take().await.map_err(Failure::Refused)?;
+async fn sweep_some(pool: &Arc<Pool>) -> Result<bool, Failure> {
+    let leased = pool.acquire().await.map_err(Failure::Permanent)?;
     let client = &leased.link().client;
     let answer = async {
         let Some(row) = client.query_opt("SELECT shard FROM dropped LIMIT 1", &[]).await? else { return Ok(false) };
@@ -43,7 +43,7 @@ async fn piece(pool: &Arc<Pool>) -> Result<bool, Failure> {
             let statement = format!(
                 "DELETE FROM {table} WHERE ctid = ANY (ARRAY (SELECT ctid FROM {table} WHERE shard = $1 ORDER BY key LIMIT $2))"
             );
-            if client.execute(&statement, &[&shard, &PIECE]).await? > 0 {
+            if client.execute(&statement, &[&shard, &ROWS_PER_STATEMENT]).await? > 0 {
                 return Ok(true);
             }
         }

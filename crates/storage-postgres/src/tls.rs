@@ -17,7 +17,7 @@ use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-use crate::options::Trust;
+use crate::options::Verification;
 
 /// Creates encrypted connections.
 #[derive(Clone)]
@@ -28,17 +28,19 @@ pub(crate) struct Tls {
 impl Tls {
     /// # Errors
     /// If the file of authorities cannot be used.
-    pub(crate) fn new(trust: &Trust) -> Result<Self, String> {
+    pub(crate) fn new(verification: &Verification) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let config = match trust {
-            Trust::Anybody => {
+        let config = match verification {
+            Verification::AnyCertificate => {
                 let verifier = Arc::new(AnyCertificate { provider });
                 config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
             }
-            Trust::Verified(file) => config.with_root_certificates(roots(file.as_deref())?).with_no_client_auth(),
+            Verification::Verified(file) => {
+                config.with_root_certificates(roots(file.as_deref())?).with_no_client_auth()
+            }
         };
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
@@ -100,51 +102,51 @@ impl ServerCertVerifier for AnyCertificate {
 }
 
 impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Encrypted;
-    type TlsConnect = ToHost;
+    type Stream = EncryptedStream;
+    type TlsConnect = HostConnector;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, domain: &str) -> io::Result<ToHost> {
+    fn make_tls_connect(&mut self, domain: &str) -> io::Result<HostConnector> {
         // Also called for connections without encryption, and for sockets, which have no name.
-        Ok(ToHost { connector: self.connector.clone(), name: domain.to_owned() })
+        Ok(HostConnector { connector: self.connector.clone(), name: domain.to_owned() })
     }
 }
 
 /// Connector to one host.
-pub(crate) struct ToHost {
+pub(crate) struct HostConnector {
     connector: TlsConnector,
     name: String,
 }
 
-impl TlsConnect<Socket> for ToHost {
-    type Stream = Encrypted;
+impl TlsConnect<Socket> for HostConnector {
+    type Stream = EncryptedStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream>> + Send>>;
 
     fn connect(self, stream: Socket) -> Self::Future {
         Box::pin(async move {
             let name = ServerName::try_from(self.name).map_err(io::Error::other)?;
-            Ok(Encrypted(Box::new(self.connector.connect(name, stream).await?)))
+            Ok(EncryptedStream(Box::new(self.connector.connect(name, stream).await?)))
         })
     }
 }
 
 /// An encrypted connection.
-pub(crate) struct Encrypted(Box<tokio_rustls::client::TlsStream<Socket>>);
+pub(crate) struct EncryptedStream(Box<tokio_rustls::client::TlsStream<Socket>>);
 
-impl TlsStream for Encrypted {
+impl TlsStream for EncryptedStream {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for EncryptedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut *self.0).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for EncryptedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut *self.0).poll_write(cx, bytes)
     }

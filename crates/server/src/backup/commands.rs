@@ -97,7 +97,7 @@ impl BucketArgs {
         let Some(url) = path.to_str().filter(|path| s3::is_url(path)) else {
             let is_given = self.endpoint.is_some() || self.region.is_some() || self.ca_file.is_some();
             if is_given || self.key_file.is_some() {
-                bail!("--endpoint, --region, --ca-file and --key-file are for buckets: s3://bucket/prefix");
+                bail!("--endpoint, --region, --ca-file and --key-file require a bucket: s3://bucket/prefix");
             }
             return Ok(None);
         };
@@ -141,7 +141,7 @@ impl BackupArgs {
         let report = match &store {
             Some(store) if self.list => return list(store),
             Some(store) => remote::run(store, &self.data, if self.full { Effort::Full } else { Effort::New })?,
-            None if self.full || self.list => bail!("--full and --list are for buckets: s3://bucket/prefix"),
+            None if self.full || self.list => bail!("--full and --list require a bucket: s3://bucket/prefix"),
             None => super::run(&self.data, &self.to)?,
         };
         let Report { directory, files, bytes, copied_bytes } = report;
@@ -161,7 +161,7 @@ fn list(store: &Store) -> anyhow::Result<ExitCode> {
         print_text(&format!("{name}  {} bytes, by Settee {}{log}\n", manifest.bytes(), manifest.version));
     }
     for (from_us, to_us) in log::covered(store)? {
-        print_text(&format!("every moment from {} to {}\n", time::rfc3339(from_us), time::rfc3339(to_us)));
+        print_text(&format!("any time from {} to {}\n", time::rfc3339(from_us), time::rfc3339(to_us)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -198,7 +198,7 @@ impl RestoreArgs {
         if let Some(url) = &self.database {
             let is_server = !matches!(&from, From::Directory(path) if !path.join(MANIFEST).is_file());
             if !is_server && self.name.is_some() {
-                bail!("{} holds one database: --name is for backups of servers", self.from.display());
+                bail!("{} contains one database: --name applies only to backups of servers", self.from.display());
             }
             let report = if is_server {
                 let wanted = self.name.clone().map_or_else(|| export::name_in(url), Ok)?;
@@ -210,8 +210,8 @@ impl RestoreArgs {
         }
         let (manifest, label) = match (&self.data, self.check) {
             (Some(data), false) => (from.fill(data)?, "restored"),
-            (None, true) => (from.verify()?, "as it was written"),
-            _ => bail!("say where to restore: --data DIR for a server, --database URL for a database; or --check"),
+            (None, true) => (from.verify()?, "verified"),
+            _ => bail!("specify the target: --data DIR for a server, --database URL for a database; or --check"),
         };
         print_text(&format!(
             "{label}: {} bytes of {}, by Settee {}\n",
@@ -225,7 +225,7 @@ impl RestoreArgs {
     fn source(&self) -> anyhow::Result<From> {
         let Some(store) = self.bucket.open(&self.from)? else {
             if self.backup.is_some() || self.at.is_some() {
-                bail!("--backup and --at are for buckets; name the directory of the backup with --from");
+                bail!("--backup and --at require a bucket; specify the directory of the backup with --from");
             }
             return Ok(From::Directory(self.from.clone()));
         };
@@ -243,13 +243,13 @@ fn print_report(report: &export::Report) -> ExitCode {
     print_text(&format!("{}\n", in_words(report)));
     if report.left_out > 0 {
         eprintln!(
-            "what was restored is not complete: {} parts could not be read when the export was made; lines with \
-             `left_out` in it say which",
+            "the restored data are incomplete: {} parts could not be read by the export; lines with \
+             `left_out` in the file list them",
             report.left_out
         );
     }
     if !report.is_checked {
-        eprintln!("the file has no checksum: whether it is what was written cannot be verified");
+        eprintln!("the file has no checksum, so its content cannot be verified");
     }
     code(report)
 }

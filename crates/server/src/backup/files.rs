@@ -66,7 +66,7 @@ pub(super) struct Target {
 impl Target {
     pub(super) fn make(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.with_context(|| format!("{} cannot be made", path.display()))?;
+        let file = file.with_context(|| format!("{} cannot be created", path.display()))?;
         Ok(Self { path: path.to_owned(), file, tally: Tally::default() })
     }
 

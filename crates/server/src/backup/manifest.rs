@@ -104,15 +104,15 @@ impl Manifest {
     }
 
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        let (content, sum) = text.trim_end().rsplit_once('\n').context("the manifest is cut off")?;
+        let (content, sum) = text.trim_end().rsplit_once('\n').context("the manifest is truncated")?;
         ensure!(files::digest_of(format!("{content}\n").as_bytes()) == sum, "the manifest is damaged");
-        let json = Json::parse(content.as_bytes()).context("the manifest is no JSON")?;
+        let json = Json::parse(content.as_bytes()).context("the manifest is not JSON")?;
         let value = json.value();
         let format = value.get("settee_backup").and_then(Value::as_i64);
-        ensure!(format == Some(FORMAT), "the backup has a format that this version does not know");
+        ensure!(format == Some(FORMAT), "the format of the backup is not supported by this version");
         let text = |value: Value<'_>, name: &str| {
             let member = value.get(name).and_then(|member| member.as_str().map(std::borrow::Cow::into_owned));
-            member.with_context(|| format!("the manifest does not tell {name}"))
+            member.with_context(|| format!("the manifest does not contain {name}"))
         };
         let entries = value.get("files").into_iter().flat_map(|files| files.elements().collect::<Vec<_>>());
         let entries = entries.map(|entry| {
@@ -120,14 +120,14 @@ impl Manifest {
             // A path that leads out of the backup would allow writes to any place.
             let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
             ensure!(is_inside, "the manifest names a file outside of the backup: {}", path.display());
-            let bytes = number(entry, "bytes").context("the manifest tells no size")?;
+            let bytes = number(entry, "bytes").context("the manifest does not contain the size of a file")?;
             let modified_ns = entry.get("modified_ns").and_then(Value::as_i64).unwrap_or_default();
             Ok(Entry { path, bytes, sha256: text(entry, "sha256")?, modified_ns })
         });
         let log = value.get("log").map(|log| {
-            let tells = "the manifest does not tell where the log goes on";
-            let position = number(log, "position").context(tells)?;
-            let taken_us = number(log, "taken_us").context(tells)?;
+            let missing = "the manifest does not contain the position of the log";
+            let position = number(log, "position").context(missing)?;
+            let taken_us = number(log, "taken_us").context(missing)?;
             anyhow::Ok(Logged { stream: text(log, "stream")?, position, taken_us })
         });
         Ok(Self {

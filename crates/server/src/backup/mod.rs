@@ -64,7 +64,7 @@ impl Held {
         if let Some((answer, connection)) = control::ask(data, "checkpoint")? {
             let directory =
                 answer.value().get("directory").and_then(|path| path.as_str().map(std::borrow::Cow::into_owned));
-            let directory = PathBuf::from(directory.context("the server made no checkpoint")?);
+            let directory = PathBuf::from(directory.context("the server created no checkpoint")?);
             return Ok(Self::Lent { directory, _connection: connection });
         }
         // Without a reachable server this process takes the lock. If a server holds it, this fails.
@@ -88,15 +88,15 @@ impl Held {
 pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     storage::refuse_elsewhere(&data)?;
-    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
-    durable::create_directories(backups).with_context(|| format!("{} cannot be made", backups.display()))?;
+    ensure!(data.join(ENGINE).is_dir(), "{} contains no data of a server", data.display());
+    durable::create_directories(backups).with_context(|| format!("{} cannot be created", backups.display()))?;
     let backups = backups.canonicalize()?;
-    ensure!(!backups.starts_with(&data), "a backup within the data directory is lost together with it");
+    ensure!(!backups.starts_with(&data), "the backup is inside the data directory and would be lost with it");
     remove_partial(&backups)?;
     let begun_us = environment::now_us();
     let name = time::file_name(begun_us);
     let (directory, partial) = (backups.join(&name), backups.join(format!("{PARTIAL}{name}")));
-    ensure!(!directory.exists(), "there is a backup of this second already: {}", directory.display());
+    ensure!(!directory.exists(), "a backup of this second already exists: {}", directory.display());
     let previous = newest(&backups)?;
     let held = Held::take(&data)?;
     let mut sources = files::below(held.directory(), Path::new(ENGINE))?;
@@ -104,7 +104,7 @@ pub(crate) fn run(data: &Path, backups: &Path) -> anyhow::Result<Report> {
     let report = write(&sources, &partial, previous.as_ref(), begun_us)?;
     drop(held);
     // The rename makes the backup complete.
-    durable::rename(&partial, &directory).context("the backup cannot be given its name")?;
+    durable::rename(&partial, &directory).context("the backup cannot be renamed")?;
     Ok(Report { directory, ..report })
 }
 
@@ -118,8 +118,8 @@ fn write(
     let mut entries = Vec::new();
     for source in sources {
         let target = partial.join(&source.path);
-        let parent = target.parent().expect("it lies in the backup");
-        durable::create_directories(parent).with_context(|| format!("{} cannot be made", parent.display()))?;
+        let parent = target.parent().expect("the path is below the backup");
+        durable::create_directories(parent).with_context(|| format!("{} cannot be created", parent.display()))?;
         let known = previous.and_then(|(directory, manifest)| Some((directory, manifest.find(&source.path)?)));
         let (entry, is_copied) = keep(source, &target, known)?;
         report.bytes += entry.bytes;
@@ -165,7 +165,7 @@ fn remove_partial(backups: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(backups)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().starts_with(PARTIAL) {
-            fs::remove_dir_all(entry.path()).context("half of an interrupted backup cannot be removed")?;
+            fs::remove_dir_all(entry.path()).context("the rest of an interrupted backup cannot be removed")?;
         }
     }
     Ok(())
@@ -174,14 +174,11 @@ fn remove_partial(backups: &Path) -> anyhow::Result<()> {
 /// Verifies a backup against its manifest: every file exists with its size and checksum, and there is no other file.
 pub(crate) fn verify(directory: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(MANIFEST))
-        .with_context(|| format!("{} is no complete backup", directory.display()))?;
+        .with_context(|| format!("{} is not a complete backup", directory.display()))?;
     for entry in &manifest.entries {
         let found = files::digest(&directory.join(&entry.path))?;
         if found != (entry.bytes, entry.sha256.clone()) {
-            bail!(
-                "{} is damaged: it does not have the content that was backed up",
-                directory.join(&entry.path).display()
-            );
+            bail!("{} is damaged: its content differs from what was backed up", directory.join(&entry.path).display());
         }
     }
     Ok(manifest)

@@ -17,7 +17,7 @@ struct Scratch(PathBuf);
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("{} is not needed any more and could not be removed: {error}", self.0.display());
+            eprintln!("the temporary directory {} cannot be removed: {error}", self.0.display());
         }
     }
 }
@@ -31,7 +31,7 @@ pub(crate) fn restore(
     fill: &mut dyn FnMut(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<export::Report> {
     let scratch = Scratch(scratch.join(format!("settee-restore-{:016x}", environment::random_u64())));
-    durable::create_directories(&scratch.0).with_context(|| format!("{} cannot be made", scratch.0.display()))?;
+    durable::create_directories(&scratch.0).with_context(|| format!("{} cannot be created", scratch.0.display()))?;
     let data = scratch.0.join("data");
     fill(&data)?;
     // The administrators and addresses of that server must not apply to this command.
@@ -40,7 +40,7 @@ pub(crate) fn restore(
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("{} stays", path.display()));
+                return Err(error).with_context(|| format!("{} cannot be removed", path.display()));
             }
             _ => {}
         }

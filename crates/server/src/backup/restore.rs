@@ -15,13 +15,16 @@ use crate::version::RESTORING;
 /// Creates the data directory `data`, which must be empty or missing, from the backup in `directory`.
 pub(crate) fn run(directory: &Path, data: &Path) -> anyhow::Result<Manifest> {
     let manifest = Manifest::read(&directory.join(super::MANIFEST)).with_context(|| {
-        format!("{} is no complete backup; name the directory with the time of the backup", directory.display())
+        format!(
+            "{} is not a complete backup; specify the directory named after the time of the backup",
+            directory.display()
+        )
     })?;
     let mut copy = |entry: &Entry, target: &Path| {
         let copied = files::copy(&directory.join(&entry.path), target)?;
         ensure!(
             copied == (entry.bytes, entry.sha256.clone()),
-            "{} is damaged: it does not have the content that was backed up. Nothing was restored; \
+            "{} is damaged: its content differs from what was backed up. Nothing was restored; \
              choose another backup.",
             directory.join(&entry.path).display()
         );
@@ -39,10 +42,10 @@ pub(super) fn fill(
     fetch: &mut dyn FnMut(&Entry, &Path) -> anyhow::Result<()>,
     finish: &mut dyn FnMut(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    durable::create_directories(data).with_context(|| format!("{} cannot be made", data.display()))?;
+    durable::create_directories(data).with_context(|| format!("{} cannot be created", data.display()))?;
     if let Some(entry) = fs::read_dir(data)?.flatten().find(|entry| entry.file_name() != "lost+found") {
         bail!(
-            "{} is not empty: {} is in it. Restore into a new directory, or empty this one after a look at it.",
+            "{} is not empty: {} is in it. Restore into a new directory, or check and empty this one.",
             data.display(),
             entry.file_name().to_string_lossy()
         );
@@ -50,18 +53,19 @@ pub(super) fn fill(
     let aside = data.join(RESTORING);
     for entry in &manifest.entries {
         let target = aside.join(&entry.path);
-        durable::create_directories(target.parent().expect("it lies in the directory"))?;
+        durable::create_directories(target.parent().expect("the path is below the directory"))?;
         fetch(entry, &target)?;
     }
     finish(&aside)?;
-    durable::sync_tree(&aside).context("what was restored cannot be synced")?;
+    durable::sync_tree(&aside).context("the restored data cannot be synced")?;
     let mut names: Vec<_> = fs::read_dir(&aside)?.map(|entry| Ok(entry?.file_name())).collect::<anyhow::Result<_>>()?;
     // The engine's files are moved last: without them the directory is not recognized as data.
     names.sort_by_key(|name| name == ENGINE);
     for name in names {
-        durable::rename(&aside.join(&name), &data.join(&name)).context("what was restored cannot take its place")?;
+        durable::rename(&aside.join(&name), &data.join(&name))
+            .context("the restored data cannot be moved into the directory")?;
     }
-    fs::remove_dir(&aside).context("the directory for restoring stays")?;
+    fs::remove_dir(&aside).context("the temporary directory cannot be removed")?;
     durable::sync_directory(data)?;
     Ok(())
 }

@@ -141,7 +141,7 @@ impl Backups {
         let first = shared.stream.as_ref().and_then(|_| match shared.take() {
             Ok(taken) => Some(taken),
             Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "the first backup is late");
+                tracing::error!(error = format!("{error:#}"), "the first backup failed and will be retried");
                 None
             }
         });
@@ -166,7 +166,9 @@ impl Backups {
         let is_late = self.shared.changed.wait_while_for(&mut orders, |orders| orders.ended < all, END).timed_out();
         drop(orders);
         if is_late {
-            tracing::warn!("the server ends before its backups could: what they miss is in the data");
+            tracing::warn!(
+                "the server ends before its backups are complete; the missing commits are in the data directory"
+            );
             return;
         }
         for thread in self.threads {
@@ -189,7 +191,7 @@ fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce() + Send + 'static)
         let _ended = ended;
         work();
     };
-    std::thread::Builder::new().name(name.to_owned()).spawn(work).context("no thread for backups")
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).context("cannot start the thread for backups")
 }
 
 impl Shared {
@@ -239,7 +241,7 @@ impl Shared {
                     due_us = begun_us.saturating_add(self.plan.interval_us);
                 }
                 Err(error) => {
-                    tracing::error!(error = format!("{error:#}"), "a backup failed and will be tried again");
+                    tracing::error!(error = format!("{error:#}"), "a backup failed and will be retried");
                     due_us = begun_us.saturating_add(RETRY_US.min(self.plan.interval_us));
                     continue;
                 }
@@ -287,7 +289,7 @@ impl Shared {
                 tracing::info!(backups, files, pieces, "old backups were removed");
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(error = format!("{error:#}"), "old backups stay"),
+            Err(error) => tracing::warn!(error = format!("{error:#}"), "old backups were not removed"),
         }
     }
 
@@ -303,12 +305,12 @@ impl Shared {
             let failure = shipped.as_ref().err().map(|error| format!("{error:#}"));
             match (&shipped, &failure) {
                 (Ok(Shipped::Restarted), _) => {
-                    tracing::warn!("the log has a gap: a new one begins, with a backup");
+                    tracing::warn!("the log has a gap: a new log starts with a backup");
                     self.orders.lock().is_wanted = true;
                     self.changed.notify_all();
                 }
-                (_, Some(error)) if reply != failure => tracing::error!(error, "the log is not sent"),
-                (_, None) if reply.is_some() => tracing::warn!("the log is sent again"),
+                (_, Some(error)) if reply != failure => tracing::error!(error, "sending the log failed"),
+                (_, None) if reply.is_some() => tracing::warn!("sending the log succeeds again"),
                 _ => {}
             }
             reply = failure;

@@ -7,17 +7,17 @@ use settee_storage::{Batch, CommitToken, Durability, Keyspace, Outcome, Shard};
 
 use super::*;
 
-pub(super) struct World(pub(super) PathBuf);
+pub(super) struct Fixture(pub(super) PathBuf);
 
-impl World {
+impl Fixture {
     pub(super) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("settee-backup-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let world = Self(std::env::temp_dir().join(name));
-        fs::create_dir_all(world.data().join("local.d")).unwrap();
-        fs::write(world.data().join("local.ini"), "[couchdb]\nuuid = 1\n").unwrap();
-        fs::write(world.data().join("local.d/a.ini"), "[s]\nk = v\n").unwrap();
-        world
+        let fixture = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(fixture.data().join("local.d")).unwrap();
+        fs::write(fixture.data().join("local.ini"), "[couchdb]\nuuid = 1\n").unwrap();
+        fs::write(fixture.data().join("local.d/a.ini"), "[s]\nk = v\n").unwrap();
+        fixture
     }
 
     pub(super) fn data(&self) -> PathBuf {
@@ -42,7 +42,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -55,12 +55,12 @@ pub(super) fn has(data: &Path, key: &str) -> bool {
 
 #[test]
 fn a_second_backup_links_files_of_the_first() {
-    let world = World::new();
-    world.put("a");
-    let first = world.back_up("2001");
+    let fixture = Fixture::new();
+    fixture.put("a");
+    let first = fixture.back_up("2001");
     assert_eq!(first.copied_bytes, first.bytes);
-    world.put("b");
-    let second = world.back_up("2002");
+    fixture.put("b");
+    let second = fixture.back_up("2002");
     assert!(second.copied_bytes < second.bytes, "{second:?}");
     let sorted = |report: &Report| {
         let names = files::below(&report.directory.join(ENGINE), Path::new("")).unwrap();
@@ -70,7 +70,7 @@ fn a_second_backup_links_files_of_the_first() {
     assert!(linked > 0, "{:?}", sorted(&first));
     // Each backup is complete without the other.
     fs::remove_dir_all(&first.directory).unwrap();
-    let restored = world.0.join("restored");
+    let restored = fixture.0.join("restored");
     restore::run(&second.directory, &restored).unwrap();
     assert!(has(&restored, "a") && has(&restored, "b"));
     assert_eq!(fs::read_to_string(restored.join("local.d/a.ini")).unwrap(), "[s]\nk = v\n");
@@ -79,11 +79,11 @@ fn a_second_backup_links_files_of_the_first() {
 
 #[test]
 fn damage_is_found_before_anything_is_restored() {
-    let world = World::new();
-    world.put("a");
-    let report = world.back_up("2001");
+    let fixture = Fixture::new();
+    fixture.put("a");
+    let report = fixture.back_up("2001");
     assert_eq!(verify(&report.directory).unwrap().bytes(), report.bytes);
-    let restored = world.0.join("restored");
+    let restored = fixture.0.join("restored");
     let refuse = |label: &str, expected: &str| {
         let error = format!("{:#}", restore::run(&report.directory, &restored).unwrap_err());
         assert!(error.contains(expected), "{label}: {error}");
@@ -119,17 +119,17 @@ fn damage_is_found_before_anything_is_restored() {
 }
 
 #[test]
-fn data_is_not_overwritten_and_half_a_restoration_not_served() {
-    let world = World::new();
-    world.put("a");
-    let report = world.back_up("2001");
-    let error = restore::run(&report.directory, &world.data()).unwrap_err().to_string();
+fn data_is_not_overwritten_and_an_incomplete_restore_is_not_served() {
+    let fixture = Fixture::new();
+    fixture.put("a");
+    let report = fixture.back_up("2001");
+    let error = restore::run(&report.directory, &fixture.data()).unwrap_err().to_string();
     assert!(error.contains("is not empty"), "{error}");
-    let half = world.0.join("half");
+    let half = fixture.0.join("half");
     fs::create_dir_all(half.join(version::RESTORING)).unwrap();
     assert!(version::check(&half).unwrap_err().to_string().contains("interrupted"));
-    let error = run(&world.data(), &world.data().join("backups")).unwrap_err().to_string();
+    let error = run(&fixture.data(), &fixture.data().join("backups")).unwrap_err().to_string();
     assert!(error.contains("lost together"), "{error}");
-    fs::write(world.data().join("version"), "99\n").unwrap();
-    assert!(run(&world.data(), &world.0.join("b")).unwrap_err().to_string().contains("layout 99"));
+    fs::write(fixture.data().join("version"), "99\n").unwrap();
+    assert!(run(&fixture.data(), &fixture.0.join("b")).unwrap_err().to_string().contains("layout 99"));
 }

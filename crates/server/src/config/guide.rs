@@ -6,72 +6,72 @@ use std::path::Path;
 use settee_settings::{Applies, Kind, SETTINGS, Setting, Visibility};
 
 const HEAD: &str = "\
-; The configuration of Settee. This text is what `settee config --defaults` prints: every setting that Settee knows, with
-; its default. A server reads, each file over the ones before:
+; The configuration of Settee. This is the output of `settee config --defaults`: every setting of Settee, with its
+; default. A server reads these sources; later ones take precedence:
 ;
 ;   1. these defaults, which need no file;
 ;   2. local.ini in the data directory, or the file that --config names;
-;   3. local.d/*.ini beside that file, in the order of their names;
+;   3. local.d/*.ini in the directory of that file, in the order of their names;
 ;   4. the environment: SETTEE_SECTION__KEY=value, for example SETTEE_CHTTPD__PORT=5985 or
-;      SETTEE_COUCHDB__MAX_DOCUMENT_SIZE=16000000. What is neither letter nor digit in a name becomes _;
+;      SETTEE_COUCHDB__MAX_DOCUMENT_SIZE=16000000. Characters of a name other than letters and digits become _;
 ;   5. the command line: --set section/key=value, and --bind and --port.
 ;
 ; Changes over HTTP (PUT /_node/_local/_config/section/key) are written to the last of the files and apply at once,
-; except where it says \"after a restart\"; the answer's header X-Settee-Applies tells. POST /_node/_local/_config/_reload
-; reads the files again. Sections and keys that nobody knows are kept.
+; except those marked \"after a restart\"; the response header X-Settee-Applies states it. POST
+; /_node/_local/_config/_reload reads the files again. Unknown sections and keys are kept.
 ;
-; `;` begins a comment, at the start of a line or after a space. An empty value takes back what earlier files said.
-; Lines that begin with `;` and a key show defaults: remove the `;` to change them.
+; `;` starts a comment, at the start of a line or after a space. An empty value resets the setting to its default.
+; Lines that start with `;` and a key show defaults: remove the `;` to change them.
 ";
 
 /// The purposes of sections, in the order of the table.
 const SECTIONS: &[(&str, &str)] = &[
-    ("couchdb", "Databases and documents, and what they may hold."),
+    ("couchdb", "Databases and documents, and their limits."),
     (
         "chttpd",
-        "The HTTP interface. [httpd], the section of version 1, is understood for these keys as well, except port and\nbind_address.",
+        "The HTTP interface. [httpd], the section of version 1, is an alias for these keys, except port and bind_address.",
     ),
     (
         "admins",
-        "Server administrators: name = password. Passwords are hashed when the server starts. Without any administrator\neverybody on this machine may do everything, and nobody else anything. COUCHDB_USER and COUCHDB_PASSWORD in the\nenvironment make one at the first start.",
+        "Server administrators: name = password. Passwords are hashed when the server starts. Without an\nadministrator the server listens on loopback addresses only, and every local user has all permissions. COUCHDB_USER\nand COUCHDB_PASSWORD in the environment create one at the first start.",
     ),
-    ("chttpd_auth", "Users, passwords and sessions. [couch_httpd_auth], the old section, is understood as well."),
+    ("chttpd_auth", "Users, passwords and sessions. [couch_httpd_auth], the old section, is an alias."),
     ("jwt_auth", "Tokens that another service signs, if [chttpd] authentication_handlers names JWT."),
-    ("chttpd_auth_lockout", "What happens to who tries passwords."),
-    ("cors", "Which web pages of other origins may use the server, if [chttpd] enable_cors is true."),
+    ("chttpd_auth_lockout", "Rejection of clients that try passwords."),
+    ("cors", "Web pages of other origins that may use the server, if [chttpd] enable_cors is true."),
     (
         "x_frame_options",
-        "Which pages may show answers of the server in a frame, if [chttpd] enable_xframe_options is true.",
+        "Pages that may show responses of the server in a frame, if [chttpd] enable_xframe_options is true.",
     ),
-    ("csp", "Headers against what attachments and rendered pages could do in a browser."),
-    ("rate_limit", "How many requests one client may make. Off unless requests_per_second is set."),
-    ("ssl", "TLS beside the plain port."),
-    ("vendor", "What the server calls itself."),
-    ("compaction_daemon", "When databases are compacted in the background."),
-    ("smoosh.ratio_dbs", "Which databases are compacted in the background."),
-    ("view_updater", "How indexes of views are brought up to date."),
-    ("ken", "Which indexes are brought up to date in the background, before somebody asks for them."),
-    ("view_cleanup", "When indexes that no design document needs any more are removed."),
-    ("global_changes", "What happens to databases, for _db_updates."),
+    ("csp", "Headers that restrict attachments and rendered pages in a browser."),
+    ("rate_limit", "Limit of the requests of one client. Off unless requests_per_second is set."),
+    ("ssl", "TLS, in addition to the plain port."),
+    ("vendor", "Name of the server in its responses."),
+    ("compaction_daemon", "Schedule of background compaction of databases."),
+    ("smoosh.ratio_dbs", "Selection of databases for background compaction."),
+    ("view_updater", "Updates of view indexes."),
+    ("ken", "Indexes that are updated in the background, before a client queries them."),
+    ("view_cleanup", "Removal of indexes that no design document defines any more."),
+    ("global_changes", "Events of databases, for _db_updates."),
     (
         "backup",
-        "Backups of the whole server in a bucket that speaks S3, and the log of what is committed between them. Off without a\nurl; docs/operation/backup.md tells how to restore.",
+        "Backups of the whole server in an S3 bucket, and the log of the commits between them. Off without a url;\ndocs/operation/backup.md describes how to restore.",
     ),
     ("replicator", "Replications that this server runs."),
-    ("uuids", "Ids for documents that come without one."),
-    ("purge", "How much one _purge request may do."),
-    ("storage", "Where the data lie. --storage URL and the variable SETTEE_STORAGE say the same."),
+    ("uuids", "Ids for documents that are created without one."),
+    ("purge", "Limits of one _purge request."),
+    ("storage", "Location of the data. --storage URL and the variable SETTEE_STORAGE are equivalent."),
     (
         "cluster",
-        "Nodes that share a store in PostgreSQL; docs/operation/cluster.md. q and n are understood for the sake of clients.",
+        "Nodes that share a store in PostgreSQL; docs/operation/cluster.md. q and n are accepted for compatibility.",
     ),
-    ("log", "The log. Passwords, cookies and credentials in URLs are taken out of every line."),
+    ("log", "The log. Passwords, cookies and credentials in URLs are removed from every line."),
     ("tracing", "Traces by OpenTelemetry: each request as a span, in JSON over HTTP. Off without an endpoint."),
     ("query_server_config", "Views and their functions."),
-    ("native_query_servers", "Languages of design documents beside JavaScript."),
-    ("search", "Text search, whatever it is asked through."),
-    ("nouveau", "Text search as CouchDB's Nouveau serves it."),
-    ("dreyfus", "Text search as CouchDB serves it with Clouseau, and Cloudant does."),
+    ("native_query_servers", "Languages of design documents in addition to JavaScript."),
+    ("search", "Text search, through all of its interfaces."),
+    ("nouveau", "Text search with the interface of CouchDB's Nouveau."),
+    ("dreyfus", "Text search with the interface of CouchDB with Clouseau, and of Cloudant."),
     ("attachments", "How attachments are stored."),
 ];
 
@@ -123,7 +123,7 @@ fn when(setting: &Setting) -> &'static str {
     match setting.applies {
         Applies::AtOnce => "",
         Applies::AfterRestart => "After a restart.",
-        Applies::Nowhere => "Kept, but it changes nothing here.",
+        Applies::Nowhere => "Stored, without effect.",
     }
 }
 

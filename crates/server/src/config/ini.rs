@@ -108,10 +108,10 @@ impl Ini {
     }
 
     /// Line numbers of invalid lines.
-    pub(crate) fn nonsense(&self) -> impl Iterator<Item = usize> {
-        let means_nothing =
+    pub(crate) fn invalid_lines(&self) -> impl Iterator<Item = usize> {
+        let is_invalid =
             |line: &Line| line.content == Content::Other && !strip_comment(line.text.trim()).trim().is_empty();
-        (1..).zip(&self.lines).filter(move |(_, line)| means_nothing(line)).map(|(number, _)| number)
+        (1..).zip(&self.lines).filter(move |(_, line)| is_invalid(line)).map(|(number, _)| number)
     }
 
     /// Sets a value: in the line that holds the key (whose comment is kept), else after the last entry of the section,

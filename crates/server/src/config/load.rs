@@ -51,7 +51,7 @@ impl Configuration {
                 last.ini.set(section, key, value);
             }
             if let Err(error) = last.save() {
-                warnings.push(format!("what was added to the configuration is kept in memory only: {error}"));
+                warnings.push(format!("settings added to the configuration are kept in memory only: {error}"));
                 self.overrides.extend(additions.into_iter().map(|(section, key, value)| {
                     let place = "kept in memory".to_owned();
                     Given { section, key, value, place }
@@ -100,7 +100,7 @@ impl Configuration {
             if layer.ini.rewrite(ADMINS, hash_plain)
                 && let Err(error) = layer.save()
             {
-                warnings.push(format!("a password stays in plain text on disk: {error}"));
+                warnings.push(format!("a password remains in plain text on disk: {error}"));
             }
         }
         warnings
@@ -109,11 +109,11 @@ impl Configuration {
     fn loaded(&self, layers: &[Layer], mut warnings: Vec<String>) -> Loaded {
         let sections = self.merge(layers);
         for Layer { path, ini } in layers {
-            let ignored = |number| format!("{}:{number}: the line means nothing and is ignored", path.display());
-            warnings.extend(ini.nonsense().map(ignored));
+            let ignored = |number| format!("{}:{number}: the line is invalid and is ignored", path.display());
+            warnings.extend(ini.invalid_lines().map(ignored));
         }
         warnings.extend(findings(self.given(layers)).iter().map(ToString::to_string));
-        warnings.extend(complaints(&sections));
+        warnings.extend(violations(&sections));
         Loaded { sections, warnings }
     }
 
@@ -199,7 +199,7 @@ fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
     };
     (!is_same).then(|| {
         format!(
-            "COUCHDB_PASSWORD is not the password of {name}: {name} has one in the configuration already, and that one counts. \
+            "COUCHDB_PASSWORD is not the password of {name}: {name} already has one in the configuration, which takes precedence. \
              Change it with PUT /_node/_local/_config/admins/{name}, or remove its line from the section [admins] before the start"
         )
     })
@@ -207,9 +207,9 @@ fn other_password(name: &str, password: &str, stored: &str) -> Option<String> {
 
 /// Warnings about settings whose values are invalid for the HTTP server. Other checks of single settings are in
 /// `check`.
-fn complaints(sections: &Sections) -> impl Iterator<Item = String> {
+fn violations(sections: &Sections) -> impl Iterator<Item = String> {
     super::flat(sections).filter_map(|(section, key, value)| {
         let wanted = settee_http::violation(section, key, &value.text)?;
-        Some(format!("[{section}] {key} must be {wanted}: what it concerns is refused"))
+        Some(format!("[{section}] {key} must be {wanted}: requests that depend on it are rejected"))
     })
 }

@@ -73,7 +73,7 @@ pub(crate) enum SettingsError {
     #[error("{0}")]
     Invalid(String),
     /// No server starts with this configuration. The text has one line per mistake, each with its place.
-    #[error("the configuration is wrong:\n{0}")]
+    #[error("the configuration is invalid:\n{0}")]
     Mistakes(String),
     /// The files could not be read or written; nothing was changed.
     #[error("configuration file {0}")]
@@ -273,7 +273,7 @@ impl Configuration {
             return Ok(None);
         };
         if section == load::ADMINS && self.section(section).len() == 1 {
-            self.refuse_party()?;
+            self.reject_remote_without_admins()?;
         }
         match persist {
             Persist::Disk if self.is_shared(section, key) => {
@@ -307,7 +307,7 @@ impl Configuration {
         }
         let admins = |sections: &Sections| sections.get(load::ADMINS).map_or(0, BTreeMap::len);
         if admins(&loaded.sections) == 0 && admins(&self.sections()) > 0 {
-            self.refuse_party()?;
+            self.reject_remote_without_admins()?;
         }
         let old = self.install(loaded);
         let new = self.sections().clone();
@@ -324,7 +324,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Calls `listener` after each change, one call at a time and in order. It may read the configuration but must not
+    /// Calls `listener` after each change, in order and never concurrently. It may read the configuration but must not
     /// change it.
     pub(crate) fn on_change(&self, listener: impl Fn(&Change<'_>) + Send + Sync + 'static) {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(listener));
@@ -347,7 +347,7 @@ impl Configuration {
         Ok(())
     }
 
-    fn refuse_party(&self) -> Result<(), SettingsError> {
+    fn reject_remote_without_admins(&self) -> Result<(), SettingsError> {
         let address = chttpd::BIND_ADDRESS.of(self);
         if settee_settings::key::address(&address).is_some_and(|ip| ip.is_loopback()) {
             return Ok(());

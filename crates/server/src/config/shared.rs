@@ -128,7 +128,7 @@ impl Configuration {
     /// Sets or removes a value for all nodes. The caller must hold the lock of changes.
     pub(super) fn change_shared(&self, section: &str, key: &str, value: Option<&str>) -> Result<(), SettingsError> {
         let shared = self.shared.get().expect("asked for shared settings only");
-        let catalog = shared.catalog.as_ref().expect("who looks changes nothing");
+        let catalog = shared.catalog.as_ref().expect("reading changes nothing");
         let mut refusal = Ok(());
         let stored = catalog.change_shared_settings(|found| {
             let mut changed = found.cloned().unwrap_or_default();
@@ -139,7 +139,7 @@ impl Configuration {
             };
             // Another node may have removed other admins concurrently.
             let is_last = value.is_none() && section == load::ADMINS && !changed.keys().any(|(of, _)| of == section);
-            refusal = if is_last { self.refuse_party() } else { Ok(()) };
+            refusal = if is_last { self.reject_remote_without_admins() } else { Ok(()) };
             refusal.is_ok().then_some(changed)
         })?;
         refusal?;
@@ -190,7 +190,7 @@ fn notices(own: &SharedSettings, stored: &SharedSettings) -> Vec<String> {
     let without = own.iter().filter(|setting| !counts(setting));
     without
         .map(|((section, key), _)| {
-            format!("[{section}] {key} is set here and does not count: nodes on this store share it, and the store says something else")
+            format!("[{section}] {key} is set here but ignored: the nodes on this store share the setting, and the store has another value")
         })
         .collect()
 }

@@ -72,8 +72,8 @@ pub(crate) fn check_file(file: &Path) -> Result<Vec<(Severity, String)>, Setting
     let mut found: Vec<(Severity, String)> =
         load::findings(load::in_files(&layers)).iter().map(|finding| (finding.severity, finding.to_string())).collect();
     for layer in &layers {
-        for line in layer.ini.nonsense() {
-            found.push((Severity::Wrong, format!("{}:{line}: the line means nothing", layer.path.display())));
+        for line in layer.ini.invalid_lines() {
+            found.push((Severity::Wrong, format!("{}:{line}: the line is invalid", layer.path.display())));
         }
     }
     found.sort_by_key(|(severity, _)| *severity == Severity::Idle);

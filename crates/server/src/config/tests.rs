@@ -209,7 +209,7 @@ fn edits_by_hand_are_not_lost() {
 }
 
 #[test]
-fn refused_changes_change_nothing() {
+fn rejected_changes_have_no_effect() {
     let directory = Directory::with("");
     let configuration = directory.open();
     let file = directory.read("local.ini");
@@ -255,7 +255,7 @@ fn refused_changes_change_nothing() {
 
 /// The intended meaning of a mistake is unknown, so no server starts with one, wherever it is.
 #[test]
-fn mistakes_stop_the_start_and_are_named_with_their_place() {
+fn invalid_settings_stop_the_start_and_are_reported_with_their_location() {
     let check = |ini: &str, expected: &[&str]| {
         let directory = Directory::new();
         let file = format!("{BASE}{ini}");
@@ -401,9 +401,9 @@ fn settings_that_lock_all_users_out_or_admit_all_are_rejected() {
     for nonsense in
         ["{chttpd_auth, nonsense}", "cookie", "[]", "{foo, bar}, {chttpd_auth, null_authentication_handler}"]
     {
-        assert!(reason(set(nonsense)).contains("nobody could log in"), "{nonsense}");
+        assert!(reason(set(nonsense)).contains("no user could log in"), "{nonsense}");
         directory.write("local.d/9.ini", &format!("[chttpd]\nauthentication_handlers = {nonsense}\n"));
-        assert!(reason(configuration.reload()).contains("nobody could log in"), "{nonsense}");
+        assert!(reason(configuration.reload()).contains("no user could log in"), "{nonsense}");
         assert_eq!(configuration.effective(HANDLERS.0, HANDLERS.1), text(proxy), "{nonsense}");
     }
     directory.write("local.d/9.ini", "[couch_httpd_auth]\nhash_algorithms = md5\n");

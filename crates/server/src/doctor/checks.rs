@@ -33,7 +33,7 @@ const OPEN_FILES_MIN: u64 = 4096;
 pub(super) fn directory(data: &Path) -> Vec<Finding> {
     let shown = data.display();
     if !data.is_dir() {
-        return vec![Finding::error(format!("there is no data directory {shown}"), "Name it with --data.")];
+        return vec![Finding::error(format!("the data directory {shown} does not exist"), "Specify it with --data.")];
     }
     let probe = data.join(".doctor");
     let written = File::create(&probe).map(|_| fs::remove_file(&probe));
@@ -47,20 +47,20 @@ pub(super) fn directory(data: &Path) -> Vec<Finding> {
 pub(super) fn layout(data: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(place) = storage::elsewhere(data) {
-        findings.push(Finding::good(format!("the data lie in PostgreSQL ({place}), which looks after them")));
+        findings.push(Finding::good(format!("the data is in PostgreSQL ({place}), which maintains it")));
     }
     if data.join(version::RESTORING).exists() {
         let advice = "Empty the directory and run `settee restore` again.";
-        findings.push(Finding::error("a restoration was interrupted: half of a backup lies here", advice));
+        findings.push(Finding::error("a restore was interrupted: the directory contains an incomplete backup", advice));
     }
     findings.push(match version::read(data) {
         Ok(Some(layout)) if layout > version::LAYOUT => Finding::error(
-            format!("the data has layout {layout}, this program knows {} at most", version::LAYOUT),
+            format!("the data has layout {layout}, this program supports {} at most", version::LAYOUT),
             "Use the version of Settee that wrote it, or a newer one.",
         ),
         Ok(Some(layout)) => Finding::good(format!("the data has layout {layout}, which this version serves")),
         Ok(None) if data.join("engine").exists() => {
-            Finding::good("the data has no mark of its layout yet; the next start makes one")
+            Finding::good("the data has no layout number yet; the next start writes it")
         }
         Ok(None) => Finding::good("there is no data yet"),
         Err(error) => Finding::error(format!("{error:#}"), "Restore the file `version` from a backup."),
@@ -77,14 +77,14 @@ const FAULTS_MAX: usize = 20;
 /// Finds damaged and missing files.
 pub(super) fn damage(data: &Path) -> Vec<Finding> {
     let advice = format!(
-        "`settee verify --data {0}` says which databases it concerns. Restore a backup, or make a new data directory of\n\
+        "`settee verify --data {0}` lists the affected databases. Restore a backup, or create a new data directory from\n\
          everything that can be read: settee salvage --data {0} --to NEW",
         data.display()
     );
     let mut findings: Vec<Finding> = verify::own_files(data)
         .into_iter()
         .map(|(path, why)| {
-            Finding::error(format!("{} {why}", path.display()), "Mend the file, or restore it from a backup.")
+            Finding::error(format!("{} {why}", path.display()), "Repair the file, or restore it from a backup.")
         })
         .collect();
     let engine = data.join(verify::ENGINE);
@@ -106,13 +106,13 @@ pub(super) fn damage(data: &Path) -> Vec<Finding> {
             findings.extend(reply.map(|fault| Finding::error(verify::in_words(fault), advice.as_str())));
             if faults.len() > FAULTS_MAX {
                 let more = faults.len() - FAULTS_MAX;
-                findings.push(Finding::error(format!("{more} more places are damaged"), advice.as_str()));
+                findings.push(Finding::error(format!("{more} more parts are damaged"), advice.as_str()));
             }
             if faults.is_empty() {
                 findings.push(match depth {
-                    Depth::Whole => Finding::good(format!("{} of data are as they were written", verify::size(bytes))),
+                    Depth::Whole => Finding::good(format!("{} of data are undamaged", verify::size(bytes))),
                     Depth::Outline => Finding::good(format!(
-                        "no data is missing; the {} were not read, which `settee verify` does",
+                        "no file is missing; `settee verify` reads and checks the {} of data",
                         verify::size(bytes)
                     )),
                 });
@@ -129,12 +129,12 @@ pub(super) fn disk(data: &Path) -> Vec<Finding> {
 
 fn space(data: &Path) -> Finding {
     let Ok(figures) = rustix::fs::statvfs(data) else {
-        return Finding::warning("the free space of the disk is not known", "");
+        return Finding::warning("the free space of the disk cannot be determined", "");
     };
     let free = figures.f_bavail.saturating_mul(figures.f_frsize);
     let part = figures.f_bavail as f64 / (figures.f_blocks.max(1)) as f64;
     let found = format!("{} of the disk are free ({:.0} %)", size(free), part * 100.0);
-    let advice = "Make room: remove databases, compact them (POST /{db}/_compact), or move the data to a larger disk.\n\
+    let advice = "Free some space: remove databases, compact them (POST /{db}/_compact), or move the data to a larger disk.\n\
                   Without space nothing can be written, and compaction needs some as well.";
     if free < FREE_BYTES_MIN {
         Finding::error(found, advice)
@@ -151,18 +151,15 @@ fn syncs(data: &Path) -> Finding {
     // The file may not have been created.
     let _ = fs::remove_file(&path);
     match timed {
-        Err(error) => {
-            Finding::error(format!("the disk does not sync: {error}"), "Look at the disk and the system's log.")
-        }
+        Err(error) => Finding::error(format!("the disk does not sync: {error}"), "Check the disk and the system log."),
         Ok(median_us) => {
             let found = format!("a sync of the disk takes {:.2} ms", median_us as f64 / 1000.0);
             if median_us > SYNC_SLOW_US {
-                let advice = "Each acknowledged write waits for one. Use a disk with a protected cache (most server SSDs),\n\
-                              or write many documents at a time (_bulk_docs).";
+                let advice = "Each acknowledged write waits for a sync. Use a disk with a protected cache (most server SSDs),\n\
+                              or write many documents per request (_bulk_docs).";
                 Finding::warning(found, advice)
             } else if median_us < SYNC_UNLIKELY_US {
-                let advice =
-                    "No disk is that fast: this is memory, or syncs are switched off. A power failure loses data.";
+                let advice = "No disk is that fast: the file system is in memory, or syncs are disabled. A power failure loses data.";
                 Finding::warning(found, advice)
             } else {
                 Finding::good(found)
@@ -191,21 +188,21 @@ pub(super) fn open_files() -> Finding {
         Some((_, hard)) if hard < OPEN_FILES_MIN => Finding::warning(
             format!("this shell may open {hard} files at most; a server that is started here as well"),
             format!(
-                "Each connection is one. Raise it before the start: `ulimit -n {OPEN_FILES_MIN}`, or LimitNOFILE= in the unit of systemd."
+                "Each connection needs one. Raise the limit before the start: `ulimit -n {OPEN_FILES_MIN}`, or LimitNOFILE= in the unit of systemd."
             ),
         ),
         Some((_, hard)) => Finding::good(format!("{hard} files may be open")),
-        None => Finding::warning("how many files may be open is not known", ""),
+        None => Finding::warning("the limit of open files cannot be determined", ""),
     }
 }
 
 pub(super) fn server(data: &Path) -> Vec<Finding> {
     let answer = match control::ask(data, "status") {
         Ok(Some((answer, _))) => answer,
-        Ok(None) => return vec![Finding::good("no server runs on this data, so its views were not looked at")],
+        Ok(None) => return vec![Finding::good("no server runs on this data, so its views were not checked")],
         Err(error) => {
-            let advice = "Look into its log; restart it if it does not serve.";
-            return vec![Finding::error(format!("the server on this data does not answer: {error:#}"), advice)];
+            let advice = "See its log; restart it if it does not serve requests.";
+            return vec![Finding::error(format!("the server on this data does not respond: {error:#}"), advice)];
         }
     };
     let text = |value: Value<'_>, name: &str| {
@@ -221,13 +218,13 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         Finding::warning(found, "Restart the server (POST /_node/_local/_restart) to bring the new version into use.")
     }];
     if let Some(reason) = value.get("refused").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned)) {
-        let advice = "What is stored can be read. Writes are taken again once the cause is gone; after a failed sync, after a restart.";
-        findings.push(Finding::error(format!("the server refuses writes: {reason}"), advice));
+        let advice = "Stored data can be read. Writes are accepted again once the cause is gone, and after a failed sync only after a restart.";
+        findings.push(Finding::error(format!("the server rejects writes: {reason}"), advice));
     }
     if let Some(reason) = value.get("damage").and_then(|reason| reason.as_str().map(std::borrow::Cow::into_owned)) {
-        let advice = "What is not damaged is served and written. `settee verify` names the databases: delete them and restore them from\n\
-                      a backup, or stop the server and make a new data directory of everything that can be read with `settee salvage`.";
-        findings.push(Finding::error(format!("the server met damaged data: {reason}"), advice));
+        let advice = "Undamaged data can be read and written. `settee verify` lists the damaged databases: delete them and restore them from\n\
+                      a backup, or stop the server and create a new data directory from everything that can be read with `settee salvage`.";
+        findings.push(Finding::error(format!("the server found damaged data: {reason}"), advice));
     }
     let slow: Vec<Value<'_>> =
         value.get("slow").into_iter().flat_map(|slow| slow.elements().collect::<Vec<_>>()).collect();
@@ -237,26 +234,22 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
         (
             "views",
             views,
-            "Ask them after each load of data, or in the background with update=lazy, so that no user waits for the index;\n\
-             emit less, use built-in reduces, and look at _active_tasks while it is built.",
+            "Query them after each load of data, or in the background with update=lazy, so that no user waits for the index;\n\
+             emit less, use built-in reduces, and watch _active_tasks during the build.",
         ),
-        (
-            "other requests",
-            others,
-            "Look at them in the log (`a slow request`); [log] slow_request_ms says what is slow.",
-        ),
+        ("other requests", others, "The log contains them (`a slow request`); [log] slow_request_ms is the threshold."),
     ] {
         if let Some(worst) = slow.iter().max_by_key(|slow| number(**slow, "duration_ms")) {
             let (count, ms, ago_s) = (slow.len(), number(*worst, "duration_ms"), number(*worst, "ago_s"));
             let found = format!(
-                "{count} {description} were slow of late; the worst took {ms} ms and read {} entries ({} bytes), {ago_s} s ago: {}",
+                "{count} {description} were slow recently; the worst took {ms} ms and read {} entries ({} bytes), {ago_s} s ago: {}",
                 number(*worst, "entries"),
                 number(*worst, "read_bytes"),
                 text(*worst, "request")
             );
             findings.push(Finding::warning(found, advice));
         } else {
-            findings.push(Finding::good(format!("no {description} were slow of late")));
+            findings.push(Finding::good(format!("no {description} were slow recently")));
         }
     }
     findings
@@ -265,7 +258,7 @@ pub(super) fn server(data: &Path) -> Vec<Finding> {
 /// Checks that a file can be read. Returns the reason if not.
 pub(super) fn readable(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => "is not there".to_owned(),
+        ErrorKind::NotFound => "does not exist".to_owned(),
         ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
         _ => format!("cannot be read: {error}"),
     })

@@ -103,7 +103,7 @@ fn examine(data: &Path, config: Option<&Path>) -> Vec<Finding> {
     match Configuration::look(options) {
         Ok(configuration) => findings.extend(settings::examine(&configuration)),
         Err(error) => {
-            findings.push(Finding::error(format!("the configuration cannot be read: {error}"), "Mend the file."));
+            findings.push(Finding::error(format!("the configuration cannot be read: {error}"), "Repair the file."));
         }
     }
     findings.extend(checks::server(data));

@@ -11,7 +11,7 @@ use crate::config::Configuration;
 use crate::config::check::Severity;
 
 pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
-    let advice = "Mend it; `settee config --defaults` shows how settings are written and what each may be.";
+    let advice = "Correct it; `settee config --defaults` shows the syntax and the permitted values.";
     let mut findings = Vec::new();
     let given = configuration.findings().unwrap_or_default();
     for warning in configuration.warnings() {
@@ -27,7 +27,7 @@ pub(super) fn examine(configuration: &Configuration) -> Vec<Finding> {
         findings.push(Finding::warning(found, "Set [couchdb] maintenance_mode to false when the work is done."));
     }
     if findings.iter().all(|finding| finding.verdict == super::Verdict::Good) {
-        findings.insert(0, Finding::good("the configuration makes sense"));
+        findings.insert(0, Finding::good("the configuration is valid"));
     }
     findings
 }
@@ -38,7 +38,7 @@ fn plain_passwords(configuration: &Configuration) -> Option<Finding> {
     if names.is_empty() {
         return None;
     }
-    let found = format!("the password of {} stands in plain text", names.join(", "));
+    let found = format!("the password of {} is stored in plain text", names.join(", "));
     Some(Finding::warning(found, "The next start of the server hashes it, if it may write the file."))
 }
 
@@ -49,10 +49,10 @@ fn administrators(configuration: &Configuration) -> Finding {
     }
     let address = chttpd::BIND_ADDRESS.of(configuration);
     let is_private = settee_settings::key::address(&address).is_some_and(|address| address.is_loopback());
-    let advice = "Make one: COUCHDB_USER and COUCHDB_PASSWORD in the environment of the next start, or `name = password` in\n\
+    let advice = "Create one: COUCHDB_USER and COUCHDB_PASSWORD in the environment of the next start, or `name = password` in\n\
                   the section [admins] of local.ini.";
     if is_private {
-        Finding::warning("there is no administrator: everybody on this machine may do everything", advice)
+        Finding::warning("there is no administrator: every user of this machine has all permissions", advice)
     } else {
         Finding::error(format!("there is no administrator, so the server will not listen on {address}"), advice)
     }
@@ -71,7 +71,7 @@ fn certificates(configuration: &Configuration) -> Vec<Finding> {
         };
         match readable(Path::new(&path)) {
             Ok(text) if text.contains(wanted) => Finding::good(format!("{path} looks like a {key}")),
-            Ok(_) => Finding::error(format!("{path} of [ssl] {key} holds no line with {wanted}"), advice),
+            Ok(_) => Finding::error(format!("{path} of [ssl] {key} contains no line with {wanted}"), advice),
             Err(why) => Finding::error(format!("{path} of [ssl] {key} {why}"), advice),
         }
     };

@@ -29,7 +29,7 @@ impl Drop for Directory {
 const ANN: &str = "[admins]\nann = -pbkdf2-1,1,1\n";
 
 /// The findings that are not good, except those about the disk and the shell of the machine.
-fn illness(directory: &Directory) -> Vec<(Verdict, String)> {
+fn faults_of(directory: &Directory) -> Vec<(Verdict, String)> {
     let findings = examine(&directory.0, None);
     let of_machine = |found: &str| found.contains("disk") || found.contains("files");
     let ill = findings.into_iter().filter(|finding| finding.verdict > Verdict::Good && !of_machine(&finding.found));
@@ -47,7 +47,7 @@ fn configuration_errors_are_reported() {
         let directory = Directory::with(&format!("{ANN}{ini}"));
         let path = directory.0.join("local.ini").display().to_string();
         let found: Vec<(Verdict, String)> =
-            illness(&directory).into_iter().map(|(verdict, text)| (verdict, text.replace(&path, "PATH"))).collect();
+            faults_of(&directory).into_iter().map(|(verdict, text)| (verdict, text.replace(&path, "PATH"))).collect();
         let found: Vec<(Verdict, &str)> = found.iter().map(|(verdict, text)| (*verdict, text.as_str())).collect();
         assert_eq!(found, expected, "{ini}");
     };
@@ -59,14 +59,14 @@ fn configuration_errors_are_reported() {
     );
     let directory = Directory::with(&format!("{ANN}[couchdb\n;max_document_size\nmax_document_size\n"));
     let path = directory.0.join("local.ini");
-    let line = |number| (Error, format!("{}:{number}: the line means nothing and is ignored", path.display()));
-    assert_eq!(illness(&directory), [line(3), line(5)]);
+    let line = |number| (Error, format!("{}:{number}: the line is invalid and is ignored", path.display()));
+    assert_eq!(faults_of(&directory), [line(3), line(5)]);
     check(
         "[couchdb]\nmax_docment_size = 1\n",
         &[(Error, "PATH:4: [couchdb] max_docment_size is not known; did you mean [couchdb] max_document_size?")],
     );
     check("[chttp]\nport = 1\n", &[(Error, "PATH:4: [chttp] port is not known; did you mean [chttpd] port?")]);
-    check("[admins]\nbob = geheim\n", &[(Warning, "the password of bob stands in plain text")]);
+    check("[admins]\nbob = geheim\n", &[(Warning, "the password of bob is stored in plain text")]);
     check(
         "[couchdb]\nmaintenance_mode = nolb\n",
         &[(Warning, "maintenance_mode is nolb: /_up answers 404, and load balancers stay away")],
@@ -78,11 +78,11 @@ fn configuration_errors_are_reported() {
 }
 
 #[test]
-fn a_party_is_a_warning_at_home_and_an_error_outside() {
-    let party = |ini: &str| illness(&Directory::with(ini)).remove(0);
+fn missing_administrators_are_a_warning_on_loopback_and_an_error_elsewhere() {
+    let party = |ini: &str| faults_of(&Directory::with(ini)).remove(0);
     assert_eq!(
         party(""),
-        (Verdict::Warning, "there is no administrator: everybody on this machine may do everything".to_owned())
+        (Verdict::Warning, "there is no administrator: every user of this machine has all permissions".to_owned())
     );
     let outside = party("[chttpd]\nbind_address = 0.0.0.0\n");
     assert_eq!(
@@ -95,21 +95,21 @@ fn a_party_is_a_warning_at_home_and_an_error_outside() {
 fn data_that_cannot_be_served_is_an_error() {
     let directory = Directory::with(ANN);
     fs::write(directory.0.join("version"), "99\n").unwrap();
-    let layout = format!("the data has layout 99, this program knows {} at most", crate::version::LAYOUT);
-    let found = illness(&directory);
+    let layout = format!("the data has layout 99, this program supports {} at most", crate::version::LAYOUT);
+    let found = faults_of(&directory);
     assert_eq!(found[0], (Verdict::Error, layout));
     // There is a version and no store.
     assert!(found.len() == 2 && found[1].1.starts_with("a server would not start"), "{found:?}");
     fs::write(directory.0.join("version"), "1\n").unwrap();
     fs::create_dir(directory.0.join(crate::version::RESTORING)).unwrap();
-    assert_eq!(illness(&directory)[0].0, Verdict::Error);
+    assert_eq!(faults_of(&directory)[0].0, Verdict::Error);
     let nowhere = examine(&directory.0.join("nosuch"), None);
     assert_eq!(nowhere.len(), 1);
     assert_eq!(nowhere[0].verdict, Verdict::Error);
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn an_examination_leaves_no_files() {
     let directory = Directory::with(ANN);
     examine(&directory.0, None);
     let names: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -38,10 +38,11 @@ fn request(data: &Path) -> anyhow::Result<()> {
         .replace("//[::]:", "//[::1]:");
     let tuning = Tuning { retries_per_request: 0, ..Tuning::default() };
     let site = Site::new(&url, &network(None)?, &tuning)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     let reply = runtime
         .block_on(async { tokio::time::timeout(REQUEST_TIMEOUT, site.root().request(Verb::Get, "_up", "")).await });
-    let reply = reply.context("/_up is not answered")??;
-    ensure!(reply.status == 200, "/_up answers {}: {}", reply.status, reply.error());
+    let reply = reply.context("/_up does not respond")??;
+    ensure!(reply.status == 200, "/_up responds with {}: {}", reply.status, reply.error());
     Ok(())
 }

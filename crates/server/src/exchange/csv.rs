@@ -61,7 +61,7 @@ impl Type {
             Self::String => write_string(out, text),
             Self::Number => match json().filter(is_number) {
                 Some(json) => out.extend_from_slice(json.as_bytes()),
-                None => return Err(format!("`{text}` is no number")),
+                None => return Err(format!("`{text}` is not a number")),
             },
             Self::Boolean => match text.trim().to_ascii_lowercase().as_str() {
                 "true" | "1" | "yes" => out.extend_from_slice(b"true"),
@@ -70,7 +70,7 @@ impl Type {
             },
             Self::Json => match json() {
                 Some(json) => out.extend_from_slice(json.as_bytes()),
-                None => return Err(format!("`{text}` is no JSON")),
+                None => return Err(format!("`{text}` is not JSON")),
             },
             Self::Auto => match json().filter(|json| is_number(json) || is_word(json.value())) {
                 Some(json) => out.extend_from_slice(json.as_bytes()),
@@ -96,14 +96,14 @@ impl<R: BufRead> Csv<R> {
     pub(super) fn new(input: R, options: &Options) -> anyhow::Result<Self> {
         let mut records =
             Records { input, delimiter: options.delimiter.unwrap_or(b','), line: 1, bytes_max: NAMES_BYTES };
-        let header = records.next()?.context("there is no line of names")?.values;
-        let header = header.map_err(|why| anyhow::anyhow!("the line of names cannot be read: {why}"))?;
+        let header = records.next()?.context("the header line is missing")?.values;
+        let header = header.map_err(|why| anyhow::anyhow!("the header line cannot be read: {why}"))?;
         let names: Vec<String> =
             header.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_owned()).collect();
         let mut columns: Vec<Column> = names.into_iter().map(column).collect();
         for typed in &options.types {
             let Some((name, of)) = typed.rsplit_once(':').and_then(|(name, of)| Some((name, Type::of(of)?))) else {
-                bail!("{typed}: a type is given as COLUMN:string, :number, :boolean, :json or :auto")
+                bail!("{typed}: invalid type: write it as COLUMN:string, :number, :boolean, :json or :auto")
             };
             let found = columns.iter_mut().find(|column| column.name == name);
             found.with_context(|| format!("there is no column {name}"))?.of = of;
@@ -242,7 +242,7 @@ impl<R: BufRead> Records<R> {
 
 fn texts(values: Vec<Vec<u8>>) -> Result<Vec<String>, String> {
     let texts = values.into_iter().map(String::from_utf8).collect::<Result<_, _>>();
-    texts.map_err(|_| "it is no UTF-8".to_owned())
+    texts.map_err(|_| "it is not UTF-8".to_owned())
 }
 
 /// A column by its name in the file.
@@ -283,7 +283,7 @@ mod tests {
             &plain,
             &["2:{\"n\":1.50,\"b\":true,\"j\":{\"x\":[1]}}"],
         );
-        check("n:number\nx\n1e3\n", &plain, &["2:!n: `x` is no number", "3:{\"n\":1e3}"]);
+        check("n:number\nx\n1e3\n", &plain, &["2:!n: `x` is not a number", "3:{\"n\":1e3}"]);
         check("a\n1,2\n", &plain, &["2:!it has 2 values for 1 columns"]);
         check(
             "_id,t\r\na,\"x\r\ny\"\r\n\r\nb,\"\"\r\n",
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(wrong("a,a\n", &Options::default()), "there are two columns a");
         assert_eq!(wrong("a,\n", &Options::default()), "the column 2 has no name");
         let options = Options { types: vec!["a:date".to_owned()], ..Options::default() };
-        assert!(wrong("a\n", &options).starts_with("a:date: a type is given as"));
+        assert!(wrong("a\n", &options).starts_with("a:date: invalid type: write it as"));
         let options = Options { id: Some("b".to_owned()), ..Options::default() };
         assert_eq!(wrong("a\n", &options), "there is no column b");
     }

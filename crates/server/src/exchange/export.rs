@@ -66,9 +66,10 @@ struct Report {
 impl ExportArgs {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         let is_csv = self.format == Format::Csv;
-        ensure!(self.columns.is_empty() || is_csv, "--columns are those of --format csv");
+        ensure!(self.columns.is_empty() || is_csv, "--columns requires --format csv");
         ensure!(!self.attachments || !is_csv, "CSV has no attachments");
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
         let report = runtime.block_on(self.export());
         runtime.shutdown_background();
         let Report { documents, stripped } = report?;
@@ -94,7 +95,7 @@ impl ExportArgs {
         let mut out = BufWriter::new(file);
         let report = self.write(&source, &mut out).await?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.commit().context("the file cannot be given its name")?;
+        file.commit().context("the file cannot be renamed")?;
         Ok(report)
     }
 
@@ -271,7 +272,7 @@ impl Documents<'_> {
                 continue;
             };
             self.seen += 1;
-            let row = Json::parse(&row).context("a row of _all_docs is no JSON")?;
+            let row = Json::parse(&row).context("a row of _all_docs is not JSON")?;
             let id = row.value().get("id").map(Value::to_text).unwrap_or_default();
             // The last row of a page is the first of the next one, unless it was deleted.
             let is_double = self.behind.as_deref() == Some(&*id);

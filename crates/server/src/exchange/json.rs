@@ -46,14 +46,14 @@ impl<R: BufRead> Objects<R> {
                     return Ok(None);
                 }
                 self.open.clear();
-                return Ok(Some(Row::wrong(self.line, "the file ends in the middle")));
+                return Ok(Some(Row::wrong(self.line, "the file is truncated")));
             };
             let is_among_rows = self.open == self.place.brackets();
             match byte {
                 b'{' if is_among_rows => return self.value().map(Some),
                 b'{' | b'[' if !is_among_rows => {
                     if self.open.len() == usize::from(u8::MAX) {
-                        return Err(io::Error::other("the brackets are too deep"));
+                        return Err(io::Error::other("the nesting is too deep"));
                     }
                     self.open.push(byte);
                     self.take();
@@ -61,7 +61,7 @@ impl<R: BufRead> Objects<R> {
                 b'}' | b']' => {
                     self.take();
                     if self.open.pop().is_none() {
-                        return Ok(Some(Row::wrong(self.line, "there is a bracket too many")));
+                        return Ok(Some(Row::wrong(self.line, "there is a surplus closing bracket")));
                     }
                 }
                 b'\n' => {
@@ -73,7 +73,7 @@ impl<R: BufRead> Objects<R> {
                     // A member name, a value outside of the rows, or an element that is no object.
                     let row = self.value()?;
                     if is_among_rows {
-                        return Ok(Some(Row::wrong(row.line, "this is no object")));
+                        return Ok(Some(Row::wrong(row.line, "this is not an object")));
                     }
                 }
             }
@@ -97,7 +97,7 @@ impl<R: BufRead> Objects<R> {
             let bytes = super::input::fill(&mut self.input)?;
             if bytes.is_empty() {
                 self.open.clear();
-                return Ok(Row::wrong(line, "the file ends in the middle of it"));
+                return Ok(Row::wrong(line, "the file ends within it"));
             }
             let (mut end, mut is_over) = (bytes.len(), false);
             for (at, byte) in bytes.iter().enumerate() {
@@ -226,11 +226,11 @@ mod tests {
         check(
             InArrays,
             "[1, \"x\", null,\n{}]",
-            &["1:!this is no object", "1:!this is no object", "1:!this is no object", "2:{}"],
+            &["1:!this is not an object", "1:!this is not an object", "1:!this is not an object", "2:{}"],
         );
-        check(InArrays, "[{\"a\":1},\n{\"b\"", &["1:{\"a\":1}", "2:!the file ends in the middle of it"]);
-        check(InArrays, "[{}]]\n[{}]", &["1:{}", "1:!there is a bracket too many", "2:{}"]);
-        check(InArrays, "[{}", &["1:{}", "1:!the file ends in the middle"]);
+        check(InArrays, "[{\"a\":1},\n{\"b\"", &["1:{\"a\":1}", "2:!the file ends within it"]);
+        check(InArrays, "[{}]]\n[{}]", &["1:{}", "1:!there is a surplus closing bracket", "2:{}"]);
+        check(InArrays, "[{}", &["1:{}", "1:!the file is truncated"]);
         check(InMember, "{\"new_edits\":false,\"docs\":[\n{\"a\":1}\n,{}]}", &["2:{\"a\":1}", "3:{}"]);
         check(InMember, "{\"total_rows\":1,\"offset\":0,\"rows\":[\r\n{\"id\":\"a\"}\r\n]}", &["2:{\"id\":\"a\"}"]);
     }

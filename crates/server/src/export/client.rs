@@ -87,15 +87,15 @@ impl Client {
     }
 
     fn answer(&mut self, method: &str) -> anyhow::Result<Answer<'_>> {
-        let line = line(&mut self.stream).context("the server gave no answer")?;
+        let line = line(&mut self.stream).context("the server sent no response")?;
         let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)?.parse().ok());
-        let status: u16 = status.with_context(|| format!("this is no HTTP server: {line}"))?;
+        let status: u16 = status.with_context(|| format!("this is not an HTTP server: {line}"))?;
         let (mut left, mut is_chunked) = (0, false);
         loop {
             let header = self::line(&mut self.stream)?;
             let Some((name, value)) = header.split_once(':') else { break };
             match name.to_ascii_lowercase().as_str() {
-                "content-length" => left = value.trim().parse().context("an answer has no length")?,
+                "content-length" => left = value.trim().parse().context("a response has no length")?,
                 "transfer-encoding" => is_chunked = value.trim().eq_ignore_ascii_case("chunked"),
                 _ => {}
             }
@@ -113,14 +113,14 @@ impl<'a> Answer<'a> {
         }
         let mut text = String::new();
         Read::by_ref(&mut self.body).take(LINE_BYTES).read_to_string(&mut text)?;
-        bail!("{label}: the server answered {} {}", self.status, text.trim())
+        bail!("{label}: the server responded with {} {}", self.status, text.trim())
     }
 
     /// The body as JSON. An error unless the status is 2xx.
     pub(super) fn json(self, label: &str) -> anyhow::Result<Json> {
         let mut bytes = Vec::new();
         self.ok(label)?.read_to_end(&mut bytes).with_context(|| label.to_owned())?;
-        Json::parse(&bytes).with_context(|| format!("{label}: the answer is no JSON"))
+        Json::parse(&bytes).with_context(|| format!("{label}: the response is not JSON"))
     }
 
     /// Reads the response to its end, so that the connection can be reused.
@@ -145,7 +145,7 @@ impl Read for Body<'_> {
         let wanted = out.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let length = self.stream.read(&mut out[..wanted])?;
         if length == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer broke off"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the response was interrupted"));
         }
         self.left -= length as u64;
         if self.left == 0 {

@@ -54,7 +54,7 @@ fn check(from: &Path) -> anyhow::Result<bool> {
     let Some(reply) = end.value().get("sha256").and_then(Value::as_str) else { return Ok(false) };
     ensure!(
         HEXLOWER.encode(&hasher.finalize()) == reply,
-        "the file {} is damaged: it does not have the content that was written. Nothing was restored",
+        "the file {} is damaged: its content differs from what was written. Nothing was restored",
         from.display()
     );
     Ok(true)
@@ -87,8 +87,8 @@ impl<R: BufRead> Lines<R> {
         if line.is_empty() {
             return Ok(None);
         }
-        ensure!(line.ends_with(b"\n"), "line {number} is cut off");
-        Ok(Some(Json::parse(&line).with_context(|| format!("line {number} is no JSON"))?))
+        ensure!(line.ends_with(b"\n"), "line {number} is truncated");
+        Ok(Some(Json::parse(&line).with_context(|| format!("line {number} is not JSON"))?))
     }
 }
 
@@ -104,7 +104,7 @@ impl<R: BufRead> Import<R> {
         let head = self.lines.next()?.context("the file is empty")?;
         let head = head.value();
         let format = head.get("settee_export").and_then(Value::as_u64);
-        ensure!(format == Some(FORMAT), "this is no export, or one of a version that is not known here");
+        ensure!(format == Some(FORMAT), "this is not an export, or its version is not supported");
         self.create(head)?;
         let end = loop {
             let line = match self.lines.next() {
@@ -115,7 +115,7 @@ impl<R: BufRead> Import<R> {
                     let why =
                         cut.err().map_or_else(|| "its last line is missing".to_owned(), |error| format!("{error:#}"));
                     bail!(
-                        "the file is not complete: {why}. The database {name} holds the {revisions} revisions and {local} \
+                        "the file is not complete: {why}. The database {name} contains the {revisions} revisions and {local} \
                          local documents that came before"
                     );
                 }
@@ -147,14 +147,14 @@ impl<R: BufRead> Import<R> {
             if answer.status == 400 {
                 answer.discard()?;
                 let security = String::from_utf8_lossy(security.raw());
-                tracing::warn!(%security, "the security object makes no sense: the database is for administrators only");
+                tracing::warn!(%security, "the security object is invalid: only administrators may use the database");
             } else {
                 answer.json("its _security")?;
             }
         }
         ensure!(
             (self.report.revisions, self.report.local) == (end.revisions, end.local),
-            "the file holds {} revisions and {} local documents, and tells of {} and {}",
+            "the file contains {} revisions and {} local documents, but its last line states {} and {}",
             self.report.revisions,
             self.report.local,
             end.revisions,
@@ -178,9 +178,9 @@ impl<R: BufRead> Import<R> {
         let is_partitioned = head.get("partitioned").and_then(Value::as_bool) == Some(true);
         let answer = self.client.send("PUT", if is_partitioned { "?partitioned=true" } else { "" }, b"")?;
         if answer.status == 412 {
-            bail!("there is a database {} already; restore under another name", self.name);
+            bail!("the database {} already exists; restore under another name", self.name);
         }
-        answer.json("making the database").map(drop)
+        answer.json("creating the database").map(drop)
     }
 
     fn revision(&mut self, doc: Value<'_>, attachments: Option<Value<'_>>) -> anyhow::Result<()> {
@@ -211,7 +211,7 @@ impl<R: BufRead> Import<R> {
         self.count = 0;
         let failures = self.client.send("POST", "/_bulk_docs", &body)?.json("writing documents")?;
         match failures.value().elements().next() {
-            Some(first) => bail!("a document was refused: {}", String::from_utf8_lossy(first.raw())),
+            Some(first) => bail!("a document was rejected: {}", String::from_utf8_lossy(first.raw())),
             None => Ok(()),
         }
     }
@@ -229,7 +229,7 @@ impl<R: BufRead> Import<R> {
         text.extend_from_slice(b"\"_attachments\":{");
         let mut lengths = Vec::new();
         for (index, name) in names.iter().enumerate() {
-            let stub = stubs.get(name).with_context(|| format!("{id} does not tell of its attachment {name}"))?;
+            let stub = stubs.get(name).with_context(|| format!("{id} has no stub of its attachment {name}"))?;
             lengths.push(stub.get("length").and_then(Value::as_u64).context("an attachment has no length")?);
             if index > 0 {
                 text.push(b',');
@@ -291,14 +291,14 @@ fn copy_attachment<R: BufRead>(
 ) -> anyhow::Result<()> {
     let head = lines.next()?.context("an attachment is missing")?;
     let reply = head.value().get("attachment").is_some_and(|reply| reply.is_string(name));
-    ensure!(reply, "line {}: the attachment {name} does not stand here", lines.number);
+    ensure!(reply, "line {}: expected the attachment {name}", lines.number);
     let mut left = length;
     while left > 0 {
-        let line = lines.next()?.with_context(|| format!("the attachment {name} is cut off"))?;
+        let line = lines.next()?.with_context(|| format!("the attachment {name} is truncated"))?;
         let data = line.value().get("data").and_then(Value::as_str);
         let bytes = data.and_then(|data| base64::decode(data.as_bytes()));
-        let bytes = bytes.with_context(|| format!("line {} holds no data", lines.number))?;
-        left = left.checked_sub(bytes.len() as u64).context("an attachment is longer than was told")?;
+        let bytes = bytes.with_context(|| format!("line {} contains no data", lines.number))?;
+        left = left.checked_sub(bytes.len() as u64).context("an attachment is longer than its stub states")?;
         out.write_all(&bytes)?;
     }
     Ok(())

@@ -21,16 +21,21 @@ pub(super) struct DatabaseUrl {
 impl DatabaseUrl {
     pub(super) fn parse(url: &str) -> anyhow::Result<Self> {
         let Some(rest) = url.strip_prefix("http://") else {
-            bail!("the URL of a database begins with http://; for TLS use a tunnel, or run this command at the server")
+            bail!(
+                "the URL of a database must start with http://; for TLS use a tunnel, or run this command at the server"
+            )
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let path = path.trim_end_matches('/');
-        ensure!(!path.is_empty() && !path.contains(['?', '#']), "the URL names no database: http://host:port/database");
+        ensure!(
+            !path.is_empty() && !path.contains(['?', '#']),
+            "the URL contains no database: http://host:port/database"
+        );
         let (credentials, place) = match authority.rsplit_once('@') {
             Some((credentials, place)) => (Some(credentials), place),
             None => (None, authority),
         };
-        ensure!(!place.is_empty(), "the URL names no host");
+        ensure!(!place.is_empty(), "the URL contains no host");
         let has_port = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let authorization = credentials.map(|credentials| {
             let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));

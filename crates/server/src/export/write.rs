@@ -24,7 +24,7 @@ const TOGETHER: usize = 100;
 const PIECE_BYTES: usize = 48 << 10;
 
 /// Number of local documents per request.
-const LOCAL_TOGETHER: usize = 200;
+const LOCAL_BATCH: usize = 200;
 
 /// Writes the database at `url` to the file `to`, or to the output for `-`. The file exists only when it is complete.
 pub(crate) fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
@@ -38,7 +38,7 @@ pub(crate) fn write(url: &str, to: &Path) -> anyhow::Result<Report> {
     let file = Replacement::begin(to, Readers::Owner).with_context(|| format!("{} cannot be written", to.display()))?;
     let mut out = BufWriter::new(file);
     let report = Export::new(url, &mut out)?.run()?;
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.commit().context("the file cannot be given its name")?;
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.commit().context("the file cannot be renamed")?;
     Ok(report)
 }
 
@@ -187,7 +187,7 @@ impl<'a> Export<'a> {
                 // This request fails too, at the other side of the damage.
                 let _ = self.spool(path, &mut spool, Some(&mut seen));
             }
-            self.leave_out(None, None, &format!("what changed where the order of updates cannot be read: {why}"))?;
+            self.leave_out(None, None, &format!("changes in an unreadable part of the update sequence: {why}"))?;
         }
         spool.rewind()?;
         Ok(BufReader::new(spool))
@@ -200,7 +200,7 @@ impl<'a> Export<'a> {
         let mut out = BufWriter::new(spool);
         for line in BufReader::new(rows).lines() {
             let line = line.context("its rows")?;
-            ensure!(!line.starts_with("{\"error\""), "its rows broke off: {line}");
+            ensure!(!line.starts_with("{\"error\""), "its rows were interrupted: {line}");
             let is_new = seen.as_mut().is_none_or(|seen| row_id(&line).is_some_and(|id| seen.insert(id)));
             if is_new {
                 writeln!(out, "{line}")?;
@@ -215,7 +215,7 @@ impl<'a> Export<'a> {
     }
 
     fn found(&mut self, answer: &Json, wanted: &[Wanted]) -> anyhow::Result<()> {
-        let results = answer.value().get("results").context("the answer of _bulk_get has no results")?;
+        let results = answer.value().get("results").context("the response of _bulk_get has no results")?;
         for (result, wanted) in results.elements().zip(wanted) {
             for doc in result.get("docs").into_iter().flat_map(Value::elements) {
                 if let Err(error) = self.one(wanted, doc) {
@@ -285,7 +285,7 @@ impl<'a> Export<'a> {
             for (name, length) in &attachments {
                 let path = format!("/{}/{}?rev={rev}", document(id), segment(name));
                 let mut body = self.client.send("GET", &path, b"")?.ok(name)?;
-                ensure!(io::copy(&mut body, &mut io::sink())? == *length, "the attachment {name} is not whole");
+                ensure!(io::copy(&mut body, &mut io::sink())? == *length, "the attachment {name} is incomplete");
             }
             self.report = counted;
             return self.large(id, &rev, found, &attachments);
@@ -331,7 +331,7 @@ impl<'a> Export<'a> {
     fn local_documents(&mut self) -> anyhow::Result<()> {
         let mut start: Option<String> = None;
         loop {
-            let mut path = format!("/_local_docs?include_docs=true&limit={LOCAL_TOGETHER}");
+            let mut path = format!("/_local_docs?include_docs=true&limit={LOCAL_BATCH}");
             if let Some(start) = &start {
                 let mut key = Vec::new();
                 write_string(&mut key, start);
@@ -345,7 +345,7 @@ impl<'a> Export<'a> {
                 self.report.local += 1;
             }
             let last = rows.last().and_then(|row| row.get("id")?.as_str().map(std::borrow::Cow::into_owned));
-            if rows.len() < LOCAL_TOGETHER || last.is_none() {
+            if rows.len() < LOCAL_BATCH || last.is_none() {
                 return Ok(());
             }
             start = last;
@@ -365,10 +365,10 @@ impl<'a> Export<'a> {
 fn row(line: &str) -> anyhow::Result<Option<Json>> {
     let text = line.trim().trim_end_matches(',');
     if !text.starts_with("{\"seq\"") && !text.starts_with("{\"id\"") {
-        ensure!(!text.starts_with("{\"error\""), "its _changes broke off: {text}");
+        ensure!(!text.starts_with("{\"error\""), "its _changes feed was interrupted: {text}");
         return Ok(None);
     }
-    Ok(Some(Json::parse(text.as_bytes()).context("a row of _changes is no JSON")?))
+    Ok(Some(Json::parse(text.as_bytes()).context("a row of _changes is not JSON")?))
 }
 
 fn row_id(line: &str) -> Option<String> {

@@ -34,7 +34,7 @@ impl Drop for Directory {
     }
 }
 
-struct World {
+struct Fixture {
     indexing: Arc<Indexing>,
     database: Arc<Database>,
     _directory: Directory,
@@ -49,7 +49,7 @@ fn write(database: &Arc<Database>, text: &str) {
     database.update(Work::Documents(vec![update])).unwrap();
 }
 
-fn world(settings: &str) -> World {
+fn fixture(settings: &str) -> Fixture {
     let directory = Directory::new();
     std::fs::write(directory.0.join("local.ini"), settings).unwrap();
     let configuration = Configuration::open(Options {
@@ -80,7 +80,7 @@ fn world(settings: &str) -> World {
     write(&database, &design("d", true));
     write(&database, &design("manual", false));
     write(&database, r#"{"_id":"a","f":1}"#);
-    World { indexing, database, _directory: directory }
+    Fixture { indexing, database, _directory: directory }
 }
 
 fn design(name: &str, autoupdate: bool) -> String {
@@ -90,7 +90,7 @@ fn design(name: &str, autoupdate: bool) -> String {
     )
 }
 
-impl World {
+impl Fixture {
     fn status(&self, name: &str) -> BuildStatus {
         let designs = design_documents(&self.database).unwrap();
         let design = designs.iter().find(|design| design.id.ends_with(name)).unwrap();
@@ -113,19 +113,19 @@ impl World {
 }
 
 #[test]
-fn indexes_that_lag_are_brought_up_to_date_unless_they_are_left_to_queries() {
+fn lagging_indexes_are_updated_unless_left_to_queries() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let world = world("[ken]\ndelay = 1\n");
-        let loops = world.indexing.start();
-        world.changed();
-        world.until_current().await;
-        assert_eq!(world.status("manual"), BuildStatus::Lagging);
-        write(&world.database, r#"{"_id":"b","f":1}"#);
-        assert_eq!(world.status("/d"), BuildStatus::Lagging);
-        world.changed();
-        world.until_current().await;
-        let stopped = tokio::time::timeout(Duration::from_secs(60), world.indexing.stop());
+        let fixture = fixture("[ken]\ndelay = 1\n");
+        let loops = fixture.indexing.start();
+        fixture.changed();
+        fixture.until_current().await;
+        assert_eq!(fixture.status("manual"), BuildStatus::Lagging);
+        write(&fixture.database, r#"{"_id":"b","f":1}"#);
+        assert_eq!(fixture.status("/d"), BuildStatus::Lagging);
+        fixture.changed();
+        fixture.until_current().await;
+        let stopped = tokio::time::timeout(Duration::from_secs(60), fixture.indexing.stop());
         stopped.await.expect("indexing does not stop");
         loops.iter().for_each(JoinHandle::abort);
     });
@@ -133,31 +133,31 @@ fn indexes_that_lag_are_brought_up_to_date_unless_they_are_left_to_queries() {
 
 #[test]
 fn background_work_can_be_switched_off() {
-    let world = world("[ken]\nenabled = false\nmax_incremental_updates = 5\ndelay = 20\n[ken.ignore]\ndb = true\n");
+    let fixture = fixture("[ken]\nenabled = false\nmax_incremental_updates = 5\ndelay = 20\n[ken.ignore]\ndb = true\n");
     let settings = IndexingSettings { is_enabled: false, max_incremental_updates: 5, delay: Duration::from_millis(20) };
-    assert_eq!(world.indexing.settings(), settings);
-    assert!(world.indexing.is_ignored("db") && !world.indexing.is_ignored("other"));
+    assert_eq!(fixture.indexing.settings(), settings);
+    assert!(fixture.indexing.is_ignored("db") && !fixture.indexing.is_ignored("other"));
 }
 
 #[test]
 fn the_budget_follows_the_configuration() {
-    let world = world("[ken]\ncpu_percent = 20\nbytes_per_second = 5000\n");
-    assert_eq!(budget(&world.indexing.configuration), Budget { cpu_percent: 20, bytes_per_s: 5000 });
+    let fixture = fixture("[ken]\ncpu_percent = 20\nbytes_per_second = 5000\n");
+    assert_eq!(budget(&fixture.indexing.configuration), Budget { cpu_percent: 20, bytes_per_s: 5000 });
     let defaults = Budget { cpu_percent: 50, bytes_per_s: u64::MAX };
-    assert_eq!(budget(&self::world("").indexing.configuration), defaults);
+    assert_eq!(budget(&self::fixture("").indexing.configuration), defaults);
 }
 
 #[test]
-fn forgotten_indexes_are_collected() {
-    let world = world("[view_cleanup]\ngrace = 0\n");
-    let designs = design_documents(&world.database).unwrap();
-    world.indexing.views.update(&world.database, &designs[0], Urgency::Client).unwrap();
-    world.indexing.collect();
-    let left = || world.database.read().unwrap().attached_with_prefix(b"index/").unwrap().len();
+fn unused_indexes_are_removed() {
+    let fixture = fixture("[view_cleanup]\ngrace = 0\n");
+    let designs = design_documents(&fixture.database).unwrap();
+    fixture.indexing.views.update(&fixture.database, &designs[0], Urgency::Client).unwrap();
+    fixture.indexing.collect();
+    let left = || fixture.database.read().unwrap().attached_with_prefix(b"index/").unwrap().len();
     assert_eq!(left(), 1);
     let id = &designs[0].id;
-    let rev = world.database.read().unwrap().head(id).unwrap().unwrap().rev;
-    write(&world.database, &format!(r#"{{"_id":"{id}","_rev":"{rev}","_deleted":true}}"#));
-    world.indexing.collect();
+    let rev = fixture.database.read().unwrap().head(id).unwrap().unwrap().rev;
+    write(&fixture.database, &format!(r#"{{"_id":"{id}","_rev":"{rev}","_deleted":true}}"#));
+    fixture.indexing.collect();
     assert_eq!(left(), 0);
 }

@@ -77,18 +77,18 @@ fn threshold(level: &str) -> u8 {
 
 /// The settings of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wishes {
+struct LogSettings {
     threshold: u8,
     format: Format,
     target: Target,
 }
 
-impl Wishes {
+impl LogSettings {
     fn of(configuration: &Configuration) -> Self {
         let target = match log::WRITER.of(configuration).as_str() {
             "file" => Target::File(PathBuf::from(log::FILE.of(configuration))),
             "journald" => Target::Journal,
-            "syslog" => Target::Syslog(syslog::Wishes::of(configuration)),
+            "syslog" => Target::Syslog(syslog::SyslogSettings::of(configuration)),
             _ => Target::Stderr,
         };
         let format = match (log::FORMAT.of(configuration).as_str(), &target) {
@@ -116,33 +116,33 @@ struct Shared {
 impl Log {
     /// Starts to receive the events of this process on the node `node`.
     pub(crate) fn start(configuration: &Arc<Configuration>, node: String) -> anyhow::Result<Self> {
-        let log = Self::unregistered(Wishes::of(configuration), node)?;
+        let log = Self::unregistered(LogSettings::of(configuration), node)?;
         tracing::dispatcher::set_global_default(tracing::Dispatch::new(Collector(log.clone())))
             .context("the log cannot be started twice")?;
         let (watched, updated) = (Arc::downgrade(configuration), log.clone());
         configuration.on_change(move |change| {
             if let Some(configuration) = watched.upgrade().filter(|_| change.section == "log") {
-                updated.apply(Wishes::of(&configuration));
+                updated.apply(LogSettings::of(&configuration));
             }
         });
         Ok(log)
     }
 
-    fn unregistered(wishes: Wishes, node: String) -> anyhow::Result<Self> {
-        let writer = Writer::start(wishes.target).context("the log cannot be started")?;
+    fn unregistered(settings: LogSettings, node: String) -> anyhow::Result<Self> {
+        let writer = Writer::start(settings.target).context("the log cannot be started")?;
         Ok(Self(Arc::new(Shared {
-            threshold: AtomicU8::new(wishes.threshold),
+            threshold: AtomicU8::new(settings.threshold),
             counts: Default::default(),
-            format: AtomicU8::new(wishes.format as u8),
+            format: AtomicU8::new(settings.format as u8),
             writer,
             node,
         })))
     }
 
-    fn apply(&self, wishes: Wishes) {
-        self.0.threshold.store(wishes.threshold, Ordering::Relaxed);
-        self.0.format.store(wishes.format as u8, Ordering::Relaxed);
-        self.0.writer.set_target(wishes.target);
+    fn apply(&self, settings: LogSettings) {
+        self.0.threshold.store(settings.threshold, Ordering::Relaxed);
+        self.0.format.store(settings.format as u8, Ordering::Relaxed);
+        self.0.writer.set_target(settings.target);
         tracing::callsite::rebuild_interest_cache();
     }
 

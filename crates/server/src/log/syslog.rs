@@ -17,7 +17,7 @@ const FACILITIES: [&str; 24] = [
 
 /// The settings of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct SyslogSettings {
     /// Host of the collector; none if empty.
     pub(super) host: String,
     pub(super) port: u16,
@@ -25,7 +25,7 @@ pub(super) struct Wishes {
     pub(super) facility: u8,
 }
 
-impl Wishes {
+impl SyslogSettings {
     pub(super) fn of(configuration: &Configuration) -> Self {
         Self {
             host: log::SYSLOG_HOST.of(configuration),
@@ -52,11 +52,11 @@ pub(super) struct Syslog {
 
 impl Syslog {
     /// Resolves the address of the collector.
-    pub(super) fn open(wishes: &Wishes) -> io::Result<Self> {
-        let socket = if wishes.host.is_empty() { None } else { Some(connect(&wishes.host, wishes.port)?) };
+    pub(super) fn open(settings: &SyslogSettings) -> io::Result<Self> {
+        let socket = if settings.host.is_empty() { None } else { Some(connect(&settings.host, settings.port)?) };
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let origin = format!("{} {} {}", name(&host), name(&wishes.appid), std::process::id());
-        Ok(Self { socket, facility: wishes.facility, origin })
+        let origin = format!("{} {} {}", name(&host), name(&settings.appid), std::process::id());
+        Ok(Self { socket, facility: settings.facility, origin })
     }
 
     /// Sends lines of [`super::Format::Syslog`].

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 
 /// A log with a temporary file.
-struct World {
+struct Fixture {
     log: Log,
     path: PathBuf,
 }
 
-impl World {
+impl Fixture {
     fn new(level: &str, format: Format) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("settee-log-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
-        let wishes = Wishes { threshold: threshold(level), format, target: Target::File(path.clone()) };
-        Self { log: Log::unregistered(wishes, "nonode@nohost".to_owned()).unwrap(), path }
+        let settings = LogSettings { threshold: threshold(level), format, target: Target::File(path.clone()) };
+        Self { log: Log::unregistered(settings, "nonode@nohost".to_owned()).unwrap(), path }
     }
 
     /// The lines that `events` logs.
@@ -28,7 +28,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -51,7 +51,7 @@ fn everything() {
 #[test]
 fn levels_and_texts() {
     let check = |level: &str, expected: &[&str]| {
-        let text = World::new(level, Format::Text);
+        let text = Fixture::new(level, Format::Text);
         let text = text.lines(everything);
         let lines: Vec<String> = text
             .lines()
@@ -81,7 +81,7 @@ fn levels_and_texts() {
 
 #[test]
 fn json_and_the_journal() {
-    let json = World::new("notice", Format::Json);
+    let json = Fixture::new("notice", Format::Json);
     let text = json.lines(everything);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3);
@@ -103,7 +103,7 @@ fn json_and_the_journal() {
         lines[1]
     );
 
-    let journal = World::new("warning", Format::Journal);
+    let journal = Fixture::new("warning", Format::Journal);
     assert_eq!(journal.lines(everything), "<4>r1 three error=broken\\n[error] forged\n<3>-------- four path=p\n");
 }
 
@@ -112,14 +112,15 @@ fn syslog_gets_a_datagram_for_each_line() {
     let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     collector.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
     let port = collector.local_addr().unwrap().port();
-    let wishes = syslog::Wishes { host: "127.0.0.1".to_owned(), port, appid: "mine".to_owned(), facility: 16 };
-    let world = World::new("notice", Format::Text);
-    world.log.apply(super::Wishes {
+    let settings =
+        syslog::SyslogSettings { host: "127.0.0.1".to_owned(), port, appid: "mine".to_owned(), facility: 16 };
+    let fixture = Fixture::new("notice", Format::Text);
+    fixture.log.apply(super::LogSettings {
         threshold: threshold("notice"),
         format: Format::Syslog,
-        target: Target::Syslog(wishes),
+        target: Target::Syslog(settings),
     });
-    assert_eq!(world.lines(everything), "", "the file gets nothing");
+    assert_eq!(fixture.lines(everything), "", "the file gets nothing");
     let received = || {
         let mut message = [0; 4096];
         let length = collector.recv(&mut message).unwrap();
@@ -137,8 +138,8 @@ fn syslog_gets_a_datagram_for_each_line() {
 
 #[test]
 fn secrets_do_not_arrive() {
-    let world = World::new("debug", Format::Text);
-    let text = world.lines(|| {
+    let fixture = Fixture::new("debug", Format::Text);
+    let text = fixture.lines(|| {
         access("/_session?name=ann&password=geheim1");
         access("/db/_find?source=http%3A%2F%2Fann%3Ageheim2%40host%2F");
         tracing::error!(target: "settee_http", error = %"GET http://ann:geheim3@host/db: refused", "failed");
@@ -146,32 +147,32 @@ fn secrets_do_not_arrive() {
     });
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(!text.contains("geheim") && !text.contains("Z2VoZWlt"), "{text}");
-    assert_eq!(world.log.tail(), text.as_bytes(), "the tail is what was written");
-    assert_eq!(world.log.lines(), [("debug", 0), ("info", 1), ("notice", 2), ("warning", 0), ("error", 1)]);
+    assert_eq!(fixture.log.tail(), text.as_bytes(), "the tail is what was written");
+    assert_eq!(fixture.log.lines(), [("debug", 0), ("info", 1), ("notice", 2), ("warning", 0), ("error", 1)]);
 }
 
 #[test]
 fn a_file_that_was_moved_is_started_again() {
-    let world = World::new("info", Format::Text);
-    assert!(world.lines(|| tracing::info!(target: "settee", "before")).ends_with("before\n"));
-    let moved = world.path.with_extension("old");
-    std::fs::rename(&world.path, &moved).unwrap();
-    let text = world.lines(|| tracing::info!(target: "settee", "after"));
+    let fixture = Fixture::new("info", Format::Text);
+    assert!(fixture.lines(|| tracing::info!(target: "settee", "before")).ends_with("before\n"));
+    let moved = fixture.path.with_extension("old");
+    std::fs::rename(&fixture.path, &moved).unwrap();
+    let text = fixture.lines(|| tracing::info!(target: "settee", "after"));
     assert!(text.ends_with("after\n") && !text.contains("before"), "{text}");
     std::fs::remove_file(moved).unwrap();
 }
 
 #[test]
 fn the_level_and_the_target_change_while_it_runs() {
-    let world = World::new("error", Format::Text);
-    let second = World::new("error", Format::Text);
-    assert_eq!(world.lines(everything).lines().count(), 1);
-    world.log.apply(Wishes {
+    let fixture = Fixture::new("error", Format::Text);
+    let second = Fixture::new("error", Format::Text);
+    assert_eq!(fixture.lines(everything).lines().count(), 1);
+    fixture.log.apply(LogSettings {
         threshold: threshold("info"),
         format: Format::Json,
         target: Target::File(second.path.clone()),
     });
-    world.lines(everything);
+    fixture.lines(everything);
     assert_eq!(std::fs::read_to_string(&second.path).unwrap().lines().count(), 4);
-    assert_eq!(std::fs::read_to_string(&world.path).unwrap().lines().count(), 1);
+    assert_eq!(std::fs::read_to_string(&fixture.path).unwrap().lines().count(), 1);
 }

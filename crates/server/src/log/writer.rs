@@ -27,7 +27,7 @@ pub(super) enum Target {
     /// Stderr for systemd, which parses priorities from it.
     Journal,
     File(PathBuf),
-    Syslog(syslog::Wishes),
+    Syslog(syslog::SyslogSettings),
 }
 
 /// Urgency of a line.
@@ -181,14 +181,14 @@ impl Sink {
             Target::File(path) => match append_to(path) {
                 Ok(file) => Self::File { path: path.clone(), file },
                 Err(error) => {
-                    complain(format_args!("the log file {} cannot be written", path.display()), &error);
+                    report_failure(format_args!("the log file {} cannot be written", path.display()), &error);
                     Self::Stderr
                 }
             },
             Target::Syslog(wishes) => match Syslog::open(wishes) {
                 Ok(syslog) => Self::Syslog { host: wishes.host.clone(), syslog },
                 Err(error) => {
-                    complain(format_args!("the collector of the log, {}, cannot be found", wishes.host), &error);
+                    report_failure(format_args!("the collector of the log, {}, cannot be found", wishes.host), &error);
                     Self::Stderr
                 }
             },
@@ -207,12 +207,16 @@ impl Sink {
                 }
                 match file.write_all(text.as_bytes()) {
                     Ok(()) => return,
-                    Err(error) => complain(format_args!("the log file {} cannot be written", path.display()), &error),
+                    Err(error) => {
+                        report_failure(format_args!("the log file {} cannot be written", path.display()), &error)
+                    }
                 }
             }
             Self::Syslog { host, syslog } => match syslog.write(text) {
                 Ok(()) => return,
-                Err(error) => complain(format_args!("the collector of the log, {host}, cannot be reached"), &error),
+                Err(error) => {
+                    report_failure(format_args!("the collector of the log, {host}, cannot be reached"), &error)
+                }
             },
         }
         // There is no other place to report a failure of stderr.
@@ -236,6 +240,6 @@ fn has_moved(path: &Path, file: &File) -> bool {
     !matches!((there, ours), (Ok(there), Ok(ours)) if there == ours)
 }
 
-fn complain(label: std::fmt::Arguments<'_>, error: &io::Error) {
+fn report_failure(label: std::fmt::Arguments<'_>, error: &io::Error) {
     let _ = writeln!(io::stderr(), "[error] {label}: {error}");
 }

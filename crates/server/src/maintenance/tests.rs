@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_compaction_is_due_when_there_is_much_garbage_in_both_senses() {
+fn a_compaction_is_due_at_a_minimum_size_and_ratio_of_garbage() {
     let threshold = Threshold { ratio: 2.0, bytes: 1000 };
     let check = |total_bytes, bytes, purges, due| {
         let garbage = Garbage { total_bytes, bytes, purges };

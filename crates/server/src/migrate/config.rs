@@ -79,15 +79,15 @@ pub(super) async fn apply_admins(found: &Found, target: &Site, notes: &mut Vec<S
     for (name, hash) in found.admins.iter().filter(|(name, _)| here.iter().all(|(other, _)| other != name)) {
         // Plain text would be hashed again; other texts are no passwords.
         if !hash.starts_with('-') {
-            notes.push(format!("the password of the administrator {name} is not hashed: make the account here"));
+            notes.push(format!("the password of the administrator {name} is not hashed: create the account here"));
             continue;
         }
         made.push((name, hash));
     }
     for (name, hash) in made {
         match set(target.root(), "admins", name, hash).await? {
-            None => notes.push(format!("made the administrator {name}, with the password from the source")),
-            Some(why) => notes.push(format!("the administrator {name} was not made: {why}")),
+            None => notes.push(format!("created the administrator {name}, with the password from the source")),
+            Some(why) => notes.push(format!("the administrator {name} was not created: {why}")),
         }
     }
     Ok(())
@@ -130,7 +130,7 @@ async fn configuration(root: &Peer) -> anyhow::Result<Result<Json, String>> {
         let reply = root.request(Verb::Get, path, "").await?;
         match reply.json() {
             Ok(json) if json.value().is_object() => return Ok(Ok(json)),
-            Ok(_) => "it is no object".clone_into(&mut why),
+            Ok(_) => "it is not an object".clone_into(&mut why),
             Err(error) => why = error.to_string(),
         }
     }

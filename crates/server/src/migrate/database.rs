@@ -112,11 +112,11 @@ pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut
         let query = if wanted.is_partitioned { "?partitioned=true" } else { "" };
         let made = target.request(Verb::Put, query, "").await?;
         // Another run may have created it.
-        ensure!(made.is_success() || made.status == 412, "it cannot be made: {}", made.error());
+        ensure!(made.is_success() || made.status == 412, "it cannot be created: {}", made.error());
     }
-    let found = Setup::read(target).await?.context("it cannot be made")?;
+    let found = Setup::read(target).await?.context("it cannot be created")?;
     if found.is_partitioned != wanted.is_partitioned {
-        bail!("the target has a database {} that is partitioned otherwise", job.to);
+        bail!("the target has a database {} with another partitioning", job.to);
     }
     if found.revs_limit != wanted.revs_limit {
         let put = target.request(Verb::Put, "_revs_limit", wanted.revs_limit.as_bytes().to_vec()).await?;
@@ -130,7 +130,7 @@ pub(super) async fn set_up(target: &Peer, job: &Job, wanted: &Setup, notes: &mut
     if found.security.as_bytes() != security {
         let put = target.request(Verb::Put, "_security", security.to_vec()).await?;
         if put.status == 400 {
-            notes.push(format!("its _security makes no sense: only administrators may use it: {}", put.error()));
+            notes.push(format!("its _security is invalid: only administrators may use the database: {}", put.error()));
             target.request(Verb::Put, "_security", CLOSED).await?.json().context("its _security")?;
         } else {
             put.json().context("its _security")?;

@@ -108,7 +108,7 @@ impl Locals {
                 self.is_over = true;
                 break;
             };
-            let row = Json::parse(&row).context("a row of _local_docs is no JSON")?;
+            let row = Json::parse(&row).context("a row of _local_docs is not JSON")?;
             let Some(document) = row.value().get("doc").filter(|document| document.is_object()) else { continue };
             let id = document.get("_id").map(Value::to_text).unwrap_or_default();
             if let Some(local) = Local::of(id, Json::trusted(document.raw().to_vec())) {

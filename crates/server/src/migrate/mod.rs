@@ -37,7 +37,7 @@ const CHECKPOINT_MS: u64 = 5000;
 const TIMEOUT_MS: u64 = 120_000;
 
 /// Number of databases whose size is requested concurrently.
-const SURVEYED_TOGETHER: usize = 32;
+const CONCURRENT_SURVEYS: usize = 32;
 
 /// Arguments of `settee migrate`
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ pub(crate) struct MigrateArgs {
     /// Start at the first change, not at the last checkpoint
     #[arg(long = "anew", conflicts_with = "verify")]
     from_start: bool,
-    /// Migrate even if the target is no Settee
+    /// Migrate even if the target is not Settee
     #[arg(long)]
     force: bool,
     /// A file of certificates to trust instead of the public authorities
@@ -143,7 +143,7 @@ impl Identity {
         );
         ensure!(
             target.product == SETTEE || is_forced,
-            "the target (--to) is no Settee but {} {}: nothing was done. With --force it is moved there",
+            "the target (--to) is not Settee but {} {}: nothing was done. --force migrates to it",
             target.product,
             target.version
         );
@@ -162,7 +162,8 @@ pub(super) struct Sites {
 
 impl MigrateArgs {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
         let is_well = runtime.block_on(async { if self.verify { self.compare().await } else { self.copy().await } });
         runtime.shutdown_background();
         Ok(if is_well? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -184,7 +185,7 @@ impl MigrateArgs {
         let mut identities = Vec::new();
         for (site, label) in [(&source, "source"), (&target, "target")] {
             let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {label}"))?;
-            let json = reply.json().with_context(|| format!("the {label} does not answer as CouchDB does"))?;
+            let json = reply.json().with_context(|| format!("the {label} does not respond like CouchDB"))?;
             let identity = Identity::of(json.value());
             eprintln!("{label}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
             identities.push(identity);
@@ -206,7 +207,10 @@ impl MigrateArgs {
         let is_wanted = |name: &&String| self.database.is_empty() || self.database.contains(name);
         let jobs: Vec<Job> = names.iter().filter(is_wanted).filter_map(|name| Job::of(name)).collect();
         if let Some(double) = jobs.iter().find(|job| jobs.iter().any(|other| other.to == job.to && other != *job)) {
-            bail!("two databases of the source would be {} here; move them one by one with --database", double.to);
+            bail!(
+                "two databases of the source would have the name {} here; migrate them one by one with --database",
+                double.to
+            );
         }
         Ok(jobs)
     }
@@ -280,7 +284,7 @@ impl MigrateArgs {
 
 /// Requests the number of changes of each database, for the progress display.
 async fn survey(sites: &Arc<Sites>, jobs: &[Job], board: &Arc<Board>) -> anyhow::Result<()> {
-    for (batch, first) in jobs.chunks(SURVEYED_TOGETHER).zip((0..).step_by(SURVEYED_TOGETHER)) {
+    for (batch, first) in jobs.chunks(CONCURRENT_SURVEYS).zip((0..).step_by(CONCURRENT_SURVEYS)) {
         let mut asked = JoinSet::new();
         for (job, index) in batch.iter().zip(first..) {
             let (source, board) = (sites.source.database(&job.name)?, Arc::clone(board));
@@ -341,8 +345,8 @@ impl Totals {
         );
         if !self.is_well() {
             text.push_str(&format!(
-                "{failed} databases failed and {refused} revisions were refused. Run the same command again once the reason is \
-                 gone; with --anew if revisions were refused\n"
+                "{failed} databases failed and {refused} revisions were refused. Run the same command again after removing \
+                 the cause, with `--anew` if revisions were refused\n"
             ));
         }
         text
@@ -355,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_does_not_move_to_itself_or_to_another_product() {
+    fn a_server_is_not_migrated_to_itself_or_to_another_product() {
         let identity = |text: &str| Identity::of(Json::parse(text.as_bytes()).unwrap().value());
         let couchdb = identity(
             r#"{"couchdb":"Welcome","version":"3.5.2","uuid":"a","vendor":{"name":"The Apache Software Foundation"}}"#,

@@ -108,7 +108,7 @@ impl Compared {
         let (one, other) = (one.snapshot(shard)?, other.snapshot(shard)?);
         let (one_last, other_last) = (last(one.as_ref())?, last(other.as_ref())?);
         if one_last != other_last {
-            self.differ(format!("{name}: its last commit is another one"));
+            self.differ(format!("{name}: its last commit differs"));
         }
         if one_last.is_none() || other_last.is_none() {
             return Ok(());

@@ -48,29 +48,29 @@ struct At {
 
 /// Returns an error if the store contains an incomplete copy.
 pub(crate) fn refuse_unfinished(engine: &dyn Engine) -> anyhow::Result<()> {
-    if is_begun(engine)? {
+    if is_started(engine)? {
         bail!(
             "these data are an unfinished copy.\n\
-             `settee storage copy FROM TO --resume` goes on with it; or begin anew in an empty place."
+             `settee storage copy FROM TO --resume` continues it; or start again in an empty location."
         );
     }
     Ok(())
 }
 
-fn is_begun(engine: &dyn Engine) -> Result<bool, StorageError> {
+fn is_started(engine: &dyn Engine) -> Result<bool, StorageError> {
     Ok(engine.snapshot(JOURNAL)?.state()?.version > Version(0))
 }
 
 /// Copies all shards that are not copied yet.
 pub(super) fn copy(from: &dyn Engine, to: &dyn Engine, resume: bool) -> anyhow::Result<Copied> {
     refuse_unfinished(from)?;
-    match (is_begun(to)?, resume) {
-        (true, false) => bail!("an earlier copy to this place was not finished: --resume goes on with it"),
-        (false, true) => bail!("there is no unfinished copy at this place"),
+    match (is_started(to)?, resume) {
+        (true, false) => bail!("an earlier copy to this location was not finished: --resume continues it"),
+        (false, true) => bail!("there is no unfinished copy at this location"),
         (true, true) => {}
         (false, false) => {
             let is_empty = to.snapshot(CATALOG)?.state()? == ShardState::default();
-            ensure!(is_empty, "there are data already: a copy needs an empty place");
+            ensure!(is_empty, "the target contains data: a copy requires an empty location");
             note(to, Batch::new())?;
         }
     }
@@ -133,7 +133,7 @@ impl Copying<'_> {
         for version in done.into_iter().chain(at.as_ref().map(|at| at.version)) {
             ensure!(
                 version == state.version,
-                "shard {} was written to since the copy began: begin anew in an empty place",
+                "shard {} was written to since the copy started: start again in an empty location",
                 shard.0
             );
         }
@@ -252,10 +252,10 @@ impl At {
     }
 
     fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
-        let mut reader = Reader::new(bytes, "the place in a copy");
+        let mut reader = Reader::new(bytes, "the position of a copy");
         let (shard, version, space) = (reader.varint()?, reader.varint()?, reader.varint()?);
         let space = usize::try_from(space).ok().and_then(|space| Keyspace::ALL.get(space).copied());
-        let space = space.context("the place in a copy has no keyspace")?;
+        let space = space.context("the position of a copy has no keyspace")?;
         Ok(Self { shard: Shard(shard), version: Version(version), space, key: reader.rest().to_vec() })
     }
 }

@@ -76,11 +76,11 @@ impl StorageArgs {
 fn init(url: &str, owner: Option<&str>) -> anyhow::Result<bool> {
     let options = storage::options(url)?;
     let made = settee_storage_postgres::init(&options, owner)?;
-    let place = options.place();
+    let place = options.location();
     print_text(&match made {
-        Tables::Made => format!("made the tables: {place}\n"),
-        Tables::Upgraded => format!("made the tables those of this version: {place}\n"),
-        Tables::Found => format!("the tables are there already: {place}\n"),
+        Tables::Created => format!("created the tables: {place}\n"),
+        Tables::Upgraded => format!("upgraded the tables: {place}\n"),
+        Tables::Existing => format!("the tables already exist: {place}\n"),
     });
     Ok(true)
 }
@@ -89,13 +89,13 @@ impl CopyArgs {
     fn run(&self) -> anyhow::Result<bool> {
         let (from, to) = (Place::parse(&self.from)?, Place::parse(&self.to)?);
         ensure!(!from.is(&to), "{} cannot be copied to itself", from.in_words());
-        let source = from.open().context("what is to be copied cannot be used")?;
+        let source = from.open().context("the source of the copy cannot be used")?;
         if self.verify {
             let copy = to.open().context("the copy cannot be used")?;
             refuse_unfinished(copy.engine.as_ref())?;
             return compared(&from, &source, &to, &copy);
         }
-        let target = to.open_to_write().context("the place of the copy cannot be used")?;
+        let target = to.open_to_write().context("the target of the copy cannot be used")?;
         let copied = copy::copy(source.engine.as_ref(), target.engine.as_ref(), self.resume)?;
         print_text(&format!(
             "copied {} entries of {} shards with {}\n",

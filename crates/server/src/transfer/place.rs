@@ -49,7 +49,7 @@ impl Place {
     pub(super) fn in_words(&self) -> String {
         match self {
             Self::Directory(path) => path.display().to_string(),
-            Self::Postgres(options) => options.place(),
+            Self::Postgres(options) => options.location(),
         }
     }
 
@@ -58,7 +58,7 @@ impl Place {
         let Self::Directory(data) = self else { return self.open_to_write() };
         let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
         storage::refuse_elsewhere(&data)?;
-        ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+        ensure!(data.join(ENGINE).is_dir(), "{} contains no data of a server", data.display());
         check_layout(&data)?;
         let lock = DataLock::take(&data)?;
         Ok(Opened { engine: backends::open_read_only(&data.join(ENGINE))?, _lock: Some(lock) })
@@ -68,7 +68,7 @@ impl Place {
     pub(super) fn open_to_write(&self) -> anyhow::Result<Opened> {
         match self {
             Self::Directory(data) => {
-                durable::create_directories(data).with_context(|| format!("{} cannot be made", data.display()))?;
+                durable::create_directories(data).with_context(|| format!("{} cannot be created", data.display()))?;
                 let lock = DataLock::take(data)?;
                 version::check(data)?;
                 Ok(Opened { engine: backends::open(data, Descriptors::claim()?.engine)?, _lock: Some(lock) })
@@ -79,7 +79,7 @@ impl Place {
                 let engine = backends::open_postgres(options, id)?;
                 let nodes: Vec<String> = engine.members().live().iter().map(|node| node.name.clone()).collect();
                 if !nodes.is_empty() {
-                    bail!("{} is served by {}: stop that first", self.in_words(), nodes.join(", "));
+                    bail!("{} is in use by {}: stop it first", self.in_words(), nodes.join(", "));
                 }
                 Ok(Opened { engine, _lock: None })
             }
@@ -97,19 +97,19 @@ impl Place {
     pub(super) fn advice(&self, from: &Self) -> String {
         match (self, from) {
             (Self::Directory(data), Self::Postgres(_)) => format!(
-                "Administrators and settings that its servers shared come along; those of one machine stay in its local.ini.\n\
+                "Administrators and settings that its servers shared are copied; those of one machine remain in its local.ini.\n\
                  Start a server on it with: settee serve --data {0}\n",
                 data.display()
             ),
             (Self::Directory(data), Self::Directory(old)) => format!(
-                "The settings stay in local.ini and local.d of {}: copy them to {1}.\n\
+                "The settings remain in local.ini and local.d of {}: copy them to {1}.\n\
                  Start a server on it with: settee serve --data {1}\n",
                 old.display(),
                 data.display()
             ),
             (Self::Postgres(_), Self::Directory(old)) => format!(
-                "The settings stay in {0}. Start a server on it with: settee serve --data {0} --storage URL\n\
-                 The data that are in {0} are not used then. When you are content, remove {0}/{ENGINE}.\n",
+                "The settings remain in {0}. Start a server on it with: settee serve --data {0} --storage URL\n\
+                 The data in {0} is then unused. After checking the copy, remove {0}/{ENGINE}.\n",
                 old.display()
             ),
             (Self::Postgres(_), Self::Postgres(_)) => {
@@ -122,10 +122,13 @@ impl Place {
 /// Returns an error if this program cannot read the whole directory.
 fn check_layout(data: &Path) -> anyhow::Result<()> {
     let data_shown = data.display();
-    ensure!(!data.join(version::RESTORING).exists(), "{data_shown} holds half of a backup");
+    ensure!(!data.join(version::RESTORING).exists(), "{data_shown} contains an incomplete backup");
     match version::read(data)? {
         Some(layout) if layout > version::LAYOUT => {
-            bail!("the data in {data_shown} have layout {layout}, and this program knows {} at most", version::LAYOUT)
+            bail!(
+                "the data in {data_shown} have layout {layout}, and this program supports {} at most",
+                version::LAYOUT
+            )
         }
         Some(_) | None => Ok(()),
     }

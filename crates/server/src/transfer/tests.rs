@@ -40,7 +40,7 @@ fn commit(engine: &dyn Engine, shard: Shard, change: impl FnOnce(&mut Batch)) {
 }
 
 #[test]
-fn a_copy_that_was_interrupted_anywhere_goes_on() {
+fn a_copy_resumes_after_an_interruption_at_any_point() {
     let from = store();
     let mut place = 0;
     loop {
@@ -54,12 +54,12 @@ fn a_copy_that_was_interrupted_anywhere_goes_on() {
         if copy(from.as_ref(), &to, false).is_ok() {
             break;
         }
-        let is_begun = refuse_unfinished(&to).is_err();
-        if is_begun {
+        let is_started = refuse_unfinished(&to).is_err();
+        if is_started {
             let again = copy(from.as_ref(), &to, false).unwrap_err().to_string();
-            assert!(again.contains("--resume goes on with it"), "{again}");
+            assert!(again.contains("--resume continues it"), "{again}");
         }
-        copy(from.as_ref(), &to, is_begun).unwrap_or_else(|error| panic!("place {place}: {error:#}"));
+        copy(from.as_ref(), &to, is_started).unwrap_or_else(|error| panic!("place {place}: {error:#}"));
         let compared = compare(from.as_ref(), &to).unwrap();
         assert!(compared.is_same(), "place {place}: {}", compared.text("one", "other"));
         refuse_unfinished(&to).unwrap_err();
@@ -84,7 +84,7 @@ fn a_copy_requires_an_empty_target_and_an_idle_source() {
     commit(from.as_ref(), Shard(1), |_| {});
     commit(from.as_ref(), Shard(2), |_| {});
     let error = printed_text(copy(from.as_ref(), &to, true));
-    assert!(error.contains("was written to since the copy began"), "{error}");
+    assert!(error.contains("was written to since the copy started"), "{error}");
     assert!(
         printed_text(copy(&to, &MemoryEngine::new(), false)).contains("unfinished copy"),
         "a part of a copy is not copied"
@@ -110,8 +110,8 @@ fn a_comparison_finds_each_kind_of_difference() {
             |batch| batch.put(Keyspace::Documents, b"000000", b"1"),
             &["database one, documents 000000: differs"],
         ),
-        (Shard(1), |batch| batch.set_head(b"1"), &["database empty: its last commit is another one"]),
-        (Shard(3), |_| {}, &["database one: its last commit is another one"]),
+        (Shard(1), |batch| batch.set_head(b"1"), &["database empty: its last commit differs"]),
+        (Shard(3), |_| {}, &["database one: its last commit differs"]),
         (
             Shard(0),
             |batch| batch.put(Keyspace::Catalog, b"zz", b"1"),

@@ -39,7 +39,7 @@ pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::R
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
     regular::check_data(&data)?;
     storage::refuse_elsewhere(&data)?;
-    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+    ensure!(data.join(ENGINE).is_dir(), "{} contains no data of a server", data.display());
     let mut report = Report::default();
     for (path, why) in own::damaged(&data) {
         report.damage(format!("{}: {why}", path.display()));
@@ -53,16 +53,16 @@ pub(crate) fn run(data: &Path, rate: Option<u64>, files_only: bool) -> anyhow::R
     let mut places = BTreeMap::new();
     let mut lines = String::new();
     if !files_only {
-        let looked = look(&data, &mut |line| take(line.value(), &mut report, &mut places, &mut lines, &mut progress));
+        let result = look(&data, &mut |line| take(line.value(), &mut report, &mut places, &mut lines, &mut progress));
         progress.end();
-        if let Err(error) = looked {
+        if let Err(error) = result {
             report.damage(format!("the databases cannot be read: {error:#}"));
         }
     }
     for fault in &checked.faults {
         match fault.is_cut_end {
             true => {
-                report.note(format!("{}; a crash leaves this, and nobody was told of such a write", in_words(fault)));
+                report.note(format!("{}; a crash leaves this; such a write was not acknowledged", in_words(fault)));
             }
             false => report.damage(format!("{}{}", in_words(fault), concerns(fault, &places))),
         }

@@ -17,7 +17,7 @@ pub(crate) fn damaged(data: &Path) -> Vec<(PathBuf, String)> {
         found.push((data.join("version"), "is missing".to_owned()));
     }
     if names::read(data).is_none() {
-        found.push((data.join(names::FILE), "is damaged; the next start writes it anew".to_owned()));
+        found.push((data.join(names::FILE), "is damaged; the next start rewrites it".to_owned()));
     }
     let mut files = vec![data.join("local.ini")];
     if let Ok(entries) = fs::read_dir(data.join("local.d")) {
@@ -37,13 +37,13 @@ pub(crate) fn damaged(data: &Path) -> Vec<(PathBuf, String)> {
 fn readable(path: &Path) -> Result<(), String> {
     let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
     let text =
-        std::str::from_utf8(&bytes).map_err(|error| format!("is no text from byte {} on", error.valid_up_to()))?;
+        std::str::from_utf8(&bytes).map_err(|error| format!("is not UTF-8 from byte {} on", error.valid_up_to()))?;
     let is_odd = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     if let Some(at) = text.find(is_odd) {
-        return Err(format!("is no text at byte {at}"));
+        return Err(format!("is not UTF-8 at byte {at}"));
     }
     let ini = Ini::parse(text);
     let is_broken = |value: &str| value.starts_with("-pbkdf2") && !is_hashed(value);
     let broken = ini.entries().find(|(section, _, value)| *section == "admins" && value.is_some_and(is_broken));
-    broken.map_or(Ok(()), |(_, name, _)| Err(format!("the password of {name} cannot be understood")))
+    broken.map_or(Ok(()), |(_, name, _)| Err(format!("the password of {name} cannot be parsed")))
 }

@@ -37,10 +37,10 @@ impl Report {
             let _ = writeln!(text, "DAMAGED  and {} more", self.damage.len() - SHOWN_MAX);
         }
         let _ = match self.damage.len() {
-            0 => writeln!(text, "Everything is as it was written."),
+            0 => writeln!(text, "No damage was found."),
             count => writeln!(
                 text,
-                "{count} faults. A new data directory of everything that can be read: settee salvage --data {} --to NEW",
+                "{count} faults. Create a new data directory from everything that can be read: settee salvage --data {} --to NEW",
                 data.display()
             ),
         };

@@ -35,7 +35,7 @@ fn check_honest(client: &mut Client, path: &str) {
 }
 
 #[test]
-fn the_function_and_the_document_are_blamed() {
+fn errors_name_the_function_and_the_document() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut client = server.client();
@@ -134,7 +134,7 @@ fn fails(reply: Reply) {
 }
 
 #[test]
-fn a_spoiled_environment_stays_with_its_function() {
+fn a_modified_environment_affects_only_its_function() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut client = server.client();
@@ -157,7 +157,7 @@ fn a_spoiled_environment_stays_with_its_function() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_that_crashes_costs_its_view_only() {
+fn a_crashed_worker_affects_only_its_view() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut client = server.client();

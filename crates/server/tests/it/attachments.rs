@@ -82,7 +82,7 @@ fn check_data(client: &mut Client, length: u64) {
 }
 
 #[test]
-fn large_attachments_do_not_lie_in_memory() {
+fn large_attachments_are_not_kept_in_memory() {
     let megabytes: u64 = std::env::var("SETTEE_ATTACHMENT_MB").map_or(200, |size| size.parse().unwrap());
     let length = megabytes * 1_000_000;
     let directory = Directory::new();
@@ -131,7 +131,7 @@ fn large_attachments_do_not_lie_in_memory() {
 }
 
 #[test]
-fn a_slow_reader_holds_nothing_in_memory() {
+fn a_slow_reader_causes_no_buffering() {
     let length = 100_000_000;
     let directory = Directory::new();
     let server = Server::start(&directory);
@@ -150,7 +150,7 @@ fn a_slow_reader_holds_nothing_in_memory() {
     client.reply_head().unwrap().expect(200);
     check_data(&mut client, length);
     let grown = memory_mb(&server, "VmHWM").saturating_sub(before);
-    assert!(grown < 32, "{grown} MB for answers that nobody reads");
+    assert!(grown < 32, "{grown} MB for responses that no client reads");
     for reader in &mut readers {
         check_data(reader, length);
     }

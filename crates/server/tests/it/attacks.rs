@@ -15,7 +15,7 @@ fn put(server: &Server, path: &str, body: &[u8]) -> Reply {
 }
 
 #[test]
-fn bodies_that_are_no_json() {
+fn bodies_that_are_not_json() {
     let directory = Directory::new();
     let server = start(&directory);
     let invalid: [&[u8]; 22] = [

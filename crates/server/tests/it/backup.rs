@@ -37,7 +37,7 @@ fn doctor(data: &Path) -> Output {
 /// A backup contains everything that was acknowledged before its start, regardless of concurrent writes, and the
 /// restored data is consistent.
 #[test]
-fn a_backup_under_load_has_all_that_was_acknowledged() {
+fn a_backup_under_load_has_all_acknowledged_writes() {
     let (directory, backups) = (Directory::new(), Directory::new());
     let server = Server::start(&directory);
     let mut client = server.client();
@@ -158,7 +158,7 @@ fn content(client: &mut Client, database: &str) -> Vec<String> {
 }
 
 #[test]
-fn one_database_comes_back_whole_under_another_name() {
+fn one_database_is_restored_completely_under_another_name() {
     let directory = Directory::new();
     directory.configure("[admins]\nann = secret\n");
     let ann = "Basic YW5uOnNlY3JldA==";
@@ -239,7 +239,7 @@ fn one_database_comes_back_whole_under_another_name() {
 }
 
 #[test]
-fn a_partitioned_database_stays_one() {
+fn a_partitioned_database_remains_partitioned() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut client = server.client();
@@ -254,7 +254,7 @@ fn a_partitioned_database_stays_one() {
 }
 
 #[test]
-fn one_database_comes_out_of_the_backup_of_a_server() {
+fn one_database_is_restored_from_the_backup_of_a_server() {
     let (directory, backups, scratch) = (Directory::new(), Directory::new(), Directory::new());
     directory.configure("[admins]\nann = secret\n");
     let ann = "Basic YW5uOnNlY3JldA==";
@@ -291,10 +291,10 @@ fn one_database_comes_out_of_the_backup_of_a_server() {
     assert_eq!(left.collect::<Vec<_>>(), ["local.ini"], "nothing is left behind");
     // Invalid arguments are reported.
     for (arguments, expected) in [
-        (["--backup", "2026-11-20T15-04-05Z"], "are for buckets"),
-        (["--at", "2026-11-20T15:04:05Z"], "are for buckets"),
-        (["--key-file", "key"], "are for buckets"),
-        (["--at", "yesterday"], "a time is given in UTC"),
+        (["--backup", "2026-11-20T15-04-05Z"], "require a bucket"),
+        (["--at", "2026-11-20T15:04:05Z"], "require a bucket"),
+        (["--key-file", "key"], "require a bucket"),
+        (["--at", "yesterday"], "invalid time: write it in UTC"),
     ] {
         let output = restore("x", &arguments);
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");

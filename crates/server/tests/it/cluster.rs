@@ -52,7 +52,11 @@ impl Two {
 #[test]
 fn servers_on_one_store_are_one() {
     let Some(two) = Two::start() else { return };
-    assert!(two.servers[0].greeting.contains("\nThis is node one@here, alone so far\n"), "{}", two.servers[0].greeting);
+    assert!(
+        two.servers[0].greeting.contains("\nThis is node one@here, without other nodes so far\n"),
+        "{}",
+        two.servers[0].greeting
+    );
     let together = "\nThis is node two@here, together with one@here\n";
     assert!(two.servers[1].greeting.contains(together), "{}", two.servers[1].greeting);
     let [one, two_] = &mut two.clients();
@@ -83,10 +87,9 @@ fn servers_on_one_store_are_one() {
     {
         assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
     }
-    assert!(shown.contains("; [vendor] name is set here and does not count: "), "{shown}");
+    assert!(shown.contains("; [vendor] name is set here but ignored: "), "{shown}");
     let shown = show("postgres://nobody@%2Fnowhere/d");
-    let unknown =
-        "; What nodes share is not shown, and counts in the place of what follows: PostgreSQL cannot be reached";
+    let unknown = "; The shared settings cannot be read; they take precedence over the settings below: PostgreSQL cannot be reached";
     assert!(shown.starts_with(unknown) && shown.contains("\nname = Own ; "), "{shown}");
     let login = &mut two.servers[1].client();
     let session = login.post("/_session", r#"{"name":"bob","password":"geheim"}"#).expect(200);
@@ -105,7 +108,7 @@ fn servers_on_one_store_are_one() {
 
 fn polls(client: &mut crate::Client) -> u64 {
     let text = text(&client.get("/_node/_local/_prometheus").expect(200));
-    let line = text.lines().find(|line| line.starts_with("settee_engine_polls_total")).expect("it is told");
+    let line = text.lines().find(|line| line.starts_with("settee_engine_polls_total")).expect("the wait is reported");
     line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("it is a number")
 }
 
@@ -159,7 +162,7 @@ fn changes_by_one_server_apply_to_the_next_write_through_another() {
 }
 
 #[test]
-fn a_node_that_dies_leaves_its_replications_to_the_others() {
+fn other_nodes_take_over_the_replications_of_a_failed_one() {
     let Some(mut two) = Two::start() else { return };
     let [one, two_] = &mut two.clients();
     one.put("/source", "").expect(201);
@@ -194,7 +197,7 @@ fn a_node_that_dies_leaves_its_replications_to_the_others() {
 
 /// A query waits for an index that another node builds, and that node is killed.
 #[test]
-fn a_query_does_not_wait_for_a_builder_that_died() {
+fn a_query_does_not_wait_for_a_failed_builder() {
     const LIMIT: Duration = Duration::from_secs(2);
     let Some(mut two) = Two::start() else { return };
     let [one, two_] = &mut two.clients();
@@ -231,17 +234,17 @@ fn a_query_does_not_wait_for_a_builder_that_died() {
         }
     });
     let (builder, waited) = killed.unwrap();
-    println!("{builder} was killed, and the build went on after {waited:?}");
+    println!("{builder} was killed, and the build continued after {waited:?}");
     assert!(waited < LIMIT, "{waited:?}");
 }
 
 #[test]
-fn names_are_given_once_and_nodes_start_again_under_theirs() {
+fn node_names_are_unique_and_kept_after_a_restart() {
     let Some(mut two) = Two::start() else { return };
     let other = Directory::new();
     let output = run(&mut node(&other, &two.url, "a b@here"));
     let printed_text = String::from_utf8(output.stderr).unwrap();
-    assert!(printed_text.contains("a node cannot be called \"a b@here\""), "{printed_text}");
+    assert!(printed_text.contains("invalid node name \"a b@here\""), "{printed_text}");
     // One node is killed and restarted immediately: its name is free within seconds. The other one stops in order.
     let killed = two.servers.remove(1);
     killed.kill();
@@ -283,7 +286,7 @@ impl Retrying<'_> {
 }
 
 #[test]
-fn a_restart_of_one_after_the_other_loses_no_request_that_is_made_again_once() {
+fn one_retry_suffices_during_a_rolling_restart() {
     let Some(mut two) = Two::start() else { return };
     two.clients()[0].put("/db", "").expect(201);
     let addresses = [0, 1].map(|number: usize| Mutex::new(two.servers[number].address));

@@ -51,7 +51,7 @@ fn nothing_acknowledged_is_lost() {
             known.reconcile(&found, round);
         }
         let total: usize = known.iter().map(|known| known.acknowledged.len()).sum();
-        assert_eq!(found.len(), total, "documents that nobody wrote, after crash {round}");
+        assert_eq!(found.len(), total, "documents that no client wrote, after crash {round}");
     }
     assert!(writes > rounds * 5 && queries >= rounds / 4, "{writes} writes and {queries} queries are no load");
     eprintln!("{rounds} crashes, {writes} acknowledged requests, {queries} queries of the view in between");

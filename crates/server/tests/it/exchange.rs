@@ -76,7 +76,7 @@ fn zstd(content: &str) -> Vec<u8> {
 }
 
 #[test]
-fn files_of_all_formats_hold_the_same() {
+fn files_of_all_formats_have_the_same_contents() {
     let place = Place::new();
     let lines = "{\"_id\":\"a\",\"n\":1.50}\n\n{\"_id\":\"b\",\"t\":\"x\"}\n";
     let expected = ["{\"_id\":\"a\",\"n\":1.50}", "{\"_id\":\"b\",\"t\":\"x\"}"];
@@ -103,7 +103,7 @@ fn files_of_all_formats_hold_the_same() {
         assert_eq!(place.content(&database), expected, "{name}");
         // A second import writes nothing.
         let response = succeeds(&place.import(&file, &database, further));
-        let again = response.starts_with("0 documents written, 2 were there already, 0 rows refused");
+        let again = response.starts_with("0 documents written, 2 already existed, 0 rows refused");
         assert!(again || response.starts_with("2 documents written"), "{name}: {response}");
         assert_eq!(place.content(&database), expected, "{name}");
         let locals = place.server.client().get(&format!("/{database}/_local_docs")).expect(200);
@@ -141,13 +141,13 @@ fn rejected_rows_are_reported_by_line() {
     let mut found: Vec<String> = fs::read_to_string(&refused).unwrap().lines().map(str::to_owned).collect();
     found.sort_by_key(|line| number(settee_model::json::Json::parse(line.as_bytes()).unwrap().value(), "line"));
     for (line, (found, expected)) in [2, 3, 4, 5, 6, 7, 9].into_iter().zip(found.iter().zip([
-        "it is no JSON",
-        "it is no object",
+        "it is not JSON",
+        "it is not an object",
         "there: conflict: there is another document",
         "bad: forbidden: not this",
         "_bad: ",
-        "stubs only",
-        "its _id is no text",
+        "only stubs",
+        "its _id is not a string",
     ])) {
         assert!(
             found.starts_with(&format!("{{\"line\":{line},\"reason\":")) && found.contains(expected),
@@ -156,18 +156,18 @@ fn rejected_rows_are_reported_by_line() {
     }
     assert!(
         found[3].ends_with(",\"doc\":{\"_id\":\"bad\",\"no\":true}}"),
-        "it can be mended and imported: {}",
+        "it can be repaired and imported: {}",
         found[3]
     );
     assert_eq!(client.get("/db/data/a").expect(200).text(), "hello");
     // Without a file they are printed.
     let output = place.import(&file, "db", &[]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("refused: line 2: it is no JSON"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("refused: line 2: it is not JSON"), "{output:?}");
     let (nothing, folder) = (place.directory.path().join("nothing"), place.directory.path());
     for (arguments, expected) in [
         (["import", &*nothing.to_string_lossy(), "--to", "http://127.0.0.1:1/db"], "nothing cannot be read"),
         (["import", &*folder.to_string_lossy(), "--to", "http://127.0.0.1:1/db"], "cannot be read: Is a directory"),
-        (["import", &*file, "--to", "127.0.0.1"], "a URL is given as"),
+        (["import", &*file, "--to", "127.0.0.1"], "invalid URL: write"),
     ] {
         let output = run(&mut program(&arguments));
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{output:?}");
@@ -175,7 +175,7 @@ fn rejected_rows_are_reported_by_line() {
 }
 
 #[test]
-fn an_import_that_is_killed_goes_on() {
+fn a_killed_import_resumes() {
     let place = Place::new();
     const COUNT: usize = 60_000;
     let lines: String = (0..COUNT).map(|n| format!("{{\"n\":{n},\"padding\":\"{n:0200}\"}}\n")).collect();
@@ -202,7 +202,7 @@ fn an_import_that_is_killed_goes_on() {
     assert!(there > 0 && there < COUNT as i64, "{there}");
     let output = place.import(&file, "db", &[]);
     let response = succeeds(&output);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("going on behind row"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("resuming after row"), "{output:?}");
     assert!(response.contains(", 0 rows refused"), "{response}");
     // Documents without an id got theirs from the row numbers, so there are no duplicates.
     assert_eq!(number(client.get("/db").json().value(), "doc_count"), COUNT as i64);

@@ -71,7 +71,7 @@ fn a_continuous_feed_sends_every_change() {
 }
 
 #[test]
-fn a_quiet_feed_shows_that_it_lives() {
+fn an_idle_feed_sends_heartbeats() {
     let directory = Directory::new();
     let server = start(&directory);
     let begun = Instant::now();
@@ -131,7 +131,7 @@ fn one_write_wakes_five_hundred_feeds() {
         let reply = feed.chunks_until(if n % 2 == 0 { "}\n" } else { "}\n\n" });
         assert!(reply.contains("\"id\":\"doc\""), "{reply}");
     }
-    eprintln!("500 feeds: the write took {written:?}, all had heard of it after {:?}", begun.elapsed());
+    eprintln!("500 feeds: the write took {written:?}, all feeds had sent it after {:?}", begun.elapsed());
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn readers_that_do_not_read_delay_no_writer() {
         save(&mut writer, &format!("/db/new{n}"), "{}");
         slowest = slowest.max(begun.elapsed());
     }
-    eprintln!("the slowest of 300 writes beside 24 readers that do not read: {slowest:?}");
+    eprintln!("the slowest of 300 writes with 24 readers that do not read: {slowest:?}");
     assert!(slowest < TIMEOUT / 3);
     // A client that resumes reading gets everything: the snapshot of its list, and all changes.
     let mut list = lazy.swap_remove(2);

@@ -41,7 +41,7 @@ fn a_module_is_attached_used_and_replaced() {
 }
 
 #[test]
-fn modules_that_are_wrong_are_refused_when_they_are_saved() {
+fn invalid_modules_are_rejected_when_saved() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut client = server.client();

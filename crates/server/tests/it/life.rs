@@ -48,7 +48,7 @@ fn ask_beside(server: &Server) -> std::thread::JoinHandle<()> {
 }
 
 #[test]
-fn a_first_build_that_is_killed_goes_on_from_its_checkpoint() {
+fn a_killed_first_build_resumes_from_its_checkpoint() {
     let directory = Directory::new();
     let mut server = start(&directory);
     save(&mut server.client(), "/db/_design/d", &design(SLOW, Some(MAX)));
@@ -71,7 +71,7 @@ fn a_first_build_that_is_killed_goes_on_from_its_checkpoint() {
 }
 
 #[test]
-fn an_index_is_right_when_workers_of_its_build_die() {
+fn an_index_is_correct_if_workers_of_its_build_crash() {
     let directory = Directory::new();
     let server = start(&directory);
     let mut client = server.client();

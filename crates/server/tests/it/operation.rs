@@ -99,7 +99,7 @@ fn each_request_has_a_line_and_slow_ones_a_warning() {
     assert_eq!(client.get("/_log?bytes=50&offset=10").text().len(), 40);
     client.get("/_log?bytes=x").expect(400);
     let slow = String::from_utf8_lossy(&run(program(&["doctor", "--data"]).arg(directory.path())).stdout).into_owned();
-    assert!(slow.contains("were slow of late"), "{slow}");
+    assert!(slow.contains("were slow recently"), "{slow}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn statistics_count_events() {
 }
 
 #[test]
-fn a_restart_brings_a_new_server_in_the_same_process() {
+fn a_restart_starts_a_new_server_in_the_same_process() {
     let directory = Directory::new();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = program(&["serve", "--port", &free.port().to_string(), "--data"]);

@@ -28,7 +28,7 @@ fn data_outlive_the_server_and_its_directory() {
     let Some(postgres) = Scratch::start("") else { return };
     let (directory, url) = (Directory::new(), postgres.url());
     let server = Server::start_as(&directory, &mut on(&directory, &url));
-    assert!(server.greeting.contains("\nData lies in PostgreSQL: database postgres on "), "{}", server.greeting);
+    assert!(server.greeting.contains("\nThe data is in PostgreSQL: database postgres on "), "{}", server.greeting);
     let client = &mut server.client();
     assert_eq!(client.put("/db", "").status, 201);
     for number in 0..50 {
@@ -57,14 +57,14 @@ fn data_outlive_the_server_and_its_directory() {
     for arguments in [&["verify"][..], &["backup", "--to", "/nowhere"], &["salvage", "--to", "/nowhere"], &["serve"]] {
         let printed_text = refusal(program(arguments).arg("--data").arg(other.path()));
         assert!(
-            printed_text.contains("lie there but in PostgreSQL: database postgres on "),
+            printed_text.contains("is not there but in PostgreSQL: database postgres on "),
             "{arguments:?}: {printed_text}"
         );
     }
 }
 
 #[test]
-fn tables_are_made_for_a_role_without_rights() {
+fn tables_are_created_for_a_role_without_privileges() {
     let Some(postgres) = Scratch::start("") else { return };
     postgres.run("CREATE ROLE couch LOGIN");
     let (theirs, ours) =
@@ -75,7 +75,7 @@ fn tables_are_made_for_a_role_without_rights() {
         printed_text.contains("permission denied") && printed_text.contains("settee storage init URL --owner ROLE"),
         "{printed_text}"
     );
-    for wanted in ["made the tables: ", "the tables are there already: "] {
+    for wanted in ["created the tables: ", "the tables already exist: "] {
         let output = run(&mut program(&["storage", "init", &theirs, "--owner", "couch"]));
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.starts_with(wanted), "{text}");
@@ -89,8 +89,8 @@ fn unusable_settings_are_reported() {
     let directory = Directory::new();
     for (url, wanted) in [
         ("postgres://u:secret@%2Fnowhere/d", "PostgreSQL cannot be reached (database d on /nowhere, schema settee)"),
-        ("postgres:///d", "it names no host"),
-        ("rocks://x", "it does not begin with postgres://"),
+        ("postgres:///d", "it contains no host"),
+        ("rocks://x", "it does not start with postgres://"),
     ] {
         let printed_text = refusal(&mut on(&directory, url));
         assert!(printed_text.contains(wanted) && !printed_text.contains("secret"), "{printed_text}");

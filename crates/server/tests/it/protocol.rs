@@ -196,7 +196,7 @@ fn slow_clients_delay_no_other() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_nothing_with_it() {
+fn a_disconnected_client_affects_no_other() {
     let directory = Directory::new();
     let server = start(&directory);
     load(&mut server.client(), "/db", 20_000, 200);
@@ -215,7 +215,7 @@ fn a_client_that_leaves_takes_nothing_with_it() {
 }
 
 #[test]
-fn old_and_odd_forms_of_requests_are_understood() {
+fn legacy_forms_of_requests_are_accepted() {
     let directory = Directory::new();
     let server = start(&directory);
     load(&mut server.client(), "/db", 3000, 0);

@@ -238,7 +238,7 @@ fn write_twice(proxy: &Proxy, writer: usize, is_over: &AtomicBool, saved: &Atomi
 }
 
 #[test]
-fn a_killed_node_loses_no_request_that_is_made_again_once() {
+fn one_retry_suffices_after_a_node_was_killed() {
     behind_each_proxy(|_, proxy, servers, name| {
         proxy.client().put("/db", "").expect(201);
         let (is_over, saved) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -315,13 +315,13 @@ fn a_container_reads_its_start_parameters() {
         command
     };
     let server = Server::start_as(&directory, &mut of_image("CMD"));
-    assert!(server.greeting.contains("This is node settee@node1, alone so far"), "{}", server.greeting);
+    assert!(server.greeting.contains("This is node settee@node1, without other nodes so far"), "{}", server.greeting);
     let client = &mut server.client().with("Basic YWRtaW46cHc=");
     client.get("/_all_dbs").expect(200);
     let address = client.get("/_node/_local/_config/cluster/address").expect(200).text();
     assert_eq!(address, "\"http://node1:5984/\"\n");
-    let looked = run(&mut of_image("HEALTHCHECK"));
-    assert!(looked.status.success(), "{}", String::from_utf8_lossy(&looked.stdout));
+    let output = run(&mut of_image("HEALTHCHECK"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     // Each variable sets a known setting.
     let mut command = program(&["config", "show"]);
     let shown = run(command.envs(variables.iter().map(|(name, value)| (name, value))));

@@ -21,7 +21,7 @@ fn start(directory: &Directory) -> (Server, Client) {
 }
 
 #[test]
-fn query_servers_are_named_in_the_environment_and_see_little_of_it() {
+fn query_servers_are_configured_by_the_environment_and_inherit_little_of_it() {
     let directory = Directory::new();
     let (_server, mut client) = start(&directory);
     save(&mut client, "/db/_design/d", DESIGN);
@@ -68,7 +68,7 @@ fn python_functions_are_sent_the_members_they_read_unless_disabled() {
 }
 
 #[test]
-fn functions_that_do_not_compile_are_refused() {
+fn functions_that_do_not_compile_are_rejected() {
     let directory = Directory::new();
     let (_server, mut client) = start(&directory);
     let refused = |client: &mut Client, view: &str, kind: &str| {
@@ -83,7 +83,7 @@ fn functions_that_do_not_compile_are_refused() {
 }
 
 #[test]
-fn a_document_that_hangs_or_kills_is_named_and_other_indexes_go_on() {
+fn a_document_that_hangs_or_crashes_is_reported_and_other_indexes_are_built() {
     let directory = Directory::new();
     directory.configure("[couchdb]\nos_process_timeout = 700\n");
     let (_server, mut client) = start(&directory);
@@ -102,7 +102,7 @@ fn a_document_that_hangs_or_kills_is_named_and_other_indexes_go_on() {
 }
 
 #[test]
-fn an_index_is_whole_when_all_processes_of_its_build_are_killed() {
+fn an_index_is_complete_after_all_processes_of_its_build_were_killed() {
     const DOCUMENTS: usize = 40_000;
     let directory = Directory::new();
     let (server, mut client) = start(&directory);

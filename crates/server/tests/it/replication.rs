@@ -35,7 +35,7 @@ fn wait_for_state(client: &mut Client, id: &str, state: &str) {
 }
 
 #[test]
-fn replications_go_on_after_a_crash_and_after_an_orderly_end() {
+fn replications_resume_after_a_crash_and_after_a_shutdown() {
     let (here, there) = (Directory::new(), Directory::new());
     let peer = Server::start(&there);
     let mut far = peer.client();
@@ -152,10 +152,10 @@ fn credentials_are_neither_shown_nor_logged() {
     assert!(!text(first, "source").is_empty());
     let crashed =
         first.get("history").map(|history| history.elements().filter_map(|event| event.get("reason")).count());
-    assert!(crashed > Some(0), "reasons were looked at too: {}", String::from_utf8_lossy(Value::raw(first)));
+    assert!(crashed > Some(0), "the reasons were checked too: {}", String::from_utf8_lossy(Value::raw(first)));
     let (status, _) = server.terminate();
     assert!(status.success());
     let log = fs::read_to_string(directory.path().join("log")).unwrap();
-    assert!(log.contains("a replication failed"), "the log was looked at: {log}");
+    assert!(log.contains("a replication failed"), "the log was checked: {log}");
     assert_hidden("the log", &log);
 }

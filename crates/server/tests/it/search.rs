@@ -52,15 +52,15 @@ fn after_a_crash_an_index_equals_a_rebuilt_one() {
     });
     wait_for("the index to be built", || {
         let tasks = client.get("/_active_tasks").expect(200).text();
-        let is_begun = tasks.contains("search_indexer") && !tasks.contains(r#""changes_done":0"#);
-        (is_begun || asked.is_finished()).then_some(())
+        let is_started = tasks.contains("search_indexer") && !tasks.contains(r#""changes_done":0"#);
+        (is_started || asked.is_finished()).then_some(())
     });
     server.kill();
     asked.join().unwrap();
     for round in 0..3 {
         let server = Server::start(&directory);
         let mut client = server.client();
-        save(&mut client, &format!("/db/_design/anew{round}"), &design(&format!("anew {round}")));
+        save(&mut client, &format!("/db/_design/anew{round}"), &design(&format!("rebuild {round}")));
         let known = answers(&mut client, "known");
         assert_eq!(known, answers(&mut client, &format!("anew{round}")), "after crash {round}");
         assert!(known[0].contains("\"total_hits\":8000") || round > 0, "{}", known[0]);

@@ -116,7 +116,7 @@ fn obsidian_livesync_sets_a_server_up() {
 /// The script sends the name and the password from its first request on, even if the server does not have the
 /// administrator yet.
 #[test]
-fn the_script_of_livesync_finds_or_makes_its_administrator() {
+fn the_script_of_livesync_finds_or_creates_its_administrator() {
     for is_known in [false, true] {
         let directory = Directory::new();
         let mut command = serve(&directory);

@@ -12,7 +12,7 @@ const ANN: &str = "Basic YW5uOnNlY3JldA==";
 const WRONG: &str = "Basic YW5uOndyb25n";
 
 #[test]
-fn help_teaches() {
+fn help_shows_commands_and_options() {
     let check = |arguments: &[&str], expected: &[&str]| {
         let output = run(&mut program(arguments));
         let text = String::from_utf8(output.stdout).unwrap();
@@ -46,7 +46,7 @@ fn completions_are_scripts() {
         let script = directory.path().join("script");
         fs::write(&script, &printed.stdout).unwrap();
         match Command::new(shell).args(arguments).arg(&script).output() {
-            Ok(judged) => assert!(judged.status.success(), "{shell}: {judged:?}"),
+            Ok(result) => assert!(result.status.success(), "{shell}: {result:?}"),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{shell}"),
         }
     }
@@ -81,14 +81,14 @@ fn unknown_commands_are_rejected() {
 }
 
 #[test]
-fn the_first_start_says_where() {
+fn the_first_start_prints_the_locations() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let version = env!("CARGO_PKG_VERSION");
     let data = directory.path().canonicalize().unwrap();
     let expected = format!(
-        "Settee {version} listens at http://{0}/\nData lies in {1}\n\
-         There is no administrator: everybody on this machine may do everything. To make one:\n  \
+        "Settee {version} listens at http://{0}/\nThe data is in {1}\n\
+         There is no administrator: every user of this machine has all permissions. To create one:\n  \
          curl -X PUT http://{0}/_node/_local/_config/admins/NAME -d '\"PASSWORD\"'\n\
          or start with COUCHDB_USER and COUCHDB_PASSWORD in the environment\n\
          Requests may take N MiB of memory\nStop with Ctrl-C.\n",
@@ -112,13 +112,13 @@ fn the_first_start_says_where() {
 }
 
 #[test]
-fn an_open_server_listens_to_its_own_machine_only() {
+fn a_server_without_administrators_listens_on_loopback_only() {
     let directory = Directory::new();
     for bind in ["0.0.0.0", "::", "192.0.2.1"] {
         let output = run(serve(&directory).args(["--bind", bind]));
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(text.contains("without an administrator, because everybody could then do everything"), "{text}");
+        assert!(text.contains("without an administrator, because every client would have all permissions"), "{text}");
         assert!(text.contains("COUCHDB_USER and COUCHDB_PASSWORD") && text.contains("[admins]"), "{text}");
         assert!(output.stdout.is_empty());
     }
@@ -134,7 +134,7 @@ fn an_open_server_listens_to_its_own_machine_only() {
 }
 
 #[test]
-fn the_environment_makes_an_administrator_once() {
+fn the_environment_creates_an_administrator_once() {
     let directory = Directory::new();
     let mut command = serve(&directory);
     command.env("COUCHDB_USER", "ann").env("COUCHDB_PASSWORD", "secret");
@@ -166,7 +166,7 @@ fn the_environment_makes_an_administrator_once() {
 }
 
 #[test]
-fn the_party_ends_with_the_first_administrator() {
+fn the_first_administrator_ends_open_access() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut client = server.client();
@@ -199,7 +199,7 @@ fn the_party_ends_with_the_first_administrator() {
 
 /// Removing the last administrator opens a server on a loopback address, as in version 1, but no other.
 #[test]
-fn a_server_that_others_can_reach_stays_closed() {
+fn the_last_administrator_of_a_reachable_server_cannot_be_removed() {
     let directory = Directory::new();
     directory.configure("[admins]\nann = secret\n");
     let config = "/_node/_local/_config";
@@ -238,7 +238,7 @@ fn a_data_directory_has_one_server() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn an_occupied_port_is_reported() {
     let (first, second) = (Directory::new(), Directory::new());
     let server = Server::start(&first);
     let port = server.address.port().to_string();
@@ -249,7 +249,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_broken_configuration_is_named() {
+fn an_invalid_configuration_is_reported() {
     let directory = Directory::new();
     directory.configure("[chttpd]\nbind_address = nowhere\n");
     let output = run(&mut serve(&directory));
@@ -260,7 +260,7 @@ fn a_broken_configuration_is_named() {
 
 /// A mistake from any source prevents the start; the message names its place and the probable intention.
 #[test]
-fn mistakes_stop_the_start() {
+fn invalid_settings_stop_the_start() {
     let check = |ini: &str, arguments: &[&str], variables: &[(&str, &str)], expected: &str| {
         let directory = Directory::new();
         directory.configure(ini);
@@ -321,7 +321,7 @@ fn a_group_accepts_all_members_by_any_name() {
 }
 
 #[test]
-fn another_password_of_the_environment_is_named() {
+fn a_different_password_of_the_environment_is_reported() {
     let directory = Directory::new();
     let start = |password: &str| {
         let mut command = serve(&directory);

@@ -27,7 +27,7 @@ fn an_idle_server_stops_at_once() {
 }
 
 #[test]
-fn a_half_sent_request_does_not_hold_up_the_end() {
+fn an_incomplete_request_does_not_delay_the_shutdown() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     let mut half = server.client();
@@ -69,7 +69,7 @@ fn feeds_writes_and_a_build_at_the_end() {
         quiet.reply_head().unwrap().expect(200);
         let mut query = server.client();
         query.send("GET", "/db/_design/d/_view/v?group=true", &[], b"").unwrap();
-        wait_for("the build to begin", || {
+        wait_for("the start of the build", || {
             let tasks = server.client().get("/_active_tasks").expect(200).json();
             tasks.value().elements().next().map(|task| number(task, "total_changes"))
         });
@@ -125,7 +125,7 @@ fn feeds_writes_and_a_build_at_the_end() {
 }
 
 #[test]
-fn nothing_that_ran_for_the_server_outlives_it() {
+fn child_processes_end_with_the_server() {
     let directory = Directory::new();
     let run = || {
         let server = Server::start(&directory);

@@ -76,11 +76,11 @@ fn kill_in_the_middle(postgres: &Scratch, schema: &str, from: &str, to: &str) {
         (size.parse::<u64>().unwrap() > 1 << 20).then_some(())
     });
     child.kill().unwrap();
-    assert!(!child.wait().unwrap().success(), "it was faster than the one who wanted to kill it");
+    assert!(!child.wait().unwrap().success(), "the copy ended before it was killed");
 }
 
 #[test]
-fn a_server_moves_into_postgresql_and_back() {
+fn a_server_is_copied_to_postgresql_and_back() {
     let Some(postgres) = Scratch::start("") else { return };
     let (home, back) = (Directory::new(), Directory::new());
     let server = Server::start(&home);
@@ -94,7 +94,7 @@ fn a_server_moves_into_postgresql_and_back() {
     // From the directory to PostgreSQL.
     kill_in_the_middle(&postgres, "moved", &from, &to);
     let (is_done, printed_text) = copy(&from, &to, &[]);
-    assert!(!is_done && printed_text.contains("--resume goes on with it"), "{printed_text}");
+    assert!(!is_done && printed_text.contains("--resume continues it"), "{printed_text}");
     let refused = run(serve(&home).args(["--storage", &to]));
     let printed_text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && printed_text.contains("these data are an unfinished copy"), "{printed_text}");
@@ -140,14 +140,14 @@ fn databases_that_cannot_be_copied_are_reported() {
     assert!(server.terminate().0.success());
     let (empty, other) = (shown(empty.path()), shown(other.path()));
     for (from, to, wanted) in [
-        (empty.as_str(), other.as_str(), "holds no data of a server"),
+        (empty.as_str(), other.as_str(), "contains no data of a server"),
         ("/nowhere/at/all", &other, "/nowhere/at/all cannot be found"),
         (
             &other,
             "postgres://u:secret@%2Fnowhere/d",
-            "the place of the copy cannot be used: PostgreSQL cannot be reached",
+            "the target of the copy cannot be used: PostgreSQL cannot be reached",
         ),
-        (&other, "rocks://x", "it does not begin with postgres://"),
+        (&other, "rocks://x", "it does not start with postgres://"),
         (&other, &other, "cannot be copied to itself"),
     ] {
         let (is_done, printed_text) = copy(from, to, &[]);

@@ -109,7 +109,7 @@ fn tls_with_certificates_that_change() {
     fs::write(directory.path().join("cert.pem"), "nonsense").unwrap();
     wait_for("the server to notice", || {
         let log = fs::read_to_string(directory.path().join("log")).unwrap();
-        log.contains("the old certificates stay in use").then_some(())
+        log.contains("the old certificates remain in use").then_some(())
     });
     connect(address, "first.settee.test", Identity::Anonymous, &[]).unwrap();
     install(&directory, "second");
@@ -160,10 +160,10 @@ fn unreadable_files_are_reported_at_the_start() {
     let other = |directory: &Directory| {
         fs::copy(certificate("second.key"), directory.path().join("key.pem")).unwrap();
     };
-    check(&other, "", "do not fit together");
+    check(&other, "", "do not match");
     check(&|_| {}, "tls_versions = [tlsv1]\n", "must name tlsv1.2 or tlsv1.3");
     check(&|_| {}, "verify_ssl_certificates = true\n", "there is no cacert_file");
-    check(&|_| {}, "cert_file =\n", "name a PEM file");
+    check(&|_| {}, "cert_file =\n", "specify a PEM file");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_socket_in_the_file_system() {
     };
     refused(&format!("unix_socket = {}", path.display()), "another server listens on the socket");
     let file = directory.path().join("local.ini");
-    refused(&format!("unix_socket = {}", file.display()), "is no socket");
+    refused(&format!("unix_socket = {}", file.display()), "is not a socket");
     assert!(file.exists());
     let other = directory.path().join("other.sock");
     refused(&format!("unix_socket = {}\nunix_socket_mode = rw", other.display()), "octal number");

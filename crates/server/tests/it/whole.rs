@@ -71,7 +71,7 @@ fn is_whole(data: &Path) -> bool {
 }
 
 #[test]
-fn a_start_without_one_of_its_files_is_refused_or_has_all_data() {
+fn a_start_without_one_of_its_files_is_rejected_or_has_all_data() {
     let base = Directory::new();
     let origin = base.path().join("origin");
     written(&origin);
@@ -117,7 +117,7 @@ fn a_start_without_one_of_its_files_is_refused_or_has_all_data() {
 }
 
 #[test]
-fn a_start_that_fails_leaves_nothing_behind() {
+fn a_failed_start_leaves_no_files() {
     let base = Directory::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -179,7 +179,7 @@ fn a_start_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
-fn files_that_are_no_files_are_refused() {
+fn special_files_are_rejected() {
     let base = Directory::new();
     let data = base.path().join("data");
     written(&data);
@@ -200,7 +200,7 @@ fn files_that_are_no_files_are_refused() {
         for arguments in [vec!["--check"], vec!["--data", restored.to_str().unwrap()]] {
             let output = run(program(&["restore", "--from"]).arg(&copied).args(&arguments));
             assert!(
-                !output.status.success() && printed_text(&output).contains("no regular file"),
+                !output.status.success() && printed_text(&output).contains("not a regular file"),
                 "{name}: {}",
                 printed_text(&output)
             );
@@ -210,7 +210,7 @@ fn files_that_are_no_files_are_refused() {
         let _socket = UnixListener::bind(&path).unwrap();
         let output = run(program(&["restore", "--check", "--from"]).arg(&copied));
         assert!(
-            !output.status.success() && printed_text(&output).contains("no regular file"),
+            !output.status.success() && printed_text(&output).contains("not a regular file"),
             "{name}: {}",
             printed_text(&output)
         );
@@ -243,7 +243,7 @@ fn files_that_are_no_files_are_refused() {
 }
 
 #[test]
-fn commands_do_not_write_over_files_or_move_a_server_to_itself() {
+fn commands_do_not_overwrite_files_or_migrate_a_server_to_itself() {
     let directory = Directory::new();
     let server = Server::start(&directory);
     server.client().put("/db", "").expect(201);
@@ -266,7 +266,7 @@ fn commands_do_not_write_over_files_or_move_a_server_to_itself() {
         );
         let output = run(program(command).args(["/dev/full", "--force"]));
         assert!(
-            !output.status.success() && printed_text(&output).contains("is no file"),
+            !output.status.success() && printed_text(&output).contains("is not a file"),
             "{command:?}: {}",
             printed_text(&output)
         );

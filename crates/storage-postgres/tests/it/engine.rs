@@ -20,7 +20,7 @@ fn conforms() {
 }
 
 #[test]
-fn conforms_twice() {
+fn two_engines_conform() {
     let Some(server) = server() else { return };
     conformance::run_all_of_two(&|| {
         let url = server.url();
@@ -29,7 +29,7 @@ fn conforms_twice() {
 }
 
 #[test]
-fn opening_again_finds_everything() {
+fn entries_survive_reopening() {
     let Some(server) = server() else { return };
     let url = server.url();
     for round in 0..3 {
@@ -94,7 +94,7 @@ fn long_keys_keep_their_order() {
             }
             let mut cursor = snapshot.scan(Keyspace::Documents, range, direction, Expect::Rows(3)).unwrap();
             for key in &wanted {
-                let (found, value) = cursor.next().unwrap().expect("there are more");
+                let (found, value) = cursor.next().unwrap().expect("more entries");
                 assert!(found == key.as_slice() && value == &key[key.len() - 1..], "round {round}, {direction:?}");
             }
             assert!(cursor.next().unwrap().is_none(), "round {round}, {direction:?}");
@@ -119,7 +119,7 @@ fn long_keys_keep_their_order() {
 
 /// A scan over many pages, with values of all sizes.
 #[test]
-fn long_scans_find_everything() {
+fn long_scans_return_all_entries() {
     const ENTRIES: u64 = 30_000;
     let Some(server) = server() else { return };
     let engine = open(&server.url());
@@ -136,7 +136,7 @@ fn long_scans_find_everything() {
             let mut cursor = snapshot.scan(Keyspace::Sequence, KeyRange::default(), direction, expect).unwrap();
             for place in 0..ENTRIES {
                 let number = if direction == Direction::Forward { place } else { ENTRIES - 1 - place };
-                let (key, value) = cursor.next().unwrap().expect("there are more");
+                let (key, value) = cursor.next().unwrap().expect("more entries");
                 assert_eq!((key, value.len()), (&number.to_be_bytes()[..], length(number)), "{expect:?} {direction:?}");
             }
             assert!(cursor.next().unwrap().is_none());
@@ -166,14 +166,14 @@ fn snapshots_share_few_connections() {
     step(&engine, Shard(0), 1, Durability::Buffered);
     let error = snapshots[0].get(Keyspace::Bodies, &1_u64.to_be_bytes()).unwrap_err();
     assert!(matches!(error, StorageError::Interrupted(_)), "{error}");
-    assert_eq!(snapshots[0].state().unwrap().version, Version(1), "what was read is known still");
+    assert_eq!(snapshots[0].state().unwrap().version, Version(1), "the state is cached");
     let taken = engine.statistics().into_iter().find(|(name, _)| *name == "snapshots_interrupted").unwrap().1;
     assert!(taken >= SNAPSHOTS - 6, "{taken}");
 }
 
 /// Readers that each need a second snapshot while they hold all connections.
 #[test]
-fn readers_of_two_shards_never_wait_for_each_other() {
+fn readers_of_two_shards_do_not_deadlock() {
     let Some(server) = server() else { return };
     let engine = &*open_with(&server.url(), 8);
     for shard in 0..2 {
@@ -219,22 +219,22 @@ fn entries_of_dropped_shards_are_deleted() {
 
 /// Only the requested entries are read, also in tables without statistics.
 #[test]
-fn keys_are_looked_up() {
+fn only_requested_entries_are_read() {
     let Some(server) = server() else { return };
     // As pieces, and as one statement.
     for durability in [Durability::Buffered, Durability::Synced] {
-        look_keys_up(server, durability);
+        count_rows_read(server, durability);
     }
 }
 
-fn look_keys_up(server: &Scratch, durability: Durability) {
+fn count_rows_read(server: &Scratch, durability: Durability) {
     const ENTRIES: u64 = 4_000;
     const ROUNDS: u64 = 20;
     let url = server.url();
     let schema = schema_of(&url);
     let url = format!("{url}&application_name={schema}");
     // The statistics of a connection are updated when it ends.
-    let looked_at = || {
+    let rows_read = || {
         let open = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'");
         while server.run(&open) != "0" {
             thread::yield_now();
@@ -251,7 +251,7 @@ fn look_keys_up(server: &Scratch, durability: Durability) {
     }
     let _ = engine.commit(Shard(1), Version(0), token(1), batch, Durability::Buffered).unwrap();
     drop(engine);
-    let before = looked_at();
+    let before = rows_read();
     let engine = open(&url);
     for round in 0..ROUNDS {
         let keys: Vec<_> = (0..10).map(|at| key(ENTRIES - 1 - at * ROUNDS - round)).collect();
@@ -269,8 +269,8 @@ fn look_keys_up(server: &Scratch, durability: Durability) {
         assert!(cursor.next().unwrap().is_some());
     }
     drop(engine);
-    let rows = looked_at() - before;
-    println!("{rows} rows were looked at in {ROUNDS} rounds");
+    let rows = rows_read() - before;
+    println!("{rows} rows were read in {ROUNDS} rounds");
     assert!(rows < ROUNDS * 40, "{rows} rows in {ROUNDS} rounds");
 }
 
@@ -303,7 +303,7 @@ fn prune_commits(server: &Scratch, durability: Durability) {
 }
 
 #[test]
-fn wrong_inserts_are_refused() {
+fn inserts_of_existing_keys_are_rejected() {
     let Some(server) = server() else { return };
     let engine = open(&server.url());
     step(&engine, Shard(1), 0, Durability::Buffered);
@@ -318,7 +318,7 @@ fn wrong_inserts_are_refused() {
 }
 
 #[test]
-fn a_commit_of_many_bytes_is_one_commit() {
+fn a_large_commit_is_atomic() {
     let Some(server) = server() else { return };
     let engine = open(&server.url());
     let mut batch = Batch::new();
@@ -349,7 +349,7 @@ fn statistics_and_limits_are_reported() {
     engine.reclaim(Shard(1)).unwrap();
     let error = engine.checkpoint(std::path::Path::new("/nowhere")).unwrap_err();
     assert!(error.to_string().contains("pg_dump"), "{error}");
-    assert!(options(&server.url()).place().contains("database postgres on /tmp/"));
+    assert!(options(&server.url()).location().contains("database postgres on /tmp/"));
 }
 
 #[test]

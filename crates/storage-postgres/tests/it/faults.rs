@@ -10,7 +10,7 @@ use crate::{numbered, open, schema_of, server, step, steps, token};
 const CUTS: i64 = 150;
 
 #[test]
-fn a_cut_connection_loses_and_doubles_nothing() {
+fn a_cut_connection_neither_loses_nor_repeats_commits() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let url = server.url();
@@ -36,7 +36,7 @@ fn a_cut_connection_loses_and_doubles_nothing() {
 
 /// A snapshot whose connection is cut continues in another transaction while its shard is unchanged.
 #[test]
-fn reads_go_on_after_a_cut() {
+fn reads_continue_after_a_cut() {
     const ENTRIES: u64 = 3_000;
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
@@ -62,7 +62,7 @@ fn reads_go_on_after_a_cut() {
 
 /// All connections end at once, as at a restart of the server.
 #[test]
-fn the_end_of_all_connections_is_survived() {
+fn the_engine_reconnects_after_the_loss_of_all_connections() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);

@@ -18,7 +18,7 @@ fn statistic(engine: &PostgresEngine, wanted: &str) -> u64 {
 /// Starts threads that commit to shards 1 to `count` while no commit can be written, and waits for all. Returns the
 /// outcomes by shard. The first two have statements of their own, and the others share the third one: a fence that
 /// rejects a commit needs no lock to do so.
-fn together(
+fn commit_concurrently(
     (server, url): (&Scratch, &str),
     engine: &PostgresEngine,
     count: u64,
@@ -48,7 +48,7 @@ fn together(
 }
 
 #[test]
-fn commits_that_wait_are_one_statement() {
+fn waiting_commits_share_a_statement() {
     const COUNT: u64 = 12;
     let Some(server) = server() else { return };
     let url = server.url();
@@ -58,7 +58,7 @@ fn commits_that_wait_are_one_statement() {
     };
     for version in 0..2 {
         let before = statistic(&engine, "commits_shared");
-        let outcomes = together((server, &url), &engine, COUNT, |shard| commit(shard, version));
+        let outcomes = commit_concurrently((server, &url), &engine, COUNT, |shard| commit(shard, version));
         for outcome in outcomes {
             assert_eq!(outcome.unwrap(), Outcome::Committed(Version(version + 1)));
         }
@@ -81,7 +81,7 @@ fn a_failed_commit_fails_alone() {
     let (engine, other) = (open(&url), open(&url));
     (1..=COUNT).for_each(|shard| step(&engine, Shard(shard), 0, Durability::Synced));
     step(&other, LATE, 1, Durability::Synced);
-    let outcomes = together((server, &url), &engine, COUNT, |shard| {
+    let outcomes = commit_concurrently((server, &url), &engine, COUNT, |shard| {
         // The token identifies the commit that was applied.
         let mine = if shard == LATE { CommitToken(7) } else { token(2) };
         let number = if shard == WRONG { 1 } else { 2 };
@@ -99,7 +99,7 @@ fn a_failed_commit_fails_alone() {
 
 /// A connection that is cut at any byte of the response to several commits.
 #[test]
-fn a_cut_loses_and_doubles_none_of_them() {
+fn a_cut_neither_loses_nor_repeats_joint_commits() {
     const SHARDS: u64 = 5;
     const CUTS: i64 = 40;
     let Some(server) = server() else { return };
@@ -133,7 +133,7 @@ fn a_cut_loses_and_doubles_none_of_them() {
 
 /// Processes whose statements have shards in common, without shard locks: no deadlock occurs, and nothing is lost.
 #[test]
-fn statements_of_several_processes_meet() {
+fn joint_statements_of_several_processes_do_not_deadlock() {
     const SHARDS: u64 = 6;
     const COMMITS: u64 = 40;
     let Some(server) = server() else { return };

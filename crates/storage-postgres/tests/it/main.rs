@@ -11,9 +11,9 @@ mod proxy;
 mod schema;
 #[expect(dead_code, unreachable_pub, reason = "other crates include it, and use more of it")]
 mod scratch;
-mod silence;
 mod tls;
-mod writable;
+mod unresponsive;
+mod write_failure;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

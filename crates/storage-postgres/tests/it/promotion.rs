@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use settee_storage::{Durability, Engine, Outcome, Shard, Version};
 
-use crate::nodes::{listen, until};
+use crate::nodes::{observe, until};
 use crate::scratch::{Scratch, programs};
 use crate::{numbered, open, steps, token};
 
@@ -29,7 +29,7 @@ impl<'a> Standby<'a> {
         ));
         primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'");
         primary.run("SELECT pg_reload_conf()");
-        until("it is synchronous", || primary.run("SELECT sync_state FROM pg_stat_replication") == "sync");
+        until("the standby is synchronous", || primary.run("SELECT sync_state FROM pg_stat_replication") == "sync");
         Self { primary, directory }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Standby<'a> {
         let home = self.primary.socket().parent().unwrap().join("data").display().to_string();
         // The server ends before it responds.
         let _ = self.primary.try_run(&format!("COPY (SELECT 1) TO PROGRAM 'pg_ctl -D {home} -m immediate -W stop'"));
-        until("it is gone", || self.primary.try_run("SELECT 1").is_err());
+        until("the primary is gone", || self.primary.try_run("SELECT 1").is_err());
         self.run("SELECT pg_promote()").expect("it can be promoted");
     }
 }
@@ -64,7 +64,7 @@ impl Drop for Standby<'_> {
 }
 
 #[test]
-fn a_promoted_standby_has_all_that_was_acknowledged() {
+fn a_promoted_standby_has_all_acknowledged_commits() {
     const WRITERS: u64 = 4;
     const BEFORE: u64 = 50;
     const AFTER: u64 = 50;
@@ -72,7 +72,7 @@ fn a_promoted_standby_has_all_that_was_acknowledged() {
     let standby = Standby::of(&primary);
     let url = standby.url();
     let (writer, reader) = (open(&url), open(&url));
-    let heard = listen(&reader);
+    let observed = observe(&reader);
     let claim = writer.members().claim("work").unwrap().unwrap();
     let acknowledged: [AtomicU64; WRITERS as usize] = Default::default();
     let (acknowledged, is_promoted) = (&acknowledged, &AtomicBool::new(false));
@@ -94,29 +94,32 @@ fn a_promoted_standby_has_all_that_was_acknowledged() {
                 }
             });
         }
-        let looking = scope.spawn(|| {
+        let polling = scope.spawn(|| {
             let mut longest = Duration::ZERO;
             while !is_promoted.load(Ordering::SeqCst) || smallest() < BEFORE + AFTER {
                 let wanted = acknowledged.each_ref().map(|count| count.load(Ordering::SeqCst));
-                let begun = Instant::now();
+                let started = Instant::now();
                 let answer = reader.catch_up();
-                longest = longest.max(begun.elapsed());
+                longest = longest.max(started.elapsed());
                 if answer.is_ok() {
-                    let heard = heard.lock();
+                    let observed = observed.lock();
                     for (shard, wanted) in (0..).zip(wanted) {
-                        let found = heard.get(&Shard(shard)).map_or(0, |version| version.0);
-                        assert!(found >= wanted, "shard {shard}: {wanted} was acknowledged and {found} told");
+                        let found = observed.get(&Shard(shard)).map_or(0, |version| version.0);
+                        assert!(
+                            found >= wanted,
+                            "shard {shard}: version {wanted} was acknowledged, but {found} was notified"
+                        );
                     }
                 }
             }
             longest
         });
-        until("there are some", || smallest() >= BEFORE);
+        until("commits are acknowledged", || smallest() >= BEFORE);
         standby.promote();
         is_promoted.store(true, Ordering::SeqCst);
-        looking.join().unwrap()
+        polling.join().unwrap()
     });
-    println!("the longest wait for news took {longest:?}");
+    println!("the longest poll took {longest:?}");
     assert!(longest < Duration::from_secs(5), "{longest:?}");
     for (shard, count) in (0..).zip(acknowledged) {
         assert_eq!(steps(&reader, Shard(shard)), count.load(Ordering::SeqCst), "shard {shard}");

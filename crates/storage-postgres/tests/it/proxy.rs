@@ -37,26 +37,26 @@ struct State {
     /// Requests, and responses.
     is_closed: [bool; 2],
     /// Number of silent drops.
-    forgotten: u64,
+    dropped: u64,
 }
 
 /// Direction of bytes.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     Request,
-    Answer,
+    Response,
 }
 
 impl Gate {
-    fn forgotten(&self) -> u64 {
-        self.state.lock().unwrap().forgotten
+    fn dropped(&self) -> u64 {
+        self.state.lock().unwrap().dropped
     }
 
-    /// Waits until the direction is open. Returns false if connections were dropped since `forgotten`.
-    fn pass(&self, way: Way, forgotten: u64) -> bool {
+    /// Waits until the direction is open. Returns false if connections were dropped since `dropped`.
+    fn pass(&self, direction: Direction, dropped: u64) -> bool {
         let state = self.state.lock().unwrap();
-        let state = self.opened.wait_while(state, |state| state.is_closed[way as usize]).unwrap();
-        state.forgotten == forgotten
+        let state = self.opened.wait_while(state, |state| state.is_closed[direction as usize]).unwrap();
+        state.dropped == dropped
     }
 
     fn set(&self, change: impl FnOnce(&mut State)) {
@@ -105,18 +105,18 @@ impl Proxy {
     }
 
     /// Stalls all requests, or resumes them.
-    pub(crate) fn stall(&self, is_closed: bool) {
-        self.gate.set(|state| state.is_closed[Way::Request as usize] = is_closed);
+    pub(crate) fn stall_requests(&self, is_closed: bool) {
+        self.gate.set(|state| state.is_closed[Direction::Request as usize] = is_closed);
     }
 
     /// Stalls all responses, or resumes them.
-    pub(crate) fn keep_answers(&self, is_closed: bool) {
-        self.gate.set(|state| state.is_closed[Way::Answer as usize] = is_closed);
+    pub(crate) fn stall_responses(&self, is_closed: bool) {
+        self.gate.set(|state| state.is_closed[Direction::Response as usize] = is_closed);
     }
 
     /// Stops forwarding on all open connections without closing them.
-    pub(crate) fn forget(&self) {
-        self.gate.set(|state| state.forgotten += 1);
+    pub(crate) fn drop_silently(&self) {
+        self.gate.set(|state| state.dropped += 1);
     }
 
     /// Cuts a connection after this many bytes of responses.
@@ -132,11 +132,11 @@ impl Proxy {
 
 fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<Gate>) {
     let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-    let (forgotten, keeper) = (gate.forgotten(), Arc::clone(&gate));
+    let (dropped, keeper) = (gate.dropped(), Arc::clone(&gate));
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = from_client.read(&mut buffer) {
-            if !keeper.pass(Way::Request, forgotten) {
+            if !keeper.pass(Direction::Request, dropped) {
                 while matches!(from_client.read(&mut buffer), Ok(1..)) {}
                 // The end of the connection is not forwarded either.
                 std::mem::forget(to_server);
@@ -146,7 +146,7 @@ fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<
                 break;
             }
         }
-        if keeper.pass(Way::Request, forgotten) {
+        if keeper.pass(Direction::Request, dropped) {
             // Requests that were sent are executed, even if the client has disconnected.
             let _ = to_server.shutdown(Shutdown::Write);
         } else {
@@ -157,7 +157,7 @@ fn serve(client: TcpStream, server: UnixStream, left: Arc<AtomicI64>, gate: Arc<
         let (mut server, mut client) = (server, client);
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = server.read(&mut buffer) {
-            if !gate.pass(Way::Answer, forgotten) {
+            if !gate.pass(Direction::Response, dropped) {
                 return;
             }
             let before = left.load(Ordering::SeqCst);

@@ -3,74 +3,74 @@
 use std::thread;
 
 use settee_storage::{Durability, Engine, Keyspace, Shard};
-use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init, look_up};
+use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init, read_value};
 
 use crate::nodes::until;
 use crate::{id, open, options, schema_of, server, step, steps};
 
-fn refused(url: &str) -> String {
+fn open_error(url: &str) -> String {
     PostgresEngine::open(&options(url), id()).expect_err("it cannot be opened").to_string()
 }
 
 #[test]
-fn tables_are_made_once() {
+fn tables_are_created_once() {
     let Some(server) = server() else { return };
     let url = server.url();
-    assert_eq!(init(&options(&url), None), Ok(Tables::Made));
-    assert_eq!(init(&options(&url), None), Ok(Tables::Found));
+    assert_eq!(init(&options(&url), None), Ok(Tables::Created));
+    assert_eq!(init(&options(&url), None), Ok(Tables::Existing));
     let engine = open(&url);
     step(&engine, Shard(1), 0, Durability::Synced);
-    assert_eq!(init(&options(&url), None), Ok(Tables::Found), "beside a server");
+    assert_eq!(init(&options(&url), None), Ok(Tables::Existing), "while an engine is open");
     assert_eq!(steps(&engine, Shard(1)), 1);
 }
 
 /// A read without an engine creates nothing and leaves no trace in the membership.
 #[test]
-fn a_value_is_looked_up_without_a_trace() {
+fn reading_a_value_has_no_side_effects() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);
-    let look = |key: u64| look_up(&options(&url), Shard(1), Keyspace::Bodies, &key.to_be_bytes());
-    assert_eq!(look(1), Ok(None));
-    assert_eq!(init(&options(&url), None), Ok(Tables::Made));
-    assert_eq!(look(1), Ok(None));
+    let read = |key: u64| read_value(&options(&url), Shard(1), Keyspace::Bodies, &key.to_be_bytes());
+    assert_eq!(read(1), Ok(None));
+    assert_eq!(init(&options(&url), None), Ok(Tables::Created));
+    assert_eq!(read(1), Ok(None));
     assert_eq!(server.run(&format!("SELECT count(*) FROM {schema}.nodes")), "0");
     let engine = open(&url);
     step(&engine, Shard(1), 0, Durability::Synced);
-    assert_eq!([look(1), look(2)], [Ok(Some(vec![1])), Ok(None)]);
+    assert_eq!([read(1), read(2)], [Ok(Some(vec![1])), Ok(None)]);
     server.run(&format!("UPDATE {schema}.settee_schema SET version = {}", VERSION + 1));
-    assert!(matches!(look(1), Err(OpenError::OtherVersion { .. })));
+    assert!(matches!(read(1), Err(OpenError::OtherVersion { .. })));
 }
 
 #[test]
 fn foreign_tables_are_not_modified() {
     let Some(server) = server() else { return };
     server.run("CREATE SCHEMA foreign1; CREATE TABLE foreign1.mine (a int); CREATE SCHEMA empty1");
-    let text = refused(&server.url_as("settee", "postgres", "foreign1"));
-    assert!(text.contains("schema foreign1 holds tables that are not Settee's"), "{text}");
+    let text = open_error(&server.url_as("settee", "postgres", "foreign1"));
+    assert!(text.contains("schema foreign1 contains tables of another program"), "{text}");
     assert_eq!(server.run("SELECT count(*) FROM pg_class WHERE relnamespace = 'foreign1'::regnamespace"), "1");
     // A schema without tables may have been created by an administrator.
-    assert_eq!(init(&options(&server.url_as("settee", "postgres", "empty1")), None), Ok(Tables::Made));
+    assert_eq!(init(&options(&server.url_as("settee", "postgres", "empty1")), None), Ok(Tables::Created));
 }
 
 #[test]
-fn tables_of_other_versions_are_refused() {
+fn tables_of_other_versions_are_rejected() {
     let Some(server) = server() else { return };
     let url = server.url();
     init(&options(&url), None).unwrap();
     let schema = schema_of(&url);
     server.run(&format!("UPDATE {schema}.settee_schema SET version = {}, made_by = 'Settee 9.1'", VERSION + 1));
-    let text = refused(&url);
-    assert!(text.contains(&format!("version {}, made by Settee 9.1", VERSION + 1)), "{text}");
+    let text = open_error(&url);
+    assert!(text.contains(&format!("version {}, created by Settee 9.1", VERSION + 1)), "{text}");
 }
 
 #[test]
-fn later_layouts_are_refused() {
+fn later_layouts_are_rejected() {
     let Some(server) = server() else { return };
     let url = server.url();
     for (layout, later) in [(1, None), (3, None), (2, Some(3)), (3, None)] {
         let opened = PostgresEngine::open(&options(&url).with_layout(layout), id()).map(drop);
-        let wanted = later.map_or(Ok(()), |found| Err(OpenError::LaterLayout { found, known: i64::from(layout) }));
+        let wanted = later.map_or(Ok(()), |found| Err(OpenError::LaterLayout { found, supported: i64::from(layout) }));
         assert_eq!(opened, wanted, "layout {layout}");
     }
 }
@@ -79,21 +79,21 @@ fn later_layouts_are_refused() {
 fn missing_permissions_are_reported_with_a_remedy() {
     let Some(server) = server() else { return };
     server.run("CREATE ROLE poor LOGIN; CREATE ROLE locked NOLOGIN");
-    let text = refused(&server.url_as("poor", "postgres", "of_poor"));
+    let text = open_error(&server.url_as("poor", "postgres", "of_poor"));
     assert!(text.contains("permission denied") && text.contains("settee storage init URL --owner ROLE"), "{text}");
-    let text = refused(&server.url_as("locked", "postgres", "of_poor"));
+    let text = open_error(&server.url_as("locked", "postgres", "of_poor"));
     assert!(text.contains("not permitted to log in"), "{text}");
-    let text = refused(&server.url_as("settee", "nowhere", "of_poor"));
+    let text = open_error(&server.url_as("settee", "nowhere", "of_poor"));
     assert!(text.contains("database \"nowhere\" does not exist"), "{text}");
     // An administrator creates the tables for the role, which needs no privilege except to log in.
     let made = init(&options(&server.url_as("settee", "postgres", "of_poor")), Some("poor"));
-    assert_eq!(made, Ok(Tables::Made));
+    assert_eq!(made, Ok(Tables::Created));
     let engine = open(&server.url_as("poor", "postgres", "of_poor"));
     step(&engine, Shard(1), 0, Durability::Synced);
     engine.sync().unwrap();
     // Tables of another role.
     init(&options(&server.url_as("settee", "postgres", "of_rich")), None).unwrap();
-    let text = refused(&server.url_as("poor", "postgres", "of_rich"));
+    let text = open_error(&server.url_as("poor", "postgres", "of_rich"));
     assert!(text.contains("permission denied"), "{text}");
 }
 
@@ -121,8 +121,8 @@ fn earlier_tables_are_upgraded() {
         // A server of that version holds the lock.
         scope.spawn(|| server.try_run(&lock));
         let holder = format!("FROM pg_stat_activity WHERE query LIKE '%settee {schema}''%' AND wait_event = 'PgSleep'");
-        until("it is locked", || server.run(&format!("SELECT count(*) {holder}")) == "1");
-        let text = refused(&url);
+        until("the lock is held", || server.run(&format!("SELECT count(*) {holder}")) == "1");
+        let text = open_error(&url);
         server.run(&format!("SELECT pg_terminate_backend(pid) {holder}"));
         text
     });
@@ -135,7 +135,7 @@ fn earlier_tables_are_upgraded() {
     let engine = open(&url);
     assert_eq!(steps(&engine, Shard(1)), 5);
     step(&engine, Shard(1), 5, Durability::Synced);
-    assert_eq!(init(&options(&url), None), Ok(Tables::Found));
+    assert_eq!(init(&options(&url), None), Ok(Tables::Existing));
 }
 
 /// Replaces the objects of version 2 by those of version 1.

@@ -16,7 +16,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
-fn certificates_are_verified_if_that_is_asked_for() {
+fn certificates_are_verified_on_request() {
     let read = |name| std::fs::read(file(name)).unwrap();
     // The port is unlikely to be used by another process until the server binds it.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

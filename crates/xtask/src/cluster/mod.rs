@@ -108,7 +108,7 @@ pub(crate) fn command(workspace: &Workspace, options: &Options) -> Result<bool> 
     }
     let front = Front::start(options.port, addresses)?;
     println!(
-        "a proxy in front of them listens at http://{0}/: there is no administrator, everybody on this machine may do everything\n\n  \
+        "a proxy in front of them listens at http://{0}/: there is no administrator, every user of this machine has all permissions\n\n  \
          curl -X PUT http://{0}/demo\n  curl http://{0}/_membership\n\n\
          Kill a node, and ask again. All data are removed in the end. Stop with Ctrl-C.",
         front.address()

@@ -87,7 +87,7 @@ const RULES: &[Rule] = &[
             "xtask",
         ]),
         tests: Tests::Included,
-        advice: "the core is synchronous (docs/adr/0001-sync-core-async-edge.md): block here, and let `http` call \
+        advice: "the core is synchronous (docs/adr/01-layers-and-async.md): block here, and let `http` call \
                  through its bridge",
     },
     Rule {
@@ -121,7 +121,7 @@ const RULES: &[Rule] = &[
         phrases: &[&["serde_json"]],
         crates: Crates::Only(&["bench"]),
         tests: Tests::Exempt,
-        advice: "it changes numbers and member order (docs/adr/0003-json-fidelity.md): use `settee_model::json`",
+        advice: "it changes numbers and member order (docs/adr/02-json-as-text.md): use `settee_model::json`",
     },
     Rule {
         name: "durable",

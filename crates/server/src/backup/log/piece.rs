@@ -70,9 +70,9 @@ impl Read {
     pub(super) fn open(packed: &[u8]) -> anyhow::Result<Self> {
         let mut bytes = Vec::new();
         GzDecoder::new(packed).take(UNPACKED_BYTES).read_to_end(&mut bytes).context("it cannot be unpacked")?;
-        let content = bytes.len().checked_sub(SUM).context("it is cut off")?;
+        let content = bytes.len().checked_sub(SUM).context("it is truncated")?;
         ensure!(Sha256::digest(&bytes[..content])[..] == bytes[content..], "it is damaged");
-        ensure!(bytes.starts_with(MAGIC), "it has a format that this version does not know");
+        ensure!(bytes.starts_with(MAGIC), "its format is not supported by this version");
         bytes.truncate(content);
         Ok(Self(bytes))
     }
@@ -87,7 +87,7 @@ impl Read {
         let mut reader = Reader::new(&self.0[MAGIC.len()..], "a piece of a log");
         let broken = |error: settee_storage::codec::Corrupt| anyhow!("{}", error.0);
         let mut end = reader.varint().map_err(broken)?;
-        ensure!(end == after, "the piece in front of it is missing: it begins at {end}, not at {after}");
+        ensure!(end == after, "the preceding piece is missing: it starts at {end}, not at {after}");
         while !reader.is_at_end() {
             end += reader.varint().map_err(broken)?;
             let time_us = reader.varint().map_err(broken)?.checked_sub(1);
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_out_as_they_went_in_and_damage_is_found() {
+    fn records_are_read_as_written_and_damage_is_found() {
         let records = [(11, Some(5), vec![1; 1000]), (12, None, vec![]), (900, Some(u64::MAX - 1), vec![2; 3])];
         let mut piece = Piece::new(10);
         assert!(piece.is_empty());

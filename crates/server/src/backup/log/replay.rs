@@ -29,7 +29,8 @@ impl Moment {
             return Ok(Self::Newest);
         }
         let wanted = || {
-            "a time is given in UTC, as 2026-11-20T15:04:05Z, in seconds of the Unix epoch, or as `newest`".to_owned()
+            "invalid time: write it in UTC, as 2026-11-20T15:04:05Z, in seconds of the Unix epoch, or as `newest`"
+                .to_owned()
         };
         time::parse(text).or_else(|| time::parse_seconds(text)).map(Self::Time).ok_or_else(wanted)
     }
@@ -80,7 +81,7 @@ pub(crate) fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
         let through = through.unwrap_or(Through { time_us: log.taken_us, position: log.position, is_closed: false });
         if moment.is_after(through.time_us) && !goes_on(store, through, younger.as_deref())? {
             bail!(
-                "not everything that was committed until then is in {}: the log goes up to {}",
+                "{} does not contain all commits until that time: the log ends at {}",
                 store.shown(),
                 time::rfc3339(through.time_us)
             );
@@ -88,7 +89,7 @@ pub(crate) fn find(store: &Store, moment: Moment) -> anyhow::Result<Route> {
         return Ok(Route { backup, moment, log, through });
     }
     bail!(
-        "{} has no backup with a log from before that time; `settee backup --list` shows what there is",
+        "{} has no backup with a log from before that time; `settee backup --list` lists the available times",
         store.shown()
     )
 }
@@ -107,7 +108,7 @@ impl Route {
             let engine = backends::open(aside, Descriptors::claim()?.engine)?;
             let log = engine.log().context("the engine has no log")?;
             self.read(store, &mut |bytes| Ok(log.replay(bytes)?))?;
-            engine.sync().context("what was restored cannot be synced")?;
+            engine.sync().context("the restored data cannot be synced")?;
             drop(engine);
             match fs::remove_file(aside.join(backends::RESERVE)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
@@ -136,11 +137,11 @@ impl Route {
         let begin = names.partition_point(|name| *name <= first).saturating_sub(1);
         let mut reached = None;
         for name in &names[begin..] {
-            let packed = store.get(name)?.with_context(|| format!("{name} is gone"))?;
+            let packed = store.get(name)?.with_context(|| format!("{name} is missing"))?;
             let read = Read::open(&packed).with_context(|| name.clone())?;
             let named = || name.rsplit('/').next().and_then(|number| number.parse().ok());
-            let after = reached.or_else(named).with_context(|| format!("{name} is no piece of a log"))?;
-            ensure!(reached.is_some() || after <= *position, "its beginning is missing");
+            let after = reached.or_else(named).with_context(|| format!("{name} is not a piece of a log"))?;
+            ensure!(reached.is_some() || after <= *position, "the first piece of the log is missing");
             let (is_wanted, end) = read.each(after, &mut |record| {
                 if record.time_us.is_some_and(|time_us| self.moment.is_before(time_us)) {
                     return Ok(false);

@@ -14,13 +14,13 @@ use crate::backup::manifest::Logged;
 use crate::backup::remote::tests::Bucket;
 use crate::backup::remote::{self, Effort};
 use crate::backup::schedule::{Backups, Plan};
-use crate::backup::tests::World;
+use crate::backup::tests::Fixture;
 use crate::control::Checkpoint;
 use crate::{backends, environment};
 
 /// A server whose log is shipped to a bucket.
 struct Sent {
-    world: World,
+    fixture: Fixture,
     bucket: Bucket,
     engine: Arc<dyn Engine>,
     stream: Arc<Mutex<Stream>>,
@@ -52,11 +52,11 @@ fn now_us() -> u64 {
 
 impl Sent {
     fn new(key: Option<u8>) -> Self {
-        let (world, bucket) = (World::new(), Bucket::new());
-        let engine = backends::prepare(&world.data()).unwrap().open_with_log(64).unwrap();
+        let (fixture, bucket) = (Fixture::new(), Bucket::new());
+        let engine = backends::prepare(&fixture.data()).unwrap().open_with_log(64).unwrap();
         let stream = Arc::new(Mutex::new(Stream::begin(engine.as_ref()).unwrap()));
         let shipper = Shipper::new(bucket.store(key), Arc::clone(&engine), Arc::clone(&stream));
-        Self { world, bucket, engine, stream, shipper }
+        Self { fixture, bucket, engine, stream, shipper }
     }
 
     fn put(&self, key: &str, value: &str) {
@@ -68,15 +68,15 @@ impl Sent {
         let store = self.bucket.store(key);
         store.prepare().unwrap();
         let position = self.engine.log().unwrap().end().unwrap().number;
-        let checkpoint = Checkpoint::make(&self.world.data(), self.engine.as_ref(), second).unwrap();
+        let checkpoint = Checkpoint::make(&self.fixture.data(), self.engine.as_ref(), second).unwrap();
         let log = Logged { stream: self.stream.lock().id.clone(), position, taken_us: now_us() };
-        let (taken_us, sources) = (log.taken_us, remote::sources(&checkpoint.0, &self.world.data()).unwrap());
+        let (taken_us, sources) = (log.taken_us, remote::sources(&checkpoint.0, &self.fixture.data()).unwrap());
         remote::upload(&store, &sources, second * 1_000_000, Some(log), Effort::New, &|| false).unwrap();
         taken_us
     }
 
     fn restore(&self, key: Option<u8>, moment: Moment, to: &str) -> anyhow::Result<PathBuf> {
-        let (store, data) = (self.bucket.store(key), self.world.0.join(to));
+        let (store, data) = (self.bucket.store(key), self.fixture.0.join(to));
         find(&store, moment)?.run(&store, &data)?;
         Ok(data)
     }
@@ -174,12 +174,12 @@ fn a_stopped_server_has_no_gap_and_another_log_has() {
 #[test]
 fn a_server_writes_backups_and_its_log_until_its_end() {
     for log_interval in [Some(Duration::from_secs(3600)), None] {
-        let (world, bucket) = (World::new(), Bucket::new());
-        let engine = backends::prepare(&world.data()).unwrap().open_with_log(64).unwrap();
+        let (fixture, bucket) = (Fixture::new(), Bucket::new());
+        let engine = backends::prepare(&fixture.data()).unwrap().open_with_log(64).unwrap();
         put(engine.as_ref(), 1, "before", "1");
         let plan = Plan { interval_us: 3_600_000_000, full_interval_us: Some(1), keep_s: 1000, log_interval };
         let store = bucket.store(None);
-        let backups = Backups::start(&|| Ok(bucket.store(None)), plan, &world.data(), Arc::clone(&engine)).unwrap();
+        let backups = Backups::start(&|| Ok(bucket.store(None)), plan, &fixture.data(), Arc::clone(&engine)).unwrap();
         put(engine.as_ref(), 1, "after", "1");
         while remote::names(&store).unwrap().is_empty() {
             std::thread::yield_now();
@@ -187,7 +187,7 @@ fn a_server_writes_backups_and_its_log_until_its_end() {
         backups.stop();
         drop(engine);
         assert_eq!(remote::names(&store).unwrap().len(), 1);
-        let data = world.0.join("restored");
+        let data = fixture.0.join("restored");
         match log_interval {
             Some(_) => drop(find(&store, Moment::Newest).unwrap().run(&store, &data).unwrap()),
             None => drop(remote::restore(&store, &remote::newest(&store).unwrap(), &data, &mut |_| Ok(())).unwrap()),

@@ -51,7 +51,7 @@ pub(crate) enum Effort {
 /// Writes a backup of the server whose data is in `data`. The server may be running.
 pub(crate) fn run(store: &Store, data: &Path, effort: Effort) -> anyhow::Result<Report> {
     let data = data.canonicalize().with_context(|| format!("{} cannot be found", data.display()))?;
-    ensure!(data.join(ENGINE).is_dir(), "{} holds no data of a server", data.display());
+    ensure!(data.join(ENGINE).is_dir(), "{} contains no data of a server", data.display());
     store.prepare()?;
     let begun_us = environment::now_us();
     let held = Held::take(&data)?;
@@ -76,7 +76,7 @@ pub(crate) fn upload(
 ) -> anyhow::Result<Report> {
     let name = time::file_name(begun_us);
     let names = names(store)?;
-    ensure!(!names.contains(&name), "there is a backup of this second already: {name} in {}", store.shown());
+    ensure!(!names.contains(&name), "a backup of this second already exists: {name} in {}", store.shown());
     let previous = names.last().map(|name| manifest(store, name)).transpose()?;
     let mut sending = Sending::new(store, previous.as_ref(), effort)?;
     let mut entries = Vec::new();
@@ -167,7 +167,7 @@ pub(crate) fn last_full(store: &Store) -> anyhow::Result<Option<u64>> {
 pub(crate) fn manifest(store: &Store, name: &str) -> anyhow::Result<Manifest> {
     let text = store.get(&format!("{BACKUPS}/{name}"))?;
     let text = text.with_context(|| format!("there is no backup {name} in {}", store.shown()))?;
-    let manifest = String::from_utf8(text).context("it is no text").and_then(|text| Manifest::parse(&text));
+    let manifest = String::from_utf8(text).context("it is not UTF-8 text").and_then(|text| Manifest::parse(&text));
     manifest.with_context(|| format!("the backup {name} in {} cannot be used", store.shown()))
 }
 
@@ -202,7 +202,7 @@ fn compare(store: &Store, entry: &Entry, found: &(u64, String)) -> anyhow::Resul
         return Ok(());
     }
     bail!(
-        "{} in {} is damaged: it does not have the content that was backed up; choose another backup, and write a full \
+        "{} in {} is damaged: its content differs from what was backed up; choose another backup, and write a full \
          one with `settee backup --full`",
         entry.path.display(),
         store.shown()

@@ -14,7 +14,7 @@ use crate::time;
 pub(crate) const LOG: &str = "log";
 
 /// Age from which unreferenced objects are removed. It is longer than a backup takes.
-const YOUNG_S: u64 = 86_400;
+const UNREFERENCED_AGE_S: u64 = 86_400;
 
 /// Numbers of removed objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn apply(store: &Store, now_us: u64, keep_s: u64) -> anyhow::Result<R
             *least = log.position.min(*least);
         }
     }
-    let is_old = |modified_s: u64| modified_s.saturating_add(YOUNG_S) < now_s;
+    let is_old = |modified_s: u64| modified_s.saturating_add(UNREFERENCED_AGE_S) < now_s;
     for file in store.list("files")? {
         if is_old(file.modified_s) && !named.contains(&file.name) {
             store.delete(&file.name)?;
@@ -114,6 +114,6 @@ mod tests {
             assert_eq!(superfluous(&all, &positions(&known)), expected, "{known:?}");
         }
         let young = [(true, "log/a/1".to_owned()), (false, "log/a/2".to_owned())];
-        assert!(superfluous(&young, &BTreeMap::new()).is_empty(), "its first backup may be on its way");
+        assert!(superfluous(&young, &BTreeMap::new()).is_empty(), "its first backup may be in progress");
     }
 }

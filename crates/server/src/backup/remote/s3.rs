@@ -50,11 +50,11 @@ pub(crate) fn is_url(text: &str) -> bool {
 }
 
 fn bucket_and_prefix(url: &str) -> anyhow::Result<(&str, &str)> {
-    let rest = url.strip_prefix(SCHEME).context("a place for backups is given as s3://bucket/prefix")?;
+    let rest = url.strip_prefix(SCHEME).context("invalid location of backups: write s3://bucket/prefix")?;
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_matches('/');
-    ensure!(!bucket.is_empty() && !bucket.contains('@'), "a place for backups is given as s3://bucket/prefix");
-    ensure!(!prefix.is_empty(), "{url} is a whole bucket: give the backups of each server a prefix, {url}/NAME");
+    ensure!(!bucket.is_empty() && !bucket.contains('@'), "invalid location of backups: write s3://bucket/prefix");
+    ensure!(!prefix.is_empty(), "{url} has no prefix: use a prefix for each server, {url}/NAME");
     Ok((bucket, prefix))
 }
 
@@ -77,8 +77,8 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
         );
     };
     let network = site::network(place.authorities.as_deref())?;
-    let remote = site::parse(endpoint).context("an endpoint is given as https://host:port")?;
-    ensure!(remote.path == "/", "an endpoint has no path: https://host:port");
+    let remote = site::parse(endpoint).context("invalid endpoint: write https://host:port")?;
+    ensure!(remote.path == "/", "an endpoint must not have a path: write https://host:port");
     let transport = network.connect(&Endpoint::Remote(remote), &Tuning::default())?;
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new()
@@ -89,7 +89,7 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
         .with_access_key_id(id)
         .with_secret_access_key(secret)
         .with_retry(retry)
-        .with_http_connector(Way(transport));
+        .with_http_connector(Connector(transport));
     if let Some(token) = environment::text("AWS_SESSION_TOKEN").filter(|_| place.access_key.is_none()) {
         builder = builder.with_token(token);
     }
@@ -99,22 +99,22 @@ pub(crate) fn open(place: &Place) -> anyhow::Result<Store> {
 
 /// Adapter from the transport of replications to that of the bucket's client.
 #[derive(Clone)]
-struct Way(Arc<dyn Transport>);
+struct Connector(Arc<dyn Transport>);
 
-impl fmt::Debug for Way {
+impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Way")
+        f.write_str("Connector")
     }
 }
 
-impl HttpConnector for Way {
+impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(self.clone()))
     }
 }
 
 #[async_trait::async_trait]
-impl HttpService for Way {
+impl HttpService for Connector {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let response = self.0.call(request.map(foreign_body)).await.map_err(failed)?;
         Ok(response.map(|body| HttpResponseBody::new(shared_body(body, failed))))
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_bucket_and_a_prefix() {
+    fn a_location_is_a_bucket_and_a_prefix() {
         for (url, expected) in [
             ("s3://bucket/server", Some(("bucket", "server"))),
             ("s3://bucket/a/b/", Some(("bucket", "a/b"))),

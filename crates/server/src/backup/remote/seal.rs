@@ -44,7 +44,7 @@ impl Key {
         let digits = (text.len() == DIGITS).then(|| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()).flatten();
         let Some(secret) = digits else {
             bail!(
-                "{} holds no key: make one with `openssl rand -hex 32`, and keep a copy where the backups are not",
+                "{} contains no key: create one with `openssl rand -hex 32`, and keep a copy apart from the backups",
                 path.display()
             );
         };
@@ -168,7 +168,7 @@ impl Opening<'_> {
     }
 
     fn piece(&mut self, mut piece: Vec<u8>, is_last: bool) -> anyhow::Result<Vec<u8>> {
-        let damaged = || format!("{} is damaged, cut off, or encrypted with another key", self.name);
+        let damaged = || format!("{} is damaged, truncated, or encrypted with another key", self.name);
         let key = self.object.as_ref().with_context(damaged)?;
         let aad = Aad::from(self.name.as_bytes());
         let length = key.open_in_place(nonce(self.number, is_last), aad, &mut piece).ok().with_context(damaged)?.len();
@@ -212,7 +212,7 @@ mod tests {
             }
         }
         let (one, other) = (sealed(&key, "a", b"x", 1), sealed(&key, "a", b"x", 1));
-        assert_ne!(one, other, "equal contents cannot be told");
+        assert_ne!(one, other, "equal contents must not have equal ciphertexts");
     }
 
     #[test]

@@ -56,9 +56,10 @@ impl Store {
         key: Option<Key>,
         shown: String,
     ) -> anyhow::Result<Self> {
-        let prefix = Path::parse(prefix).with_context(|| format!("{shown} names no place"))?;
+        let prefix = Path::parse(prefix).with_context(|| format!("{shown} contains no location"))?;
         // The runtime is driven by the thread of the caller.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
         Ok(Self { objects: Arc::new(PrefixStore::new(objects, prefix)), runtime, key, shown })
     }
 
@@ -67,7 +68,7 @@ impl Store {
     }
 
     fn named(&self, name: &str) -> anyhow::Result<Path> {
-        Path::parse(name).with_context(|| format!("{name} is no name in {}", self.shown))
+        Path::parse(name).with_context(|| format!("{name} is not a valid name in {}", self.shown))
     }
 
     /// Returns true if the store has backups that are encrypted with this key, or unencrypted if there is none.
@@ -75,18 +76,18 @@ impl Store {
     /// # Errors If the store has backups with another key, or only one of both is encrypted.
     pub(crate) fn check(&self) -> anyhow::Result<bool> {
         let Some(about) = self.get_plain(ABOUT)? else { return Ok(false) };
-        let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is no JSON", self.shown))?;
+        let about = Json::parse(&about).ok().with_context(|| format!("{ABOUT} in {} is not JSON", self.shown))?;
         ensure!(
             about.value().get("settee_store").and_then(Value::as_i64) == Some(1),
-            "the backups in {} have a format that this version does not know",
+            "the format of the backups in {} is not supported by this version",
             self.shown
         );
         let theirs = about.value().get("key").and_then(|key| key.as_str().map(std::borrow::Cow::into_owned));
         match (theirs, &self.key) {
             (None, None) => Ok(true),
             (Some(theirs), Some(key)) if theirs == key.id => Ok(true),
-            (None, Some(_)) => bail!("{} holds backups that are not encrypted; choose another prefix", self.shown),
-            (Some(_), None) => bail!("the backups in {} are encrypted: name their key", self.shown),
+            (None, Some(_)) => bail!("{} contains backups that are not encrypted; choose another prefix", self.shown),
+            (Some(_), None) => bail!("the backups in {} are encrypted: specify their key", self.shown),
             (Some(_), Some(_)) => bail!("the backups in {} are encrypted with another key", self.shown),
         }
     }
@@ -137,7 +138,7 @@ impl Store {
             hasher.update(&piece[..length]);
             let is_over = length == 0;
             if is_over && HEXLOWER.encode(&hasher.clone().finalize()) != sha256 {
-                bail!("{} changes while it is backed up", file.display());
+                bail!("{} changed during the backup", file.display());
             }
             Ok(match (is_over, sealing.as_mut()) {
                 (false, Some(sealing)) => Some(sealing.push(&piece[..length])),
@@ -249,7 +250,7 @@ impl Store {
 }
 
 fn collect(bytes: &mut Vec<u8>, name: &str, piece: &[u8]) -> anyhow::Result<()> {
-    ensure!((bytes.len() + piece.len()) as u64 <= WHOLE_BYTES, "{name} is longer than it may be");
+    ensure!((bytes.len() + piece.len()) as u64 <= WHOLE_BYTES, "{name} is longer than permitted");
     bytes.extend_from_slice(piece);
     Ok(())
 }

@@ -9,7 +9,7 @@ use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use tokio::runtime::Runtime;
 
-use super::super::tests::{World, has};
+use super::super::tests::{Fixture, has};
 use super::seal::Key;
 use super::*;
 
@@ -50,20 +50,20 @@ impl Bucket {
 }
 
 /// Writes a backup. Each one is dated a day after the previous one.
-fn back_up(world: &World, store: &Store, effort: Effort) -> Report {
+fn back_up(fixture: &Fixture, store: &Store, effort: Effort) -> Report {
     static DAY: AtomicU64 = AtomicU64::new(1);
     store.prepare().unwrap();
-    let held = Held::take(&world.data()).unwrap();
+    let held = Held::take(&fixture.data()).unwrap();
     let begun_us = DAY.fetch_add(1, Ordering::Relaxed) * DAY_S * 1_000_000;
-    upload(store, &sources(held.directory(), &world.data()).unwrap(), begun_us, None, effort, &|| false).unwrap()
+    upload(store, &sources(held.directory(), &fixture.data()).unwrap(), begun_us, None, effort, &|| false).unwrap()
 }
 
 fn name(report: &Report) -> String {
     report.directory.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-fn restored(world: &World, store: &Store, name: &str, to: &str) -> anyhow::Result<PathBuf> {
-    let data = world.0.join(to);
+fn restored(fixture: &Fixture, store: &Store, name: &str, to: &str) -> anyhow::Result<PathBuf> {
+    let data = fixture.0.join(to);
     restore(store, name, &data, &mut |_| Ok(()))?;
     Ok(data)
 }
@@ -71,25 +71,26 @@ fn restored(world: &World, store: &Store, name: &str, to: &str) -> anyhow::Resul
 #[test]
 fn a_backup_sends_only_new_files() {
     for key in [None, Some(1)] {
-        let (world, bucket) = (World::new(), Bucket::new());
+        let (fixture, bucket) = (Fixture::new(), Bucket::new());
         let store = bucket.store(key);
-        world.put("a");
-        let first = back_up(&world, &store, Effort::New);
+        fixture.put("a");
+        let first = back_up(&fixture, &store, Effort::New);
         assert!(first.copied_bytes > 0 && last_full(&store).unwrap().is_none());
-        world.put("b");
-        let second = back_up(&world, &store, Effort::New);
+        fixture.put("b");
+        let second = back_up(&fixture, &store, Effort::New);
         assert!(second.copied_bytes < second.bytes, "{second:?}");
         let files = || bucket.names().iter().filter(|name| name.contains("/files/")).count();
         assert!(files() < first.files + second.files, "files are shared");
         let before = files();
-        let full = back_up(&world, &store, Effort::Full);
+        let full = back_up(&fixture, &store, Effort::Full);
         assert!(full.copied_bytes > second.copied_bytes, "a full backup sends everything");
         assert_eq!(last_full(&store).unwrap(), time::parse(&name(&full)));
         assert!(files() < before + full.files, "over what is there");
         assert_eq!(names(&store).unwrap(), [name(&first), name(&second), name(&full)]);
         assert_eq!(newest(&store).unwrap(), name(&full));
 
-        let (one, two) = (restored(&world, &store, &name(&first), "1"), restored(&world, &store, &name(&second), "2"));
+        let (one, two) =
+            (restored(&fixture, &store, &name(&first), "1"), restored(&fixture, &store, &name(&second), "2"));
         let (one, two) = (one.unwrap(), two.unwrap());
         assert!(has(&one, "a") && !has(&one, "b"));
         assert!(has(&two, "a") && has(&two, "b"));
@@ -103,10 +104,10 @@ fn a_backup_sends_only_new_files() {
 #[test]
 fn a_file_that_is_missing_or_damaged_is_found_and_sent_again() {
     for key in [None, Some(1)] {
-        let (world, bucket) = (World::new(), Bucket::new());
+        let (fixture, bucket) = (Fixture::new(), Bucket::new());
         let store = bucket.store(key);
-        world.put("a");
-        let first = back_up(&world, &store, Effort::New);
+        fixture.put("a");
+        let first = back_up(&fixture, &store, Effort::New);
         let largest = bucket.names().into_iter().filter(|name| name.contains("/files/"));
         let largest = largest.max_by_key(|name| bucket.bytes(name).len()).unwrap();
         let mut bytes = bucket.bytes(&largest);
@@ -115,24 +116,24 @@ fn a_file_that_is_missing_or_damaged_is_found_and_sent_again() {
         bucket.replace(&largest, bytes);
         let error = format!("{:#}", verify(&store, &name(&first)).unwrap_err());
         assert!(error.contains("damaged"), "{error}");
-        assert!(restored(&world, &store, &name(&first), "1").is_err());
-        assert!(!world.0.join("1").join(ENGINE).exists());
-        back_up(&world, &store, Effort::Full);
+        assert!(restored(&fixture, &store, &name(&first), "1").is_err());
+        assert!(!fixture.0.join("1").join(ENGINE).exists());
+        back_up(&fixture, &store, Effort::Full);
         verify(&store, &name(&first)).unwrap();
         store.delete(largest.strip_prefix("one/server/").unwrap()).unwrap();
         let error = format!("{:#}", verify(&store, &name(&first)).unwrap_err());
         assert!(error.contains("missing"), "{error}");
-        back_up(&world, &store, Effort::New);
+        back_up(&fixture, &store, Effort::New);
         verify(&store, &name(&first)).unwrap();
     }
 }
 
 #[test]
 fn encrypted_backups_reveal_nothing_and_require_their_key() {
-    let (world, bucket) = (World::new(), Bucket::new());
-    world.put("secret-id");
-    fs::write(world.data().join("local.ini"), "[admins]\nsecret-name = secret-hash\n").unwrap();
-    let report = back_up(&world, &bucket.store(Some(1)), Effort::New);
+    let (fixture, bucket) = (Fixture::new(), Bucket::new());
+    fixture.put("secret-id");
+    fs::write(fixture.data().join("local.ini"), "[admins]\nsecret-name = secret-hash\n").unwrap();
+    let report = back_up(&fixture, &bucket.store(Some(1)), Effort::New);
     for object in bucket.names() {
         let bytes = bucket.bytes(&object);
         assert!(!bytes.windows(6).any(|window| window == b"secret"), "{object}");
@@ -152,7 +153,7 @@ fn encrypted_backups_reveal_nothing_and_require_their_key() {
 }
 
 #[test]
-fn large_files_go_in_parts_and_changing_ones_do_not_go() {
+fn large_files_are_sent_in_parts_and_changing_ones_are_rejected() {
     let bucket = Bucket::new();
     let file = std::env::temp_dir().join(format!("settee-large-{}", std::process::id()));
     let content: Vec<u8> = (0..40_000_000_u32).map(|number| (number >> 8) as u8).collect();
@@ -173,13 +174,13 @@ fn large_files_go_in_parts_and_changing_ones_do_not_go() {
 
 #[test]
 fn retention_removes_old_backups_and_their_exclusive_files() {
-    let (world, bucket) = (World::new(), Bucket::new());
+    let (fixture, bucket) = (Fixture::new(), Bucket::new());
     let store = bucket.store(None);
     let reports: Vec<Report> = ["a", "b", "c"]
         .into_iter()
         .map(|key| {
-            world.put(key);
-            back_up(&world, &store, Effort::New)
+            fixture.put(key);
+            back_up(&fixture, &store, Effort::New)
         })
         .collect();
     let names_before = names(&store).unwrap();
@@ -196,7 +197,7 @@ fn retention_removes_old_backups_and_their_exclusive_files() {
     assert!(removed.files > 0 && files() == before - removed.files, "{removed:?}");
     assert_eq!(names(&store).unwrap(), names_before[2..]);
     assert_eq!(files(), fs_files(&store, &names_before[2]));
-    let data = restored(&world, &store, &name(&reports[2]), "1").unwrap();
+    let data = restored(&fixture, &store, &name(&reports[2]), "1").unwrap();
     assert!(has(&data, "a") && has(&data, "c"));
 }
 

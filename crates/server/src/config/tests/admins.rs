@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn passwords_are_hashed_wherever_they_come_from() {
+fn passwords_of_all_sources_are_hashed() {
     let old = "-hashed-28bb0461fdec074a04c19fae421fbb5c376999a3,0123456789abcdef0123456789abcdef";
     let directory = Directory::with(&format!("[admins]\n; the boss\nanna = geheim ; plain\nold = {old}\n"));
     directory.write("local.d/a.ini", "[admins]\nberta = a=b\n");
@@ -57,7 +57,7 @@ fn the_admin_of_the_environment() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_still_serves() {
+fn the_server_starts_without_a_writable_configuration() {
     let directory = Directory::new();
     // The file cannot be created, even by root, because its directory is a file.
     directory.write("data", "");
@@ -88,7 +88,7 @@ fn a_directory_that_cannot_be_written_still_serves() {
 }
 
 #[test]
-fn the_last_admin_stays_while_others_can_reach_the_server() {
+fn the_last_admin_cannot_be_removed_from_a_reachable_server() {
     let directory = Directory::with("[admins]\nanna = x\nberta = y\n");
     for (address, party) in
         [("127.0.0.1", true), ("::1", true), ("localhost", true), ("0.0.0.0", false), ("::", false), ("any", false)]

@@ -30,7 +30,7 @@ fn the_first_node_determines_the_shared_settings() {
     );
     let without = |name: &str| {
         format!(
-            "{name} is set here and does not count: nodes on this store share it, and the store says something else"
+            "{name} is set here but ignored: the nodes on this store share the setting, and the store has another value"
         )
     };
     assert_eq!(notices, [without("[admins] bob"), without("[cors] max_age"), without("[vendor] name")]);

@@ -75,13 +75,14 @@ fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
         [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte) => Ok(*byte),
-        _ => Err("a delimiter is one character, or \\t".to_owned()),
+        _ => Err("the delimiter must be one character, or \\t".to_owned()),
     }
 }
 
 impl ImportArgs {
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads")?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
         let is_well = runtime.block_on(self.import());
         runtime.shutdown_background();
         Ok(if is_well? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -101,7 +102,7 @@ impl ImportArgs {
         make(&target).await?;
         let (mark, past) = Mark::find(&target, &opened.name, self.from_start).await?;
         if past > 0 {
-            eprintln!("an earlier run was cut off: going on behind row {past}");
+            eprintln!("an earlier run was interrupted: resuming after row {past}");
         }
         let tally = Arc::new(Tally::new(past));
         let ticker = tokio::spawn(progress::report_progress(Arc::clone(&tally), opened.read.clone(), opened.length));
@@ -179,7 +180,7 @@ async fn make(target: &Peer) -> anyhow::Result<()> {
             if made.is_success() || made.status == 412 {
                 Ok(())
             } else {
-                bail!("the database cannot be made: {}", made.error())
+                bail!("the database cannot be created: {}", made.error())
             }
         }
         _ => bail!("the database cannot be read: {}", found.error()),
@@ -201,7 +202,7 @@ impl Mark {
         if found.status == 404 {
             return Ok((Self { path, rev: None, rows: 0 }, 0));
         }
-        let json = found.json().context("how far an earlier run came cannot be read")?;
+        let json = found.json().context("the progress of an earlier run cannot be read")?;
         let rows = if from_start { 0 } else { json.value().get("rows").and_then(Value::as_u64).unwrap_or(0) };
         Ok((Self { path, rev: rev(&json, "_rev"), rows }, rows))
     }
@@ -227,7 +228,7 @@ impl Mark {
             // An earlier attempt whose response was lost has written it.
             self::rev(&target.request(Verb::Get, &self.path, "").await?.json()?, "_rev")
         } else {
-            self::rev(&put.json().context("how far it came cannot be written")?, "rev")
+            self::rev(&put.json().context("the progress cannot be written")?, "rev")
         };
         Ok(())
     }

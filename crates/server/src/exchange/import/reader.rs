@@ -118,21 +118,21 @@ impl Input {
     /// The document of a row, and true if its revision is kept. The error is the reason why there is no document.
     fn document(&self, number: u64, row: &Row) -> Result<(Document, bool), String> {
         let text = row.content.as_ref().map_err(Clone::clone)?;
-        let json = Json::parse(text).map_err(|error| format!("it is no JSON: {error}"))?;
+        let json = Json::parse(text).map_err(|error| format!("it is not JSON: {error}"))?;
         let document = match json.value() {
             value if !self.kind.has_doc() => value,
-            value => value.get("doc").ok_or("the row has no `doc`: lists are made with include_docs=true")?,
+            value => value.get("doc").ok_or("the row has no `doc`: lists require include_docs=true")?,
         };
         if !document.is_object() {
-            return Err(if document.is_null() { "its document was deleted" } else { "it is no object" }.to_owned());
+            return Err(if document.is_null() { "its document was deleted" } else { "it is not an object" }.to_owned());
         }
         let has_stubs = document.get("_attachments").into_iter().flat_map(Value::members);
         if has_stubs.into_iter().any(|(_, stub)| stub.get("data").is_none()) {
-            return Err("the file has its attachments as stubs only, without their bytes".to_owned());
+            return Err("the file contains only stubs of its attachments, without their content".to_owned());
         }
         let is_replicated = !self.options.drops_revisions && document.get("_rev").is_some();
         let id = match document.get("_id") {
-            Some(id) => id.as_str().ok_or("its _id is no text")?.into_owned(),
+            Some(id) => id.as_str().ok_or("its _id is not a string")?.into_owned(),
             None => format!("{}{number:016x}", self.name),
         };
         let text = self.text(&id, document);

@@ -17,7 +17,7 @@ pub(super) async fn write(target: &Peer, batch: Batch, tally: &Tally, refusals: 
         let reply = target.request(Verb::Post, "_bulk_docs", body(part, batch.is_replicated)).await?;
         match reply.status {
             200..300 | 417 => {
-                let answer = Json::parse(&reply.body).context("the answer of _bulk_docs is no JSON")?;
+                let answer = Json::parse(&reply.body).context("the response of _bulk_docs is not JSON")?;
                 settle(target, part, batch.is_replicated, &answer, tally, refusals).await?;
             }
             // A single document fails the whole request, so the batch is split.
@@ -70,8 +70,9 @@ async fn settle(
         let Some(error) = row.get("error") else { continue };
         let id = row.get("id").map(Value::to_text).unwrap_or_default();
         let index = if is_replicated { by_id.get(&*id).copied() } else { Some(index) };
-        let document =
-            index.and_then(|index| documents.get(index)).context("_bulk_docs answers of an unknown document")?;
+        let document = index
+            .and_then(|index| documents.get(index))
+            .context("the response of _bulk_docs contains an unknown document")?;
         if error.is_string("conflict") {
             conflicts.push(document);
             continue;

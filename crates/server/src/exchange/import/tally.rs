@@ -81,7 +81,7 @@ impl Tally {
         let (written, seconds) = (self.written(), self.seconds());
         let present = match self.present.load(Ordering::Relaxed) {
             0 => String::new(),
-            present => format!(", {present} were there already"),
+            present => format!(", {present} already existed"),
         };
         let refused = self.refused();
         format!(

@@ -105,12 +105,12 @@ fn check_recovery(call: &str, status: u16) {
 }
 
 #[test]
-fn writes_go_on_after_files_could_not_be_opened() {
+fn writes_continue_after_files_could_not_be_opened() {
     check_recovery("open", 500);
 }
 
 #[test]
-fn writes_go_on_after_a_write_found_no_space() {
+fn writes_continue_after_a_write_without_space() {
     check_recovery("write", 507);
 }
 
@@ -150,7 +150,7 @@ fn limited(directory: &Directory, files: u32) -> Command {
 fn idle_connections_take_no_files_from_the_engine() {
     let directory = Directory::new();
     let server = Server::start_as(&directory, &mut limited(&directory, 256));
-    let notice = "Takes 128 connections at a time, not 20000: this process may open 256 files, \
+    let notice = "Accepts 128 concurrent connections, not 20000: this process may open 256 files, \
                   which leaves 128 for connections\n";
     assert!(server.greeting.contains(notice), "{}", server.greeting);
     let mut client = server.client();
@@ -171,7 +171,7 @@ fn idle_connections_take_no_files_from_the_engine() {
 }
 
 #[test]
-fn a_server_that_may_open_hardly_any_file_says_so() {
+fn a_low_limit_of_open_files_is_reported() {
     let directory = Directory::new();
     let output = run(&mut limited(&directory, 64));
     let printed_text = String::from_utf8_lossy(&output.stderr);
@@ -205,7 +205,7 @@ fn remove(client: &mut Client, path: &str) {
 }
 
 #[test]
-fn a_full_disk_takes_deletions_and_then_writes_again() {
+fn a_full_disk_accepts_deletions_and_then_writes() {
     let Some(disk) = SmallDisk::new(60) else { return };
     let mut random = Random::new();
     let server = disk.start();
@@ -218,14 +218,14 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
     let (mut count, mut probes) = (0, 0);
     // Reads continue, and the server reports the full disk. A compaction that ends concurrently frees space for more
     // writes.
-    wait_for("a full disk that everybody tells of", || {
+    wait_for("a full disk that all nodes report", || {
         count += fill(&mut client, "/large", &mut random);
         assert_eq!(number(client.get("/large").expect(200).json().value(), "doc_count"), count as i64);
         probes += 1;
         let refused = client.put(&format!("/small/probe{probes}"), "{}");
         let up = client.get("/_up").status;
         let doctor = run(&mut disk.enter(program(&["doctor", "--data"]).arg(disk.data())));
-        let is_reported = String::from_utf8_lossy(&doctor.stdout).contains("the server refuses writes: no space left");
+        let is_reported = String::from_utf8_lossy(&doctor.stdout).contains("the server rejects writes: no space left");
         let is_refused = refused.status == 507 && refused.text().contains("no space left");
         (is_refused && up == 503 && is_reported).then_some(())
     });
@@ -255,7 +255,7 @@ fn a_full_disk_takes_deletions_and_then_writes_again() {
 }
 
 #[test]
-fn a_server_starts_on_a_full_disk_and_writes_when_there_is_room() {
+fn a_server_starts_on_a_full_disk_and_writes_once_space_is_available() {
     let Some(disk) = SmallDisk::new(60) else { return };
     let mut random = Random::new();
     let server = disk.start();
@@ -272,7 +272,7 @@ fn a_server_starts_on_a_full_disk_and_writes_when_there_is_room() {
         }
         disk.fill();
         let server = disk.start();
-        assert!(server.greeting.contains("Writes are refused until there is room"), "{}", server.greeting);
+        assert!(server.greeting.contains("Writes are rejected until space is available"), "{}", server.greeting);
         let mut client = server.client();
         assert_eq!(number(client.get("/db").expect(200).json().value(), "doc_count"), count);
         assert_eq!(client.put("/db/new", "{}").status, 507);

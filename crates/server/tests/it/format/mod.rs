@@ -133,7 +133,7 @@ fn data_of_every_layout_is_read() {
 }
 
 #[test]
-fn data_of_a_later_layout_is_refused() {
+fn data_of_a_later_layout_is_rejected() {
     let directory = Directory::new();
     Server::start(&directory).terminate();
     fs::write(directory.path().join("version"), format!("{}\n", LAYOUT + 1)).unwrap();

@@ -129,7 +129,7 @@ fn a_data_directory_is_imported() {
         .unwrap();
     let told = succeeds(&import.run(&["--config", etc.to_str().unwrap()]));
     assert!(told.contains("set [cors] origins = https://a.example"), "{told}");
-    assert!(told.contains("made the administrator eve"), "{told}");
+    assert!(told.contains("created the administrator eve"), "{told}");
     let mut client = import.client();
     for name in ["fx_snappy", "fx_none", "fx_deflate", "fx_part"] {
         equals_couchdb(&mut client, name);

@@ -154,7 +154,7 @@ fn bulk_name(index: usize) -> String {
 }
 
 #[test]
-fn a_server_that_is_written_to_moves_although_it_is_killed() {
+fn a_server_under_load_is_migrated_despite_kills() {
     let pair = Pair::start();
     let mut source = pair.source();
     fill(&mut source);
@@ -198,7 +198,7 @@ fn a_server_that_is_written_to_moves_although_it_is_killed() {
     let written = writer.join().unwrap();
     assert!(written > 0);
     let response = pair.migrate(&[]);
-    assert!(response.contains("made the administrator ann"), "{response}");
+    assert!(response.contains("created the administrator ann"), "{response}");
     let (is_equal, report) = pair.verify(&[]);
     assert!(is_equal, "{report}");
     assert!(report.contains("equal  shop/orders: 6 documents, 8 leaves, 2 attachments, 1 local documents"), "{report}");
@@ -272,7 +272,7 @@ fn a_deliberate_difference_is_found() {
     bulk(&mut target, "parts", &format!("{{\"_id\":\"p:1\",\"_rev\":\"{rev}\",\"x\":1}}"));
     finds(&pair, &format!("p:1 {rev}: its members are not the same"));
     let (is_equal, report) = pair.verify(&["--leaves-only", "--database", "parts"]);
-    assert!(is_equal, "that is not looked at: {report}");
+    assert!(is_equal, "that is not read: {report}");
     // Additional documents at the target.
     bulk(&mut target, "parts", r#"{"_id":"q:1","_rev":"1-a"}"#);
     finds(&pair, "q:1: at the target its leaves are 1-a");

@@ -155,7 +155,7 @@ fn answer(request: &str, body: &str, locals: &Locals) -> (u16, String) {
 }
 
 #[test]
-fn couchdb_1_moves_too() {
+fn couchdb_1_is_migrated() {
     let old = start();
     let directory = Directory::new();
     directory.configure("[admins]\nbob = secret\n[log]\nlevel = warn\n");
@@ -165,7 +165,7 @@ fn couchdb_1_moves_too() {
     assert!(response.contains("shop: the source does not list local documents"), "{response}");
     assert!(response.contains("set [chttpd] enable_cors = true"), "{response}");
     assert!(response.contains("set [chttpd_auth] timeout = 1234") && !response.contains("iterations"), "{response}");
-    assert!(response.contains("made the administrator old"), "{response}");
+    assert!(response.contains("created the administrator old"), "{response}");
     assert!(response.contains("3 databases: 5 revisions"), "{response}");
     let mut client = target.client().with(BOB);
     let reply = client.request("GET", "/shop/conflict?open_revs=all", &[("Accept", "application/json")], b"").unwrap();

@@ -47,7 +47,7 @@ impl Event {
             7 => Event::Rename { from: path(first), to: path(second) },
             8 => Event::Remove { path: path(first) },
             9 => Event::Link { from: path(first), to: path(second) },
-            kind => panic!("nobody writes events of kind {kind}"),
+            kind => panic!("no writer of events of kind {kind}"),
         };
         Some((event, end))
     }

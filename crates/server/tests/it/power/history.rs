@@ -43,7 +43,7 @@ impl History {
     /// that was sent later. States that no client sent are errors.
     pub(crate) fn check(&self, moment: u64, found: &BTreeMap<String, String>) {
         for name in found.keys() {
-            assert!(self.0.contains_key(name), "nobody wrote {name}");
+            assert!(self.0.contains_key(name), "no client wrote {name}");
         }
         for (name, all) in &self.0 {
             let now = found.get(name).map_or(NOTHING, String::as_str);

@@ -1,5 +1,6 @@
-//! [`Line`]: shard locks. Processes that write to one shard wait for its lock, so that each commits everything that is
-//! queued in it at once. Without the lock they would prepare commits concurrently, of which all but one would conflict.
+//! [`ShardLocks`]: shard locks. Processes that write to one shard wait for its lock, so that each commits everything
+//! that is queued in it at once. Without the lock they would prepare commits concurrently, of which all but one would
+//! conflict.
 //!
 //! A shard lock is an advisory lock of PostgreSQL, held by the transaction in which the commit is then made: it is
 //! released with the transaction, or when the process ends. Each statement of the transaction sees the commits of
@@ -18,79 +19,84 @@ use crate::error::Failure;
 use crate::lease::{Lease, number};
 use crate::options::Options;
 use crate::pool::{Leased, Pool};
-use crate::snapshot::{PostgresSnapshot, asks};
+use crate::snapshot::{PostgresSnapshot, queries};
 
 /// Maximum wait for a lock, after which the writer continues without it. A process that is stopped for a second loses
 /// its lock.
 const WAIT_MS: u32 = 500;
 
 /// The locks of this process.
-pub(crate) struct Line {
-    locks: Mutex<HashMap<Shard, Place>>,
+pub(crate) struct ShardLocks {
+    transactions: Mutex<HashMap<Shard, LockTransaction>>,
     /// Limits waiting to three of four connections of writers; the others are for writers without a lock.
     permits: Arc<Semaphore>,
     /// Distinguishes these locks from those of other schemas and programs.
     name: String,
     /// True if the server has no advisory locks.
-    is_closed: AtomicBool,
+    is_unsupported: AtomicBool,
 }
 
 /// A transaction that holds a lock.
-struct Place {
+struct LockTransaction {
     lease: Arc<Lease>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// Releases an unused lock.
-struct Held {
-    line: Arc<Line>,
+struct LockGuard {
+    locks: Arc<ShardLocks>,
     shard: Shard,
 }
 
-impl Drop for Held {
+impl Drop for LockGuard {
     fn drop(&mut self) {
-        drop(self.line.take(self.shard));
+        drop(self.locks.take(self.shard));
     }
 }
 
-impl Line {
+impl ShardLocks {
     pub(crate) fn new(writers: &Pool, options: &Options) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new((writers.size() * 3 / 4).max(1)));
         let name = format!("settee {}", options.schema);
-        Arc::new(Self { locks: Mutex::default(), permits, name, is_closed: AtomicBool::new(false) })
+        Arc::new(Self { transactions: Mutex::default(), permits, name, is_unsupported: AtomicBool::new(false) })
     }
 
-    /// Waits for the lock of a shard, up to a limit, and reads `wanted` as soon as it is held.
-    pub(crate) async fn up(line: &Arc<Self>, writers: &Arc<Pool>, shard: Shard, wanted: &[Request<'_>]) -> ShardLock {
-        if line.is_closed.load(Ordering::Relaxed) {
+    /// Waits for the lock of a shard, up to a limit, and reads `requests` as soon as it is held.
+    pub(crate) async fn acquire(
+        locks: &Arc<Self>,
+        writers: &Arc<Pool>,
+        shard: Shard,
+        requests: &[Request<'_>],
+    ) -> ShardLock {
+        if locks.is_unsupported.load(Ordering::Relaxed) {
             return ShardLock::default();
         }
-        let Ok(permit) = Arc::clone(&line.permits).try_acquire_owned() else { return ShardLock::default() };
-        let Ok(leased) = writers.take().await else { return ShardLock::default() };
+        let Ok(permit) = Arc::clone(&locks.permits).try_acquire_owned() else { return ShardLock::default() };
+        let Ok(leased) = writers.acquire().await else { return ShardLock::default() };
         // Shards with the same truncated number share a lock, which costs only an occasional wait.
         let number = number(shard) as i32;
-        let name = &line.name;
+        let name = &locks.name;
         let statements = format!(
             "BEGIN; SET LOCAL lock_timeout = {WAIT_MS}; SELECT pg_advisory_xact_lock(hashtext('{name}'), {number})"
         );
         let lease = Lease::new(Arc::clone(writers), shard);
-        let answers = match lease.wait(leased, &statements, &asks(wanted)).await {
+        let answers = match lease.acquire_lock(leased, &statements, &queries(requests)).await {
             Ok(answers) => answers,
             Err(failure) => {
-                let has_no_locks = matches!(failure, Failure::Refused(StorageError::Io(_)));
-                line.is_closed.fetch_or(has_no_locks, Ordering::Relaxed);
+                let is_unsupported = matches!(failure, Failure::Permanent(StorageError::Io(_)));
+                locks.is_unsupported.fetch_or(is_unsupported, Ordering::Relaxed);
                 return ShardLock::default();
             }
         };
-        let seen = PostgresSnapshot::of(Arc::clone(&lease)).replies(wanted, answers).await;
-        line.locks.lock().insert(shard, Place { lease, _permit: permit });
-        let held = Held { line: Arc::clone(line), shard };
+        let replies = PostgresSnapshot::of(Arc::clone(&lease)).replies(requests, answers).await;
+        locks.transactions.lock().insert(shard, LockTransaction { lease, _permit: permit });
+        let guard = LockGuard { locks: Arc::clone(locks), shard };
         // Without replies the caller reads by itself.
-        seen.map_or_else(|_| ShardLock::default(), |seen| ShardLock::of(held, seen))
+        replies.map_or_else(|_| ShardLock::default(), |replies| ShardLock::of(guard, replies))
     }
 
     /// Takes the transaction that holds the lock, to commit in it.
     pub(crate) fn take(&self, shard: Shard) -> Option<Leased> {
-        self.locks.lock().remove(&shard)?.lease.take_over()
+        self.transactions.lock().remove(&shard)?.lease.take_over()
     }
 }

@@ -27,29 +27,29 @@ fn fill(engine: &PostgresEngine, count: u64) {
     assert!(locks.iter().all(settee_storage::ShardLock::is_held));
 }
 
-/// Runs all kinds of requests, each on its own thread, after `happening`, and returns the outcome of a commit. No
+/// Runs all kinds of requests, each on its own thread, after `fault`, and returns the outcome of a commit. No
 /// request may wait for long.
-fn all_after(happening: impl FnOnce(), engine: &PostgresEngine, number: u64, may_fail: bool) -> Result<Outcome> {
+fn all_after(fault: impl FnOnce(), engine: &PostgresEngine, number: u64, may_fail: bool) -> Result<Outcome> {
     // Of a shard that does not change. The snapshot has a connection.
     let held = engine.snapshot(Shard(3)).unwrap();
     let is_open = held.state().is_ok();
     assert!(may_fail || is_open);
-    happening();
-    let begun = Instant::now();
+    fault();
+    let started = Instant::now();
     let expect = |what: &str, result: Result<()>| {
-        let took = begun.elapsed();
+        let took = started.elapsed();
         println!("{what} took {took:?}: {result:?}");
         assert!(took < LIMIT, "{what} took {took:?}");
         assert!(may_fail || result.is_ok(), "{what}: {result:?}");
     };
     thread::scope(|scope| {
-        scope.spawn(|| expect("news", engine.catch_up()));
+        scope.spawn(|| expect("a poll", engine.catch_up()));
         scope.spawn(|| expect("an old snapshot", held.get(Keyspace::Bodies, b"key").map(drop)));
         scope.spawn(|| expect("a new snapshot", engine.snapshot(SHARD).and_then(|new| new.state()).map(drop)));
         scope.spawn(|| expect("a claim", engine.members().is_gone(engine.members().this()).map(drop)));
         scope.spawn(|| {
             drop(engine.line_up(Shard(2), &[]));
-            expect("a turn", Ok(()));
+            expect("a shard lock", Ok(()));
         });
         let committing = scope.spawn(|| {
             let outcome = commit(engine, number);
@@ -64,10 +64,10 @@ fn is_unknown(outcome: &Result<Outcome>) -> bool {
     matches!(outcome, Err(_) | Ok(Outcome::Unknown))
 }
 
-/// Whatever the outcome of a commit was, after a retry it is applied exactly once.
+/// Retries a commit with an unknown outcome, and checks that it is applied exactly once.
 fn settle(engine: &PostgresEngine, number: u64) {
-    until("it answers again", || engine.catch_up().is_ok());
-    until("it commits again", || matches!(commit(engine, number), Ok(Outcome::Committed(_))));
+    until("the server responds again", || engine.catch_up().is_ok());
+    until("the server commits again", || matches!(commit(engine, number), Ok(Outcome::Committed(_))));
     assert_eq!(steps(engine, SHARD), number + 1);
 }
 
@@ -79,18 +79,18 @@ fn requests_do_not_wait_for_an_unresponsive_server() {
     for round in 0..4 {
         step(&engine, SHARD, 2 * round, Durability::Synced);
         fill(&engine, 3);
-        let fall_silent = || {
-            proxy.stall(true);
-            proxy.keep_answers(true);
+        let stall_both = || {
+            proxy.stall_requests(true);
+            proxy.stall_responses(true);
         };
-        let outcome = all_after(fall_silent, &engine, 2 * round + 1, true);
+        let outcome = all_after(stall_both, &engine, 2 * round + 1, true);
         assert!(is_unknown(&outcome), "{outcome:?}");
         // The state is detected by now.
         let outcome = all_after(|| {}, &engine, 2 * round + 1, true);
         assert!(is_unknown(&outcome), "{outcome:?}");
         engine.check().unwrap_err();
-        proxy.stall(false);
-        proxy.keep_answers(false);
+        proxy.stall_requests(false);
+        proxy.stall_responses(false);
         settle(&engine, 2 * round + 1);
     }
 }
@@ -109,13 +109,13 @@ fn commits_during_an_outage_are_made_once() {
         // of none after it.
         step(&engine, SHARD, 3 * round, Durability::Synced);
         step(&engine, SHARD, 3 * round + 1, Durability::Synced);
-        proxy.keep_answers(true);
-        let begun = Instant::now();
+        proxy.stall_responses(true);
+        let started = Instant::now();
         let outcome = commit(&engine, 3 * round + 2);
-        assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+        assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
         assert!(is_unknown(&outcome), "{outcome:?}");
         happened += steps(&witness, SHARD) - (3 * round + 2);
-        proxy.keep_answers(false);
+        proxy.stall_responses(false);
         settle(&engine, 3 * round + 2);
     }
     // All except those that got a connection without prepared statements.
@@ -125,17 +125,17 @@ fn commits_during_an_outage_are_made_once() {
 
 /// All connections are lost silently, and new ones can be created: no request fails.
 #[test]
-fn forgotten_connections_are_replaced() {
+fn silently_lost_connections_are_replaced() {
     let Some(server) = server() else { return };
     let proxy = Proxy::start(server.socket());
     let engine = open(&proxy.url(schema_of(&server.url())));
     let claim = engine.members().claim("work").unwrap().unwrap();
     for round in 0..4 {
         fill(&engine, 3);
-        let outcome = all_after(|| proxy.forget(), &engine, round, false).unwrap();
+        let outcome = all_after(|| proxy.drop_silently(), &engine, round, false).unwrap();
         assert_eq!(outcome, Outcome::Committed(Version(round + 1)));
         assert_eq!(steps(&engine, SHARD), round + 1);
-        until("it is heard of again, and its claim was never lost", || engine.members().holds(&claim));
+        until("the node is live again, and its claim was never lost", || engine.members().holds(&claim));
     }
 }
 
@@ -151,23 +151,23 @@ fn a_lost_lock_holder_delays_no_other() {
     let far = open(&proxy.url(schema_of(&url)));
     let lock = far.line_up(SHARD, &[]);
     assert!(lock.is_held());
-    proxy.forget();
-    let begun = Instant::now();
+    proxy.drop_silently();
+    let started = Instant::now();
     drop(engine.line_up(SHARD, &[]));
     step(&engine, SHARD, 1, Durability::Synced);
-    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
     let idle = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%settee {schema}''%'"
     );
     until("its transaction is over", || server.run(&idle) == "0");
-    println!("it was over after {:?}", begun.elapsed());
-    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    println!("it was over after {:?}", started.elapsed());
+    assert!(started.elapsed() < LIMIT, "{:?}", started.elapsed());
 }
 
 /// A server that cannot write heartbeats for a while but serves everything else is not considered lost, and claims are
 /// kept.
 #[test]
-fn a_slow_server_is_waited_for() {
+fn a_slow_server_is_not_considered_unresponsive() {
     const SLOW: Duration = Duration::from_secs(2);
     let Some(server) = server() else { return };
     let url = server.url();
@@ -187,7 +187,7 @@ fn a_slow_server_is_waited_for() {
             engine.catch_up().unwrap();
             number += 1;
         }
-        println!("{number} commits meanwhile");
+        println!("{number} commits while the table was locked");
     });
     assert_eq!(made(), before, "all connections are the same");
     until("heartbeats are answered", || engine.members().holds(&claim));
@@ -195,7 +195,7 @@ fn a_slow_server_is_waited_for() {
 
 /// Expired rows may be locked; heartbeats continue.
 #[test]
-fn heartbeats_wait_for_nothing_else() {
+fn heartbeats_do_not_wait_for_the_removal_of_expired_rows() {
     let Some(server) = server() else { return };
     let url = server.url();
     let schema = schema_of(&url);

@@ -7,7 +7,7 @@ use crate::{numbered, open, options, schema_of, server, step, token};
 
 /// Statements that make writes fail and succeed again, part of the reason, and true if the state is detected before a
 /// write. `{S}` and `{R}` are the schema and the role.
-const REFUSALS: [(&str, &str, &str, bool); 5] = [
+const FAILURES: [(&str, &str, &str, bool); 5] = [
     (
         "REVOKE INSERT ON {S}.commits FROM {R}",
         "GRANT INSERT ON {S}.commits TO {R}",
@@ -38,7 +38,7 @@ const REFUSALS: [(&str, &str, &str, bool); 5] = [
 ];
 
 #[test]
-fn writes_that_are_refused_are_reported_until_they_are_not() {
+fn rejected_writes_are_reported_until_they_succeed() {
     let Some(server) = server() else { return };
     let role = "writer_of_few";
     server.run(&format!("CREATE ROLE {role} LOGIN"));
@@ -50,7 +50,7 @@ fn writes_that_are_refused_are_reported_until_they_are_not() {
     step(&engine, Shard(1), 0, Durability::Synced);
     let run = |statements: &str| server.run(&statements.replace("{S}", &schema).replace("{R}", role));
     let mut version = 1;
-    for (refuse, allow, reason, shows_before) in REFUSALS {
+    for (refuse, allow, reason, shows_before) in FAILURES {
         assert!(engine.maintain().is_ok() && engine.health().is_ok(), "{refuse}");
         run(refuse);
         assert_eq!(engine.maintain().is_err(), shows_before, "{refuse}");
@@ -78,7 +78,7 @@ fn writes_that_are_refused_are_reported_until_they_are_not() {
         version += 1;
     }
     // A successful write clears it as well.
-    let (refuse, allow, ..) = REFUSALS[4];
+    let (refuse, allow, ..) = FAILURES[4];
     run(refuse);
     let made = engine.commit(Shard(1), Version(version), token(9999), numbered(9999), Durability::Synced);
     assert!(made.is_err() && engine.health().is_err(), "{made:?}");

@@ -11,7 +11,7 @@ use crate::{Client, Reply, save, wait_for};
 /// Maximum duration of any request.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A response within the limit.
+/// Sends a request and returns its response, which must arrive within the limit.
 fn ask(client: &mut Client, method: &str, path: &str) -> Reply {
     let begun = Instant::now();
     let reply = client.request(method, path, &[], b"{}").unwrap();
@@ -46,10 +46,10 @@ fn a_server_without_a_connection_to_its_store_fails_at_once() {
         ("GET", "/db/_changes"),
         ("GET", "/_all_dbs"),
     ];
-    for silence in 0..2 {
+    for round in 0..2 {
         far_client.get("/db/7").expect(200);
-        proxy.stall(true);
-        proxy.keep_answers(true);
+        proxy.stall_requests(true);
+        proxy.stall_responses(true);
         // Concurrent requests first, and then requests after the failure was detected.
         for _ in 0..2 {
             std::thread::scope(|scope| {
@@ -61,14 +61,14 @@ fn a_server_without_a_connection_to_its_store_fails_at_once() {
                     });
                 }
                 ask(&mut near_client, "GET", "/db/_design/d/_view/all").expect(200);
-                ask(&mut near_client, "PUT", &format!("/db/near{silence}"));
+                ask(&mut near_client, "PUT", &format!("/db/near{round}"));
                 ask(&mut near_client, "GET", "/db/7").expect(200);
             });
         }
         assert_ne!(far_client.get("/_up").status, 200);
-        proxy.stall(false);
-        proxy.keep_answers(false);
-        wait_for("it to hear again", || (far_client.get("/db/7").status == 200).then_some(()));
+        proxy.stall_requests(false);
+        proxy.stall_responses(false);
+        wait_for("the server responds again", || (far_client.get("/db/7").status == 200).then_some(()));
     }
     // It was created by an earlier request or by this one.
     // The outcome of the earlier attempt may still be in doubt.

@@ -1,4 +1,4 @@
-//! [`Refusal`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or read-only
+//! [`WriteFailure`]: the reason why a reachable PostgreSQL rejects writes: a missing privilege, a full disk, or read-only
 //! transactions.
 //!
 //! A rejected commit sets it, and a successful one clears it. A server whose health check fails gets no writes, so a
@@ -21,17 +21,17 @@ const PROBE_SHARD: i64 = -1;
 
 /// The last rejection, until a write succeeds.
 #[derive(Debug, Default)]
-pub(crate) struct Refusal(Mutex<Option<StorageError>>);
+pub(crate) struct WriteFailure(Mutex<Option<StorageError>>);
 
-impl Refusal {
-    /// Returns the reason, if the last write was refused.
+impl WriteFailure {
+    /// Returns the reason, if the last write was rejected.
     pub(crate) fn reason(&self) -> Option<StorageError> {
         self.0.lock().clone()
     }
 
     /// Records the result of a commit.
-    pub(crate) fn note(&self, made: &Result<Outcome>) {
-        match made {
+    pub(crate) fn record(&self, outcome: &Result<Outcome>) {
+        match outcome {
             Ok(Outcome::Committed(_)) => *self.0.lock() = None,
             Err(error @ (StorageError::Io(_) | StorageError::Full(_))) => *self.0.lock() = Some(error.clone()),
             Ok(Outcome::Conflict(_) | Outcome::Unknown) | Err(_) => {}
@@ -40,14 +40,14 @@ impl Refusal {
 
     /// Checks privileges, and probes a write after a rejection. A missing response changes nothing.
     pub(crate) async fn probe(&self, writers: &Arc<Pool>) {
-        let is_refused = self.0.lock().is_some();
-        let answer = match allowed(writers).await {
-            Ok(()) if is_refused => written(writers).await,
+        let has_failed = self.0.lock().is_some();
+        let answer = match check_privileges(writers).await {
+            Ok(()) if has_failed => probe_write(writers).await,
             answer => answer,
         };
         match answer {
-            Ok(()) if is_refused => *self.0.lock() = None,
-            Err(Failure::Refused(error @ (StorageError::Io(_) | StorageError::Full(_)))) => {
+            Ok(()) if has_failed => *self.0.lock() = None,
+            Err(Failure::Permanent(error @ (StorageError::Io(_) | StorageError::Full(_)))) => {
                 *self.0.lock() = Some(error);
             }
             Ok(()) | Err(_) => {}
@@ -56,13 +56,13 @@ impl Refusal {
 }
 
 /// Returns an error if the role lacks a privilege that commits need.
-async fn allowed(writers: &Arc<Pool>) -> Result<(), Failure> {
-    const ASK: &str = "SELECT coalesce(bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
+async fn check_privileges(writers: &Arc<Pool>) -> Result<(), Failure> {
+    const PRIVILEGES: &str = "SELECT coalesce(bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT') \
          AND has_table_privilege(oid, 'DELETE') AND (relname = 'commits' OR has_table_privilege(oid, 'UPDATE'))), false)::text \
          FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') \
          AND (relname = 'commits' OR starts_with(relname::text, 'kv_'))";
-    let leased = writers.take().await.map_err(Failure::Refused)?;
-    let answer = leased.link().client.simple_query(ASK).await.map_err(Failure::from).inspect_err(|failure| {
+    let leased = writers.acquire().await.map_err(Failure::Permanent)?;
+    let answer = leased.link().client.simple_query(PRIVILEGES).await.map_err(Failure::from).inspect_err(|failure| {
         if matches!(failure, Failure::Lost(_)) {
             leased.set_broken();
         }
@@ -71,13 +71,13 @@ async fn allowed(writers: &Arc<Pool>) -> Result<(), Failure> {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0) == Some("true"),
         _ => false,
     });
-    let refused = || StorageError::Io("PostgreSQL: the role may not write to the tables of the schema".to_owned());
-    if may_write { Ok(()) } else { Err(Failure::Refused(refused())) }
+    let rejected = || StorageError::Io("PostgreSQL: the role may not write to the tables of the schema".to_owned());
+    if may_write { Ok(()) } else { Err(Failure::Permanent(rejected())) }
 }
 
 /// Writes as a commit does, and rolls back.
-async fn written(writers: &Arc<Pool>) -> Result<(), Failure> {
-    let leased = writers.take().await.map_err(Failure::Refused)?;
+async fn probe_write(writers: &Arc<Pool>) -> Result<(), Failure> {
+    let leased = writers.acquire().await.map_err(Failure::Permanent)?;
     // The pool then rolls the transaction back.
     leased.set_in_transaction(true);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
