@@ -177,27 +177,13 @@ impl Plan {
     }
 
     async fn run(&self, targets: &[Target], runs: u32, results: &mut Results) {
-        for workload in &self.loads {
-            drive(workload, targets, runs, results).await;
-        }
-        for workload in &self.indexes {
-            drive(workload, targets, runs, results).await;
-        }
-        for workload in &self.views {
-            drive(workload, targets, runs, results).await;
-        }
-        for workload in &self.writes {
-            drive(workload, targets, runs, results).await;
-        }
-        for workload in &self.reads {
-            drive(workload, targets, runs, results).await;
-        }
-        for workload in &self.grow {
-            drive(workload, targets, runs, results).await;
-        }
-        for workload in &self.auth {
-            drive(workload, targets, runs, results).await;
-        }
+        drive(&self.loads, targets, runs, results).await;
+        drive(&self.indexes, targets, runs, results).await;
+        drive(&self.views, targets, runs, results).await;
+        drive(&self.writes, targets, runs, results).await;
+        drive(&self.reads, targets, runs, results).await;
+        drive(&self.grow, targets, runs, results).await;
+        drive(&self.auth, targets, runs, results).await;
     }
 }
 

@@ -233,8 +233,14 @@ pub(crate) fn check(right: bool, subject: impl FnOnce() -> String) -> Result<()>
     Ok(())
 }
 
-/// Measures all cells of a workload on all servers and adds the figures to `results`.
-pub(crate) async fn drive<W: Workload>(workload: &W, targets: &[Target], runs: u32, results: &mut Results) {
+/// Measures workloads in order on all servers and adds the figures to `results`.
+pub(crate) async fn drive<W: Workload>(workloads: &[W], targets: &[Target], runs: u32, results: &mut Results) {
+    for workload in workloads {
+        drive_one(workload, targets, runs, results).await;
+    }
+}
+
+async fn drive_one<W: Workload>(workload: &W, targets: &[Target], runs: u32, results: &mut Results) {
     let title = workload.title();
     eprintln!("{title}");
     let mut prepared = Vec::new();
