@@ -194,9 +194,12 @@ def main():
     options.add_argument("--story", type=int, help="play this story only")
     options.add_argument("--verbose", action="store_true")
     options = options.parse_args()
-    print(f"seed {options.seed}")
+    print(f"seed {options.seed}", flush=True)
     run = Run(Server(options.left), Server(options.right), options)
     for server in run.servers:
+        # Stories send wrong passwords; a locked account would answer everything else with 403 on both servers.
+        if server.send("PUT", "/_node/_local/_config/chttpd_auth_lockout/mode", {"Content-Type": "application/json"}, '"off"').status != 200:
+            sys.exit(f"{server.here} does not accept the administrator")
         server.send("PUT", "/_users/org.couchdb.user:df-user", {"Content-Type": "application/json"}, json.dumps({"name": "df-user", "password": "pw", "roles": [], "type": "user"}))
     if options.story is not None:
         run.play(options.story)

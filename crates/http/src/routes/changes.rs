@@ -70,6 +70,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
 /// Reads the body of a POST with the arguments of filters. It may be empty.
 async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
     body::require_json(&request.headers)?;
+    request.require_body()?;
     let bytes = request.read_body().await?;
     if bytes.is_empty() {
         return Ok(None);

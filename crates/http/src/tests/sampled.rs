@@ -264,3 +264,42 @@ async fn the_shard_of_an_id_without_a_partition_is_not_reported() {
     assert_eq!(partitioned.admin("GET /db/_shards/p:b", "").await.status, 200);
     assert_eq!(world(Layout::Whole).admin("GET /db/_shards/b", "").await.status, 200);
 }
+
+#[tokio::test]
+async fn a_missing_body_differs_from_an_empty_one() {
+    let world = world(Layout::Whole);
+    let missing = r#"400 {"error":"bad_request","reason":"Missing request body"}"#;
+    let invalid = r#"400 {"error":"bad_request","reason":"invalid UTF-8 JSON"}"#;
+    for line in [
+        "PUT /db/a",
+        "PUT /db/_local/a",
+        "PUT /db/_design/a",
+        "PUT /db/_security",
+        "PUT /db/_revs_limit",
+        "PUT /db/_purged_infos_limit",
+        "PUT /_node/_local/_config/section/key",
+        "PUT /_reshard/state",
+        "POST /db",
+        "POST /db/_all_docs",
+        "POST /db/_bulk_docs",
+        "POST /db/_bulk_get",
+        "POST /db/_find",
+        "POST /db/_purge",
+        "POST /db/_revs_diff",
+        "POST /_dbs_info",
+    ] {
+        let without = Ask::new(line).basic("admin", "pw").header("content-type", "application/json");
+        assert_eq!(world.ask(without).await.line(), missing, "{line}");
+        assert_eq!(world.ask(Ask::new(line).basic("admin", "pw").json("")).await.line(), invalid, "{line}");
+    }
+    // Filters need no arguments, so an empty body of a feed is valid.
+    let feed = |ask: Ask<'static>| ask.basic("admin", "pw").header("content-type", "application/json");
+    assert_eq!(world.ask(feed(Ask::new("POST /db/_changes"))).await.line(), missing);
+    assert_eq!(world.ask(feed(Ask::new("POST /db/_changes").body(""))).await.status, 200);
+    for (line, expected) in [
+        ("POST /_session", invalid),
+        ("POST /_cluster_setup", r#"400 {"error":"bad_request","reason":"Missing JSON body'"}"#),
+    ] {
+        assert_eq!(world.ask(feed(Ask::new(line))).await.line(), expected, "{line}");
+    }
+}
