@@ -27,6 +27,7 @@ pub(crate) struct UseIndex {
 pub struct FindOptions {
     pub(crate) selector: Selector,
     pub(crate) use_index: Option<UseIndex>,
+    /// The bookmark; absent if the client gave none, or one that cannot be read.
     pub(crate) bookmark: Option<Bookmark>,
     /// The bookmark text, which is returned to the client if nothing is found.
     pub(crate) bookmark_text: Option<String>,
@@ -69,7 +70,8 @@ impl FindOptions {
         let execution_stats = members.boolean("execution_stats", false)?;
         let allow_fallback = members.boolean("allow_fallback", true)?;
         members.finish()?;
-        let bookmark = bookmark_text.as_deref().map(Bookmark::parse).transpose()?;
+        // An unreadable bookmark is an error of the search that uses it, not of the query.
+        let bookmark = bookmark_text.as_deref().and_then(|text| Bookmark::parse(text).ok());
         Ok(Self {
             selector,
             use_index,

@@ -101,10 +101,11 @@ pub fn find(
     let indexes = index::all(database)?;
     let (plan, trace) = planner::plan(options, &indexes, readers.search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
-    let plan = planner::resume(plan, &trace, options)?;
+    // A query that finds nothing does not read its bookmark.
     if plan.is_noop {
         return Ok(Outcome::Nothing);
     }
+    let plan = planner::resume(plan, &trace, options)?;
     options.check_layout(database.layout())?;
     options.check_names()?;
     let mut collector = Collector::new(options, sink);

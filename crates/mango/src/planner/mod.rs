@@ -12,7 +12,7 @@ pub(crate) mod explain;
 pub(crate) mod ranges;
 pub(crate) mod usable;
 
-use crate::bookmark::Bookmark;
+use crate::bookmark::{self, Bookmark};
 use crate::error::Refusal;
 use crate::index::{Indexes, TextSearch};
 use crate::options::FindOptions;
@@ -102,10 +102,11 @@ fn preferred<'a>(sources: &[Source<'a>]) -> Vec<Source<'a>> {
 /// Makes a plan continue at the end of the previous page, even if another index would be chosen now.
 ///
 /// # Errors
-/// If the bookmark belongs to another query.
+/// If the bookmark cannot be read or belongs to another query.
 pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOptions) -> Result<Plan<'a>, Refusal> {
-    let Some(bookmark) = &options.bookmark else { return Ok(plan) };
-    let invalid = || Refusal::InvalidBookmark(format!("\"{}\"", options.bookmark_text.as_deref().unwrap_or_default()));
+    let Some(text) = options.bookmark_text.as_deref() else { return Ok(plan) };
+    let invalid = || bookmark::invalid(text);
+    let bookmark = options.bookmark.as_ref().ok_or_else(invalid)?;
     let usable = |wanted: &dyn Fn(Source<'a>) -> bool| {
         let found = trace.classified.iter().find(|(source, reason)| reason.is_none() && wanted(*source));
         found.map(|(source, _)| *source).ok_or_else(invalid)

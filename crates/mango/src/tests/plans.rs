@@ -200,6 +200,21 @@ fn nothing_is_answered_without_a_bookmark() {
 }
 
 #[test]
+fn only_a_search_reads_its_bookmark() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    let refused = |body: &str| match place.find(body) {
+        Err(MangoError::Refused(refusal)) => refusal.name(),
+        other => panic!("{body}: {other:?}"),
+    };
+    assert_eq!(refused(r#"{"selector":{"n":1},"limit":0,"bookmark":"x"}"#), "invalid_bookmark");
+    assert_eq!(refused(r#"{"selector":{"a.":1},"bookmark":"x"}"#), "invalid_bookmark");
+    assert_eq!(refused(r#"{"selector":{"a":1},"sort":["a"],"bookmark":"x"}"#), "no_usable_index");
+    assert!(place.find(r#"{"selector":{"n":{"$gt":5,"$lt":1}},"bookmark":"x"}"#).unwrap().found.is_none());
+    let opts = place.explain(r#"{"selector":{"n":1},"bookmark":"x"}"#);
+    assert_eq!(opts.value().get("opts").unwrap().get("bookmark").unwrap().as_str().as_deref(), Some("x"));
+}
+
+#[test]
 fn a_bookmark_goes_on_although_another_index_came() {
     let place = place(&[]);
     let query = |bookmark: &str| {
