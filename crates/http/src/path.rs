@@ -30,7 +30,12 @@ pub(crate) struct Captures {
 impl Captures {
     /// Returns the part with this name; empty if the pattern has none.
     pub(crate) fn get(&self, name: &str) -> &str {
-        self.parts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+        self.find(name).unwrap_or_default()
+    }
+
+    /// Returns the part with this name, which may be empty, or `None` if the pattern has none.
+    pub(crate) fn find(&self, name: &str) -> Option<&str> {
+        self.parts.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns the parts of the path that determine the required permission.

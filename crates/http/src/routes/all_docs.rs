@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, Head, IdRange, ReadView, partition_range};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, Head, IdRange, ReadView, partition_range};
 use settee_model::json::{Json, Value, write_string};
 use settee_views::Inclusion;
 
 use super::local_docs;
+use super::partition::check_place;
 use super::queries::Queries;
 use crate::bridge::{self, Output};
 use crate::params::document::Extras;
@@ -111,6 +112,9 @@ fn after(mut id: Vec<u8>) -> Vec<u8> {
 async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     let database = request.database()?;
     queries.check(ViewKind::Documents(database.layout()), request)?;
+    if let (Queries::One(params), Scope::All) = (&queries, scope) {
+        check_keys(&database, params)?;
+    }
     bridge::stream(request.outward(), move |output| {
         let view = database.read()?.for_client(&output.client());
         queries.write(output, |output, params| {
@@ -122,6 +126,12 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         })
     })
     .await
+}
+
+/// Returns an error if a requested key is an id without a partition in a partitioned database.
+fn check_keys(database: &Database, params: &ViewParams) -> Result<(), Error> {
+    let keys = params.key_list().unwrap_or_default();
+    asked(params, &keys).iter().filter_map(|key| key.value().as_str()).try_for_each(|id| check_place(database, &id))
 }
 
 /// A list that is being written.

@@ -25,10 +25,11 @@ use settee_service::{Visibility, public_part};
 /// Returns the id of the document in the path.
 pub(super) fn doc_id(request: &Request) -> String {
     let captures = &request.captures;
-    match (captures.get("ddoc"), captures.get("local")) {
-        ("", "") => captures.get("doc").to_owned(),
-        (ddoc, "") => format!("_design/{ddoc}"),
-        (_, local) => format!("_local/{local}"),
+    match (captures.find("ddoc"), captures.find("local")) {
+        (None, None) => captures.get("doc").to_owned(),
+        // An escaped slash at the end leaves the name empty.
+        (Some(ddoc), _) => format!("_design/{ddoc}"),
+        (None, Some(local)) => format!("_local/{local}"),
     }
 }
 

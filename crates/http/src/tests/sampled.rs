@@ -124,11 +124,30 @@ async fn ids_of_partitioned_databases() {
             ("GET /db/_x", "", missing),
             ("DELETE /db/_x", "", missing),
             ("GET /db/x", "", unplaced),
+            ("GET /db/_all_docs?keys=[%22p:1%22,%22x%22]", "", unplaced),
+            ("POST /db/_all_docs", r#"{"keys":["x"]}"#, unplaced),
+            ("GET /db/_partition/p/_all_docs?keys=[%22x%22]", "", unplaced),
             ("GET /db/_design/d/_show/s/x", "", unplaced),
             ("POST /db/_design/d/_update/u/x", "{}", unplaced),
         ],
     )
     .await;
+    for (line, body) in [
+        ("GET /db/_all_docs?keys=[%22p:1%22,%22_x%22]", ""),
+        ("GET /db/_all_docs?key=%22x%22", ""),
+        ("GET /db/_design_docs?keys=[%22x%22]", ""),
+        ("POST /db/_all_docs/queries", r#"{"queries":[{"keys":["x"]}]}"#),
+    ] {
+        assert_eq!(world.admin(line, body).await.status, 200, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_name_of_a_design_document_is_named() {
+    let illegal = r#"400 {"error":"illegal_docid","reason":"Illegal document id `_design/`"}"#;
+    for layout in [Layout::Whole, Layout::Partitioned] {
+        check(&world(layout), &[("PUT /db/_design%2F", "{}", illegal), ("PUT /db/_design%2F/a", "x", illegal)]).await;
+    }
 }
 
 #[tokio::test]
