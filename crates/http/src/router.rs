@@ -472,7 +472,7 @@ fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
         ["_users" | "_replicator" | "_global_changes", ..] => Permission::Document,
         [first, ..] if first.starts_with('_') => Permission::ServerAdmin,
         [_, "_compact", ..] | [_, "_view_cleanup"] => Permission::Maintenance,
-        [_, "_sync_shards" | "_purge"] => Permission::ServerAdmin,
+        [_, "_sync_shards" | "_purge" | "_purged_infos_limit"] => Permission::ServerAdmin,
         _ => Permission::Document,
     }
 }

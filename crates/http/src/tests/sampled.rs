@@ -322,3 +322,52 @@ async fn a_missing_body_differs_from_an_empty_one() {
         assert_eq!(world.ask(feed(Ask::new(line))).await.line(), expected, "{line}");
     }
 }
+
+#[tokio::test]
+async fn further_segments_of_paths() {
+    let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /db/_design/d", r#"{"views":{}}"#).await.status, 201);
+    let only = |allowed: &str| {
+        format!(r#"405 {{"error":"method_not_allowed","reason":"Only {allowed} allowed"}}"#)
+    };
+    let missing = r#"404 {"error":"not_found","reason":"missing"}"#;
+    let accepted = r#"202 {"ok":true}"#;
+    let no_attachments = r#"400 {"error":"bad_request","reason":"_local documents do not accept attachments."}"#;
+    let invalid_path = r#"400 {"error":"bad_request","reason":"Invalid path"}"#;
+    let incomplete = r#"400 {"error":"bad_request","reason":"Incomplete path to _node request"}"#;
+    let invalid_action = r#"400 {"error":"bad_request","reason":"Invalid Action'"}"#;
+    for (line, expected) in [
+        ("GET /db/_sync_shards/x", &*only("POST")),
+        ("POST /db/_sync_shards/x/y", &only("POST")),
+        ("GET /db/_compact/d/x", &only("POST")),
+        ("POST /db/_compact/d/x", accepted),
+        ("GET /db/_view_cleanup/x", &only("POST")),
+        ("POST /db/_view_cleanup/x", accepted),
+        ("GET /db/_nouveau_cleanup/x", &only("POST")),
+        ("GET /db/_search_cleanup/x", &only("POST")),
+        ("POST /db/_design/d/_info/x", &only("GET")),
+        ("GET /db/_design/d/_info/x", missing),
+        ("POST /db/_design/none/_info/x", missing),
+        ("POST /db/_local/x/y", no_attachments),
+        ("COPY /db/_local/x/y", no_attachments),
+        ("GET /_cluster_setup/x", r#"200 {"state":"single_node_enabled"}"#),
+        ("POST /_cluster_setup/x", invalid_action),
+        ("PUT /_cluster_setup/x", &only("GET,POST")),
+        ("POST /_db_updates/x", &only("GET")),
+        ("GET /_nouveau_analyze/x", &only("POST")),
+        ("PUT /_search_analyze/x", &only("GET,POST")),
+        ("DELETE /_reshard/x", missing),
+        ("PUT /_reshard/state/x", missing),
+        ("PATCH /_node", incomplete),
+        ("PATCH /_node/_local", r#"200 {"name":"node"}"#),
+        ("POST /_node/_local/_config/a/b/c", missing),
+        ("GET /_scheduler/docs/_replicator/x/y", invalid_path),
+        ("GET /_scheduler/docs/a%2F_replicator/x/y", invalid_path),
+        ("GET /_scheduler/docs/_replicator/_replicator/x", invalid_path),
+    ] {
+        let reply = world.ask(Ask::new(line).basic("admin", "pw").json("{}")).await;
+        assert_eq!(reply.line(), expected, "{line}");
+    }
+    let no_admin = r#"401 {"error":"unauthorized","reason":"You are not a server admin."}"#;
+    assert_eq!(world.ask(Ask::new("POST /none/_purged_infos_limit").json("1")).await.line(), no_admin);
+}
