@@ -96,7 +96,7 @@ impl ChangesParams {
                 ("style", text) => style = if text == "all_docs" { Style::AllDocs } else { Style::MainOnly },
                 ("heartbeat", text) => heartbeat = Some(parse_heartbeat(text, longest_ms)?),
                 ("seq_interval", text) => {
-                    let interval = text.parse().ok().filter(|interval| *interval > 0);
+                    let interval = integer(text).filter(|interval| *interval > 0);
                     seq_interval = interval.ok_or_else(|| Error::bad_request("invalid_seq_interval"))?;
                 }
                 ("filter", text) => filter = text,

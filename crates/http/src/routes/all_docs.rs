@@ -164,15 +164,15 @@ impl<'a> List<'a> {
     fn by_range(&mut self) -> Result<ControlFlow<()>, Error> {
         let range = self.clamp(id_range(self.params));
         let direction = direction(self.params);
-        let rows_before = match direction {
-            Direction::Forward => self.rank(range.start.as_deref().unwrap_or_default())?,
-            Direction::Backward => match range.end.as_deref() {
-                Some(end) => self.view.counts()?.0.saturating_sub(self.rank(end)?),
-                None => 0,
-            },
-        };
         let update_seq = if self.params.update_seq { Some(self.view.update_seq()?) } else { None };
-        self.head(Some(rows_before.saturating_add(self.params.skip).min(self.total)), update_seq);
+        if self.scope == Scope::Design && self.params.partition.is_some() {
+            // No partition contains a design document.
+            self.head(Some(self.total), update_seq);
+            self.tail();
+            return Ok(ControlFlow::Continue(()));
+        }
+        let offset = self.offset(&range, direction)?;
+        self.head(Some(offset), update_seq);
         let empty = matches!((&range.start, &range.end), (Some(start), Some(end)) if start >= end);
         let mut left = if empty { 0 } else { self.params.limit.unwrap_or(u64::MAX) };
         let mut rows = self.view.all_docs(&range, direction)?;
@@ -206,6 +206,25 @@ impl<'a> List<'a> {
         }
         self.tail();
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Returns the reported position of the first row of a range.
+    fn offset(&self, range: &IdRange, direction: Direction) -> Result<u64, Error> {
+        let before_start = || self.rank(range.start.as_deref().unwrap_or_default());
+        let before_end = || match range.end.as_deref() {
+            Some(end) => self.rank(end),
+            None => Ok(self.view.counts()?.0),
+        };
+        let rows_before = match direction {
+            Direction::Forward => before_start()?,
+            Direction::Backward => self.view.counts()?.0.saturating_sub(before_end()?),
+        };
+        // Within a partition CouchDB counts only the rows that it has skipped.
+        let skipped = match self.params.partition {
+            Some(_) => self.params.skip.min(before_end()?.saturating_sub(before_start()?)),
+            None => self.params.skip,
+        };
+        Ok(rows_before.saturating_add(skipped).min(self.total))
     }
 
     fn by_keys(&mut self, keys: &[Json]) -> Result<ControlFlow<()>, Error> {

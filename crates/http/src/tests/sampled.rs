@@ -371,3 +371,26 @@ async fn further_segments_of_paths() {
     let no_admin = r#"401 {"error":"unauthorized","reason":"You are not a server admin."}"#;
     assert_eq!(world.ask(Ask::new("POST /none/_purged_infos_limit").json("1")).await.line(), no_admin);
 }
+
+#[tokio::test]
+async fn offsets_within_partitions() {
+    let world = world(Layout::Partitioned);
+    let docs = r#"{"docs":[{"_id":"p:1"},{"_id":"p:2"},{"_id":"_design/d"}]}"#;
+    assert_eq!(world.admin("POST /db/_bulk_docs", docs).await.status, 201);
+    for (target, total, offset) in [
+        ("_partition/none/_all_docs", 3, 1),
+        ("_partition/none/_all_docs?skip=3", 3, 1),
+        ("_partition/none/_all_docs?skip=3&descending=true", 3, 2),
+        ("_partition/zz/_all_docs?skip=1", 3, 3),
+        ("_partition/zz/_all_docs?skip=1&descending=true", 3, 0),
+        ("_partition/p/_all_docs?skip=10", 3, 3),
+        ("_partition/p/_all_docs?skip=10&descending=true", 3, 2),
+        ("_design_docs?partition=q", 1, 1),
+        ("_design_docs?partition=p&descending=true", 1, 1),
+        ("_design_docs?partition=p&key=%22_design/d%22", 1, 1),
+    ] {
+        let reply = world.admin(&format!("GET /db/{target}"), "").await;
+        let expected = format!("200 {{\"total_rows\":{total},\"offset\":{offset},\"rows\":[\r\n\r\n]}}");
+        assert_eq!(reply.line(), expected, "{target}");
+    }
+}

@@ -125,6 +125,8 @@ fn errors_say_which_parameter_is_wrong() {
             assert!(resolve(&format!("{name}={value}")).is_ok(), "{name}={value}");
         }
     }
+    let most = resolve("seq_interval=99999999999999999999").unwrap();
+    assert_eq!(most.seq_interval, u64::MAX, "integers have any size");
     for text in ["seq_interval=a", "seq_interval=0", "seq_interval=-1", "seq_interval=1.5", "seq_interval="] {
         check(text, "400 bad_request: invalid_seq_interval");
     }
