@@ -5,6 +5,7 @@
 
 use settee_model::json::{Json, Kind, Value, write_array, write_string};
 
+use super::matcher::Matcher;
 use super::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
 use crate::error::Refusal;
 use crate::operator::{self, EQ, Negation, Operator};
@@ -45,12 +46,18 @@ pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
         return Ok(Node::Everything);
     }
     let node = Reader::default().condition(selector, 0)?;
-    let node = Names::default().push(node, "")?;
-    let node = push_negations(node);
-    match node {
+    let named = Names::default().push(node, "").map(push_negations);
+    let checked = named.and_then(|node| match node {
         Node::Field(name, _) if name.is_empty() => Err(Refusal::MissingFieldName),
         node => Ok(node),
-    }
+    });
+    checked.map_err(|refusal| invalid_argument(selector).unwrap_or(refusal))
+}
+
+/// Returns the first invalid argument of an operator. CouchDB validates all arguments before any name.
+fn invalid_argument(selector: Value<'_>) -> Option<Refusal> {
+    let node = Reader::default().condition(selector, 0).ok()?;
+    Matcher::compile(&node, &mut None).err()
 }
 
 /// Parser with limits.
