@@ -394,3 +394,17 @@ async fn offsets_within_partitions() {
         assert_eq!(reply.line(), expected, "{target}");
     }
 }
+
+#[tokio::test]
+async fn parts_of_many_documents_are_between_line_feeds() {
+    let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /db/a", "{}").await.status, 201);
+    for (docs, is_empty) in [(r#"{"docs":[{"id":"a"},{"id":"none"}]}"#, false), (r#"{"docs":[]}"#, true)] {
+        let ask = Ask::new("POST /db/_bulk_get").basic("admin", "pw").header("accept", "multipart/mixed").json(docs);
+        let reply = world.ask(ask).await;
+        let boundary = reply.header("content-type").split('"').nth(1).unwrap().to_owned();
+        assert_eq!(reply.body.is_empty(), is_empty, "{}", reply.body);
+        assert_eq!(reply.body.starts_with(&format!("\r\n--{boundary}\r\n")), !is_empty, "{}", reply.body);
+        assert_eq!(reply.body.ends_with(&format!("\r\n--{boundary}--\r\n")), !is_empty, "{}", reply.body);
+    }
+}
