@@ -408,3 +408,37 @@ async fn parts_of_many_documents_are_between_line_feeds() {
         assert_eq!(reply.body.ends_with(&format!("\r\n--{boundary}--\r\n")), !is_empty, "{}", reply.body);
     }
 }
+
+#[tokio::test]
+async fn the_removal_of_a_missing_attachment_compares_no_revision() {
+    let world = world(Layout::Whole);
+    let put = |line: &str| world.ask(Ask::new(line).basic("admin", "pw").text("text/plain", "x"));
+    let first = put("PUT /db/a/x").await;
+    let rev = Json::parse(first.body.as_bytes()).unwrap().value().get("rev").unwrap().to_text();
+    assert_eq!(put(&format!("PUT /db/a/y?rev={rev}")).await.status, 201);
+    let missing = r#"404 {"error":"not_found","reason":"Document is missing attachment"}"#;
+    let conflict = r#"409 {"error":"conflict","reason":"Document update conflict."}"#;
+    let missing_rev = r#"409 {"error":"not_found","reason":"missing_rev"}"#;
+    for (target, expected) in [
+        (format!("none?rev={rev}"), missing),
+        (format!("y?rev={rev}"), missing),
+        (format!("x?rev={rev}"), conflict),
+        ("x?rev=1-a".to_owned(), missing_rev),
+    ] {
+        let line = format!("DELETE /db/a/{target}");
+        assert_eq!(world.ask(Ask::new(&line).basic("admin", "pw")).await.line(), expected, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_replicated_edit_of_a_local_document_has_the_tag_of_its_body() {
+    let world = world(Layout::Whole);
+    let put = async |body: &str| {
+        let ask = Ask::new("PUT /db/_local/l?new_edits=false").basic("admin", "pw").json(body);
+        world.ask(ask).await.header("etag").to_owned()
+    };
+    let first = put(r#"{"_rev":"1-a","n":1}"#).await;
+    assert_ne!(first, "\"1-a\"");
+    assert_ne!(first, put(r#"{"_rev":"1-a","n":2}"#).await);
+    assert_eq!(first, put(r#"{"_rev":"1-a","n":1}"#).await);
+}
