@@ -211,9 +211,11 @@ impl<'a> List<'a> {
     /// Returns the reported position of the first row of a range.
     fn offset(&self, range: &IdRange, direction: Direction) -> Result<u64, Error> {
         let before_start = || self.rank(range.start.as_deref().unwrap_or_default());
-        let before_end = || match range.end.as_deref() {
-            Some(end) => self.rank(end),
-            None => Ok(self.view.counts()?.0),
+        let before_end = || -> Result<u64, Error> {
+            match range.end.as_deref() {
+                Some(end) => self.rank(end),
+                None => Ok(self.view.counts()?.0),
+            }
         };
         let rows_before = match direction {
             Direction::Forward => before_start()?,

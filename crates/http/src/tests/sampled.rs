@@ -330,6 +330,8 @@ async fn further_segments_of_paths() {
     let only = |allowed: &str| {
         format!(r#"405 {{"error":"method_not_allowed","reason":"Only {allowed} allowed"}}"#)
     };
+    let (get, post, get_post) = (only("GET"), only("POST"), only("GET,POST"));
+    let (get, post, get_post) = (get.as_str(), post.as_str(), get_post.as_str());
     let missing = r#"404 {"error":"not_found","reason":"missing"}"#;
     let accepted = r#"202 {"ok":true}"#;
     let no_attachments = r#"400 {"error":"bad_request","reason":"_local documents do not accept attachments."}"#;
@@ -337,25 +339,25 @@ async fn further_segments_of_paths() {
     let incomplete = r#"400 {"error":"bad_request","reason":"Incomplete path to _node request"}"#;
     let invalid_action = r#"400 {"error":"bad_request","reason":"Invalid Action'"}"#;
     for (line, expected) in [
-        ("GET /db/_sync_shards/x", &*only("POST")),
-        ("POST /db/_sync_shards/x/y", &only("POST")),
-        ("GET /db/_compact/d/x", &only("POST")),
+        ("GET /db/_sync_shards/x", post),
+        ("POST /db/_sync_shards/x/y", post),
+        ("GET /db/_compact/d/x", post),
         ("POST /db/_compact/d/x", accepted),
-        ("GET /db/_view_cleanup/x", &only("POST")),
+        ("GET /db/_view_cleanup/x", post),
         ("POST /db/_view_cleanup/x", accepted),
-        ("GET /db/_nouveau_cleanup/x", &only("POST")),
-        ("GET /db/_search_cleanup/x", &only("POST")),
-        ("POST /db/_design/d/_info/x", &only("GET")),
+        ("GET /db/_nouveau_cleanup/x", post),
+        ("GET /db/_search_cleanup/x", post),
+        ("POST /db/_design/d/_info/x", get),
         ("GET /db/_design/d/_info/x", missing),
         ("POST /db/_design/none/_info/x", missing),
         ("POST /db/_local/x/y", no_attachments),
         ("COPY /db/_local/x/y", no_attachments),
         ("GET /_cluster_setup/x", r#"200 {"state":"single_node_enabled"}"#),
         ("POST /_cluster_setup/x", invalid_action),
-        ("PUT /_cluster_setup/x", &only("GET,POST")),
-        ("POST /_db_updates/x", &only("GET")),
-        ("GET /_nouveau_analyze/x", &only("POST")),
-        ("PUT /_search_analyze/x", &only("GET,POST")),
+        ("PUT /_cluster_setup/x", get_post),
+        ("POST /_db_updates/x", get),
+        ("GET /_nouveau_analyze/x", post),
+        ("PUT /_search_analyze/x", get_post),
         ("DELETE /_reshard/x", missing),
         ("PUT /_reshard/state/x", missing),
         ("PATCH /_node", incomplete),
@@ -412,7 +414,7 @@ async fn parts_of_many_documents_are_between_line_feeds() {
 #[tokio::test]
 async fn the_removal_of_a_missing_attachment_compares_no_revision() {
     let world = world(Layout::Whole);
-    let put = |line: &str| world.ask(Ask::new(line).basic("admin", "pw").text("text/plain", "x"));
+    let put = async |line: &str| world.ask(Ask::new(line).basic("admin", "pw").text("text/plain", "x")).await;
     let first = put("PUT /db/a/x").await;
     let rev = Json::parse(first.body.as_bytes()).unwrap().value().get("rev").unwrap().to_text();
     assert_eq!(put(&format!("PUT /db/a/y?rev={rev}")).await.status, 201);
