@@ -444,3 +444,31 @@ async fn a_replicated_edit_of_a_local_document_has_the_tag_of_its_body() {
     assert_ne!(first, put(r#"{"_rev":"1-a","n":2}"#).await);
     assert_eq!(first, put(r#"{"_rev":"1-a","n":1}"#).await);
 }
+
+#[tokio::test]
+async fn a_feed_without_rows_sends_a_line_feed_before_it_waits() {
+    let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /db/a", "{}").await.status, 201);
+    let none = "filter=_doc_ids&doc_ids=[%22none%22]";
+    for (query, start) in [
+        ("feed=longpoll&since=now", "{\"results\":[\n\n\n],"),
+        ("feed=longpoll&limit=0", "{\"results\":[\n\n\n],"),
+        ("feed=longpoll&limit=1", "{\"results\":[\n{\"seq\""),
+        ("feed=continuous&since=now", "\n{\"last_seq\""),
+        ("feed=continuous&limit=0", "{\"last_seq\""),
+        ("feed=continuous&limit=1", "{\"seq\""),
+        ("feed=normal&since=now", "{\"results\":[\n\n],"),
+    ] {
+        let reply = world.admin(&format!("GET /db/_changes?timeout=1&{query}"), "").await;
+        assert!(reply.body.starts_with(start), "{query}: {:?}", reply.body);
+    }
+    for (query, start) in [
+        ("feed=longpoll&descending=true", "{\"results\":[\n\n\n],"),
+        ("feed=continuous&descending=true", "\n{\"last_seq\""),
+        ("feed=normal", "{\"results\":[\n\n],"),
+    ] {
+        let reply = world.admin(&format!("GET /db/_changes?timeout=1&{query}&{none}"), "").await;
+        assert!(reply.body.starts_with(start), "{query}: {:?}", reply.body);
+    }
+    assert_eq!(world.admin("GET /db/_changes?timeout=1&feed=eventsource&since=now", "").await.body, "\n");
+}
