@@ -87,6 +87,11 @@ async fn a_refused_atomic_request_names_the_revisions_that_it_would_replace() {
     let line = "POST /db/_bulk_docs";
     check(&world, &[(line, r#"{"docs":[{"_id":"a"}],"all_or_nothing":true}"#, &refused("0-"))]).await;
     check(&world, &[(line, r#"{"docs":[{"_id":"a","_rev":"1-abc"}],"all_or_nothing":true}"#, &refused("1-abc"))]).await;
+    for rev in ["0-7", "1-abc"] {
+        let body = format!(r#"{{"docs":[{{"_id":"_local/a","_rev":"{rev}"}}],"all_or_nothing":true}}"#);
+        let expected = refused(rev).replace(r#""id":"a""#, r#""id":"_local/a""#);
+        check(&world, &[(line, &body, &expected)]).await;
+    }
 }
 
 #[tokio::test]
