@@ -83,7 +83,8 @@ def header(name, answer, here):
     if name == "content-type":
         text = re.sub(r"boundary=.*", "boundary", text)
     if name == "location":
-        text = re.sub(r"^https?://[^/]*", "", text)
+        # The second pattern is the id that a server has generated.
+        text = re.sub(r"/[0-9a-f]{32}$", "/UUID", re.sub(r"^https?://[^/]*", "", text))
     if name == "etag" and not re.fullmatch(r'"\d+-[0-9a-f]{32}"', text):
         return "(hash)" if text else ""
     if name == "allow":
