@@ -301,12 +301,15 @@ impl Router {
             Err(error) => {
                 // As in CouchDB, the design document of a function is opened before an unsupported method is
                 // reported.
-                if place.resource.is_some_and(Resource::is_function) {
+                if place.resource.is_some_and(Resource::is_function) || is_unknown_function(&place.captures) {
                     require_design_document(node, &place.captures).await?;
                 }
                 return Err(error);
             }
         };
+        if is_unknown_function(&place.captures) {
+            require_design_document(node, &place.captures).await?;
+        }
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
         let redactor = redactor::redactor(&head, &captures, &user, node.policy().plus)?;
         let account = Arc::clone(&head.account);
@@ -443,6 +446,11 @@ pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
         Layout::Whole => Err(Error::bad_request("database is not partitioned")),
         Layout::Partitioned => Ok(()),
     }
+}
+
+/// Returns true for an attachment of a design document whose name starts like that of a function.
+fn is_unknown_function(captures: &Captures) -> bool {
+    captures.find("ddoc").is_some() && captures.get("attachment").starts_with('_')
 }
 
 /// Returns an error if the design document does not exist.

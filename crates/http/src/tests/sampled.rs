@@ -477,3 +477,24 @@ async fn a_feed_without_rows_sends_a_line_feed_before_it_waits() {
     }
     assert_eq!(world.admin("GET /db/_changes?timeout=1&feed=eventsource&since=now", "").await.body, "\n");
 }
+
+#[tokio::test]
+async fn purged_revisions_are_listed_once_in_their_order() {
+    let world = world(Layout::Whole);
+    let body = r#"{"b":["3-c","10-a","1-a","1-a"]}"#;
+    assert_eq!(world.admin("POST /db/_purge", body).await.status, 201);
+    let expected = r#"200 {"purged_infos":[{"id":"b","revs":["1-a","3-c","10-a"]}]}"#;
+    check(&world, &[("GET /db/_purged_infos", "", expected)]).await;
+}
+
+#[tokio::test]
+async fn the_design_document_of_an_unknown_function_is_opened_first() {
+    let world = world(Layout::Whole);
+    let missing = r#"404 {"error":"not_found","reason":"missing"}"#;
+    let name = r#"400 {"error":"bad_request","reason":"Attachment name '_f' starts with prohibited character '_'"}"#;
+    for line in ["PUT /db/_design/d/_f", "DELETE /db/_design/d/_f", "POST /db/_design/d/_f", "GET /db/_design/d/_f/x"] {
+        check(&world, &[(line, "x", missing)]).await;
+    }
+    assert_eq!(world.admin("PUT /db/_design/d", "{}").await.status, 201);
+    check(&world, &[("PUT /db/_design/d/_f", "x", name), ("DELETE /db/_design/d/_f", "", name)]).await;
+}

@@ -153,10 +153,10 @@ fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<Strin
     let mut warnings = Vec::new();
     if let Some(wanted) = options.use_index.as_ref().filter(|_| !plan.source.is_named_by(options)) {
         warnings.push(match wanted {
-            UseIndex { design, name: None } => {
+            UseIndex { design, name: None, .. } => {
                 format!("{design} was not used because it does not contain a valid index for this query.")
             }
-            UseIndex { design, name: Some(name) } => {
+            UseIndex { design, name: Some(name), .. } => {
                 format!("{design}, {name} was not used because it is not a valid index for this query.")
             }
         });

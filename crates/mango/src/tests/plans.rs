@@ -200,6 +200,23 @@ fn nothing_is_answered_without_a_bookmark() {
 }
 
 #[test]
+fn a_requested_index_is_shown_as_it_was_named() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    for (requested, shown) in [
+        (r#""dn""#, r#"["dn"]"#),
+        (r#""_design/dn""#, r#"["dn"]"#),
+        (r#""_design/dn/n""#, r#"["dn","n"]"#),
+        (r#"["dn"]"#, r#"["dn"]"#),
+        (r#"["_design/dn"]"#, r#"["_design/dn"]"#),
+        (r#"["_design/dn","n"]"#, r#"["_design/dn","n"]"#),
+    ] {
+        let query = format!(r#"{{"selector":{{"n":1}},"use_index":{requested}}}"#);
+        assert_eq!(explained(&place, &query, &["opts", "use_index"]), shown, "{requested}");
+        assert_eq!(explained(&place, &query, &["index", "name"]), r#""n""#, "{requested}");
+    }
+}
+
+#[test]
 fn only_a_search_reads_its_bookmark() {
     let place = place(&[("n", r#"{"fields":["n"]}"#)]);
     let refused = |body: &str| match place.find(body) {

@@ -55,6 +55,10 @@ fn rows_that_have_a_sequence_are_counted_downwards() {
     // 10^15 is one more than a multiple of three.
     assert_eq!(seqs("seq_interval=3"), "-x--x--");
     assert_eq!(seqs("seq_interval=3&limit=6"), "x--x--x");
+    assert_eq!(seqs("seq_interval=2&limit=-1"), "-x-x-x-");
+    assert_eq!(seqs("seq_interval=3&limit=-2"), "-x--x--");
+    assert_eq!(seqs("seq_interval=10&limit=-2"), "-------");
+    assert_eq!(seqs("seq_interval=10&limit=-9"), "-x-----");
 }
 
 #[test]
