@@ -498,3 +498,24 @@ async fn the_design_document_of_an_unknown_function_is_opened_first() {
     assert_eq!(world.admin("PUT /db/_design/d", "{}").await.status, 201);
     check(&world, &[("PUT /db/_design/d/_f", "x", name), ("DELETE /db/_design/d/_f", "", name)]).await;
 }
+
+#[tokio::test]
+async fn an_escaped_slash_alone_names_no_local_document() {
+    let world = world(Layout::Whole);
+    assert_eq!(world.admin("PUT /db/_local/x", "{}").await.status, 201);
+    let refused = r#"400 {"error":"bad_request","reason":"_local documents do not accept attachments."}"#;
+    for line in ["PUT /db/_local%2F/x", "GET /db/_local%2F/x", "DELETE /db/_local%2F/x", "PUT /db/_local%2F/x/y"] {
+        check(&world, &[(line, "{}", refused)]).await;
+    }
+    assert_eq!(world.admin("GET /db/_local/x", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn the_number_of_copies_of_a_database_has_any_size() {
+    let world = World::new();
+    assert_eq!(world.admin("PUT /db?n=9999999999999999999999999", "").await.status, 201);
+    let refused = r#"400 {"error":"bad_request","reason":"The `n` value should be a positive integer."}"#;
+    for n in ["0", "-1", "1.5", "99999999999x", ""] {
+        check(&world, &[(&format!("PUT /other?n={n}"), "", refused)]).await;
+    }
+}
