@@ -125,7 +125,7 @@ def body_difference(left, right):
     except ValueError:
         lines = [[line for line in answer.body.split(b"\n") if line.strip()] for answer in (left, right)]
         try:
-            mine, theirs = ([plain(parsed(re.sub(rb"^data: ?", b"", line))) for line in of if not line.startswith((b"id:", b"event:"))] for of in lines)
+            mine, theirs = ([plain(parsed(re.sub(rb"^data: ?", b"", line))) for line in of if not line.startswith((b"id:", b"event:")) and line.strip() != b"data:"] for of in lines)
         except ValueError:
             return f"text {left.status}: {general(left.body[:60].decode(errors='replace'))!r} and {general(right.body[:60].decode(errors='replace'))!r}"
     found = first_difference(mine, theirs)
