@@ -14,7 +14,7 @@ pub(crate) mod usable;
 
 use crate::bookmark::{self, Bookmark};
 use crate::error::Refusal;
-use crate::index::{Indexes, TextSearch};
+use crate::index::{Index, Indexes, TextSearch};
 use crate::options::FindOptions;
 use crate::selector::Node;
 use access::Access;
@@ -158,14 +158,23 @@ fn is_empty_list(node: &Node) -> bool {
 }
 
 /// Returns true if the index contains all requested and tested fields.
-pub(crate) fn covers(options: &FindOptions, source: Source<'_>) -> bool {
-    let (Some(index), Some(names)) = (source.index(), options.fields.names()) else {
-        return false;
-    };
-    let has = |name: &str| name == "_id" || index.definition.names().any(|column| column == name);
+fn covers(options: &FindOptions, source: Source<'_>) -> bool {
     let mut tested = Vec::new();
     names_in(options.selector.node(), &mut tested);
-    names.into_iter().all(has) && tested.into_iter().all(has)
+    covers_fields(options, source) && source.index().is_some_and(|index| tested.into_iter().all(|name| has(index, name)))
+}
+
+/// Returns true if the index contains the requested fields. CouchDB calls such an index, unless it is chosen, a covering
+/// one.
+pub(crate) fn covers_fields(options: &FindOptions, source: Source<'_>) -> bool {
+    match (source.index(), options.fields.names()) {
+        (Some(index), Some(names)) => names.into_iter().all(|name| has(index, name)),
+        _ => false,
+    }
+}
+
+fn has(index: &Index, field: &str) -> bool {
+    field == "_id" || index.definition.names().any(|column| column == field)
 }
 
 /// Returns the fields that a selector tests, with repetitions.

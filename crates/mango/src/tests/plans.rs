@@ -199,6 +199,24 @@ fn nothing_is_answered_without_a_bookmark() {
     assert_eq!(page.found.unwrap().bookmark, "nil");
 }
 
+/// CouchDB compares only the requested fields with those of an index that it has not chosen.
+#[test]
+fn candidates_cover_the_requested_fields() {
+    let place = place(&[("ns", r#"{"fields":["n","s"]}"#)]);
+    for (query, covering) in [
+        (r#"{"selector":{"t":true},"fields":["n"]}"#, "true"),
+        (r#"{"selector":{"t":true},"fields":["_id"]}"#, "true"),
+        (r#"{"selector":{"t":true},"fields":["n","t"]}"#, "false"),
+        (r#"{"selector":{"t":true}}"#, "false"),
+    ] {
+        let answer = place.explain(query);
+        let candidate = answer.value().get("index_candidates").unwrap().elements().next().unwrap();
+        let found = candidate.get("analysis").unwrap().get("covering").unwrap();
+        assert_eq!(found.raw(), covering.as_bytes(), "{query}");
+        assert_eq!(explained(&place, query, &["covering"]), "false", "{query}");
+    }
+}
+
 #[test]
 fn a_requested_index_is_shown_as_it_was_named() {
     let place = place(&[("n", r#"{"fields":["n"]}"#)]);
