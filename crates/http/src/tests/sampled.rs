@@ -464,7 +464,7 @@ async fn a_feed_without_rows_sends_a_line_feed_before_it_waits() {
         ("feed=continuous&limit=1", "{\"seq\""),
         ("feed=normal&since=now", "{\"results\":[\n\n],"),
     ] {
-        let reply = world.admin(&format!("GET /db/_changes?timeout=1&{query}"), "").await;
+        let reply = world.admin(&format!("GET /db/_changes?timeout=100&{query}"), "").await;
         assert!(reply.body.starts_with(start), "{query}: {:?}", reply.body);
     }
     for (query, start) in [
@@ -472,10 +472,10 @@ async fn a_feed_without_rows_sends_a_line_feed_before_it_waits() {
         ("feed=continuous&descending=true", "\n{\"last_seq\""),
         ("feed=normal", "{\"results\":[\n\n],"),
     ] {
-        let reply = world.admin(&format!("GET /db/_changes?timeout=1&{query}&{none}"), "").await;
+        let reply = world.admin(&format!("GET /db/_changes?timeout=100&{query}&{none}"), "").await;
         assert!(reply.body.starts_with(start), "{query}: {:?}", reply.body);
     }
-    assert_eq!(world.admin("GET /db/_changes?timeout=1&feed=eventsource&since=now", "").await.body, "\n");
+    assert_eq!(world.admin("GET /db/_changes?timeout=100&feed=eventsource&since=now", "").await.body, "\n");
 }
 
 #[tokio::test]
