@@ -17,8 +17,8 @@ ACCEPTED = [
     (r"_index \| error 400 invalid_ddoc_lang: .* and bad_request|_bulk_delete \| error 400 invalid_bulk_docs: .* and invalid_key", "COMPAT: of several faults another one is named"),
     (r"\{att\} \| status (404|409) .*and 400 (illegal_docid: Only reserved|bad_request: Attachment name)", "COMPAT: of several faults another one is named"),
     (r"\{doc\} \| status 404 not_found: missing and 400 bad_request: Attachment name", "COMPAT: of several faults another one is named"),
-    (r"(doc|ddoc|local)\}\S* \| (error|status) 400 (doc_validation|bad_request|illegal_docid): .* and (400 )?(doc_validation|bad_request): ", "COMPAT: of several faults another one is named"),
-    (r"_changes \| error 400 .* and bad_request: Malformed sequence", "COMPAT: of several faults another one is named"),
+    (r"(db|doc|ddoc|local)\}\S* \| (error|status) 400 (doc_validation|bad_request|illegal_docid): .* and (400 )?(doc_validation|bad_request): ", "COMPAT: of several faults another one is named"),
+    (r"_changes \| error 400 .* and bad_request: (Malformed sequence|Supported)|_bulk_get \| error 400 bad_request: Missing JSON list",  "COMPAT: of several faults another one is named"),
     (r"/\{db\} \| status 412 file_exists: .* and 400 bad_request: The '…' value", "COMPAT: of several faults another one is named"),
     (r"/(_all_dbs|_dbs_info|_scheduler/docs) \| error 400 query_parse_error: .* and bad_request: invalid UTF-N JSON", "COMPAT: of several faults another one is named"),
     (r"/_(show|update|list|rewrite)/\S* \| status 20\d .*and (400 bad_request: Request body is not properly gzipped|415 bad_content_type: .* content encoding)", "COMPAT: functions receive decompressed bodies"),
@@ -67,7 +67,7 @@ def reason(request, answers, found, renumbered):
         return "COMPAT: a limit of 0 reads no documents"
     if re.search(r"_(find|explain)$", request.route) and found.startswith("body 200") and re.search(r'"\$(or|and|nor)":\[\]', asked):
         return "COMPAT: an empty $or makes no index usable"
-    if re.search(r"(%2B|\+)1-abc|9{25}", asked) and re.search(r"400 .*and (400 )?(bad_request: Invalid rev format|404 not_found: missing)|status 40[049]  and 40[04] $|and 404 not_found: missing", found):
+    if re.search(r"(%2B|\+)1-abc|9{25}", asked) and re.search(r"400 .*and (400 )?(bad_request: Invalid rev format|404 not_found: missing)|status 40[049]  and 40[04] $|and 404 not_found: missing|'missing' and 'Invalid rev format'", found):
         return "COMPAT: generations of any size and with a sign"
     if "_local%2F" in asked and request.route.endswith("{att}") and re.search(r"and 400 (bad_request: _local documents|$)", found):
         return "COMPAT: local documents have no attachments"
