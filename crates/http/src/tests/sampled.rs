@@ -519,3 +519,17 @@ async fn the_number_of_copies_of_a_database_has_any_size() {
         check(&world, &[(&format!("PUT /other?n={n}"), "", refused)]).await;
     }
 }
+
+#[tokio::test]
+async fn a_requested_revision_has_no_update_sequence() {
+    let world = world(Layout::Whole);
+    let saved = world.admin("PUT /db/a", "{}").await;
+    let rev = Json::parse(saved.body.as_bytes()).unwrap().value().get("rev").unwrap().to_text();
+    let get = async |query: &str| world.admin(&format!("GET /db/a?local_seq=true{query}"), "").await;
+    let named = get(&format!("&rev={rev}")).await;
+    assert_eq!((named.body.contains("_local_seq"), named.header("etag")), (false, &*format!("\"{rev}\"")));
+    for query in [String::new(), format!("&rev={rev}&latest=true")] {
+        let winner = get(&query).await;
+        assert_eq!((winner.body.contains("\"_local_seq\":1"), winner.header("etag")), (true, ""), "{query}");
+    }
+}
