@@ -30,7 +30,12 @@ pub(crate) struct Captures {
 impl Captures {
     /// Returns the part with this name; empty if the pattern has none.
     pub(crate) fn get(&self, name: &str) -> &str {
-        self.parts.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+        self.find(name).unwrap_or_default()
+    }
+
+    /// Returns the part with this name, which may be empty, or `None` if the pattern has none.
+    pub(crate) fn find(&self, name: &str) -> Option<&str> {
+        self.parts.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
     /// Returns the parts of the path that determine the required permission.
@@ -72,13 +77,17 @@ pub(crate) fn split(path: &str, plus: Plus) -> Split<'_> {
             .into_iter()
             .find(|prefix| parts.len() == 1 && segment.strip_prefix(prefix).is_some_and(|name| name.starts_with('/')));
         match prefix {
-            Some("_local") if segment.len() == "_local/".len() => parts.push(Cow::Borrowed("_local")),
             Some(prefix) => {
                 parts.push(Cow::Borrowed(prefix));
                 parts.push(Cow::Owned(segment[prefix.len() + 1..].to_owned()));
             }
             None => parts.push(segment),
         }
+    }
+    // Without a name `_local%2F` is `_local/`. With further segments the name stays empty, because these name an
+    // attachment and not a local document.
+    if parts.len() == 3 && parts[1] == "_local" && parts[2].is_empty() {
+        parts.pop();
     }
     Split { parts, garbled }
 }

@@ -77,6 +77,10 @@ impl Request {
     }
 
     async fn take_body(&mut self) -> Result<Bytes, Error> {
+        // `Content-Encoding` of a request without a body describes nothing.
+        if !self.has_body() {
+            return Ok(Bytes::new());
+        }
         let policy = self.node.policy();
         let limit = self.takes.most_bytes().min(policy.max_body_bytes);
         let (timeout, account) = (ReceiveTimeout::new(policy.receive_timeout), &self.head.account);
@@ -102,8 +106,14 @@ impl Request {
         }
     }
 
-    /// Reads the whole body as JSON, whatever its content type.
+    /// Reads the whole body as JSON, whatever its content type. Returns an error if the client sends none.
     pub(crate) async fn read_json(&mut self) -> Result<Json, Error> {
+        self.require_body()?;
+        self.read_json_or_empty().await
+    }
+
+    /// Reads the whole body as JSON, whatever its content type. A missing body is an empty text.
+    pub(crate) async fn read_json_or_empty(&mut self) -> Result<Json, Error> {
         let bytes = self.read_body().await?;
         self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
         body::json(bytes).await
@@ -112,6 +122,7 @@ impl Request {
     /// Reads the whole body as JSON with documents. The content type must be JSON.
     pub(crate) async fn read_documents(&mut self) -> Result<Json, Error> {
         body::require_json(&self.headers)?;
+        self.require_body()?;
         let bytes = self.read_body().await?;
         self.head.account.keep(bytes.len().saturating_mul(self.takes.copies())).await?;
         body::json_envelope(bytes).await
@@ -158,11 +169,13 @@ impl Request {
 
     /// Reads the whole body as a JSON object, whatever its content type.
     pub(crate) async fn read_object(&mut self) -> Result<Json, Error> {
-        if !self.has_body() {
-            return Err(Error::bad_request("Missing request body"));
-        }
         let body = self.read_json().await?;
         if body.value().is_object() { Ok(body) } else { Err(Error::bad_request("Request body must be a JSON object")) }
+    }
+
+    /// Returns an error if the client sends no body.
+    pub(crate) fn require_body(&self) -> Result<(), Error> {
+        if self.has_body() { Ok(()) } else { Err(Error::bad_request("Missing request body")) }
     }
 
     /// Returns true if the client sends a body, even an empty one.

@@ -301,12 +301,15 @@ impl Router {
             Err(error) => {
                 // As in CouchDB, the design document of a function is opened before an unsupported method is
                 // reported.
-                if place.resource.is_some_and(Resource::is_function) {
+                if place.resource.is_some_and(Resource::is_function) || is_unknown_function(&place.captures) {
                     require_design_document(node, &place.captures).await?;
                 }
                 return Err(error);
             }
         };
+        if is_unknown_function(&place.captures) {
+            require_design_document(node, &place.captures).await?;
+        }
         let (node, router, captures) = (Arc::clone(node), Arc::clone(self), place.captures);
         let redactor = redactor::redactor(&head, &captures, &user, node.policy().plus)?;
         let account = Arc::clone(&head.account);
@@ -445,6 +448,11 @@ pub(crate) fn require_partitioned(database: &Database) -> Result<(), Error> {
     }
 }
 
+/// Returns true for an attachment of a design document whose name starts like that of a function.
+fn is_unknown_function(captures: &Captures) -> bool {
+    captures.find("ddoc").is_some() && captures.get("attachment").starts_with('_')
+}
+
 /// Returns an error if the design document does not exist.
 async fn require_design_document(node: &Arc<Node>, captures: &Captures) -> Result<(), Error> {
     let (database, id) = (node.database(captures.get("db"))?, format!("_design/{}", captures.get("ddoc")));
@@ -472,7 +480,7 @@ fn of_unserved(method: &Method, path: &[Cow<'_, str>]) -> Permission {
         ["_users" | "_replicator" | "_global_changes", ..] => Permission::Document,
         [first, ..] if first.starts_with('_') => Permission::ServerAdmin,
         [_, "_compact", ..] | [_, "_view_cleanup"] => Permission::Maintenance,
-        [_, "_sync_shards" | "_purge"] => Permission::ServerAdmin,
+        [_, "_sync_shards" | "_purge" | "_purged_infos_limit"] => Permission::ServerAdmin,
         _ => Permission::Document,
     }
 }

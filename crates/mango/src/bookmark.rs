@@ -41,14 +41,17 @@ pub(crate) enum Bookmark {
     },
 }
 
+/// Returns the rejection of a bookmark.
+pub(crate) fn invalid(text: &str) -> Refusal {
+    let mut shown = Vec::new();
+    write_string(&mut shown, text);
+    Refusal::InvalidBookmark(String::from_utf8_lossy(&shown).into_owned())
+}
+
 impl Bookmark {
     /// Parses the output of [`Self::to_text`].
     pub(crate) fn parse(text: &str) -> Result<Self, Refusal> {
-        let invalid = || {
-            let mut shown = Vec::new();
-            write_string(&mut shown, text);
-            Refusal::InvalidBookmark(String::from_utf8_lossy(&shown).into_owned())
-        };
+        let invalid = || invalid(text);
         let json = decode(text).and_then(|bytes| Json::parse(&bytes).ok()).ok_or_else(invalid)?;
         let parts: Vec<Value<'_>> = json.value().elements().collect();
         let text = |value: Value<'_>| value.as_str().map(Cow::into_owned).ok_or_else(invalid);

@@ -20,6 +20,8 @@ pub(crate) struct UseIndex {
     pub(crate) design: String,
     /// Name of the index; absent for any index of the design document.
     pub(crate) name: Option<String>,
+    /// The design document as `_explain` shows it: CouchDB omits `_design/` from a text, but not from a list.
+    pub(crate) shown: String,
 }
 
 /// A query.
@@ -27,6 +29,7 @@ pub(crate) struct UseIndex {
 pub struct FindOptions {
     pub(crate) selector: Selector,
     pub(crate) use_index: Option<UseIndex>,
+    /// The bookmark; absent if the client gave none, or one that cannot be read.
     pub(crate) bookmark: Option<Bookmark>,
     /// The bookmark text, which is returned to the client if nothing is found.
     pub(crate) bookmark_text: Option<String>,
@@ -69,7 +72,8 @@ impl FindOptions {
         let execution_stats = members.boolean("execution_stats", false)?;
         let allow_fallback = members.boolean("allow_fallback", true)?;
         members.finish()?;
-        let bookmark = bookmark_text.as_deref().map(Bookmark::parse).transpose()?;
+        // An unreadable bookmark is an error of the search that uses it, not of the query.
+        let bookmark = bookmark_text.as_deref().and_then(|text| Bookmark::parse(text).ok());
         Ok(Self {
             selector,
             use_index,
@@ -135,8 +139,8 @@ impl FindOptions {
     /// Appends the options in the format of `_explain`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"use_index\":[");
-        if let Some(UseIndex { design, name }) = &self.use_index {
-            write_string(out, design.strip_prefix("_design/").unwrap_or(design));
+        if let Some(UseIndex { shown, name, .. }) = &self.use_index {
+            write_string(out, shown);
             if let Some(name) = name {
                 out.push(b',');
                 write_string(out, name);
@@ -250,9 +254,9 @@ fn bookmark_text(value: Value<'_>) -> Result<Option<String>, Refusal> {
 /// Parses a design document and an optional name, as a text with slashes or as a list.
 fn use_index(value: Value<'_>) -> Result<Option<UseIndex>, Refusal> {
     let invalid = || Refusal::InvalidIndexName(crate::shown(value));
-    let named = |design: &str, name: Option<&str>| {
-        let design = if design.starts_with("_design/") { design.to_owned() } else { format!("_design/{design}") };
-        Ok(Some(UseIndex { design, name: name.map(str::to_owned) }))
+    let named = |shown: &str, name: Option<&str>| {
+        let design = if shown.starts_with("_design/") { shown.to_owned() } else { format!("_design/{shown}") };
+        Ok(Some(UseIndex { design, name: name.map(str::to_owned), shown: shown.to_owned() }))
     };
     match value.kind() {
         Kind::Null => Ok(None),

@@ -116,6 +116,7 @@ impl Request {
         if !body.is_object() {
             return Err(bad("Request body must be a JSON object"));
         }
+        check_options(body)?;
         let cancel = boolean(body, "cancel")?.unwrap_or(false);
         let id = ["_local_id", "replication_id", "id"].iter().find_map(|name| body.get(name).and_then(Value::as_str));
         match (cancel, id) {
@@ -136,6 +137,9 @@ impl Spec {
     /// [`SpecError`] with CouchDB's text.
     pub fn parse(body: Value<'_>, user: &User, defaults: &Tuning) -> Result<Self, SpecError> {
         let (source_proxy, target_proxy) = proxies(body)?;
+        check_options(body)?;
+        let source = endpoint(body, "source", source_proxy.as_deref(), user)?;
+        let target = endpoint(body, "target", target_proxy.as_deref(), user)?;
         let continuous = boolean(body, "continuous")?.unwrap_or(false);
         let create_target = boolean(body, "create_target")?.unwrap_or(false);
         let winning_revs_only = boolean(body, "winning_revs_only")?.unwrap_or(false);
@@ -150,8 +154,8 @@ impl Spec {
             }
         }
         Ok(Self {
-            source: Endpoint::parse(body.get("source"), source_proxy.as_deref(), user)?,
-            target: Endpoint::parse(body.get("target"), target_proxy.as_deref(), user)?,
+            source,
+            target,
             continuous,
             create_target,
             create_target_params: create_target_params.map(parameters).unwrap_or_default(),
@@ -167,10 +171,7 @@ impl Spec {
 
 impl Filter {
     fn parse(body: Value<'_>) -> Result<Self, SpecError> {
-        let doc_ids = body.get("doc_ids").filter(|ids| !ids.is_null());
-        if doc_ids.is_some_and(|ids| !ids.is_array()) {
-            return Err(bad("parameter `doc_ids` must be an array"));
-        }
+        let doc_ids = array(body, "doc_ids")?;
         let selector = object(body, "selector", "a JSON object")?;
         let filter = body.get("filter").filter(|filter| !filter.is_null());
         match (doc_ids, filter, selector) {
@@ -192,7 +193,7 @@ impl Filter {
                 let (design, name) = text.split_once('/').ok_or_else(invalid)?;
                 Ok(Self::Function { design: design.to_owned(), name: name.to_owned() })
             }
-            _ => Err(bad("`doc_ids`,`filter`,`selector` are mutually exclusive")),
+            _ => Err(exclusive()),
         }
     }
 }
@@ -225,6 +226,48 @@ impl Tuning {
     }
 }
 
+/// Checks the types of the options in the order of the body, before the endpoints are parsed, as CouchDB does.
+fn check_options(body: Value<'_>) -> Result<(), SpecError> {
+    for (name, _) in body.members() {
+        let name = name.to_text();
+        match name.as_str() {
+            "cancel" | "create_target" | "winning_revs_only" | "continuous" | "use_bulk_get" => {
+                boolean(body, &name)?;
+            }
+            "create_target_params" | "selector" => {
+                object(body, &name, "a JSON object")?;
+            }
+            "query_params" => {
+                object(body, &name, "an object")?;
+            }
+            "doc_ids" => {
+                array(body, &name)?;
+            }
+            "worker_processes" | "worker_batch_size" | "http_connections" | "connection_timeout"
+            | "retries_per_request" | "checkpoint_interval" => {
+                integer(body, &name)?;
+            }
+            _ => {}
+        }
+    }
+    let filters = ["doc_ids", "filter", "selector"].iter().filter_map(|name| body.get(name));
+    if filters.filter(|value| !value.is_null()).count() > 1 { Err(exclusive()) } else { Ok(()) }
+}
+
+fn exclusive() -> SpecError {
+    bad("`doc_ids`,`filter`,`selector` are mutually exclusive")
+}
+
+/// Parses a source or a target.
+fn endpoint(body: Value<'_>, name: &str, proxy: Option<&str>, user: &User) -> Result<Endpoint, SpecError> {
+    let endpoint = Endpoint::parse(body.get(name), proxy, user)?;
+    // The proxy of a local database is not used, but must be a URL as well.
+    match proxy {
+        Some(proxy) if !proxy.contains("://") => Err(EndpointError::InvalidProxy.into()),
+        Some(_) | None => Ok(endpoint),
+    }
+}
+
 fn bad(reason: impl Into<String>) -> SpecError {
     SpecError::BadRequest(reason.into())
 }
@@ -245,6 +288,13 @@ fn object<'a>(body: Value<'a>, name: &str, label: &str) -> Result<Option<Value<'
     }
 }
 
+fn array<'a>(body: Value<'a>, name: &str) -> Result<Option<Value<'a>>, SpecError> {
+    match body.get(name).filter(|value| !value.is_null()) {
+        Some(value) if !value.is_array() => Err(bad(format!("parameter `{name}` must be an array"))),
+        value => Ok(value),
+    }
+}
+
 /// Returns a number, also from a string.
 fn integer(body: Value<'_>, name: &str) -> Result<Option<u64>, SpecError> {
     let Some(value) = body.get(name) else { return Ok(None) };
@@ -261,16 +311,13 @@ fn parameters(object: Value<'_>) -> Vec<(String, String)> {
     object.members().map(|(name, value)| (name.to_text(), value.to_text())).collect()
 }
 
-/// Returns the proxies of the source and of the target.
+/// Returns the proxies of the source and of the target; for a value that is no string its JSON text, which is no URL.
 fn proxies(body: Value<'_>) -> Result<(Option<String>, Option<String>), SpecError> {
-    let text = |name| match body.get(name).filter(|value| !value.is_null()) {
-        None => Ok(None),
-        Some(value) => match value.as_str() {
-            Some(text) => Ok(Some(text.into_owned()).filter(|text| !text.is_empty())),
-            None => Err(SpecError::Endpoint(EndpointError::InvalidProxy)),
-        },
+    let text = |name| {
+        let value = body.get(name).filter(|value| !value.is_null())?;
+        Some(value.to_text()).filter(|text| !text.is_empty())
     };
-    match (text("proxy")?, text("source_proxy")?, text("target_proxy")?) {
+    match (text("proxy"), text("source_proxy"), text("target_proxy")) {
         (Some(_), Some(_), _) => Err(bad("`proxy` is mutually exclusive with `source_proxy`")),
         (Some(_), None, Some(_)) => Err(bad("`proxy` is mutually exclusive with `target_proxy`")),
         (Some(proxy), None, None) => Ok((Some(proxy.clone()), Some(proxy))),

@@ -90,11 +90,12 @@ pub(crate) fn resolve(
     mode: EditMode,
     mut followed: HashMap<String, Uploaded>,
 ) -> Result<NewAttachments, Error> {
-    // Local documents are stored without attachments.
-    let Some(attachments) = document.attachments.as_ref().filter(|_| !id.starts_with("_local/")) else {
-        return Ok(NewAttachments::none());
-    };
+    let Some(attachments) = document.attachments.as_ref() else { return Ok(NewAttachments::none()) };
     let members = AttachmentMember::parse_all(attachments.value())?;
+    if id.starts_with("_local/") {
+        // The attachments of local documents are validated, but not stored.
+        return Ok(NewAttachments::none());
+    }
     let mut parent = None;
     if members.iter().any(|member| member.data == AttachmentData::Stub) {
         match database.read()?.parent_attachments(id, &path(document), mode)? {

@@ -82,6 +82,9 @@ fn rejected_input() {
     check(&large, "413 attachment_too_large: x");
     let local = resolve_text(&database, "_local/x", r#"{"_attachments":{"_x":5,"x":{"stub":true}}}"#, INTERACTIVE);
     assert!(local.is_ok(), "local documents are stored without them");
+    for text in [r#"{"_attachments":{"_x":{"data":""}}}"#, r#"{"_attachments":{"x":{"data":"!"}}}"#] {
+        assert!(resolve_text(&database, "_local/x", text, INTERACTIVE).is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl Caller {
     pub(crate) fn of(head: &RequestHead, headers: &HeaderMap) -> Self {
         let browses = !accept::accepts(headers, "application/json") && accept::accepts(headers, "text/html");
         let page = || Page {
-            path: percent_decode_str(head.uri.path()).decode_utf8_lossy().into_owned(),
+            path: with_single_slashes(&percent_decode_str(head.uri.path()).decode_utf8_lossy()),
             headers: headers.clone(),
             scheme: head.scheme,
         };
@@ -177,6 +177,17 @@ impl Caller {
         }
         response
     }
+}
+
+/// Returns a path without empty segments, except for a slash at the end.
+fn with_single_slashes(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for character in path.chars() {
+        if character != '/' || !out.ends_with('/') {
+            out.push(character);
+        }
+    }
+    out
 }
 
 /// Adds the cookie that extends a session, unless the response starts or ends a session itself.

@@ -380,6 +380,9 @@ async fn how_clients_are_asked_for_credentials() {
     assert_eq!(reply.status, 302);
     let location = "http://h:1/_utils/session.html?return=%2F_all_dbs&reason=You%20are%20not%20a%20server%20admin.";
     assert_eq!(reply.header("location"), location);
+    let empty_segments = Ask::new("GET //_all_dbs///x//").header("accept", "text/html").header("host", "h:1");
+    let location = world.ask(empty_segments).await.header("location").to_owned();
+    assert!(location.contains("?return=%2F_all_dbs%2Fx%2F&"), "{location}");
     assert_eq!(world.ask(get().header("accept", "text/html, */*")).await.status, 401);
     world.set("chttpd", "require_valid_user", "true");
     assert_eq!(asked(get()).await, "Basic realm=\"server\"");

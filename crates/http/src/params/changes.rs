@@ -47,6 +47,8 @@ pub(crate) struct ChangesParams {
     pub(crate) feed: Feed,
     pub(crate) since: Since,
     pub(crate) limit: Option<u64>,
+    /// The number from which CouchDB counts the rows down, which is negative for a negative `limit`.
+    countdown: i128,
     pub(crate) direction: Direction,
     pub(crate) style: Style,
     pub(crate) include_docs: bool,
@@ -67,7 +69,7 @@ const DEFAULT_QUIET_MS: u64 = 60_000;
 const MIN_HEARTBEAT_MS: u64 = 10;
 
 /// CouchDB's number of rows without a `limit`. It determines which rows have a sequence.
-const LIMIT: u64 = 1_000_000_000_000_000;
+const LIMIT: i128 = 1_000_000_000_000_000;
 
 impl ChangesParams {
     /// Resolves the parameters of a request. `last_event_id` is the header of that name, `timeout_ms` the
@@ -85,18 +87,22 @@ impl ChangesParams {
         let longest_ms = longest(timeout_ms);
         let (mut feed, mut since, mut limit, mut timeout, mut heartbeat) = (None, None, None, None, None);
         let (mut style, mut seq_interval, mut filter) = (Style::MainOnly, 1, "");
+        let mut countdown = LIMIT;
         let (mut descending, mut include_docs, mut conflicts) = (false, false, false);
         let (mut attachments, mut att_encoding_info) = (false, false);
         for (name, value) in query.pairs() {
             match (name.to_ascii_lowercase().as_str(), value) {
                 ("feed", kind) => feed = Some(kind),
                 ("since" | "last-event-id", seq) => since = Some(seq),
-                ("limit", text) => limit = count("limit", text)?,
+                ("limit", text) => {
+                    limit = count("limit", text)?;
+                    countdown = text.parse().map_or(LIMIT, |number: i64| i128::from(number));
+                }
                 ("timeout", text) => timeout = Some(count("timeout", text)?.unwrap_or(0)),
                 ("style", text) => style = if text == "all_docs" { Style::AllDocs } else { Style::MainOnly },
                 ("heartbeat", text) => heartbeat = Some(parse_heartbeat(text, longest_ms)?),
                 ("seq_interval", text) => {
-                    let interval = text.parse().ok().filter(|interval| *interval > 0);
+                    let interval = integer(text).filter(|interval| *interval > 0);
                     seq_interval = interval.ok_or_else(|| Error::bad_request("invalid_seq_interval"))?;
                 }
                 ("filter", text) => filter = text,
@@ -116,6 +122,7 @@ impl ChangesParams {
             feed,
             since: start_of(since, direction, database)?,
             limit,
+            countdown,
             direction,
             style,
             include_docs,
@@ -165,6 +172,7 @@ impl ChangesParams {
             feed,
             since: start_of(since, direction, database)?,
             limit,
+            countdown: LIMIT,
             direction,
             style: Style::MainOnly,
             include_docs: false,
@@ -189,7 +197,7 @@ impl ChangesParams {
     /// Returns true if the row after `sent` others has a sequence. CouchDB counts the remaining rows, so that
     /// without a limit usually the first one has it.
     pub(crate) fn has_seq(&self, sent: u64) -> bool {
-        self.limit.unwrap_or(LIMIT).saturating_sub(sent).is_multiple_of(self.seq_interval)
+        (self.countdown - i128::from(sent)) % i128::from(self.seq_interval) == 0
     }
 }
 

@@ -67,6 +67,9 @@ pub(crate) enum Source {
 impl ViewParams {
     /// Parses the parameters of a GET.
     pub(crate) fn from_query(query: &Query, source: Source) -> Result<Self, Error> {
+        if source == Source::Documents {
+            require_lists(query)?;
+        }
         let keys = query.get("keys").map(|text| Raw::Text(text.to_owned()).json()).transpose()?;
         let mut params = Self::with_keys(keys.as_ref().map(Json::value), source);
         query.raw().try_for_each(|(name, raw)| params.set(name, raw))?;
@@ -241,6 +244,16 @@ fn list(keys: Value<'_>) -> KeyList {
         Kind::Array => KeyList::List(keys.elements().map(|key| Json::trusted(key.raw().to_vec())).collect()),
         _ => KeyList::NoList,
     }
+}
+
+/// Returns an error if `keys` of a list of documents is no list, before other parameters are parsed.
+fn require_lists(query: &Query) -> Result<(), Error> {
+    for (_, text) in query.pairs().filter(|(name, _)| *name == "keys") {
+        if !Raw::Text(text.to_owned()).json()?.value().is_array() {
+            return Err(Error::bad_request("`keys` parameter must be an array."));
+        }
+    }
+    Ok(())
 }
 
 fn keys_of_body(body: Value<'_>, source: Source) -> Result<Option<Value<'_>>, Error> {

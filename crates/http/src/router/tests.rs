@@ -50,6 +50,7 @@ fn paths_find_their_resource() {
     check("/db/_local/x", "/{db}/_local/{local} db=db local=x");
     check("/db/_local%2Fx", "/{db}/_local/{local} db=db local=x");
     check("/db/_local%2Fa%2Fb", "/{db}/_local/{local} db=db local=a/b");
+    check("/db/_local%2F/x", "/{db}/_local/{local}/{*attachment} db=db local= attachment=x");
     check("/db/_local/a%2Fb", "/{db}/_local/{local} db=db local=a/b");
     check("/db/_design/x", "/{db}/_design/{ddoc} db=db ddoc=x");
     check("/db/_design%2Fx", "/{db}/_design/{ddoc} db=db ddoc=x");

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use settee_database::{Bodies, DOCUMENTS_TOGETHER, Direction, Head, IdRange, ReadView, partition_range};
+use settee_database::{Bodies, DOCUMENTS_TOGETHER, Database, Direction, Head, IdRange, ReadView, partition_range};
 use settee_model::json::{Json, Value, write_string};
 use settee_views::Inclusion;
 
 use super::local_docs;
+use super::partition::check_place;
 use super::queries::Queries;
 use crate::bridge::{self, Output};
 use crate::params::document::Extras;
@@ -111,6 +112,9 @@ fn after(mut id: Vec<u8>) -> Vec<u8> {
 async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
     let database = request.database()?;
     queries.check(ViewKind::Documents(database.layout()), request)?;
+    if let (Queries::One(params), Scope::All) = (&queries, scope) {
+        check_keys(&database, params)?;
+    }
     bridge::stream(request.outward(), move |output| {
         let view = database.read()?.for_client(&output.client());
         queries.write(output, |output, params| {
@@ -122,6 +126,12 @@ async fn list(request: &Request, mut queries: Queries, scope: Scope) -> Answer {
         })
     })
     .await
+}
+
+/// Returns an error if a requested key is an id without a partition in a partitioned database.
+fn check_keys(database: &Database, params: &ViewParams) -> Result<(), Error> {
+    let keys = params.key_list().unwrap_or_default();
+    asked(params, &keys).iter().filter_map(|key| key.value().as_str()).try_for_each(|id| check_place(database, &id))
 }
 
 /// A list that is being written.
@@ -154,15 +164,15 @@ impl<'a> List<'a> {
     fn by_range(&mut self) -> Result<ControlFlow<()>, Error> {
         let range = self.clamp(id_range(self.params));
         let direction = direction(self.params);
-        let rows_before = match direction {
-            Direction::Forward => self.rank(range.start.as_deref().unwrap_or_default())?,
-            Direction::Backward => match range.end.as_deref() {
-                Some(end) => self.view.counts()?.0.saturating_sub(self.rank(end)?),
-                None => 0,
-            },
-        };
         let update_seq = if self.params.update_seq { Some(self.view.update_seq()?) } else { None };
-        self.head(Some(rows_before.saturating_add(self.params.skip).min(self.total)), update_seq);
+        if self.scope == Scope::Design && self.params.partition.is_some() {
+            // No partition contains a design document.
+            self.head(Some(self.total), update_seq);
+            self.tail();
+            return Ok(ControlFlow::Continue(()));
+        }
+        let offset = self.offset(&range, direction)?;
+        self.head(Some(offset), update_seq);
         let empty = matches!((&range.start, &range.end), (Some(start), Some(end)) if start >= end);
         let mut left = if empty { 0 } else { self.params.limit.unwrap_or(u64::MAX) };
         let mut rows = self.view.all_docs(&range, direction)?;
@@ -196,6 +206,27 @@ impl<'a> List<'a> {
         }
         self.tail();
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Returns the reported position of the first row of a range.
+    fn offset(&self, range: &IdRange, direction: Direction) -> Result<u64, Error> {
+        let before_start = || self.rank(range.start.as_deref().unwrap_or_default());
+        let before_end = || -> Result<u64, Error> {
+            match range.end.as_deref() {
+                Some(end) => self.rank(end),
+                None => Ok(self.view.counts()?.0),
+            }
+        };
+        let rows_before = match direction {
+            Direction::Forward => before_start()?,
+            Direction::Backward => self.view.counts()?.0.saturating_sub(before_end()?),
+        };
+        // Within a partition CouchDB counts only the rows that it has skipped.
+        let skipped = match self.params.partition {
+            Some(_) => self.params.skip.min(before_end()?.saturating_sub(before_start()?)),
+            None => self.params.skip,
+        };
+        Ok(rows_before.saturating_add(skipped).min(self.total))
     }
 
     fn by_keys(&mut self, keys: &[Json]) -> Result<ControlFlow<()>, Error> {

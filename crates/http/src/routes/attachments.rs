@@ -247,39 +247,44 @@ fn document(rev: Option<Rev>, deleted: bool, body: Json) -> Document {
 impl Base {
     /// Reads the revision. Edits that would fail are rejected here, before any data is received.
     pub(super) fn read(database: &Arc<Database>, id: &str, rev: Option<&Rev>) -> Result<Self, Error> {
+        if let Some(rev) = rev {
+            let (base, is_leaf) = Self::of_revision(database, id, rev)?;
+            return if is_leaf { Ok(base) } else { Err(Error::conflict()) };
+        }
+        let live = |head: &Head| !head.stored.deleted;
+        if database.read()?.record(id)?.and_then(|record| record.head()).as_ref().is_some_and(live) {
+            return Err(Error::conflict());
+        }
+        Ok(Self { document: document(None, false, Json::empty_object()), attachments: Vec::new() })
+    }
+
+    /// Reads a revision. Returns true as well if it is a leaf, so that it can be edited.
+    fn of_revision(database: &Arc<Database>, id: &str, rev: &Rev) -> Result<(Self, bool), Error> {
         let view = database.read()?;
         let missing_rev = || Error::new(StatusCode::CONFLICT, "not_found", "missing_rev");
-        let record = view.record(id)?;
-        let Some(rev) = rev else {
-            let live = |head: &Head| !head.stored.deleted;
-            if record.and_then(|record| record.head()).as_ref().is_some_and(live) {
-                return Err(Error::conflict());
-            }
-            return Ok(Self { document: document(None, false, Json::empty_object()), attachments: Vec::new() });
-        };
-        let record = record.ok_or_else(missing_rev)?;
+        let record = view.record(id)?.ok_or_else(missing_rev)?;
         let node = record.tree.find(rev).ok_or_else(missing_rev)?;
         let stored = record.tree.node(node).value.ok_or_else(missing_rev)?;
         let mut revision = view.revision(stored)?.ok_or_else(missing_rev)?;
-        if !record.tree.is_leaf(node) {
-            return Err(Error::conflict());
-        }
         let attachments = std::mem::take(&mut revision.attachments);
         let body = Json::trusted(revision.into_body());
         let hashes = record.tree.history(node).map(|ancestor| record.tree.node(ancestor).rev.hash.clone()).collect();
         // Validation functions receive the whole history of a document that the server has read itself.
         let revisions = Some(Revisions { start: rev.generation, hashes });
-        Ok(Self { document: Document { revisions, ..document(Some(rev.clone()), stored.deleted, body) }, attachments })
+        let document = Document { revisions, ..document(Some(rev.clone()), stored.deleted, body) };
+        Ok((Self { document, attachments }, record.tree.is_leaf(node)))
     }
 
     /// Returns the base for the removal of an attachment: the given revision, or the winner.
     fn of_removal(database: &Arc<Database>, id: &str, rev: Option<&Rev>, name: &str) -> Result<Self, Error> {
-        let base = match rev {
-            Some(_) => Self::read(database, id, rev)?,
-            None => Self::shown(database, id)?,
+        let (base, is_leaf) = match rev {
+            Some(rev) => Self::of_revision(database, id, rev)?,
+            None => (Self::shown(database, id)?, true),
         };
-        let found = base.attachments.iter().any(|attachment| attachment.name == name);
-        if found { Ok(base) } else { Err(Error::not_found("Document is missing attachment")) }
+        if !base.attachments.iter().any(|attachment| attachment.name == name) {
+            return Err(Error::not_found("Document is missing attachment"));
+        }
+        if is_leaf { Ok(base) } else { Err(Error::conflict()) }
     }
 
     /// Returns the winner without its revision, so that an edit of it is a conflict unless the document does

@@ -55,13 +55,13 @@ pub(super) async fn docs(mut request: Request) -> Answer {
         let rows = prepare(&node, &store, &user, &bulk, bulk.mode.unwrap_or(EditMode::Interactive))?;
         let mode = bulk.mode.ok_or_else(|| Error::bad_request("`new_edits` parameter must be a boolean."))?;
         let is_refused = bulk.all_or_nothing && mode == EditMode::Interactive && !rows.is_empty();
-        let rows = if is_refused { Err(rows) } else { Ok(rows) };
+        let rows = if is_refused { Err(all_or_nothing(&rows, &bulk.docs)) } else { Ok(rows) };
         Ok((mode, is_short, rows))
     })
     .await?;
     let mut rows = match prepared {
         Ok(rows) => rows,
-        Err(rows) => return Ok(all_or_nothing(&rows)),
+        Err(refusal) => return Ok(refusal),
     };
     check_design_documents(&request, &mut rows).await?;
     let names: Vec<(String, Option<Rev>)> = rows.iter().map(Row::name).collect();
@@ -270,19 +270,22 @@ fn write_row(
     }
 }
 
-/// Returns the response to CouchDB's old option for atomic requests: each document is refused.
-fn all_or_nothing(rows: &[Row]) -> Response {
+/// Returns the response to CouchDB's old option for atomic requests: each document is refused. `docs` are those of the
+/// rows.
+fn all_or_nothing(rows: &[Row], docs: &[Value<'_>]) -> Response {
     let mut out = b"[".to_vec();
-    for row in rows {
+    for (row, doc) in rows.iter().zip(docs) {
         if out.len() > 1 {
             out.push(b',');
         }
         out.extend_from_slice(br#"{"id":"#);
         write_string(&mut out, row.id());
         out.extend_from_slice(br#","rev":"#);
-        match row.replaced() {
-            Some(rev) => rev.write_json(&mut out),
-            None => out.extend_from_slice(br#""0-""#),
+        // The edit of a local document contains no revision.
+        match (row.replaced(), doc.get("_rev").and_then(Value::as_str)) {
+            (Some(rev), _) => rev.write_json(&mut out),
+            (None, Some(rev)) => write_string(&mut out, &rev),
+            (None, None) => out.extend_from_slice(br#""0-""#),
         }
         out.extend_from_slice(br#","error":"not_implemented","reason":"all_or_nothing is not supported"}"#);
     }

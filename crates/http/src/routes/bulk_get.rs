@@ -298,6 +298,11 @@ fn send_parts(
     let mut headers = HeaderMap::new();
     respond::set(&mut headers, header::CONTENT_TYPE, &writer.content_type(essence));
     output.set_head(Head::new(StatusCode::OK, headers));
+    if docs.is_empty() {
+        // As in CouchDB, a body without parts has no boundaries.
+        return Ok(());
+    }
+    output.text().extend_from_slice(b"\r\n");
     writer.begin(output.text());
     for (index, doc) in docs.iter().enumerate() {
         read_ahead(view, docs, index, asked.latest)?;
@@ -308,6 +313,7 @@ fn send_parts(
         }
     }
     writer.end(output.text());
+    output.text().extend_from_slice(b"\r\n");
     Ok(())
 }
 

@@ -70,6 +70,7 @@ pub(super) async fn feed(mut request: Request, stopping: watch::Receiver<bool>) 
 /// Reads the body of a POST with the arguments of filters. It may be empty.
 async fn read_body(request: &mut Request) -> Result<Option<Json>, Error> {
     body::require_json(&request.headers)?;
+    request.require_body()?;
     let bytes = request.read_body().await?;
     if bytes.is_empty() {
         return Ok(None);
@@ -330,7 +331,8 @@ impl Live {
                 Ok(Err(Gone)) => return,
                 Err(error) => return self.listener.fail(error).await,
             }
-            if self.listener.send(Vec::new()).await.is_err() {
+            let text = if self.is_idle() { b"\n".to_vec() } else { Vec::new() };
+            if self.listener.send(text).await.is_err() {
                 return;
             }
             if self.rows.is_full() || self.is_over() {
@@ -343,6 +345,17 @@ impl Live {
             }
         }
         self.end().await;
+    }
+
+    /// Returns true if the client has received neither a row nor a heartbeat. Before it waits, CouchDB sends a line
+    /// feed then.
+    fn is_idle(&self) -> bool {
+        let may_wait = match self.rows.params.feed {
+            Feed::Normal => false,
+            Feed::Longpoll => true,
+            Feed::Continuous | Feed::EventSource => !self.rows.is_full(),
+        };
+        may_wait && self.rows.sent == 0 && !self.listener.has_sent_text()
     }
 
     /// Returns true if the feed ends after it has sent all rows. Descending feeds cannot be continued by new

@@ -111,7 +111,11 @@ impl Shape {
                 number.map(Some).ok_or_else(refused)
             }
         };
-        positive("n")?;
+        // `n` has no effect, so that any integer is valid.
+        let is_large = |text: &str| text.len() > 9 && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !query.get("n").is_some_and(is_large) {
+            positive("n")?;
+        }
         let q = positive("q")?;
         if query.get("placement").is_some_and(|placement| !is_placement(placement)) {
             return Err(Error::bad_request("The `placement` value should be in a format `zone:n`."));

@@ -25,10 +25,11 @@ use settee_service::{Visibility, public_part};
 /// Returns the id of the document in the path.
 pub(super) fn doc_id(request: &Request) -> String {
     let captures = &request.captures;
-    match (captures.get("ddoc"), captures.get("local")) {
-        ("", "") => captures.get("doc").to_owned(),
-        (ddoc, "") => format!("_design/{ddoc}"),
-        (_, local) => format!("_local/{local}"),
+    match (captures.find("ddoc"), captures.find("local")) {
+        (None, None) => captures.get("doc").to_owned(),
+        // An escaped slash at the end leaves the name empty.
+        (Some(ddoc), _) => format!("_design/{ddoc}"),
+        (None, Some(local)) => format!("_local/{local}"),
     }
 }
 
@@ -97,9 +98,8 @@ fn choose(record: &DocRecord, params: &DocParams) -> Result<(u32, Extras), Error
     match &params.which {
         Which::Rev(rev) => {
             let node = record.tree.find(rev).ok_or_else(|| Error::not_found("missing"))?;
-            // Members about other leaves are added only to the winner.
-            let Extras { revs, local_seq, .. } = params.extras;
-            Ok((node, Extras { revs, local_seq, ..Extras::default() }))
+            // Members about the whole document are added only to the winner.
+            Ok((node, Extras { revs: params.extras.revs, ..Extras::default() }))
         }
         Which::Winner { deleted } => {
             if !deleted && record.tree.node(winner).value.as_ref().is_some_and(is_deleted) {

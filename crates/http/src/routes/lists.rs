@@ -38,6 +38,7 @@ pub(super) async fn get(mut request: Request) -> Answer {
 /// `POST` on the same paths; the body may contain `keys` and other parameters.
 pub(super) async fn post(mut request: Request) -> Answer {
     body::require_json(&request.headers)?;
+    request.require_body()?;
     let body = request.read_body().await?;
     let parsed = Json::parse(&body)?;
     run(request, Some(parsed), &body).await

@@ -35,6 +35,8 @@ pub(super) struct Listener {
     prefix: &'static [u8],
     /// Completed at the first text, or with an error before that.
     begun: Option<oneshot::Sender<Result<(), Error>>>,
+    /// True if text other than the prefix was sent.
+    has_sent_text: bool,
     /// Time of the last byte.
     sent: Instant,
 }
@@ -82,13 +84,29 @@ impl Listener {
         };
         let Signals { progress, stopping } = signals;
         let sent = Instant::now();
-        let listener = Self { account, sender, progress, stopping, feed, quiet, prefix, begun: Some(begin), sent };
+        let listener = Self {
+            account,
+            sender,
+            progress,
+            stopping,
+            feed,
+            quiet,
+            prefix,
+            begun: Some(begin),
+            has_sent_text: false,
+            sent,
+        };
         (listener, Beginning { begun, receiver })
     }
 
     /// Starts the observation of new changes.
     pub(super) fn mark_unchanged(&mut self) {
         self.progress.mark_unchanged();
+    }
+
+    /// Returns true if rows or heartbeats were sent, except by [`Self::sender`].
+    pub(super) fn has_sent_text(&self) -> bool {
+        self.has_sent_text
     }
 
     pub(super) fn account(&self) -> &Arc<Account> {
@@ -170,6 +188,7 @@ impl Listener {
         if let Some(begun) = self.begun.take() {
             begun.send(Ok(())).map_err(|_| Gone)?;
         }
+        self.has_sent_text |= !text.is_empty();
         let prefix = std::mem::take(&mut self.prefix);
         let whole = if prefix.is_empty() { text } else { [prefix, &text].concat() };
         if whole.is_empty() {

@@ -75,6 +75,16 @@ pub(crate) fn router(shutdown: &Shutdown) -> Router {
 }
 
 fn server_resources() -> Vec<Resource> {
+    let setup = |path| Resource::new(path, "GET,POST").get(ServerAdmin, setup::state).post(ServerAdmin, setup::run);
+    let nouveau_analyze =
+        |path| Resource::new(path, "POST").post(ServerAdmin, search::nouveau::analyze).takes(Lists);
+    let search_analyze = |path| {
+        Resource::new(path, "GET,POST")
+            .get(ServerAdmin, search::clouseau::get_analysis)
+            .post(ServerAdmin, search::clouseau::post_analysis)
+            .takes(Lists)
+    };
+    // CouchDB ignores the further segments of many of these paths.
     let mut resources = vec![
         Resource::new("/", "GET,HEAD").get(Anyone, server::welcome),
         Resource::new("/_up", "GET,HEAD").get(Anyone, server::up),
@@ -98,19 +108,19 @@ fn server_resources() -> Vec<Resource> {
             .get(ServerAdmin, session::get)
             .post(ServerAdmin, session::post)
             .delete(ServerAdmin, session::delete),
-        Resource::new("/_nouveau_analyze", "POST").post(ServerAdmin, search::nouveau::analyze).takes(Lists),
-        Resource::new("/_search_analyze", "GET,POST")
-            .get(ServerAdmin, search::clouseau::get_analysis)
-            .post(ServerAdmin, search::clouseau::post_analysis)
-            .takes(Lists),
+        nouveau_analyze("/_nouveau_analyze"),
+        nouveau_analyze("/_nouveau_analyze/{*rest}"),
+        search_analyze("/_search_analyze"),
+        search_analyze("/_search_analyze/{*rest}"),
         Resource::new("/_active_tasks", "GET,HEAD").get(ServerAdmin, server::active_tasks),
         Resource::new("/_active_tasks/{*rest}", "GET,HEAD").get(ServerAdmin, server::active_tasks),
         Resource::new("/_uuids", "GET").get(Anyone, server::uuids),
         Resource::new("/_uuids/{*rest}", "GET").get(ServerAdmin, server::uuids),
         Resource::new("/_membership", "GET").get(ServerAdmin, cluster::membership),
-        Resource::new("/_cluster_setup", "GET,POST").get(ServerAdmin, setup::state).post(ServerAdmin, setup::run),
-        Resource::new("/_node", "GET").get(ServerAdmin, server::incomplete_node),
-        Resource::new("/_node/{node}", "GET").get(ServerAdmin, server::node),
+        setup("/_cluster_setup"),
+        setup("/_cluster_setup/{*rest}"),
+        Resource::new("/_node", "GET").any(ServerAdmin, server::incomplete_node),
+        Resource::new("/_node/{node}", "GET").any(ServerAdmin, server::node),
         Resource::new("/_node/{node}/_system", "GET").get(Metrics, server::system),
         Resource::new("/_node/{node}/_versions", "GET").get(ServerAdmin, server::versions),
         Resource::new("/_node/{node}/_settings", "GET").get(ServerAdmin, config::known),
@@ -152,7 +162,7 @@ fn reshard_resources() -> Vec<Resource> {
             .post(ServerAdmin, reshard::begin),
         job("/_reshard/jobs/{job}", "GET,HEAD,DELETE").delete(ServerAdmin, server::nothing),
         job("/_reshard/jobs/{job}/state", "GET,HEAD,PUT").put(ServerAdmin, server::nothing),
-        Resource::new("/_reshard/{*rest}", "GET,HEAD").get(ServerAdmin, server::nothing),
+        Resource::new("/_reshard/{*rest}", "GET,HEAD").any(ServerAdmin, server::nothing),
     ]
 }
 
@@ -177,10 +187,7 @@ fn config_resources(base: &'static str) -> Vec<Resource> {
             .get(ServerAdmin, config::get)
             .put(ServerAdmin, config::set)
             .delete(ServerAdmin, config::delete),
-        Resource::new(below, "GET,PUT,DELETE")
-            .get(ServerAdmin, server::nothing)
-            .put(ServerAdmin, server::nothing)
-            .delete(ServerAdmin, server::nothing),
+        Resource::new(below, "GET,PUT,DELETE").any(ServerAdmin, server::nothing),
     ]
 }
 
@@ -234,20 +241,27 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_shards", "GET").get(Member, cluster::shards),
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards),
+        Resource::new("/{db}/_sync_shards/{*rest}", "POST"),
         Resource::new("/{db}/_temp_view", "POST").post(DatabaseAdmin, views::temp_view).takes(Lists),
         Resource::new("/{db}/_view_test", "POST").post(DatabaseAdmin, playground::view_test).takes(Lists),
         Resource::new("/{db}/_view_cleanup", "POST").post(Maintenance, views::cleanup),
+        Resource::new("/{db}/_view_cleanup/{*rest}", "POST").post(Maintenance, views::cleanup),
     ]
 }
 
 fn maintenance_resources(shutdown: &Shutdown) -> Vec<Resource> {
-    let (compacting, feeding) = (shutdown.clone(), shutdown.clone());
+    let compacting = shutdown.clone();
+    let updates = |path| {
+        let feeding = shutdown.clone();
+        Resource::new(path, "GET").get(ServerAdmin, move |request| db_updates::feed(request, feeding.watch()))
+    };
     vec![
-        Resource::new("/_db_updates", "GET")
-            .get(ServerAdmin, move |request| db_updates::feed(request, feeding.watch())),
+        updates("/_db_updates"),
+        updates("/_db_updates/{*rest}"),
         Resource::new("/{db}/_compact", "POST")
             .post(Maintenance, move |request| compaction::database(request, compacting.watch())),
         Resource::new("/{db}/_compact/{ddoc}", "POST").post(Maintenance, compaction::view),
+        Resource::new("/{db}/_compact/{ddoc}/{*rest}", "POST").post(Maintenance, compaction::view),
         Resource::new("/{db}/_design/{ddoc}/_compact", "POST").post(Maintenance, compaction::view),
         Resource::new("/{db}/_purge", "POST").post(ServerAdmin, purge::purge).takes(Lists),
         Resource::new("/{db}/_purged_infos", "GET").get(Member, purge::infos),
@@ -354,6 +368,7 @@ fn search_resources() -> Vec<Resource> {
         info("/{db}/_design/{ddoc}/_nouveau_info").any(Member, search::nouveau::incomplete_info),
         info("/{db}/_design/{ddoc}/_nouveau_info/{*path}").any(Member, search::nouveau::incomplete_info),
         Resource::new("/{db}/_nouveau_cleanup", "POST").post(Member, search::nouveau::cleanup),
+        Resource::new("/{db}/_nouveau_cleanup/{*rest}", "POST").post(Member, search::nouveau::cleanup),
         Resource::new("/{db}/_design/{ddoc}/_search/{index}", "GET,POST")
             .get(Member, search::clouseau::get)
             .post(Member, search::clouseau::post)
@@ -367,6 +382,7 @@ fn search_resources() -> Vec<Resource> {
         info("/{db}/_design/{ddoc}/_search_disk_size").any(Member, search::clouseau::incomplete),
         info("/{db}/_design/{ddoc}/_search_disk_size/{*path}").any(Member, search::clouseau::incomplete),
         Resource::new("/{db}/_search_cleanup", "POST").post(Member, search::clouseau::cleanup),
+        Resource::new("/{db}/_search_cleanup/{*rest}", "POST").post(Member, search::clouseau::cleanup),
     ]
 }
 
@@ -380,6 +396,7 @@ fn design_resources() -> Vec<Resource> {
         Resource::new("/{db}/_design/{ddoc}/_view", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_view/{*path}", "GET,POST,HEAD"),
         Resource::new("/{db}/_design/{ddoc}/_info", "GET").get(Member, views::info),
+        Resource::new("/{db}/_design/{ddoc}/_info/{*rest}", "GET").get(Member, server::nothing),
         Resource::new("/{db}/_design/{ddoc}/_build", "GET,POST")
             .get(Maintenance, builds::state)
             .post(Maintenance, builds::action),
@@ -409,9 +426,7 @@ fn document_resources() -> Vec<Resource> {
             .post(Member, form::post)
             .takes(Documents),
         Resource::new("/{db}/_local/{local}/{*attachment}", "DELETE,GET,HEAD,PUT")
-            .get(Member, attachments::refuse_local)
-            .put(Member, attachments::refuse_local)
-            .delete(Member, attachments::refuse_local),
+            .any(Member, attachments::refuse_local),
         Resource::new("/{db}/{doc}", DOCUMENT_METHODS)
             .get(Document, documents::get)
             .put(Document, write::put)

@@ -21,8 +21,12 @@ const PURGES_PER_COMMIT: usize = 100;
 /// `POST /{db}/_purge`
 pub(super) async fn purge(mut request: Request) -> Answer {
     let database = request.database()?;
-    let purges = parse(&request.read_called_json().await?)?;
+    let mut purges = parse(&request.read_called_json().await?)?;
     check_amount(&request.node, &purges)?;
+    for purge in &mut purges {
+        purge.revs.sort();
+        purge.revs.dedup();
+    }
     purges.iter().try_for_each(|purge| check_place(&database, &purge.id))?;
     let works = purges.chunks(PURGES_PER_COMMIT).map(|some| Work::Purge(some.to_vec())).collect();
     let outcomes = threads::commit(&database, works).await?;

@@ -2,6 +2,7 @@
 
 mod elsewhere;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use settee_replication::{ReplicateError, Replicated, Roles, User};
 use crate::nodes::is_node;
 use crate::params::view::{Source, ViewParams};
 use crate::params::{Query, Raw};
+use crate::path::segments;
 use crate::request::Request;
 use crate::respond::{self, Answer};
 use crate::{Error, body, bridge};
@@ -137,19 +139,21 @@ pub(super) async fn docs(request: Request) -> Answer {
 }
 
 /// `GET /_scheduler/docs/{database}` and `GET /_scheduler/docs/{database}/{id}`. Slashes of the database name
-/// may be unescaped.
+/// may be unescaped, those of the id are escaped.
 pub(super) async fn docs_of(request: Request) -> Answer {
-    let path = request.captures.get("path").to_owned();
-    if is_replicator_database(&path) {
-        return list(request, path).await;
+    let parts = segments(request.head.uri.path(), request.node.policy().plus)?;
+    let named: Vec<String> = parts.into_iter().skip(2).map(Cow::into_owned).collect();
+    let whole = named.join("/");
+    if is_replicator_database(&whole) {
+        return list(request, whole).await;
     }
-    let end = match path.starts_with("_replicator/") {
-        true => Some("_replicator".len()),
-        false => path.find("/_replicator/").map(|at| at + "/_replicator".len()),
-    };
-    let invalid = || Error::bad_request("Invalid path");
-    let (database, id) = path.split_at(end.ok_or_else(invalid)?);
-    one(&request, database, &id[1..]).await
+    let (id, database) = named.split_last().ok_or_else(|| Error::bad_request("Invalid path"))?;
+    let database = database.join("/");
+    // An id cannot be the name of a replicator database, so that the last segment is unambiguous.
+    if !is_replicator_database(&database) || database.starts_with("_replicator/") {
+        return Err(Error::bad_request("Invalid path"));
+    }
+    one(&request, &database, id).await
 }
 
 async fn one(request: &Request, database: &str, id: &str) -> Answer {

@@ -113,7 +113,7 @@ async fn read_form(request: &mut Request) -> Result<Form, Error> {
             token: field("token").unwrap_or_default(),
         };
     } else if content_type.starts_with("application/json") {
-        let body = request.read_json().await?;
+        let body = request.read_json_or_empty().await?;
         if !body.value().is_object() {
             return Err(Error::bad_request("Request body must be a JSON object"));
         }

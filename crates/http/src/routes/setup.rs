@@ -26,10 +26,13 @@ pub(super) async fn state(_: Request) -> Answer {
 /// `POST /_cluster_setup`
 pub(super) async fn run(mut request: Request) -> Answer {
     body::require_json(&request.headers)?;
-    let setup = request.read_json().await?;
+    // CouchDB's message has this apostrophe.
+    let missing_body = || Error::bad_request("Missing JSON body'");
+    let setup = request.read_json().await;
+    let setup = setup.map_err(|error| if error.status == StatusCode::BAD_REQUEST { missing_body() } else { error })?;
     let setup = setup.value();
     if !setup.is_object() {
-        return Err(Error::bad_request("Missing JSON body'"));
+        return Err(missing_body());
     }
     let action = setup.get("action").and_then(Value::as_str).unwrap_or_default().into_owned();
     let node = Arc::clone(&request.node);

@@ -247,7 +247,7 @@ pub(super) async fn save(request: &Request, database: &Arc<Database>, edit: Edit
         && is_foreign_to_local(&id, &edit.document)
         && let Some(rev) = edit.document.rev
     {
-        let tag = format!("\"{rev}\"");
+        let tag = local_tag(&rev, &edit.document.body);
         return Ok(Saved { id, rev, deleted, mode, tag });
     }
     // Entity tags of local documents depend on the body, because the revision alone does not identify it.

@@ -5,7 +5,7 @@
 use std::io::Read as _;
 use std::sync::LazyLock;
 
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, Encoding};
 use flate2::read::ZlibDecoder;
 
 /// The first byte of the external term format.
@@ -43,6 +43,13 @@ const TAIL: [u8; 17] = [100, 0, 13, b'n', b'o', b'n', b'o', b'd', b'e', b'@', b'
 /// [`HEAD`] and the tag of an integer in base64: together a multiple of three bytes, so that the text of the
 /// rest does not depend on them.
 static START: LazyLock<String> = LazyLock::new(|| BASE64URL_NOPAD.encode(&[&HEAD[..], &[tag::INTEGER]].concat()));
+
+/// The encoding of received terms: as in CouchDB, the unused bits of the last digit are ignored.
+static RECEIVED: LazyLock<Encoding> = LazyLock::new(|| {
+    let mut specification = BASE64URL_NOPAD.specification();
+    specification.check_trailing_bits = false;
+    specification.encoding().expect("the specification differs from a valid one in a check")
+});
 
 /// Longest term of CouchDB that is decompressed: the sequence of a database of 10,000 shards.
 const MAX_TERM_BYTES: u64 = 1 << 20;
@@ -98,9 +105,9 @@ fn append_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     BASE64URL_NOPAD.encode_mut(bytes, &mut out[start..]);
 }
 
-/// Decodes a term. Returns `None` if it is malformed.
+/// Decodes a term. Returns `None` if it is malformed. As in CouchDB, bytes after the term are ignored.
 pub(super) fn parse(opaque: &str) -> Option<Origin> {
-    let bytes = BASE64URL_NOPAD.decode(opaque.as_bytes()).ok()?;
+    let bytes = RECEIVED.decode(opaque.as_bytes()).ok()?;
     if let Some((instance, seq)) = own(&bytes) {
         return Some(Origin::Settee { instance, seq });
     }
@@ -134,7 +141,7 @@ fn own(bytes: &[u8]) -> Option<(u64, u64)> {
     };
     let (uuid, rest) = rest.strip_prefix(&UUID)?.split_first_chunk::<16>()?;
     let instance = u64::from_str_radix(std::str::from_utf8(uuid).ok()?, 16).ok()?;
-    (rest == TAIL).then_some((instance, seq))
+    rest.starts_with(&TAIL).then_some((instance, seq))
 }
 
 /// Returns the bytes after a term. `None` if there is no whole term.

@@ -42,6 +42,11 @@ fn values_of_since() {
     check(&format!("23-{OF_COUCHDB}"), Since::Seq(23));
     check(&format!("\"23-{OF_COUCHDB_PLAIN}\""), Since::Seq(23));
     check("23-g2o", Since::Seq(23));
+    // Unused bits of the last digit, and bytes after the term.
+    check("23-g2p", Since::Seq(23));
+    check("23-g2oAAAA", Since::Seq(23));
+    check(&format!("5-{OWN}AAAA"), Since::Seq(5));
+    check(&format!("5-{}AAAA", OWN.replace("MDEy", "MDEz")), Since::Seq(0));
     check(OF_COUCHDB, Since::Seq(0));
     check(&format!("99999999999999999999-{OF_COUCHDB}"), Since::Seq(0));
 }

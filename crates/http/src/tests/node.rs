@@ -63,16 +63,17 @@ impl<'a> Ask<'a> {
     }
 
     pub(crate) fn json(self, text: &str) -> Self {
-        let body = text.as_bytes().to_vec();
-        Self { body, ..self.header("content-type", "application/json") }
+        self.text("application/json", text)
     }
 
     pub(crate) fn text(self, content_type: &str, text: &str) -> Self {
-        Self { body: text.as_bytes().to_vec(), ..self.header("content-type", content_type) }
+        self.header("content-type", content_type).body(text)
     }
 
+    /// Sets a body, even an empty one, and its length.
     pub(crate) fn body(self, text: &str) -> Self {
-        Self { body: text.as_bytes().to_vec(), ..self }
+        let length = text.len().to_string();
+        Self { body: text.as_bytes().to_vec(), ..self.header("content-length", &length) }
     }
 
     pub(crate) fn basic(self, name: &str, password: &str) -> Self {

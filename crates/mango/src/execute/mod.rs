@@ -101,10 +101,11 @@ pub fn find(
     let indexes = index::all(database)?;
     let (plan, trace) = planner::plan(options, &indexes, readers.search)?;
     let plan = plan.ok_or_else(|| options.no_sort_index(database.layout()))?;
-    let plan = planner::resume(plan, &trace, options)?;
+    // A query that finds nothing does not read its bookmark.
     if plan.is_noop {
         return Ok(Outcome::Nothing);
     }
+    let plan = planner::resume(plan, &trace, options)?;
     options.check_layout(database.layout())?;
     options.check_names()?;
     let mut collector = Collector::new(options, sink);
@@ -152,10 +153,10 @@ fn warning(options: &FindOptions, plan: &Plan<'_>, stats: Stats) -> Option<Strin
     let mut warnings = Vec::new();
     if let Some(wanted) = options.use_index.as_ref().filter(|_| !plan.source.is_named_by(options)) {
         warnings.push(match wanted {
-            UseIndex { design, name: None } => {
+            UseIndex { design, name: None, .. } => {
                 format!("{design} was not used because it does not contain a valid index for this query.")
             }
-            UseIndex { design, name: Some(name) } => {
+            UseIndex { design, name: Some(name), .. } => {
                 format!("{design}, {name} was not used because it is not a valid index for this query.")
             }
         });

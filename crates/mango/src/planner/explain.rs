@@ -11,7 +11,7 @@ use settee_model::json::{Json, write_array, write_string};
 
 use super::access::{Access, TextAccess};
 use super::usable::{Reason, Source, indexable_fields};
-use super::{Plan, Trace, covers, names_in};
+use super::{Plan, Trace, covers_fields, names_in};
 use crate::bounds::{Cut, Interval, Key};
 use crate::error::Refusal;
 use crate::index::TextSearch;
@@ -126,7 +126,7 @@ fn write_candidates(options: &FindOptions, plan: Option<&Plan<'_>>, trace: &Trac
         source.write(out);
         let covering = match source {
             Source::Primary | Source::Text(_) => "null".to_owned(),
-            Source::Json(_) => covers(options, source).to_string(),
+            Source::Json(_) => covers_fields(options, source).to_string(),
         };
         out.extend_from_slice(
             format!(

@@ -12,9 +12,9 @@ pub(crate) mod explain;
 pub(crate) mod ranges;
 pub(crate) mod usable;
 
-use crate::bookmark::Bookmark;
+use crate::bookmark::{self, Bookmark};
 use crate::error::Refusal;
-use crate::index::{Indexes, TextSearch};
+use crate::index::{Index, Indexes, TextSearch};
 use crate::options::FindOptions;
 use crate::selector::Node;
 use access::Access;
@@ -102,10 +102,11 @@ fn preferred<'a>(sources: &[Source<'a>]) -> Vec<Source<'a>> {
 /// Makes a plan continue at the end of the previous page, even if another index would be chosen now.
 ///
 /// # Errors
-/// If the bookmark belongs to another query.
+/// If the bookmark cannot be read or belongs to another query.
 pub(crate) fn resume<'a>(plan: Plan<'a>, trace: &Trace<'a>, options: &'a FindOptions) -> Result<Plan<'a>, Refusal> {
-    let Some(bookmark) = &options.bookmark else { return Ok(plan) };
-    let invalid = || Refusal::InvalidBookmark(format!("\"{}\"", options.bookmark_text.as_deref().unwrap_or_default()));
+    let Some(text) = options.bookmark_text.as_deref() else { return Ok(plan) };
+    let invalid = || bookmark::invalid(text);
+    let bookmark = options.bookmark.as_ref().ok_or_else(invalid)?;
     let usable = |wanted: &dyn Fn(Source<'a>) -> bool| {
         let found = trace.classified.iter().find(|(source, reason)| reason.is_none() && wanted(*source));
         found.map(|(source, _)| *source).ok_or_else(invalid)
@@ -157,14 +158,23 @@ fn is_empty_list(node: &Node) -> bool {
 }
 
 /// Returns true if the index contains all requested and tested fields.
-pub(crate) fn covers(options: &FindOptions, source: Source<'_>) -> bool {
-    let (Some(index), Some(names)) = (source.index(), options.fields.names()) else {
-        return false;
-    };
-    let has = |name: &str| name == "_id" || index.definition.names().any(|column| column == name);
+fn covers(options: &FindOptions, source: Source<'_>) -> bool {
     let mut tested = Vec::new();
     names_in(options.selector.node(), &mut tested);
-    names.into_iter().all(has) && tested.into_iter().all(has)
+    covers_fields(options, source) && source.index().is_some_and(|index| tested.into_iter().all(|name| has(index, name)))
+}
+
+/// Returns true if the index contains the requested fields. CouchDB calls such an index, unless it is chosen, a covering
+/// one.
+pub(crate) fn covers_fields(options: &FindOptions, source: Source<'_>) -> bool {
+    match (source.index(), options.fields.names()) {
+        (Some(index), Some(names)) => names.into_iter().all(|name| has(index, name)),
+        _ => false,
+    }
+}
+
+fn has(index: &Index, field: &str) -> bool {
+    field == "_id" || index.definition.names().any(|column| column == field)
 }
 
 /// Returns the fields that a selector tests, with repetitions.

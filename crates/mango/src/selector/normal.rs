@@ -3,6 +3,7 @@
 //! The steps are those of CouchDB 3.5, because their effect on negations and empty lists is visible in responses:
 //! `{"$not": {"a": 1}}` becomes `{"a": {"$ne": 1}}`, which does not match a document without `a`.
 
+use settee_model::collate::Collation;
 use settee_model::json::{Json, Kind, Value, write_array, write_string};
 
 use super::{MAX_CONDITIONS, MAX_DEPTH, MAX_EXPRESSIONS, MAX_NAME_BYTES};
@@ -44,10 +45,16 @@ pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
     if selector.members().next().is_none() {
         return Ok(Node::Everything);
     }
+    // CouchDB validates all operators with their arguments in the order of the selector, and then the names.
+    let first_fault = || Reader { validates: true, ..Reader::default() }.condition(selector, 0).err();
+    named(selector).map_err(|refusal| first_fault().unwrap_or(refusal))
+}
+
+/// Converts a selector without validating the arguments of operators.
+fn named(selector: Value<'_>) -> Result<Node, Refusal> {
     let node = Reader::default().condition(selector, 0)?;
     let node = Names::default().push(node, "")?;
-    let node = push_negations(node);
-    match node {
+    match push_negations(node) {
         Node::Field(name, _) if name.is_empty() => Err(Refusal::MissingFieldName),
         node => Ok(node),
     }
@@ -58,6 +65,8 @@ pub(super) fn normalise(selector: Value<'_>) -> Result<Node, Refusal> {
 pub(super) struct Reader {
     pub(super) conditions: usize,
     expressions: usize,
+    /// True if the arguments of operators are validated as well.
+    validates: bool,
 }
 
 impl Reader {
@@ -103,6 +112,9 @@ impl Reader {
                     self.expressions += usize::from(operator.name == "$regex");
                     if self.expressions > MAX_EXPRESSIONS {
                         return Err(Refusal::TooManyExpressions);
+                    }
+                    if self.validates {
+                        operator.test(argument, Collation::Unicode)?;
                     }
                     Ok(Node::Leaf(operator, owned(argument)))
                 }

@@ -63,6 +63,11 @@ fn selectors_that_make_no_sense_are_refused() {
     check(r#"{"$gt":1}"#, "invalid_selector", "One or more conditions is missing a field name.");
     check(r#"{"":1}"#, "invalid_selector", "One or more conditions is missing a field name.");
     check(r#"{"a":{"$text":"x"}}"#, "bad_field", "Invalid field normalization on selector: \"x\"");
+    // Arguments are validated before names.
+    check(r#"{"":{"$exists":1}}"#, "bad_arg", "Bad argument for operator $exists: 1");
+    check(r#"{"a":{"$exists":null},"$x":1}"#, "bad_arg", "Bad argument for operator $exists: null");
+    check(r#"{"$x":1,"a":{"$exists":null}}"#, "invalid_operator", "Invalid operator: $x");
+    check(r#"{"a":{"$text":"x","$size":-1}}"#, "bad_arg", "Bad argument for operator $size: -1");
     check(r#"{"a..b":1}"#, "invalid_field_name", "Invalid field name: a..b");
 }
 

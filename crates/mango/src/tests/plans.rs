@@ -199,6 +199,56 @@ fn nothing_is_answered_without_a_bookmark() {
     assert_eq!(page.found.unwrap().bookmark, "nil");
 }
 
+/// CouchDB compares only the requested fields with those of an index that it has not chosen.
+#[test]
+fn candidates_cover_the_requested_fields() {
+    let place = place(&[("ns", r#"{"fields":["n","s"]}"#)]);
+    for (query, covering) in [
+        (r#"{"selector":{"t":true},"fields":["n"]}"#, "true"),
+        (r#"{"selector":{"t":true},"fields":["_id"]}"#, "true"),
+        (r#"{"selector":{"t":true},"fields":["n","t"]}"#, "false"),
+        (r#"{"selector":{"t":true}}"#, "false"),
+    ] {
+        let answer = place.explain(query);
+        let candidate = answer.value().get("index_candidates").unwrap().elements().next().unwrap();
+        let found = candidate.get("analysis").unwrap().get("covering").unwrap();
+        assert_eq!(found.raw(), covering.as_bytes(), "{query}");
+        assert_eq!(explained(&place, query, &["covering"]), "false", "{query}");
+    }
+}
+
+#[test]
+fn a_requested_index_is_shown_as_it_was_named() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    for (requested, shown) in [
+        (r#""dn""#, r#"["dn"]"#),
+        (r#""_design/dn""#, r#"["dn"]"#),
+        (r#""_design/dn/n""#, r#"["dn","n"]"#),
+        (r#"["dn"]"#, r#"["dn"]"#),
+        (r#"["_design/dn"]"#, r#"["_design/dn"]"#),
+        (r#"["_design/dn","n"]"#, r#"["_design/dn","n"]"#),
+    ] {
+        let query = format!(r#"{{"selector":{{"n":1}},"use_index":{requested}}}"#);
+        assert_eq!(explained(&place, &query, &["opts", "use_index"]), shown, "{requested}");
+        assert_eq!(explained(&place, &query, &["index", "name"]), r#""n""#, "{requested}");
+    }
+}
+
+#[test]
+fn only_a_search_reads_its_bookmark() {
+    let place = place(&[("n", r#"{"fields":["n"]}"#)]);
+    let refused = |body: &str| match place.find(body) {
+        Err(MangoError::Refused(refusal)) => refusal.name(),
+        _ => panic!("{body} is not refused"),
+    };
+    assert_eq!(refused(r#"{"selector":{"n":1},"limit":0,"bookmark":"x"}"#), "invalid_bookmark");
+    assert_eq!(refused(r#"{"selector":{"a.":1},"bookmark":"x"}"#), "invalid_bookmark");
+    assert_eq!(refused(r#"{"selector":{"a":1},"sort":["a"],"bookmark":"x"}"#), "no_usable_index");
+    assert!(place.find(r#"{"selector":{"n":{"$gt":5,"$lt":1}},"bookmark":"x"}"#).unwrap().found.is_none());
+    let explained = explained(&place, r#"{"selector":{"n":1},"bookmark":"x"}"#, &["opts", "bookmark"]);
+    assert_eq!(explained, r#""x""#);
+}
+
 #[test]
 fn a_bookmark_goes_on_although_another_index_came() {
     let place = place(&[]);

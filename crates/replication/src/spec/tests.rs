@@ -64,6 +64,25 @@ fn complaints() {
 }
 
 #[test]
+fn the_first_fault_of_several_is_that_of_couchdb() {
+    let types = "parameter `doc_ids` must be an array";
+    for (members, expected) in [
+        (r#"{"doc_ids":1,"continuous":1,"proxy":1}"#, types),
+        (r#"{"continuous":1,"doc_ids":1,"source":1}"#, "parameter `continuous` must be a boolean"),
+        (r#"{"continuous":1,"cancel":1}"#, "parameter `continuous` must be a boolean"),
+        (r#"{"cancel":true,"id":"x","doc_ids":1}"#, types),
+        (r#"{"selector":1,"worker_processes":"x"}"#, "parameter `selector` must be a JSON object"),
+        (r#"{"doc_ids":[],"selector":{},"source":1}"#, "`doc_ids`,`filter`,`selector` are mutually exclusive"),
+        (r#"{"source":1,"target":"b","proxy":1,"filter":"x"}"#, "endpoint has an invalid url"),
+        (r#"{"source":"a","target":1,"proxy":1}"#, "proxy has an invalid url"),
+        (r#"{"source":"a","target":"","filter":"x","use_checkpoints":1}"#, "endpoint has an invalid url"),
+        (r#"{"source":"a","target":"b","use_checkpoints":1}"#, "parameter `use_checkpoints` must be a boolean"),
+    ] {
+        assert_eq!(request(members), Err(expected.to_owned()), "{members}");
+    }
+}
+
+#[test]
 fn members() {
     let spec = spec(
         ",\"continuous\":true,\"create_target\":true,\"create_target_params\":{\"q\":1,\"n\":\"2\"},\

@@ -25,7 +25,8 @@ fn a_longpoll_ends_with_the_first_change() {
     let server = start(&directory);
     save(&mut server.client(), "/db/before", "{}");
     let mut feed = follow(&server, "feed=longpoll&since=now&heartbeat=600000");
-    assert_eq!(feed.chunks_until("\n"), "{\"results\":[\n");
+    // A feed without rows sends a line feed before it waits.
+    assert_eq!(feed.chunks_until("\n"), "{\"results\":[\n\n");
     let rev = save(&mut server.client(), "/db/after", "{}");
     let rest = feed.chunks_until("}\n\n");
     let seq = text(server.client().get("/db").json().value(), "update_seq");
@@ -78,7 +79,10 @@ fn an_idle_feed_sends_heartbeats() {
     let mut continuous = follow(&server, "feed=continuous&heartbeat=20");
     let mut longpoll = follow(&server, "feed=longpoll&since=now&heartbeat=20");
     let mut events = follow(&server, "feed=eventsource&heartbeat=20");
-    assert_eq!(longpoll.chunks_until("\n"), "{\"results\":[\n");
+    assert_eq!(longpoll.chunks_until("\n"), "{\"results\":[\n\n");
+    for feed in [&mut continuous, &mut events] {
+        assert_eq!(feed.chunk().unwrap(), Some(b"\n".to_vec()));
+    }
     for _ in 0..5 {
         assert_eq!(continuous.chunk().unwrap(), Some(b"\n".to_vec()));
         assert_eq!(longpoll.chunk().unwrap(), Some(b"\n".to_vec()));

@@ -55,6 +55,10 @@ fn rows_that_have_a_sequence_are_counted_downwards() {
     // 10^15 is one more than a multiple of three.
     assert_eq!(seqs("seq_interval=3"), "-x--x--");
     assert_eq!(seqs("seq_interval=3&limit=6"), "x--x--x");
+    assert_eq!(seqs("seq_interval=2&limit=-1"), "-x-x-x-");
+    assert_eq!(seqs("seq_interval=3&limit=-2"), "-x--x--");
+    assert_eq!(seqs("seq_interval=10&limit=-2"), "-------");
+    assert_eq!(seqs("seq_interval=10&limit=-9"), "-x-----");
 }
 
 #[test]
@@ -125,6 +129,8 @@ fn errors_say_which_parameter_is_wrong() {
             assert!(resolve(&format!("{name}={value}")).is_ok(), "{name}={value}");
         }
     }
+    let most = resolve("seq_interval=99999999999999999999").unwrap();
+    assert_eq!(most.seq_interval, u64::MAX, "integers have any size");
     for text in ["seq_interval=a", "seq_interval=0", "seq_interval=-1", "seq_interval=1.5", "seq_interval="] {
         check(text, "400 bad_request: invalid_seq_interval");
     }

@@ -173,6 +173,10 @@ fn a_single_one_of_keys_is_a_key_to_views_and_stays_a_list_for_documents() {
     assert_eq!(from_query("keys=%5B1%5D").unwrap().view_query().keys, Keys::one(json("1")));
     assert_eq!(list("keys=%5B1%5D").unwrap().key_list(), Some(vec![json("1")]));
     assert_eq!(refused(list("keys=%5B%22a%22%5D"), DOCUMENTS), "");
+    let no_list = "400 bad_request: `keys` parameter must be an array.";
+    for text in ["keys=1", "limit=x&keys=null", "keys=%22a%22&key=%22a%22"] {
+        assert_eq!(refused(list(text), DOCUMENTS), no_list, "{text}");
+    }
     assert_eq!(refused(list("keys=%5B%22a%22%5D&key=%22b%22"), DOCUMENTS), both);
     assert_eq!(refused(list("keys=%5B%22a%22%5D&startkey=%22b%22"), DOCUMENTS), both);
     assert_eq!(refused(from_query("keys=%5B%22a%22%5D&startkey=%22b%22"), MAP), "");
