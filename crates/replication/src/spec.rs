@@ -243,8 +243,12 @@ fn check_options(body: Value<'_>) -> Result<(), SpecError> {
             "doc_ids" => {
                 array(body, &name)?;
             }
-            "worker_processes" | "worker_batch_size" | "http_connections" | "connection_timeout"
-            | "retries_per_request" | "checkpoint_interval" => {
+            "worker_processes"
+            | "worker_batch_size"
+            | "http_connections"
+            | "connection_timeout"
+            | "retries_per_request"
+            | "checkpoint_interval" => {
                 integer(body, &name)?;
             }
             _ => {}

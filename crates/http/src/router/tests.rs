@@ -163,7 +163,7 @@ fn an_unsupported_method_gets_the_supported_ones() {
 
 #[test]
 fn members_below_the_known_depth_are_missing() {
-    for path in ["/_membership/x/y", "/_node/a/b/c/d/e", "/_db_updates/x"] {
+    for path in ["/_membership/x/y", "/_node/a/b/c/d/e"] {
         // Names with an underscore can be databases, so these paths are documents or not found.
         let found = find(&Method::GET, path).map_err(|error| show(&error));
         match found {

@@ -76,8 +76,7 @@ pub(crate) fn router(shutdown: &Shutdown) -> Router {
 
 fn server_resources() -> Vec<Resource> {
     let setup = |path| Resource::new(path, "GET,POST").get(ServerAdmin, setup::state).post(ServerAdmin, setup::run);
-    let nouveau_analyze =
-        |path| Resource::new(path, "POST").post(ServerAdmin, search::nouveau::analyze).takes(Lists);
+    let nouveau_analyze = |path| Resource::new(path, "POST").post(ServerAdmin, search::nouveau::analyze).takes(Lists);
     let search_analyze = |path| {
         Resource::new(path, "GET,POST")
             .get(ServerAdmin, search::clouseau::get_analysis)

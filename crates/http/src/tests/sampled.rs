@@ -249,10 +249,10 @@ async fn feeds_and_queries_end_with_a_line_feed_of_their_own() {
         ("POST /db/_find", r#"{"selector":{"_id":"x"}}"#, "}\r\n\n"),
         ("GET /db/_all_docs", "", "\r\n]}\n"),
     ] {
-        let told = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
-        assert_eq!(told.status, 200, "{line}");
-        assert!(told.body.ends_with(end), "{line}: {:?}", told.body);
-        assert!(!told.body.ends_with("\n\n\n"), "{line}: {:?}", told.body);
+        let reply = world.ask(Ask::new(line).basic("admin", "pw").json(body)).await;
+        assert_eq!(reply.status, 200, "{line}");
+        assert!(reply.body.ends_with(end), "{line}: {:?}", reply.body);
+        assert!(!reply.body.ends_with("\n\n\n"), "{line}: {:?}", reply.body);
     }
 }
 
@@ -263,9 +263,9 @@ async fn a_request_that_stores_nothing_is_not_short_of_copies() {
     let conflict = r#"{"id":"a","error":"conflict","reason":"Document update conflict."}"#;
     let docs = r#"{"docs":[{"_id":"a"}]}"#;
     check(&world, &[("POST /db/_bulk_docs?w=2", docs, &format!("201 [{conflict}]"))]).await;
-    let told = world.admin("POST /db/_bulk_docs?w=2", r#"{"docs":[{"_id":"a"},{"_id":"b"}]}"#).await;
-    assert_eq!(told.status, 202, "{}", told.body);
-    assert!(told.body.starts_with(&format!("[{conflict},")), "{}", told.body);
+    let reply = world.admin("POST /db/_bulk_docs?w=2", r#"{"docs":[{"_id":"a"},{"_id":"b"}]}"#).await;
+    assert_eq!(reply.status, 202, "{}", reply.body);
+    assert!(reply.body.starts_with(&format!("[{conflict},")), "{}", reply.body);
 }
 
 #[tokio::test]
@@ -332,9 +332,7 @@ async fn a_missing_body_differs_from_an_empty_one() {
 async fn further_segments_of_paths() {
     let world = world(Layout::Whole);
     assert_eq!(world.admin("PUT /db/_design/d", r#"{"views":{}}"#).await.status, 201);
-    let only = |allowed: &str| {
-        format!(r#"405 {{"error":"method_not_allowed","reason":"Only {allowed} allowed"}}"#)
-    };
+    let only = |allowed: &str| format!(r#"405 {{"error":"method_not_allowed","reason":"Only {allowed} allowed"}}"#);
     let (get, post, get_post) = (only("GET"), only("POST"), only("GET,POST"));
     let (get, post, get_post) = (get.as_str(), post.as_str(), get_post.as_str());
     let missing = r#"404 {"error":"not_found","reason":"missing"}"#;

@@ -161,7 +161,8 @@ fn is_empty_list(node: &Node) -> bool {
 fn covers(options: &FindOptions, source: Source<'_>) -> bool {
     let mut tested = Vec::new();
     names_in(options.selector.node(), &mut tested);
-    covers_fields(options, source) && source.index().is_some_and(|index| tested.into_iter().all(|name| has(index, name)))
+    covers_fields(options, source)
+        && source.index().is_some_and(|index| tested.into_iter().all(|name| has(index, name)))
 }
 
 /// Returns true if the index contains the requested fields. CouchDB calls such an index, unless it is chosen, a covering

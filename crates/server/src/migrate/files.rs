@@ -56,8 +56,8 @@ pub(crate) struct ImportFilesArgs {
     #[arg(long)]
     without_design: bool,
     /// Start at the first document, not at the checkpoint of an interrupted run
-    #[arg(long, conflicts_with = "verify")]
-    anew: bool,
+    #[arg(long = "anew", conflicts_with = "verify")]
+    from_start: bool,
     /// Import even if the target is no Settee
     #[arg(long)]
     force: bool,
@@ -69,7 +69,7 @@ pub(crate) struct ImportFilesArgs {
 /// Options of a run that all databases share.
 pub(super) struct Options {
     pub(super) has_design: bool,
-    pub(super) is_anew: bool,
+    pub(super) from_start: bool,
     /// Permits to read a file.
     pub(super) readers: Semaphore,
 }
@@ -117,7 +117,7 @@ impl ImportFilesArgs {
 
     fn options(&self) -> Arc<Options> {
         let readers = Semaphore::new(self.parallel as usize);
-        Arc::new(Options { has_design: !self.without_design, is_anew: self.anew, readers })
+        Arc::new(Options { has_design: !self.without_design, from_start: self.from_start, readers })
     }
 
     async fn import(&self) -> anyhow::Result<bool> {

@@ -97,7 +97,7 @@ fn the_first_start_prints_the_locations() {
     );
     // If the limit of open files is low, a line reports it.
     let printed_text: String =
-        server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Takes ")).collect();
+        server.greeting.split_inclusive('\n').filter(|line| !line.starts_with("Accepts ")).collect();
     let memory = server.greeting.split_once("may take ").and_then(|(_, rest)| rest.split(' ').next()).unwrap();
     assert!(memory.parse::<u64>().unwrap() >= 32, "{memory}");
     assert_eq!(printed_text.replace(&format!("{memory} MiB"), "N MiB"), expected);

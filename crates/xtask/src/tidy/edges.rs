@@ -82,6 +82,7 @@ const ROWS: &[Row] = &[
         imports: &["model", "auth", "settings", "design", "database", "views", "replication"],
         tests_import: &["storage", "mango"],
     },
+    row("couch-files", &["model"]),
     row("bench", &["storage-rocksdb"]),
     row(
         "server",
@@ -106,6 +107,7 @@ const ROWS: &[Row] = &[
             "search",
             "service",
             "http",
+            "couch-files",
         ],
     ),
     row("xtask", &[]),

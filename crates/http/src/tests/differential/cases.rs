@@ -88,7 +88,11 @@ impl<'a> Asked<'a> {
     ) -> Answer {
         self.numbers += 1;
         let line = line.replace("{n}", &self.numbers.to_string());
-        let mut ask = Ask::new(&line).basic("admin", "pw").header("accept", "application/json").body(body);
+        let mut ask = Ask::new(&line).basic("admin", "pw").header("accept", "application/json");
+        // The recordings of other methods without a body were made without its length.
+        if !body.is_empty() || line.starts_with("POST ") || line.starts_with("PUT ") {
+            ask = ask.body(body);
+        }
         for (name, value) in headers.into_iter().filter_map(|header| header.split_once(": ")) {
             ask = ask.header(name, value);
         }

@@ -213,7 +213,7 @@ async fn import_shard(
 ) -> anyhow::Result<ShardResult> {
     let _permit = options.readers.acquire().await?;
     let mut imported = Imported::default();
-    let mut mark = Mark::find(target, &shard.state(), options.is_anew).await?;
+    let mut mark = Mark::find(target, &shard.state(), options.from_start).await?;
     if mark.after.is_some() {
         imported.notes.push(format!("{}: an earlier run was interrupted and is resumed", shard.path.display()));
     }

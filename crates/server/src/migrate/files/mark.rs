@@ -19,14 +19,14 @@ pub(super) struct Mark {
 
 impl Mark {
     /// Reads the checkpoint of the state `name` of a file.
-    pub(super) async fn find(target: &Peer, name: &str, is_anew: bool) -> anyhow::Result<Self> {
+    pub(super) async fn find(target: &Peer, name: &str, from_start: bool) -> anyhow::Result<Self> {
         let path = Peer::document_path(&format!("_local/settee-import-files-{name}"));
         let found = target.request(Verb::Get, &path, "").await?;
         if found.status == 404 {
             return Ok(Self { path, rev: None, since: 0, after: None });
         }
         let json = found.json().context("the checkpoint of an earlier run")?;
-        let after = json.value().get("after").filter(|_| !is_anew).map(Value::to_text);
+        let after = json.value().get("after").filter(|_| !from_start).map(Value::to_text);
         Ok(Self { path, rev: text(&json, "_rev"), since: 0, after })
     }
 

@@ -127,9 +127,9 @@ fn a_data_directory_is_imported() {
     std::fs::write(etc.join("default.ini"), "[chttpd]\nport = 5984\n[cors]\norigins = *\n").unwrap();
     std::fs::write(etc.join("local.d/x.ini"), "[admins]\neve = -hashed-d1ff,00\n[cors]\norigins = https://a.example\n")
         .unwrap();
-    let told = succeeds(&import.run(&["--config", etc.to_str().unwrap()]));
-    assert!(told.contains("set [cors] origins = https://a.example"), "{told}");
-    assert!(told.contains("created the administrator eve"), "{told}");
+    let printed = succeeds(&import.run(&["--config", etc.to_str().unwrap()]));
+    assert!(printed.contains("set [cors] origins = https://a.example"), "{printed}");
+    assert!(printed.contains("created the administrator eve"), "{printed}");
     let mut client = import.client();
     for name in ["fx_snappy", "fx_none", "fx_deflate", "fx_part"] {
         equals_couchdb(&mut client, name);
@@ -163,10 +163,10 @@ fn torn_and_damaged_files_are_imported_as_far_as_possible() {
     std::fs::write(&torn, &bytes).unwrap();
     std::fs::remove_file(import.shard("80000000-ffffffff/fx_snappy.1795752226.couch")).unwrap();
     let output = import.run(&["--database", "fx_none", "--database", "fx_snappy"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!output.status.success(), "{told}");
-    assert!(told.contains("5000 bytes follow the last valid header"), "{told}");
-    assert!(told.contains("the shard 80000000-ffffffff: the directory does not contain its file"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success(), "{printed}");
+    assert!(printed.contains("5000 bytes follow the last valid header"), "{printed}");
+    assert!(printed.contains("the shard 80000000-ffffffff: the directory does not contain its file"), "{printed}");
     equals_couchdb(&mut import.client(), "fx_none");
     let output = import.run(&["--verify", "--database", "fx_none"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -178,6 +178,6 @@ fn a_directory_without_databases_is_refused() {
     std::fs::remove_dir_all(import.couchdb.path().join("data")).unwrap();
     std::fs::create_dir_all(import.couchdb.path().join("data")).unwrap();
     let output = import.run(&[]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains("contains no databases"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && printed.contains("contains no databases"), "{printed}");
 }
