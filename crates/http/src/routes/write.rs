@@ -143,7 +143,7 @@ pub(super) async fn delete(request: Request) -> Answer {
     // As in CouchDB, a client that does not see a user document cannot find out whether it exists.
     if let Visibility::Public(fields) = request.node.users.visibility(&request.user, &database, &id).await? {
         let (reader, wanted) = (Arc::clone(&database), id.clone());
-        bridge::blocking(move || Ok(drop(public_part(&reader.read()?, &wanted, &fields)?))).await?;
+        bridge::blocking(move || Ok(public_part(&reader.read()?, &wanted, &fields)?)).await?;
     }
     let document = tombstone(replaced_rev(&request.query, &request.headers, None)?);
     let edit = Edit { id, document, attachments: Incoming::InDocument, mode: EditMode::Interactive };

@@ -208,14 +208,14 @@ impl Sink {
                 match file.write_all(text.as_bytes()) {
                     Ok(()) => return,
                     Err(error) => {
-                        report_failure(format_args!("the log file {} cannot be written", path.display()), &error)
+                        report_failure(format_args!("the log file {} cannot be written", path.display()), &error);
                     }
                 }
             }
             Self::Syslog { host, syslog } => match syslog.write(text) {
                 Ok(()) => return,
                 Err(error) => {
-                    report_failure(format_args!("the collector of the log, {host}, cannot be reached"), &error)
+                    report_failure(format_args!("the collector of the log, {host}, cannot be reached"), &error);
                 }
             },
         }

@@ -248,7 +248,7 @@ async fn pass(
     let reading = {
         let (shard, board) = (Arc::clone(shard), Arc::clone(board));
         let after = mark.as_ref().and_then(|mark| mark.after.clone());
-        tokio::task::spawn_blocking(move || read(&shard, pass, after, &board, &sender))
+        tokio::task::spawn_blocking(move || read(&shard, pass, after.as_deref(), &board, &sender))
     };
     let works = futures_util::stream::unfold(receiver, |mut receiver| async move {
         let work: Work = receiver.recv().await?;
@@ -288,9 +288,9 @@ async fn write(target: Peer, shard: Arc<Shard>, work: Work) -> anyhow::Result<Do
 }
 
 /// Reads the documents of a pass, on the calling thread. Ends early if the receiver is closed.
-fn read(shard: &Shard, pass: Pass, after: Option<String>, board: &Board, works: &mpsc::Sender<Work>) {
+fn read(shard: &Shard, pass: Pass, after: Option<&str>, board: &Board, works: &mpsc::Sender<Work>) {
     let documents: Box<dyn Iterator<Item = Result<DocInfo, Lost>> + '_> = match pass {
-        Pass::Documents => Box::new(shard.database.documents(after.as_deref())),
+        Pass::Documents => Box::new(shard.database.documents(after)),
         Pass::Design => Box::new(shard.database.documents(Some("_design/"))),
         Pass::Recovered { .. } => Box::new(shard.database.recover()),
     };
