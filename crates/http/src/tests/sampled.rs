@@ -275,8 +275,8 @@ async fn ids_do_not_bound_the_documents_of_a_partition() {
     let all = world.admin("GET /db/_partition/p/_all_docs", "").await;
     assert!(all.body.contains("p:1") && all.body.contains("p:2"), "{}", all.body);
     for query in ["endkey_docid=a", "startkey_docid=z", "end_key_doc_id=p:1", "start_key_doc_id=p:2"] {
-        let told = world.admin(&format!("GET /db/_partition/p/_all_docs?{query}"), "").await;
-        assert_eq!(told.line(), all.line(), "{query}");
+        let reply = world.admin(&format!("GET /db/_partition/p/_all_docs?{query}"), "").await;
+        assert_eq!(reply.line(), all.line(), "{query}");
     }
 }
 
