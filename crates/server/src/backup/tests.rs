@@ -101,7 +101,7 @@ fn damage_is_found_before_anything_is_restored() {
     let manifest = report.directory.join(MANIFEST);
     let text = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, text.replace("\"local.ini\"", "\"../local.ini\"")).unwrap();
-    refuse("another manifest", "no complete backup");
+    refuse("another manifest", "not a complete backup");
     let outside = Manifest {
         entries: vec![Entry { path: "../evil".into(), bytes: 0, sha256: String::new(), modified_ns: 0 }],
         ..Manifest {
@@ -115,7 +115,7 @@ fn damage_is_found_before_anything_is_restored() {
     outside.write(&manifest).unwrap();
     assert!(format!("{:#}", Manifest::read(&manifest).unwrap_err()).contains("outside"));
     fs::write(&manifest, &text[..text.len() / 2]).unwrap();
-    refuse("half a manifest", "no complete backup");
+    refuse("half a manifest", "not a complete backup");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn data_is_not_overwritten_and_an_incomplete_restore_is_not_served() {
     fs::create_dir_all(half.join(version::RESTORING)).unwrap();
     assert!(version::check(&half).unwrap_err().to_string().contains("interrupted"));
     let error = run(&fixture.data(), &fixture.data().join("backups")).unwrap_err().to_string();
-    assert!(error.contains("lost together"), "{error}");
+    assert!(error.contains("would be lost with it"), "{error}");
     fs::write(fixture.data().join("version"), "99\n").unwrap();
     assert!(run(&fixture.data(), &fixture.0.join("b")).unwrap_err().to_string().contains("layout 99"));
 }

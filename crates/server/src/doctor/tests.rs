@@ -73,7 +73,7 @@ fn configuration_errors_are_reported() {
     );
     check(
         "[ssl]\nenable = true\nkey_file = /nosuch\n",
-        &[(Error, "TLS is on, but [ssl] cert_file is not set"), (Error, "/nosuch of [ssl] key_file is not there")],
+        &[(Error, "TLS is on, but [ssl] cert_file is not set"), (Error, "/nosuch of [ssl] key_file does not exist")],
     );
 }
 

@@ -75,7 +75,7 @@ fn a_copy_resumes_after_an_interruption_at_any_point() {
 fn a_copy_requires_an_empty_target_and_an_idle_source() {
     let (from, to) = (store(), store());
     let printed_text = |answer: anyhow::Result<_>| answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
-    assert!(printed_text(copy(from.as_ref(), to.as_ref(), false)).contains("there are data already"));
+    assert!(printed_text(copy(from.as_ref(), to.as_ref(), false)).contains("the target contains data"));
     assert!(printed_text(copy(from.as_ref(), to.as_ref(), true)).contains("no unfinished copy"));
     // A commit between two parts of a copy.
     let to = FaultyEngine::new();

@@ -43,11 +43,12 @@ fn bodies_that_are_not_json() {
         b"{\"a\":1e999999}",
     ];
     for body in invalid {
-        put(&server, "/db/doc", body).expect_error(400, "bad_request", "invalid UTF-8 JSON");
+        let reason = if body.is_empty() { "Missing request body" } else { "invalid UTF-8 JSON" };
+        put(&server, "/db/doc", body).expect_error(400, "bad_request", reason);
         let json = [("Content-Type", "application/json")];
         for path in ["/db", "/db/_bulk_docs", "/db/_all_docs", "/db/_bulk_get", "/db/_revs_diff", "/db/_temp_view"] {
             let reply = server.client().request("POST", path, &json, body).unwrap();
-            reply.expect_error(400, "bad_request", "invalid UTF-8 JSON");
+            reply.expect_error(400, "bad_request", reason);
         }
     }
     for body in ["[]", "1", "\"x\"", "null", "true"] {

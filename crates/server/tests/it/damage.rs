@@ -414,7 +414,7 @@ fn an_export_skips_and_reports_damaged_data() {
     assert!(left_out.len() == 1 && left_out[0].starts_with(&beginning), "{left_out:?}");
     let restored = run(program(&["restore", "--database", &url("copy"), "--from"]).arg(&file));
     let printed_text = output_text(&restored);
-    assert!(!restored.status.success() && printed_text.contains("is not complete: 1 "), "{printed_text}");
+    assert!(!restored.status.success() && printed_text.contains("are incomplete: 1 "), "{printed_text}");
     let mut client = server.client();
     let documents = |client: &mut Client, name: &str| number(client.get(name).expect(200).json().value(), "doc_count");
     assert_eq!(documents(&mut client, "/copy") + 1, documents(&mut client, "/two"));

@@ -125,13 +125,13 @@ fn a_time_outside_of_the_log_is_rejected() {
     sent.put("a", "1");
     sent.back_up(None, 1);
     // No log was uploaded yet: the backup alone is the newest state.
-    assert!(sent.refusal(Moment::Time(now_us())).contains("goes up to"));
+    assert!(sent.refusal(Moment::Time(now_us())).contains("the log ends at"));
     assert_eq!(get(&sent.restore(None, Moment::Newest, "alone").unwrap(), 1, "a").as_deref(), Some("1"));
     sent.put("a", "2");
     sent.shipper.ship().unwrap();
     let covered_us = now_us();
     sent.put("a", "3");
-    assert!(sent.refusal(Moment::Time(now_us())).contains("goes up to"));
+    assert!(sent.refusal(Moment::Time(now_us())).contains("the log ends at"));
     assert!(sent.refusal(Moment::Time(before_us)).contains("no backup with a log from before"));
     sent.shipper.ship().unwrap();
     assert_eq!(get(&sent.restore(None, Moment::Time(covered_us), "2").unwrap(), 1, "a").as_deref(), Some("2"));
@@ -153,7 +153,7 @@ fn a_stopped_server_has_no_gap_and_another_log_has() {
     sent.put("a", "2");
     sent.shipper.close().unwrap();
     let stopped_us = now_us();
-    assert!(sent.refusal(Moment::Time(stopped_us)).contains("goes up to"), "it may have been started again");
+    assert!(sent.refusal(Moment::Time(stopped_us)).contains("the log ends at"), "it may have been started again");
     // The server starts again at the same state.
     *sent.stream.lock() = Stream::begin(sent.engine.as_ref()).unwrap();
     let mut shipper = Shipper::new(sent.bucket.store(None), Arc::clone(&sent.engine), Arc::clone(&sent.stream));
@@ -166,7 +166,7 @@ fn a_stopped_server_has_no_gap_and_another_log_has() {
     sent.put("a", "4");
     *sent.stream.lock() = Stream::begin(sent.engine.as_ref()).unwrap();
     sent.back_up(None, 3);
-    assert!(sent.refusal(Moment::Time(silent_us)).contains("goes up to"));
+    assert!(sent.refusal(Moment::Time(silent_us)).contains("the log ends at"));
     assert_eq!(get(&sent.restore(None, Moment::Newest, "4").unwrap(), 1, "a").as_deref(), Some("4"));
     assert_eq!(covered(&sent.bucket.store(None)).unwrap().len(), 2);
 }

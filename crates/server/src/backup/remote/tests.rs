@@ -139,7 +139,7 @@ fn encrypted_backups_reveal_nothing_and_require_their_key() {
         assert!(!bytes.windows(6).any(|window| window == b"secret"), "{object}");
         assert!(object.ends_with("about.json") || bytes.starts_with(b"SETTEES1"), "{object}");
     }
-    for (key, expected) in [(None, "are encrypted: name"), (Some(2), "another key")] {
+    for (key, expected) in [(None, "are encrypted: specify"), (Some(2), "another key")] {
         let error = newest(&bucket.store(key)).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
         assert!(bucket.store(key).prepare().is_err());
@@ -165,7 +165,7 @@ fn large_files_are_sent_in_parts_and_changing_ones_are_rejected() {
         assert!(store.get("large").unwrap().unwrap() == content);
         let wrong = files::digest_of(b"something else");
         for size in [bytes, 100] {
-            assert!(store.put_file("changed", &file, size, &wrong).unwrap_err().to_string().contains("changes"));
+            assert!(store.put_file("changed", &file, size, &wrong).unwrap_err().to_string().contains("changed"));
         }
         assert_eq!(store.get("changed").unwrap(), None);
     }
