@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use settee_auth::Authenticator;
 use settee_database::Catalog;
 use settee_http::{Node, Shutdown};
 use settee_settings::{Applies, chttpd};
@@ -87,8 +86,10 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     if let Err(error) = control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process were not removed");
     }
-    let authenticator = node::authenticator(&configuration, address);
-    refuse_open_server(&authenticator, address)?;
+    // Servers that share a store also share their administrators, which are known when it is open.
+    if prepared.is_some() {
+        refuse_open_server(!configuration.section("admins").is_empty(), address)?;
+    }
     let reserved = listen::Reserved::new(&configuration, address)?;
     node::create_spill(&data)?;
     // An engine changes its files when it is opened, so everything that may refuse the start is above.
@@ -96,6 +97,8 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     // The engine requires periodic maintenance from now on.
     let _ = engine.maintain();
     let catalog = catalog(&engine, &configuration)?;
+    let authenticator = node::authenticator(&configuration, address);
+    refuse_open_server(authenticator.has_admins(), address)?;
     let exporter = Exporter::start(&configuration)?.map(Arc::new);
     let operation = operation(&configuration, &log, restart, exporter.clone());
     let platform = node::platform(&configuration)?;
@@ -195,8 +198,8 @@ fn address(configuration: &Configuration) -> anyhow::Result<SocketAddr> {
 }
 
 /// Refuses an address other than loopback without an administrator, because then every client has all permissions.
-fn refuse_open_server(authenticator: &Authenticator, address: SocketAddr) -> anyhow::Result<()> {
-    if authenticator.has_admins() || address.ip().is_loopback() {
+fn refuse_open_server(has_admins: bool, address: SocketAddr) -> anyhow::Result<()> {
+    if has_admins || address.ip().is_loopback() {
         return Ok(());
     }
     bail!(

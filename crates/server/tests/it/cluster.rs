@@ -91,11 +91,15 @@ fn servers_on_one_store_are_one() {
     let shown = show("postgres://nobody@%2Fnowhere/d");
     let unknown = "; The shared settings cannot be read; they take precedence over the settings below: PostgreSQL cannot be reached";
     assert!(shown.starts_with(unknown) && shown.contains("\nname = Own ; "), "{shown}");
-    let login = &mut two.servers[1].client();
-    let session = login.post("/_session", r#"{"name":"bob","password":"geheim"}"#).expect(200);
-    let cookie = session.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    let response = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
-    assert!(text(&response).contains("\"name\":\"bob\""), "{}", text(&response));
+    // A server that starts later uses the hashes of the shared administrators, not those of its own environment.
+    for (name, password) in [("bob", "geheim"), ("ann", "pw")] {
+        let login = &mut two.servers[1].client();
+        let body = format!("{{\"name\":\"{name}\",\"password\":\"{password}\"}}");
+        let session = login.post("/_session", &body).expect(200);
+        let cookie = session.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let response = two.servers[0].client().request("GET", "/_session", &[("Cookie", &cookie)], b"").unwrap();
+        assert!(text(&response).contains(&format!("\"name\":\"{name}\"")), "{}", text(&response));
+    }
     // Settings of a single node are requested by its name.
     one.put("/_node/two@here/_config/log/level", "\"debug\"").expect(200);
     assert_eq!(text(&two_.get("/_node/_local/_config/log/level")), "\"debug\"\n");
