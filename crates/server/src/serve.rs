@@ -86,7 +86,7 @@ fn serve(args: &ServeArgs, shutdown: &Shutdown, restart: &Restart) -> anyhow::Re
     if let Err(error) = control::remove_checkpoints(&data) {
         tracing::warn!(error = format!("{error:#}"), "checkpoints of an earlier process were not removed");
     }
-    // Servers that share a store also share their administrators, which are known when it is open.
+    // Administrators that servers share are read from their store.
     if prepared.is_some() {
         refuse_open_server(!configuration.section("admins").is_empty(), address)?;
     }
