@@ -133,7 +133,11 @@ fn every_request_is_answered_or_rejected() {
         match place.find(&body) {
             Ok(page) => {
                 answered += 1;
-                let parsed = Selector::parse(json(&selector).value()).unwrap();
+                // Names of fields are validated only by queries that can match.
+                let Ok(parsed) = Selector::parse(json(&selector).value()) else {
+                    assert!(page.found.is_none(), "{body} found {:?}", page.documents);
+                    continue;
+                };
                 let all =
                     page.documents.iter().all(|text| !text.contains("\"_rev\"") || parsed.matches(json(text).value()));
                 assert!(all, "{body} found {:?}", page.documents);
