@@ -11,6 +11,7 @@ mod design_document;
 mod functions;
 mod limits;
 mod modules;
+pub mod rewrites;
 pub mod scripted;
 mod search;
 mod shares;

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName};
 use settee_settings::{Settings, chttpd};
+use settee_wire::forwarded;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -92,9 +93,9 @@ impl TrustedProxies {
             return peer;
         }
         let values = |name: HeaderName| headers.get_all(name).iter().rev().map(|value| value.to_str().unwrap_or("?"));
-        let in_standard = values(header::FORWARDED).flat_map(|value| forwarded_hops(value).into_iter().rev());
+        let in_standard = values(header::FORWARDED).flat_map(|value| forwarded::hops(value).into_iter().rev());
         let in_common = values(X_FORWARDED_FOR).flat_map(|value| value.rsplit(',')).map(str::trim);
-        let in_common = in_common.filter(|hop| !hop.is_empty()).map(hop_address);
+        let in_common = in_common.filter(|hop| !hop.is_empty()).map(forwarded::address);
         match (self.rightmost_untrusted(peer, in_standard), self.rightmost_untrusted(peer, in_common)) {
             (Some(one), Some(other)) if one == other => one,
             (Some(_), Some(_)) | (None, None) => peer,
@@ -115,116 +116,6 @@ impl TrustedProxies {
         }
         client
     }
-}
-
-/// Returns the addresses of the hops of a `Forwarded` header that name one: `None` for a hop that hides its
-/// address. A malformed value is one such hop, because it is unknown which part of it a proxy has written. A
-/// value without any `for` names no hops.
-fn forwarded_hops(value: &str) -> Vec<Option<IpAddr>> {
-    let mut rest = value;
-    let (mut hops, mut hop, mut has_for) = (Vec::new(), Hop::Empty, false);
-    loop {
-        rest = rest.trim_start_matches([' ', '\t']);
-        match rest.chars().next() {
-            None => {
-                hops.extend(hop.address());
-                return if has_for { hops } else { Vec::new() };
-            }
-            Some(',') => {
-                hops.extend(std::mem::replace(&mut hop, Hop::Empty).address());
-                rest = &rest[1..];
-            }
-            Some(';') => rest = &rest[1..],
-            Some(_) => {
-                let Some((name, value, after)) = forwarded_pair(rest) else { return vec![None] };
-                let is_for = name.eq_ignore_ascii_case("for");
-                has_for |= is_for;
-                hop = match (hop, is_for) {
-                    (Hop::Empty | Hop::Nameless, true) => Hop::For(hop_address(&value)),
-                    // Two addresses of one hop are invalid.
-                    (Hop::For(_), true) => Hop::For(None),
-                    (Hop::Empty | Hop::Nameless, false) => Hop::Nameless,
-                    (named, false) => named,
-                };
-                rest = after;
-            }
-        }
-    }
-}
-
-/// An element of `Forwarded` while it is read.
-enum Hop {
-    /// The element is empty so far.
-    Empty,
-    /// The element has parameters, but no `for`.
-    Nameless,
-    /// The address of the `for` parameter, if it is valid.
-    For(Option<IpAddr>),
-}
-
-impl Hop {
-    /// Returns the hop's address; an empty element is no hop.
-    fn address(self) -> Option<Option<IpAddr>> {
-        match self {
-            Self::Empty => None,
-            Self::Nameless => Some(None),
-            Self::For(address) => Some(address),
-        }
-    }
-}
-
-/// Takes `name=value` off the start of a `Forwarded` element. The value is a token or a quoted string.
-fn forwarded_pair(text: &str) -> Option<(&str, String, &str)> {
-    let (name, rest) = text.split_once('=')?;
-    let is_token = |text: &str| !text.is_empty() && !text.contains([' ', '\t', ',', ';', '"']);
-    if !is_token(name) {
-        return None;
-    }
-    let (value, rest) = match rest.strip_prefix('"') {
-        None => {
-            let end = rest.find([',', ';', ' ', '\t']).unwrap_or(rest.len());
-            let (value, rest) = rest.split_at(end);
-            (is_token(value).then(|| value.to_owned())?, rest)
-        }
-        Some(quoted) => {
-            let mut value = String::new();
-            let mut symbols = quoted.char_indices();
-            loop {
-                match symbols.next()? {
-                    (at, '"') => break (value, &quoted[at + 1..]),
-                    (_, '\\') => value.push(symbols.next()?.1),
-                    (_, symbol) => value.push(symbol),
-                }
-            }
-        }
-    };
-    let rest = rest.trim_start_matches([' ', '\t']);
-    (rest.is_empty() || rest.starts_with([',', ';'])).then_some((name, value, rest))
-}
-
-/// Parses the address of a hop: IPv4 or IPv6, with brackets, a port or a zone. `None` for `unknown`, `_hidden`
-/// and anything else.
-fn hop_address(text: &str) -> Option<IpAddr> {
-    let is_port = |port: &str| {
-        let digits = port.strip_prefix('_').unwrap_or(port);
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    };
-    let text = text.trim_matches('"');
-    let address = if let Some(bracketed) = text.strip_prefix('[') {
-        let (address, port) = bracketed.split_once(']')?;
-        if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
-            return None;
-        }
-        address
-    } else {
-        match text.split_once(':') {
-            // Several colons are those of an IPv6 address without brackets.
-            Some((address, port)) if !port.contains(':') => is_port(port).then_some(address)?,
-            _ => text,
-        }
-    };
-    let (address, _zone) = address.split_once('%').unwrap_or((address, ""));
-    address.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
 #[cfg(test)]

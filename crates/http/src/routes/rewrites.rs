@@ -7,16 +7,14 @@
 //! `[chttpd] secure_rewrites`, which is on by default, a rewrite therefore stays in its database, cannot do
 //! anything that requires a server administrator, and cannot change a read to a write.
 
-mod rules;
-
 use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
+use settee_design::rewrites::{self, JSON_PARAMETERS, RewriteError, Rewritten};
 use settee_model::json::{Json, Kind, Value};
 use settee_settings::chttpd;
 use tokio::task::JoinSet;
 
-use self::rules::Rewritten;
 use super::rendered::Rendered;
 use super::request_object::{Members, RequestObject};
 use crate::head::RequestHead;
@@ -111,8 +109,6 @@ async fn follow(request: Request, target: Target) -> Answer {
     }
 }
 
-/// Parameters with JSON values, which CouchDB parses before it searches for a rule.
-const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
 /// Resources of a database that are read-only, also with POST.
 const READ_BY_POST: [&str; 9] = [
     "_all_docs",
@@ -135,7 +131,7 @@ fn require_harmless(request: &Request, method: &Method, uri: &Uri) -> Result<(),
     let plus = request.node.policy().plus;
     let parts = split(uri.path(), plus).parts;
     if parts.first().is_none_or(|database| database != request.captures.get("db")) {
-        return Err(rules::insecure());
+        return Err(rejected(RewriteError::Insecure));
     }
     let Some((resource, permission)) = request.router.served(method, uri.path(), plus) else { return Ok(()) };
     if permission == Permission::ServerAdmin {
@@ -162,7 +158,7 @@ fn prefix(request: &Request) -> String {
 
 fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
     let secure = chttpd::SECURE_REWRITES.of(&*request.node.settings);
-    let rules = rules::parse(rewrites, secure)?;
+    let rules = rewrites::parse(rewrites, secure).map_err(rejected)?;
     let query: Vec<(String, String)> = request
         .query
         .raw()
@@ -178,7 +174,15 @@ fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let found = rules.iter().find_map(|rule| rule.apply(request.head.method.as_str(), &parts, &query));
     let Rewritten { path, query } = found.ok_or_else(|| Error::not_found("missing"))?;
-    Ok(rules::target(&prefix(request), &path, &query))
+    Ok(rewrites::target(&prefix(request), &path, &query))
+}
+
+fn rejected(error: RewriteError) -> Error {
+    let name = match error {
+        RewriteError::NoTarget => "error",
+        RewriteError::Insecure => "insecure_rewrite_rule",
+    };
+    Error::new(StatusCode::INTERNAL_SERVER_ERROR, name, error.to_string())
 }
 
 fn failed(reason: &str) -> Error {
@@ -208,7 +212,7 @@ async fn by_function(request: Request, rewrite: Value<'_>, body: Bytes) -> Answe
         if let (Ok(name), Ok(value)) = pair { Ok((name, value)) } else { Err(failed("bad headers")) }
     });
     let headers = headers.collect::<Result<Vec<_>, _>>()?;
-    let target = rules::target(&prefix(&request), &path, &query);
+    let target = rewrites::target(&prefix(&request), &path, &query);
     let body = text_member(rewrite, "body").map(|text| Bytes::from(text.into_bytes())).unwrap_or(body);
     follow(request, Target { path: target, method, headers, body: Some(body) }).await
 }

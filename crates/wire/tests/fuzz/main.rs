@@ -1,5 +1,6 @@
 //! The fuzz targets of this crate with random inputs. `fuzz/` runs the same checks with inputs from libFuzzer.
 
+mod forwarded;
 mod frames;
 mod multipart;
 
@@ -45,4 +46,17 @@ const FRAMES: &[&[u8]] = &[
 #[test]
 fn any_frames() {
     fuzz(FRAMES, &["\0\0\0\x10", "\0\0\0\0", "\0\0\0\x01", "\0", "a"], frames::check);
+}
+
+const FORWARDED: &[&[u8]] = &[
+    b"for=203.0.113.9;proto=https, for=\"[2001:db8::1]:4711\"",
+    b"By=10.0.0.1;FOR=\"203\\.0.113.9\" , for=_hidden, for=unknown",
+];
+
+const HOPS: &[&str] =
+    &["for=", "\"", "\\", ",", ";", "[", "]", ":", "203.0.113.9", "2001:db8::1", "unknown", " ", "=", "%", "x"];
+
+#[test]
+fn any_forwarded_header() {
+    fuzz(FORWARDED, HOPS, forwarded::check);
 }

@@ -1,0 +1,19 @@
+//! The parser of `Forwarded`: a client that sends any header cannot change the address that a proxy appends.
+
+use std::net::IpAddr;
+
+use settee_wire::forwarded::{address, hops};
+
+/// Panics if the input violates an invariant.
+pub(crate) fn check(data: &[u8]) {
+    let sent = String::from_utf8_lossy(data);
+    let honest = IpAddr::from([198, 51, 100, 7]);
+    let found = hops(&sent);
+    assert!(found.len() <= 1 + sent.matches(',').count(), "{sent}");
+    let appended = hops(&format!("{sent}, for={honest}"));
+    // A malformed header is one hop without an address.
+    assert!(appended == [None] || appended.last() == Some(&Some(honest)), "{sent}: {appended:?}");
+    for found in found.into_iter().flatten().chain(address(&sent)) {
+        assert_eq!(address(&found.to_string()), Some(found), "{sent}");
+    }
+}
