@@ -27,8 +27,7 @@ use crate::respond::{self, Aborted, Answer};
 /// Approximate size of the pieces of a streamed response. A smaller response is sent whole.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Size beyond which a response yields to short work. Reading as many bytes at once counts as well: a list of
-/// large documents reads the first ones before it sends anything.
+/// Size of a text from which on the thread yields before it reads the text.
 const LONG_BYTES: usize = 128 << 10;
 
 /// Number of pieces that are buffered for a slow client.

@@ -80,7 +80,7 @@ impl Default for Platform {
         Self {
             processors: 1,
             processor_time: Arc::new(|| 0),
-            give_way: Arc::new(|_| {}),
+            give_way: Arc::new(|| {}),
             read_keys,
             request_memory_bytes: 256 << 20,
         }
@@ -170,7 +170,8 @@ impl Node {
         let requests = AtomicU64::new(entropy());
         let started_ms = clock_ms();
         let programs = Arc::new(Programs::new(languages, views.settings().limits.clone(), settings.as_ref()));
-        let client_threads = ClientThreads::new(&PermitCounts::of(settings.as_ref()), &platform.give_way);
+        let client_threads =
+            ClientThreads::new(&PermitCounts::of(settings.as_ref()), &platform.give_way, platform.processors);
         let search_permits = SearchPermits::of(settings.as_ref());
         let slow_lane = SlowLane::new(platform.processors, &platform.give_way);
         let metrics = Arc::new(Metrics::new((operation.monotonic_us)()));

@@ -82,7 +82,7 @@ impl Requester for Searching {
     }
 
     fn is_late(&self) -> bool {
-        threads::give_way_if_long();
+        threads::yield_if_long();
         (self.node.operation.monotonic_us)() >= self.deadline_us
     }
 

@@ -83,5 +83,5 @@ pub(crate) fn account() -> Arc<Account> {
 
 /// Returns a function that does not yield.
 pub(crate) fn nothing() -> GiveWay {
-    Arc::new(|_| {})
+    Arc::new(|| {})
 }

@@ -43,18 +43,13 @@ pub(crate) fn random_u64() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Nice value of background threads. A busy server leaves about a tenth of a processor to each of the first few, and
-/// about the same again to all others together.
+/// Nice value of threads for long work. A busy server leaves about a tenth of a processor to each of them.
 const NICENESS: i32 = 10;
-const NICENESS_OF_MANY: i32 = 19;
-const FEW: usize = 4;
 
-/// Lowers the priority of the calling thread, given that `others` threads already run at low priority. Errors are
-/// ignored.
-pub(crate) fn give_way(others: usize) {
-    let niceness = if others < FEW { NICENESS } else { NICENESS_OF_MANY };
+/// Lowers the priority of the calling thread. Errors are ignored.
+pub(crate) fn give_way() {
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness);
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
     // A thread that never sleeps keeps the rest of its time slice of some milliseconds.
     std::thread::sleep(Duration::from_micros(1));
 }

@@ -49,7 +49,7 @@ impl Hashers {
         for _ in 0..threads.max(1) {
             let (shared, give_way) = (Arc::clone(&shared), Arc::clone(give_way));
             let run = move || {
-                give_way(0);
+                give_way();
                 while let Some(work) = shared.next() {
                     work();
                 }
@@ -145,7 +145,7 @@ mod tests {
     use std::sync::mpsc;
 
     fn idle() -> GiveWay {
-        Arc::new(|_| {})
+        Arc::new(|| {})
     }
 
     fn peer(number: u32) -> Option<IpAddr> {

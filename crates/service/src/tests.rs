@@ -71,7 +71,7 @@ pub(crate) fn services(languages: Vec<Arc<dyn Language>>) -> Services {
     let settings: Arc<dyn Settings> = Arc::new(Values::default());
     let find = move |name: &str| languages.iter().find(|language| language.name() == name).cloned();
     let programs = Arc::new(Programs::new(Arc::new(find), LimitsSource::default(), settings.as_ref()));
-    let idle: GiveWay = Arc::new(|_| {});
+    let idle: GiveWay = Arc::new(|| {});
     let users = Users::new(UsersDependencies {
         catalog: Arc::clone(&catalog),
         settings,

@@ -111,7 +111,7 @@ async fn receive(body: &str, size: usize) -> Result<Vec<(String, String)>, Strin
     let pieces = body.as_bytes().chunks(size).map(|piece| Frame::data(Bytes::copy_from_slice(piece)));
     let body = Pieced(pieces.collect());
     let received = with_pieces(
-        ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &crate::tests::nothing())
+        ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &crate::tests::nothing(), 1)
             .upload(&crate::tests::account(), Duration::from_secs(60)),
         body,
         |pieces| {

@@ -118,18 +118,23 @@ pub(crate) struct Admission {
 }
 
 impl ClientThreads {
-    /// Creates the threads. Long work calls `give_way` to yield.
-    pub(crate) fn new(permits: &PermitCounts, give_way: &GiveWay) -> Arc<Self> {
-        Self::with_timeout(permits, CONTENDED_AFTER, give_way)
+    /// Creates the threads. Long work calls `give_way` and computes on `processors` threads of each kind at a time.
+    pub(crate) fn new(permits: &PermitCounts, give_way: &GiveWay, processors: usize) -> Arc<Self> {
+        Self::with_timeout(permits, CONTENDED_AFTER, give_way, processors)
     }
 
-    fn with_timeout(permits: &PermitCounts, contended_after: Duration, give_way: &GiveWay) -> Arc<Self> {
+    fn with_timeout(
+        permits: &PermitCounts,
+        contended_after: Duration,
+        give_way: &GiveWay,
+        processors: usize,
+    ) -> Arc<Self> {
         let PermitCounts { answers, lists, uploads } = *permits;
         // Work that waits for clients has a permit, so this many threads are left for work that does not.
         let most = 2 * answers + lists + 2 * uploads + SHORT_WORK_MAX;
         Arc::new(Self {
-            threads: Threads::that_give_way("settee-client", most, Arc::clone(give_way)),
-            unauthenticated: Threads::that_always_give_way("settee-anon", most, Arc::clone(give_way)),
+            threads: Threads::that_give_way("settee-client", most, Arc::clone(give_way), processors),
+            unauthenticated: Threads::that_always_give_way("settee-anon", most, Arc::clone(give_way), processors),
             answers: Shared::new(answers, contended_after),
             lists: Semaphore::new(lists, contended_after),
             uploads: Shared::new(uploads, contended_after),

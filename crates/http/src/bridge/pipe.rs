@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use settee_service::threads::give_way;
+use settee_service::threads::{release_turn, yield_if_long};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::LONG_BYTES;
 use super::permits::ClientPermit;
 use crate::budget::Account;
 use crate::respond::Aborted;
@@ -29,7 +28,6 @@ pub(crate) struct Pipe {
     permit: ClientPermit,
     timeout: Duration,
     account: Arc<Account>,
-    sent: usize,
 }
 
 impl Pipe {
@@ -37,7 +35,7 @@ impl Pipe {
     pub(crate) fn new(pieces: usize, permit: ClientPermit, timeout: Duration, account: Arc<Account>) -> (Self, Pieces) {
         let (sender, receiver) = mpsc::channel(pieces + 1);
         let last_word = sender.clone().try_reserve_owned().expect("the channel is empty");
-        (Self { sender, last_word: Some(last_word), permit, timeout, account, sent: 0 }, receiver)
+        (Self { sender, last_word: Some(last_word), permit, timeout, account }, receiver)
     }
 
     /// Creates a pipe on a shared `sender`, whose other users are responsible for the end of the response.
@@ -47,16 +45,13 @@ impl Pipe {
         timeout: Duration,
         account: Arc<Account>,
     ) -> Self {
-        Self { sender, last_word: None, permit, timeout, account, sent: 0 }
+        Self { sender, last_word: None, permit, timeout, account }
     }
 
     /// Sends a piece and blocks until the next one may be sent, so it must be called on a thread that may
     /// block. Returns `Break` when the receiver is closed.
     pub(crate) fn send(&mut self, piece: Bytes) -> ControlFlow<()> {
-        self.sent = self.sent.saturating_add(piece.len());
-        if self.sent > LONG_BYTES {
-            give_way();
-        }
+        yield_if_long();
         let late = match self.sender.try_send(Ok(self.account.unsent(piece))) {
             Ok(()) if self.account.has_room() => return ControlFlow::Continue(()),
             Ok(()) => None,
@@ -72,6 +67,7 @@ impl Pipe {
                 () = self.sender.closed() => Err(()),
             }
         };
+        release_turn();
         Handle::current().block_on(async {
             tokio::select! {
                 sent = sent => match sent {

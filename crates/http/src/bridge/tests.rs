@@ -12,7 +12,7 @@ use crate::tests::{account, nothing, show};
 const ROW: &[u8] = &[b'x'; 1000];
 
 fn admission() -> Admission {
-    let threads = ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &nothing());
+    let threads = ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &nothing(), 1);
     threads.answer(&account(), Duration::from_secs(60))
 }
 
@@ -144,7 +144,7 @@ async fn work_ends_with_its_request() {
     for rows in [0, 1000] {
         let account = account();
         let request = account.cancellation().on_drop();
-        let threads = ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &nothing());
+        let threads = ClientThreads::new(&PermitCounts { answers: 1, lists: 1, uploads: 1 }, &nothing(), 1);
         let (started, start) = oneshot::channel();
         let (ended, end) = oneshot::channel();
         let answer = stream(threads.answer(&account, Duration::from_secs(60)), move |output| {

@@ -93,7 +93,7 @@ impl Account {
     /// Returns the client on whose behalf documents are read.
     pub(crate) fn reader(self: &Arc<Self>) -> ReadClient {
         let memory: Arc<dyn Memory> = Arc::new(Reader(Arc::clone(self)));
-        ReadClient { cancellation: self.cancellation.clone(), memory: Some(memory), pace: threads::give_way_if_long }
+        ReadClient { cancellation: self.cancellation.clone(), memory: Some(memory), pace: threads::yield_if_long }
     }
 
     /// Sets the class of the client.

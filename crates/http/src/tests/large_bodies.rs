@@ -16,7 +16,7 @@ const LANE_WORK: &str = "settee-large";
 fn world() -> (World, Arc<Mutex<BTreeSet<String>>>) {
     let names = Arc::new(Mutex::new(BTreeSet::new()));
     let noted = Arc::clone(&names);
-    let give_way = Arc::new(move |_| noted.lock().extend(thread::current().name().map(str::to_owned)));
+    let give_way = Arc::new(move || noted.lock().extend(thread::current().name().map(str::to_owned)));
     let world = World::within(Platform { give_way, ..Platform::default() });
     world.make_database("db");
     (world, names)

@@ -21,17 +21,17 @@ const THREADS_MAX: usize = 64;
 pub struct SlowLane {
     runtime: OnceLock<Runtime>,
     threads: OnceLock<Arc<Threads>>,
-    runtime_threads: usize,
+    processors: usize,
     give_way: GiveWay,
 }
 
 impl SlowLane {
-    /// Creates a lane with `runtime_threads` asynchronous threads in addition to those for blocking work. All lower
+    /// Creates a lane with `processors` asynchronous threads in addition to those for blocking work. All lower
     /// their priority by `give_way`.
     #[must_use]
-    pub fn new(runtime_threads: usize, give_way: &GiveWay) -> Self {
+    pub fn new(processors: usize, give_way: &GiveWay) -> Self {
         let give_way = Arc::clone(give_way);
-        Self { runtime: OnceLock::new(), threads: OnceLock::new(), runtime_threads, give_way }
+        Self { runtime: OnceLock::new(), threads: OnceLock::new(), processors, give_way }
     }
 
     /// Runs a request on the lane. Its reads are counted for the request of the caller, and it is cancelled when the
@@ -59,8 +59,10 @@ impl SlowLane {
     }
 
     fn threads(&self) -> &Arc<Threads> {
-        let begin = || Arc::new(Threads::that_always_give_way("settee-large", THREADS_MAX, Arc::clone(&self.give_way)));
-        self.threads.get_or_init(begin)
+        self.threads.get_or_init(|| {
+            let give_way = Arc::clone(&self.give_way);
+            Arc::new(Threads::that_always_give_way("settee-large", THREADS_MAX, give_way, self.processors))
+        })
     }
 
     fn runtime(&self) -> Result<&Handle, Error> {
@@ -69,8 +71,8 @@ impl SlowLane {
         }
         let give_way = Arc::clone(&self.give_way);
         let mut builder = Builder::new_multi_thread();
-        let builder = builder.worker_threads(self.runtime_threads).thread_name("settee-lane").enable_all();
-        let made = builder.on_thread_start(move || give_way(0)).build();
+        let builder = builder.worker_threads(self.processors).thread_name("settee-lane").enable_all();
+        let made = builder.on_thread_start(move || give_way()).build();
         let made = made.map_err(|_| Error::Internal("the system has no more threads"))?;
         if let Err(second) = self.runtime.set(made) {
             // Another request has created the runtime concurrently.
@@ -108,7 +110,7 @@ mod tests {
 
     /// Creates a lane whose threads keep their priority.
     fn lane() -> SlowLane {
-        let nothing: GiveWay = Arc::new(|_| {});
+        let nothing: GiveWay = Arc::new(|| {});
         SlowLane::new(1, &nothing)
     }
 
@@ -120,7 +122,7 @@ mod tests {
     async fn all_of_an_answer_is_made_by_threads_that_give_way() {
         let gave_way = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&gave_way);
-        let count: GiveWay = Arc::new(move |_| {
+        let count: GiveWay = Arc::new(move || {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         let lane = Arc::new(SlowLane::new(1, &count));

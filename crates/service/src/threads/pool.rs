@@ -3,18 +3,18 @@
 //! The most recently idle thread is used first, so that surplus threads of a burst end soon. With round-robin,
 //! occasional requests would keep hundreds of them alive, each with a stack and a share of the allocator's memory.
 //!
-//! Work that turns out to be long lowers its priority ([`give_way`]). The operating system does not allow to revert
-//! this, so the thread ends with the work. Threads for long work have low priority from the start, and are reused.
+//! Work that turns out to be long lowers its priority ([`give_way`]) and computes in turns with other long work of its
+//! pool ([`yield_if_long`]). The operating system does not allow to revert a priority, so the thread ends with the work.
+//! Threads for long work have low priority from the start, and are reused.
 //!
 //! A dedicated thread starts all others: starting a thread waits for the lock of the address space, which a thread of
 //! low priority may hold. Few threads are started together, because most short work of a burst finishes before its
 //! own thread would be ready.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::panicked;
+use super::turns::{Turn, Turns};
 use crate::Error;
 
 /// Time that an idle thread waits for more work.
@@ -33,40 +34,65 @@ const IDLE_TIME: Duration = Duration::from_secs(1);
 const BEGUN_TOGETHER: usize = 4;
 const BETWEEN: Duration = Duration::from_millis(1);
 
-/// Lowers the priority of the calling thread. The argument is the number of other threads with low priority that are
-/// at work.
-pub type GiveWay = Arc<dyn Fn(usize) + Send + Sync>;
+/// Lowers the priority of the calling thread.
+pub type GiveWay = Arc<dyn Fn() + Send + Sync>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// The pool of this thread until [`give_way`] is called; `None` on threads of no pool.
-    static GIVE_WAY: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+    /// The work of this thread; `None` on threads of no pool, or whose pool has no low priority.
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
 
-    /// Start of the current work of this thread; `None` on threads of no pool.
-    static BEGUN: Cell<Option<Instant>> = const { Cell::new(None) };
+/// The work of a thread.
+struct Current {
+    pool: Arc<Shared>,
+    begun: Instant,
+    /// True if the thread has low priority.
+    gave_way: bool,
+    turn: Option<Turn>,
 }
 
 /// Duration after which work is long. The work of every client has normal priority up to it, so it is a small part of
 /// the time of an operating system's time slice.
 const SHORT: Duration = Duration::from_millis(2);
 
-/// Calls [`give_way`] if the work of this thread is long. Must be called between the steps of work whose length is not
-/// known, such as a scan.
-pub fn give_way_if_long() {
-    if BEGUN.get().is_some_and(|begun| begun.elapsed() >= SHORT) {
-        give_way();
-        BEGUN.set(None);
-    }
+/// Lowers the priority of the calling thread if its work is long, and lets other long work compute. Must be called
+/// between the steps of work whose length is not known, such as a scan. Returns after 50 ms at the latest, so that the
+/// caller can detect that its client has disconnected.
+pub fn yield_if_long() {
+    CURRENT.with_borrow_mut(|current| {
+        if let Some(current) = current.as_mut().filter(|current| current.begun.elapsed() >= SHORT) {
+            current.give_way();
+            current.turn = current.pool.turns.next(current.turn);
+        }
+    });
+}
+
+/// Lets other long work compute. Must be called before work waits for its client.
+pub fn release_turn() {
+    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::release_turn));
 }
 
 /// Lowers the priority of the calling thread if its [`Threads`] support that. Must be called when work turns out to
 /// be long. Threads and processes that it starts later inherit the priority.
 pub fn give_way() {
-    if let Some(threads) = GIVE_WAY.take()
-        && let Manner::WhenLong(give_way) = &threads.manner
-    {
-        give_way(threads.giving_way.fetch_add(1, Ordering::Relaxed));
+    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::give_way));
+}
+
+impl Current {
+    fn give_way(&mut self) {
+        if let Manner::WhenLong(give_way) = &self.pool.manner
+            && !std::mem::replace(&mut self.gave_way, true)
+        {
+            give_way();
+        }
+    }
+
+    fn release_turn(&mut self) {
+        if let Some(turn) = self.turn.take() {
+            self.pool.turns.release(turn);
+        }
     }
 }
 
@@ -88,8 +114,7 @@ struct Shared {
     /// Name of the threads in the operating system.
     name: &'static str,
     manner: Manner,
-    /// Number of live threads with low priority.
-    giving_way: AtomicUsize,
+    turns: Turns,
     most: usize,
     state: Mutex<State>,
     /// Channel to the thread that starts others.
@@ -116,27 +141,29 @@ struct Seat {
 }
 
 impl Threads {
-    /// Creates a pool whose threads lower their priority by `give_way`. Callers limit the number of threads.
+    /// Creates a pool whose threads lower their priority by `give_way`. Callers limit the number of threads. Long work
+    /// computes on `processors` threads at a time.
     #[must_use]
-    pub fn that_give_way(name: &'static str, most: usize, give_way: GiveWay) -> Self {
-        Self::new(name, most, Manner::WhenLong(give_way))
+    pub fn that_give_way(name: &'static str, most: usize, give_way: GiveWay, processors: usize) -> Self {
+        Self::new(name, most, Manner::WhenLong(give_way), processors)
     }
 
-    /// Creates a pool of at most `most` threads, all of which have low priority.
+    /// Creates a pool of at most `most` threads, all of which have low priority. Long work computes on `processors`
+    /// threads at a time.
     #[must_use]
-    pub fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay) -> Self {
-        Self::new(name, most, Manner::Always(give_way))
+    pub fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay, processors: usize) -> Self {
+        Self::new(name, most, Manner::Always(give_way), processors)
     }
 
     /// Creates a pool of at most `most` threads with normal priority. Further work waits.
     pub(super) fn at_most(name: &'static str, most: usize) -> Self {
-        Self::new(name, most, Manner::Never)
+        Self::new(name, most, Manner::Never, most)
     }
 
-    fn new(name: &'static str, most: usize, manner: Manner) -> Self {
+    fn new(name: &'static str, most: usize, manner: Manner, processors: usize) -> Self {
         let (orders, ordered) = mpsc::channel();
-        let shared =
-            Arc::new(Shared { name, manner, giving_way: AtomicUsize::new(0), most, state: Mutex::default(), orders });
+        let turns = Turns::new(processors);
+        let shared = Arc::new(Shared { name, manner, turns, most, state: Mutex::default(), orders });
         let pool = Arc::downgrade(&shared);
         let starter = thread::Builder::new().name(format!("{name}-0"));
         starter.spawn(move || grow_on_order(&ordered, &pool)).expect("the system has threads when the server starts");
@@ -236,21 +263,22 @@ impl Shared {
     /// Main function of a thread.
     fn work(self: &Arc<Self>) {
         if let Manner::Always(give_way) = &self.manner {
-            give_way(self.giving_way.fetch_add(1, Ordering::Relaxed));
-        } else {
-            GIVE_WAY.set(Some(Arc::clone(self)));
+            give_way();
         }
         let seat = Arc::new(Seat::default());
         while let Some(job) = self.next(&seat) {
-            BEGUN.set(Some(Instant::now()));
+            if matches!(self.manner, Manner::Never) {
+                job();
+                continue;
+            }
+            let pool = Arc::clone(self);
+            CURRENT.set(Some(Current { pool, begun: Instant::now(), gave_way: false, turn: None }));
             job();
-            if matches!(self.manner, Manner::WhenLong(_)) && GIVE_WAY.with_borrow(Option::is_none) {
-                self.giving_way.fetch_sub(1, Ordering::Relaxed);
+            let mut done = CURRENT.take();
+            done.iter_mut().for_each(Current::release_turn);
+            if done.is_some_and(|done| done.gave_way) {
                 return self.end();
             }
-        }
-        if matches!(self.manner, Manner::Always(_)) {
-            self.giving_way.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -309,6 +337,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::ThreadId;
 
     use super::*;
@@ -320,9 +349,10 @@ mod tests {
             Threads::that_give_way(
                 "test",
                 usize::MAX,
-                Arc::new(move |others| {
-                    counter.fetch_add(1 + 100 * others, Ordering::Relaxed);
+                Arc::new(move || {
+                    counter.fetch_add(1, Ordering::Relaxed);
                 }),
+                1,
             ),
             gave_way,
         )
@@ -334,8 +364,8 @@ mod tests {
     async fn work_gives_way_once_it_is_long() {
         let (threads, gave_way) = threads();
         let short = threads.spawn(|| {
-            BEGUN.set(Some(Instant::now() + Duration::from_secs(60)));
-            give_way_if_long();
+            CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().begun += Duration::from_secs(60));
+            yield_if_long();
         });
         short.end().await.unwrap();
         assert_eq!(gave_way.load(Ordering::Relaxed), 0);
@@ -344,8 +374,11 @@ mod tests {
             while begun.elapsed() < SHORT {
                 std::hint::spin_loop();
             }
-            give_way_if_long();
-            give_way_if_long();
+            yield_if_long();
+            assert!(CURRENT.with_borrow(|current| current.as_ref().unwrap().turn.is_some()));
+            release_turn();
+            assert!(CURRENT.with_borrow(|current| current.as_ref().unwrap().turn.is_none()));
+            yield_if_long();
         });
         long.end().await.unwrap();
         assert_eq!(gave_way.load(Ordering::Relaxed), 1);
@@ -412,10 +445,10 @@ mod tests {
     async fn threads_for_long_work_give_way_once_and_stay() {
         let reply = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&reply);
-        let count = move |others| {
-            counter.fetch_add(1 + 100 * others, Ordering::Relaxed);
+        let count = move || {
+            counter.fetch_add(1, Ordering::Relaxed);
         };
-        let threads = Threads::that_always_give_way("test", 2, Arc::new(count));
+        let threads = Threads::that_always_give_way("test", 2, Arc::new(count), 1);
         let first = id(&threads).await;
         settle(&threads, 1);
         assert!(first == id(&threads).await && reply.load(Ordering::Relaxed) == 1);
@@ -426,31 +459,26 @@ mod tests {
         for running in hanging {
             assert!(running.end().await.unwrap());
         }
-        assert_eq!(reply.load(Ordering::Relaxed), 102, "none and one other");
+        assert_eq!(reply.load(Ordering::Relaxed), 2, "each thread once");
     }
 
+    /// Regression: thirty threads of low priority were runnable on two processors, and delayed every wake-up of others.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn yielding_requests_are_counted() {
-        let (threads, reply) = threads();
-        let (release, wait): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::channel::<()>()).unzip();
-        let hang = |wait: mpsc::Receiver<()>| {
-            move || {
-                give_way();
-                wait.recv().is_err()
+    async fn the_turn_of_a_work_ends_with_it() {
+        let (threads, _) = threads();
+        for _ in 0..3 {
+            let long = threads.spawn(|| {
+                CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().begun -= SHORT);
+                yield_if_long();
+                CURRENT.with_borrow(|current| current.as_ref().unwrap().turn)
+            });
+            let turn = long.end().await.unwrap().unwrap();
+            while threads.0.state.lock().threads > 0 {
+                thread::yield_now();
             }
-        };
-        let running: Vec<_> = wait.into_iter().map(|wait| threads.spawn(hang(wait))).collect();
-        while threads.0.giving_way.load(Ordering::Relaxed) < 3 {
-            thread::yield_now();
+            assert_eq!(threads.0.turns.next(Some(turn)).filter(|held| *held == turn), None, "it is free again");
+            threads.0.turns.release(threads.0.turns.next(None).unwrap());
         }
-        drop(release);
-        for running in running {
-            assert!(running.end().await.unwrap());
-        }
-        while threads.0.giving_way.load(Ordering::Relaxed) > 0 {
-            thread::yield_now();
-        }
-        assert_eq!(reply.load(Ordering::Relaxed), 303, "none, one and two others");
     }
 
     /// A burst of short work uses few threads, because most of it finishes before more could start. Blocked work gets

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(100);
 const CONTENDED: Duration = Duration::from_secs(5);
 
 fn threads(answers: usize) -> Arc<ClientThreads> {
-    ClientThreads::with_timeout(&PermitCounts { answers, lists: 1, uploads: 1 }, CONTENDED, &nothing())
+    ClientThreads::with_timeout(&PermitCounts { answers, lists: 1, uploads: 1 }, CONTENDED, &nothing(), 1)
 }
 
 /// Acquires a permit and holds it until it expires. Returns the time that it was held.

@@ -10,7 +10,7 @@ use crate::attack::target::Target;
 pub(super) const ALL: &[Attack] = &[
     Attack { prepare: index, requests: DRILLDOWNS, ..attack("search-drilldowns", 8) },
     Attack { prepare: index, requests: AUTOMATA, ..attack("search-automata", 12) },
-    Attack { prepare: index, requests: EXPRESSIONS, slower_max: 2.0, ..attack("search-expressions", 600) },
+    Attack { prepare: index, requests: EXPRESSIONS, ..attack("search-expressions", 600) },
     Attack { act: Some(analyze), ..attack("search-analyzers", 8) },
 ];
 
