@@ -56,7 +56,7 @@ impl Asked {
     async fn answer(
         self,
         request: &Request,
-        params: SearchParams,
+        mut params: SearchParams,
         write: impl FnOnce(&mut Output, &Self, &SearchParams, &Found) -> Result<(), Error> + Send + 'static,
     ) -> Answer {
         let searches = Permitted::of(request);
@@ -64,7 +64,7 @@ impl Asked {
         let account = Arc::clone(&request.head.account);
         bridge::stream(request.outward(), move |output| {
             let limits = searches.limits(&account);
-            let found = self.search(&params, &searches, permit, &limits)?;
+            let found = self.search(&mut params, &searches, permit, &limits)?;
             write(output, &self, &params, &found)
         })
         .await
@@ -73,7 +73,7 @@ impl Asked {
     /// Updates and searches the index. Blocks.
     fn search(
         &self,
-        params: &SearchParams,
+        params: &mut SearchParams,
         permitted: &Permitted,
         permit: Permit,
         limits: &SearchLimits,
@@ -95,7 +95,13 @@ impl Asked {
     }
 }
 
-fn search_of(index: &Index, kind: SearchKind, params: &SearchParams, limits: &SearchLimits) -> Result<Search, Error> {
+/// Returns the search for the index. The lists of `drilldown`, which can be long, are moved.
+fn search_of(
+    index: &Index,
+    kind: SearchKind,
+    params: &mut SearchParams,
+    limits: &SearchLimits,
+) -> Result<Search, Error> {
     let locale = || params.locale.as_deref().map_or_else(Locale::default, Locale::named);
     let parse = |text: &str| match kind {
         SearchKind::Nouveau => index.parse(text, locale(), limits),
@@ -127,7 +133,7 @@ fn search_of(index: &Index, kind: SearchKind, params: &SearchParams, limits: &Se
         counts: params.counts.clone(),
         top_n: params.top_n,
         ranges: params.ranges.clone(),
-        drilldown: params.drilldown.clone(),
+        drilldown: std::mem::take(&mut params.drilldown),
         group: params.group.clone(),
         highlight: params.highlight.clone(),
         include_fields: params.include_fields.clone(),

@@ -119,21 +119,24 @@ impl<'a> Compiler<'a> {
     fn drilldown(&self, field: &str, values: &[String]) -> Result<Boxed> {
         self.limits.check()?;
         self.limits.charge(values.len().saturating_mul(CLAUSE_BYTES))?;
+        let mut steps = self.limits.steps();
         // A text with an additional column stores whole values there.
         let column = self.layout.slots_of(field).find(|(kind, ..)| *kind == SlotKind::Column);
         if let Some((_, _, Some(column))) = column {
             let is = |value: &String| {
+                steps.take(1)?;
                 let term = Bound::Included(Term::from_field_text(column, value));
-                self.watched(RangeQuery::new(term.clone(), term))
+                Ok(self.watched(RangeQuery::new(term.clone(), term)))
             };
-            return Ok(any(values.iter().map(is).collect()));
+            return Ok(any(values.iter().map(is).collect::<Result<_>>()?));
         }
         let places = self.places(field);
         let terms = values.iter().flat_map(|value| places.iter().map(move |place| (place, value)));
         let clauses = terms.map(|(place, value)| {
-            self.term_query(Term::from_field_text(place.field(), value), IndexRecordOption::Basic)
+            steps.take(1)?;
+            Ok(self.term_query(Term::from_field_text(place.field(), value), IndexRecordOption::Basic))
         });
-        Ok(any(clauses.collect()))
+        Ok(any(clauses.collect::<Result<_>>()?))
     }
 
     fn watched(&self, query: impl Compiled) -> Boxed {

@@ -101,6 +101,13 @@ fn hostile(index: &Index) -> Vec<(&'static str, Request)> {
                 ..all.clone()
             },
         ),
+        (
+            "a drilldown with many values",
+            Request {
+                drilldown: vec![std::iter::once("s".to_owned()).chain((0..20_000).map(|n| format!("w{n}"))).collect()],
+                ..all.clone()
+            },
+        ),
         ("highlights", Request { highlight: Some(highlighting), limit: usize::MAX, ..of("common OR word*") }),
     ]
 }
