@@ -20,11 +20,11 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use settee_couch_files::DataDirectory;
 use settee_couch_files::directory::DatabaseFiles;
-use settee_replication::{Tuning, Verb};
+use settee_replication::Tuning;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::{Identity, Job, SETTEE, TIMEOUT_MS, verify};
+use super::{Identity, Job, TIMEOUT_MS, verify};
 use crate::output::print_text;
 use crate::site::{self, Site};
 use database::Imported;
@@ -58,7 +58,7 @@ pub(crate) struct ImportFilesArgs {
     /// Start at the first document, not at the checkpoint of an interrupted run
     #[arg(long = "anew", conflicts_with = "verify")]
     from_start: bool,
-    /// Import even if the target is no Settee
+    /// Import even if the target is not Settee
     #[arg(long)]
     force: bool,
     /// A file of certificates to trust instead of the public authorities
@@ -86,15 +86,7 @@ impl ImportFilesArgs {
         let network = site::network(self.authorities.as_deref())?;
         let tuning = Tuning { connection_timeout_ms: TIMEOUT_MS, ..Tuning::default() };
         let target = Site::new(&self.to, &network, &tuning).context("the target (--to)")?;
-        let reply = target.root().request(Verb::Get, "", "").await.context("the target (--to)")?;
-        let json = reply.json().context("the target does not answer as CouchDB does")?;
-        let identity = Identity::of(json.value());
-        ensure!(
-            identity.product == SETTEE || self.force,
-            "the target (--to) is no Settee but {} {}: nothing was done. With --force it is moved there",
-            identity.product,
-            identity.version
-        );
+        Identity::read(&target, "target").await?.check_settee(self.force)?;
         Ok(Arc::new(target))
     }
 
@@ -133,7 +125,7 @@ impl ImportFilesArgs {
             super::config::apply_settings(found, &target, &mut notes).await?;
         }
         let board = Board::new(jobs.len());
-        let ticker = tokio::spawn(Arc::clone(&board).tell());
+        let ticker = tokio::spawn(Arc::clone(&board).print());
         let options = self.options();
         let mut running = JoinSet::new();
         for (job, files) in jobs {
@@ -166,7 +158,7 @@ impl ImportFilesArgs {
         let target = self.target().await?;
         let options = self.options();
         let board = Board::new(jobs.len());
-        let ticker = tokio::spawn(Arc::clone(&board).tell());
+        let ticker = tokio::spawn(Arc::clone(&board).print());
         let mut running = JoinSet::new();
         for (job, files) in jobs {
             let (target, options, board) = (Arc::clone(&target), Arc::clone(&options), Arc::clone(&board));

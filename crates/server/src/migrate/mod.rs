@@ -124,6 +124,15 @@ struct Identity {
 }
 
 impl Identity {
+    /// Requests the identity of a server, and prints it.
+    async fn read(site: &Site, label: &str) -> anyhow::Result<Self> {
+        let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {label}"))?;
+        let json = reply.json().with_context(|| format!("the {label} does not respond like CouchDB"))?;
+        let identity = Self::of(json.value());
+        eprintln!("{label}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
+        Ok(identity)
+    }
+
     fn of(welcome: Value<'_>) -> Self {
         let text = |value: Option<Value<'_>>| value.map(Value::to_text).unwrap_or_default();
         let vendor = welcome.get("vendor");
@@ -133,7 +142,18 @@ impl Identity {
         Self { product, version: text(version), uuid: text(welcome.get("uuid")) }
     }
 
-    /// Returns an error if both servers are the same, or if the target is no Settee, unless that is forced.
+    /// Returns an error if the target is not Settee, unless that is forced.
+    fn check_settee(&self, is_forced: bool) -> anyhow::Result<()> {
+        ensure!(
+            self.product == SETTEE || is_forced,
+            "the target (--to) is not Settee but {} {}: nothing was done. --force migrates to it",
+            self.product,
+            self.version
+        );
+        Ok(())
+    }
+
+    /// Returns an error if both servers are the same, or if the target is not Settee, unless that is forced.
     fn check_target(&self, target: &Self, is_forced: bool) -> anyhow::Result<()> {
         let is_same = !self.uuid.is_empty() && self.uuid == target.uuid;
         ensure!(
@@ -141,13 +161,7 @@ impl Identity {
             "the source and the target (--to) are the same server, with the uuid {}: nothing was done",
             self.uuid
         );
-        ensure!(
-            target.product == SETTEE || is_forced,
-            "the target (--to) is not Settee but {} {}: nothing was done. --force migrates to it",
-            target.product,
-            target.version
-        );
-        Ok(())
+        target.check_settee(is_forced)
     }
 }
 
@@ -182,17 +196,8 @@ impl MigrateArgs {
         let network = site::network(self.authorities.as_deref())?;
         let source = Site::new(&self.source, &network, &self.tuning()).context("the source")?;
         let target = Site::new(&self.to, &network, &self.tuning()).context("the target (--to)")?;
-        let mut identities = Vec::new();
-        for (site, label) in [(&source, "source"), (&target, "target")] {
-            let reply = site.root().request(Verb::Get, "", "").await.with_context(|| format!("the {label}"))?;
-            let json = reply.json().with_context(|| format!("the {label} does not respond like CouchDB"))?;
-            let identity = Identity::of(json.value());
-            eprintln!("{label}: {} {} at {}", identity.product, identity.version, site.root().endpoint());
-            identities.push(identity);
-        }
-        if let [source, target] = &identities[..] {
-            source.check_target(target, self.force)?;
-        }
+        let identity = Identity::read(&source, "source").await?;
+        identity.check_target(&Identity::read(&target, "target").await?, self.force)?;
         Ok(Arc::new(Sites { source, target }))
     }
 
@@ -228,7 +233,7 @@ impl MigrateArgs {
         let options = database::Options { has_design: !self.without_design, tuning: self.tuning() };
         let board = Board::new(jobs.len());
         survey(&sites, &jobs, &board).await?;
-        let ticker = tokio::spawn(Arc::clone(&board).report_progress());
+        let ticker = tokio::spawn(Arc::clone(&board).print());
         let (places, options) = (Arc::new(Semaphore::new(self.parallel as usize)), Arc::new(options));
         let mut running = JoinSet::new();
         for (index, job) in jobs.iter().cloned().enumerate() {

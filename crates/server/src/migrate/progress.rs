@@ -1,4 +1,4 @@
-//! [`Board`]: progress of a run on the standard error.
+//! [`Board`]: progress of a migration, and [`Printer`]: progress lines on the standard error.
 //!
 //! Remaining work is measured in update sequences, whose numbers count changes in all versions of CouchDB.
 
@@ -13,16 +13,55 @@ use settee_replication::Progress;
 use crate::environment;
 
 /// Interval of progress updates on a terminal.
-pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of updates for each line in a log.
-pub(super) const LINES: u32 = 10;
+const LINES: u32 = 10;
 
 /// Progress of each database.
 pub(super) struct Board {
     rows: Mutex<Vec<Row>>,
-    begun_us: u64,
+    printer: Printer,
+}
+
+/// Prints the progress of a run: one line that changes on a terminal, a line per ten seconds otherwise.
+pub(super) struct Printer {
+    started_us: u64,
     is_terminal: bool,
+}
+
+impl Printer {
+    pub(super) fn start() -> Self {
+        Self { started_us: environment::monotonic_us(), is_terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Seconds since the start.
+    pub(super) fn seconds(&self) -> f64 {
+        environment::monotonic_us().saturating_sub(self.started_us) as f64 / 1e6
+    }
+
+    /// Prints lines periodically. Never returns.
+    pub(super) async fn print(&self, line: impl Fn() -> String) {
+        let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
+        timer.tick().await;
+        for tick in 1.. {
+            timer.tick().await;
+            if self.is_terminal {
+                eprint!("\r{}\x1b[K", line());
+                let _ = std::io::stderr().flush();
+            } else if tick % LINES == 0 {
+                eprintln!("{}", line());
+            }
+        }
+    }
+
+    /// Replaces the progress line by the last one.
+    pub(super) fn end(&self, line: &str) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+        eprintln!("{line}");
+    }
 }
 
 #[derive(Default)]
@@ -59,8 +98,7 @@ impl Row {
 impl Board {
     pub(super) fn new(databases: usize) -> Arc<Self> {
         let rows = std::iter::repeat_with(Row::default).take(databases).collect();
-        let is_terminal = std::io::stderr().is_terminal();
-        Arc::new(Self { rows: Mutex::new(rows), begun_us: environment::monotonic_us(), is_terminal })
+        Arc::new(Self { rows: Mutex::new(rows), printer: Printer::start() })
     }
 
     /// Records the update sequence of a database of the source.
@@ -85,30 +123,17 @@ impl Board {
 
     /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
-        environment::monotonic_us().saturating_sub(self.begun_us) as f64 / 1e6
+        self.printer.seconds()
     }
 
     /// Prints progress periodically.
-    pub(super) async fn report_progress(self: Arc<Self>) {
-        let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
-        timer.tick().await;
-        for tick in 1.. {
-            timer.tick().await;
-            if self.is_terminal {
-                eprint!("\r{}\x1b[K", self.line());
-                let _ = std::io::stderr().flush();
-            } else if tick % LINES == 0 {
-                eprintln!("{}", self.line());
-            }
-        }
+    pub(super) async fn print(self: Arc<Self>) {
+        self.printer.print(|| self.line()).await;
     }
 
-    /// Clears the progress line.
+    /// Prints the final state.
     pub(super) fn end(&self) {
-        if self.is_terminal {
-            eprint!("\r\x1b[K");
-        }
-        eprintln!("{}", self.line());
+        self.printer.end(&self.line());
     }
 
     fn line(&self) -> String {

@@ -121,36 +121,25 @@ fn a_failed_start_leaves_no_files() {
     let base = Directory::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
+    let data = base.path().join("data");
+    written(&data);
+    let before = image(&data);
     for (further, reason) in [
         (["--port", &port], "is another server running there"),
         (["--bind", "0.0.0.0"], "administrator"),
         (["--set", "chttpd/prot=1"], "prot"),
         (["--config", "/nosuch"], "/nosuch"),
     ] {
-        let data = base.path().join("a/b/data");
         let free: &[&str] = if further[0] == "--port" { &[] } else { &["--port", "0"] };
-        let output = run(program(&["serve"]).args(free).args(further).arg("--data").arg(&data));
-        assert!(
-            !output.status.success() && printed_text(&output).contains(reason),
-            "{further:?}: {}",
-            printed_text(&output)
-        );
-        assert!(!base.path().join("a").exists(), "{further:?}: {}", printed_text(&output));
-    }
-    let data = base.path().join("data");
-    written(&data);
-    let before = image(&data);
-    for (further, reason) in
-        [(["--port", &port], "is another server running there"), (["--bind", "0.0.0.0"], "administrator")]
-    {
-        let free: &[&str] = if further[0] == "--port" { &[] } else { &["--port", "0"] };
-        let output = run(program(&["serve"]).args(free).args(further).arg("--data").arg(&data));
-        assert!(
-            !output.status.success() && printed_text(&output).contains(reason),
-            "{further:?}: {}",
-            printed_text(&output)
-        );
-        assert!(image(&data) == before, "{further:?}: files were changed");
+        for data in [&base.path().join("a/b/data"), &data] {
+            let output = run(program(&["serve"]).args(free).args(further).arg("--data").arg(data));
+            let text = printed_text(&output);
+            assert!(!output.status.success() && text.contains(reason), "{further:?}: {text}");
+            assert!(
+                !base.path().join("a").exists() && image(&base.path().join("data")) == before,
+                "{further:?}: {text}"
+            );
+        }
     }
     fs::remove_dir_all(data.join("spill")).unwrap();
     fs::write(data.join("spill"), "").unwrap();

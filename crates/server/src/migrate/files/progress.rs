@@ -1,11 +1,9 @@
 //! [`Board`]: progress of an import on the standard error.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::environment;
-use crate::migrate::progress::{LINES, PROGRESS_INTERVAL, duration};
+use crate::migrate::progress::{Printer, duration};
 
 /// Progress of a run.
 pub(in crate::migrate) struct Board {
@@ -15,15 +13,13 @@ pub(in crate::migrate) struct Board {
     expected: AtomicU64,
     /// Number of documents that were read.
     passed: AtomicU64,
-    started_us: u64,
-    is_terminal: bool,
+    printer: Printer,
 }
 
 impl Board {
     pub(super) fn new(databases: usize) -> Arc<Self> {
         let [done, expected, passed] = [(); 3].map(|()| AtomicU64::new(0));
-        let (started_us, is_terminal) = (environment::monotonic_us(), std::io::stderr().is_terminal());
-        Arc::new(Self { databases, done, expected, passed, started_us, is_terminal })
+        Arc::new(Self { databases, done, expected, passed, printer: Printer::start() })
     }
 
     /// Adds the documents of a file.
@@ -43,30 +39,17 @@ impl Board {
 
     /// Seconds since the start.
     pub(super) fn seconds(&self) -> f64 {
-        environment::monotonic_us().saturating_sub(self.started_us) as f64 / 1e6
+        self.printer.seconds()
     }
 
     /// Prints progress periodically.
-    pub(super) async fn tell(self: Arc<Self>) {
-        let mut timer = tokio::time::interval(PROGRESS_INTERVAL);
-        timer.tick().await;
-        for tick in 1.. {
-            timer.tick().await;
-            if self.is_terminal {
-                eprint!("\r{}\x1b[K", self.line());
-                let _ = std::io::stderr().flush();
-            } else if tick % LINES == 0 {
-                eprintln!("{}", self.line());
-            }
-        }
+    pub(super) async fn print(self: Arc<Self>) {
+        self.printer.print(|| self.line()).await;
     }
 
-    /// Replaces the progress line by the last one.
+    /// Prints the final state.
     pub(super) fn end(&self) {
-        if self.is_terminal {
-            eprint!("\r\x1b[K");
-        }
-        eprintln!("{}", self.line());
+        self.printer.end(&self.line());
     }
 
     fn line(&self) -> String {
