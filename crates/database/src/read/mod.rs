@@ -362,7 +362,7 @@ impl ReadView {
     /// Calls `each` with the local documents of `range` until it returns `false`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn local_docs(
         &self,
         range: &IdRange,
