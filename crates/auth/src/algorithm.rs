@@ -44,7 +44,7 @@ impl Algorithm {
     }
 
     /// Parses `[chttpd_auth] hash_algorithms`: names separated by commas. The first one signs, all are accepted.
-    /// Unknown names are ignored; if none is known, the result is `sha256, sha`.
+    /// Unknown names are ignored; without a valid name the result is `sha256, sha`.
     #[must_use]
     pub fn list(text: &str) -> Vec<Algorithm> {
         let known: Vec<Algorithm> = text.split(',').filter_map(|name| Algorithm::named(name.trim())).collect();

@@ -168,7 +168,7 @@ mod tests {
         }
         assert!(!lockouts.is_over(&ann, &POLICY, 1000));
         lockouts.note(&ann, &POLICY, 1000);
-        assert!(!lockouts.is_over(&ann, &POLICY, 1000), "a new count has begun");
+        assert!(!lockouts.is_over(&ann, &POLICY, 1000), "a new count has started");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Proxy authentication: a proxy in front of the server names the user and may prove with a token that it knows the
+//! Proxy authentication: a proxy in front of the server names the user and may prove with a token that it has the
 //! secret.
 
 use subtle::ConstantTimeEq;

@@ -220,7 +220,7 @@ impl Workload for Auth {
             let sent = answers.load(Ordering::Relaxed) - sent_before;
             figures.push(Figure::new(REFUSED, sent as f64 / started.elapsed().as_secs_f64()));
             if let Some(ended) = attackers.try_join_next() {
-                let error = ended?.err().unwrap_or_else(|| anyhow!("an attacker gave up"));
+                let error = ended?.err().unwrap_or_else(|| anyhow!("an attacker panicked"));
                 return Err(error.context("wrong passwords"));
             }
             rate

@@ -1,4 +1,4 @@
-//! HTTP client: one keep-alive connection with one request at a time. Main types: [`Server`], [`Connection`].
+//! HTTP client: one keep-alive connection, without pipelining. Main types: [`Server`], [`Connection`].
 //!
 //! Client and server share the machine's cores, so bodies are passed to the socket without a copy and nothing is parsed
 //! here. It is independent of the benchmarks, supports plain HTTP only, and never retries a request.
@@ -45,7 +45,7 @@ impl Server {
                     "{url}: https is not supported, because encryption would be measured too; use the plain HTTP port"
                 )
             }
-            _ => bail!("{url}: a server's URL begins with http://"),
+            _ => bail!("{url}: a server's URL must start with http://"),
         };
         let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
         let (credentials, place) = match authority.rsplit_once('@') {
@@ -121,7 +121,7 @@ impl Connection {
         self.request(method, path, body, None).await
     }
 
-    /// Sets a setting until the end of the server process and returns its old value. `None` stands for the default
+    /// Sets a setting until the end of the server process and returns its old value. `None` is the default
     /// value.
     pub(crate) async fn configure(&mut self, section: &str, key: &str, value: Option<&str>) -> Result<Option<String>> {
         let path = format!("/_node/_local/_config/{section}/{key}");
@@ -298,7 +298,7 @@ mod tests {
     fn wrong_urls() {
         for (url, text) in [
             ("https://h", "https is not supported"),
-            ("h:5984", "begins with http://"),
+            ("h:5984", "must start with http://"),
             ("http://", "host is missing"),
             ("http://h:99999", "no port number"),
             ("http://a%4:b@h", "%-escape"),

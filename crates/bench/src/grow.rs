@@ -240,7 +240,7 @@ impl Grown {
                 let path = format!("{}/_all_docs?limit=1&startkey=%22{middle}%22{parameters}", self.database.path);
                 let (elapsed, rows) = self.get(&path).await?;
                 let found = rows["rows"].as_array().map_or(0, Vec::len);
-                check(found == expected, || format!("{found} rows beside deleted documents"))?;
+                check(found == expected, || format!("{found} rows in addition to deleted documents"))?;
                 times.push(elapsed);
             }
         }

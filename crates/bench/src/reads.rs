@@ -27,7 +27,7 @@ const LEAST_REQUESTS: usize = 3;
 /// The workload `reads`.
 pub(crate) struct Reads {
     pub(crate) args: ReadsArgs,
-    /// Documents in sequential order, so that the rows of a page are known.
+    /// Documents in sequential order, so that the rows of a page can be predicted.
     pub(crate) documents: Documents,
 }
 

@@ -1,6 +1,6 @@
 //! Compressed terms: a chunk contains a term, or a term that snappy or deflate has compressed.
 //!
-//! The first byte tells them apart: 131 starts a term of Erlang's external format, `131 80` one whose remainder is a
+//! The first byte distinguishes them: 131 starts a term of Erlang's external format, `131 80` one whose remainder is a
 //! zlib stream preceded by its size, and 1 a snappy block that contains a whole term.
 
 use std::io::Read as _;

@@ -30,7 +30,7 @@ const MAX_SEGMENT_BYTES: usize = 238;
 /// Maximum length of a name, which is part of storage keys.
 const MAX_NAME_BYTES: usize = 4000;
 
-/// Valid names that begin with an underscore.
+/// Valid names that start with an underscore.
 const SYSTEM_NAMES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
 /// Options of a new database.

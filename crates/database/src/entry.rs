@@ -8,7 +8,7 @@ use crate::{DatabaseError, Result};
 /// The shard of the catalog itself.
 pub(crate) const CATALOG: Shard = Shard(0);
 
-/// Prefix of attached records that begin with a shard number as eight bytes, big-endian. The deletion of the database
+/// Prefix of attached records that start with a shard number as eight bytes, big-endian. The deletion of the database
 /// drops these shards.
 pub const OWNED_SHARDS: &[u8] = b"index/";
 

@@ -125,7 +125,7 @@ pub(crate) fn prefixed(prefix: &[u8], rest: &[u8]) -> Vec<u8> {
     [prefix, rest].concat()
 }
 
-/// Returns the least key after all keys that begin with `prefix`, whose last byte must not be 255.
+/// Returns the least key after all keys that start with `prefix`, whose last byte must not be 255.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {

@@ -11,7 +11,7 @@ use crate::Result;
 pub struct LocalDocument {
     /// Number N of the revision `0-N`.
     pub rev: u64,
-    /// Members of the document without those that begin with an underscore.
+    /// Members of the document without those whose names start with an underscore.
     pub body: Json,
 }
 

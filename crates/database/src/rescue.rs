@@ -160,7 +160,7 @@ fn copy_settings(old: &StoredDatabase, catalog: &Catalog, new: Shard, rescued: &
     let state = catalog.engine().snapshot(new)?.state()?;
     match catalog.engine().commit(new, state.version, CommitToken(1), batch, Durability::Buffered)? {
         Outcome::Committed(_) => Ok(()),
-        Outcome::Conflict(_) | Outcome::Unknown => Err(StorageError::Io("nobody else writes there".to_owned()).into()),
+        Outcome::Conflict(_) | Outcome::Unknown => Err(StorageError::Io("another writer exists".to_owned()).into()),
     }
 }
 
@@ -192,7 +192,7 @@ impl Rescue<'_> {
                 Ok(record) => {
                     let change = old.change(record.seq).ok().flatten();
                     if change.is_none_or(|change| change.id != id) {
-                        self.lose(Some(&id), "nothing tells whether this is its last change");
+                        self.lose(Some(&id), "its last change is unknown");
                         self.record(&id, &record)?;
                     }
                 }

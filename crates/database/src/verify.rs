@@ -181,8 +181,13 @@ impl Verifying {
         match self.stored.change(head.seq)? {
             Some(StoredChange { id: named, rev, stored, .. }) => {
                 if named != id || rev != head.rev || stored != head.stored {
-                    self.found
-                        .problem(Some(id), format!("its entry {} in the order of updates tells of another", head.seq));
+                    self.found.problem(
+                        Some(id),
+                        format!(
+                            "its entry {} in the order of updates describes another document or revision",
+                            head.seq
+                        ),
+                    );
                 }
             }
             None => self.found.problem(Some(id), format!("its entry {} in the order of updates is missing", head.seq)),

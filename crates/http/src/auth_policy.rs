@@ -161,12 +161,12 @@ pub fn violation(section: &str, key: &str, value: &str) -> Option<&'static str> 
     if value.trim().is_empty() {
         return None;
     }
-    let names = |knows: &dyn Fn(&str) -> bool| value.split(',').map(str::trim).all(knows);
+    let names = |is_valid: &dyn Fn(&str) -> bool| value.split(',').map(str::trim).all(is_valid);
     let (fits, wanted) = match (section, key) {
         ("chttpd", "authentication_handlers") => (
             !Handler::list(value).is_empty(),
-            "a list of handlers with one at least that is known, such as {chttpd_auth, cookie_authentication_handler}, \
-             {chttpd_auth, default_authentication_handler}: nobody could log in otherwise",
+            "a list with at least one valid handler, such as {chttpd_auth, cookie_authentication_handler}, \
+             {chttpd_auth, default_authentication_handler}: otherwise no user could log in",
         ),
         ("chttpd_auth" | "couch_httpd_auth", "hash_algorithms") => {
             (names(&|name| Algorithm::named(name).is_some()), "names of sha, sha224, sha256, sha384, sha512")

@@ -36,7 +36,7 @@ const STALL_FULL: Duration = Duration::from_millis(200);
 const RELIEVE_EVERY_MS: u64 = 20;
 
 /// Classes of clients with different parts of the budget. Unauthenticated clients leave memory for users, and
-/// both leave memory for administrators, who must be able to stop an attack.
+/// both leave memory for administrators, because these must be able to stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Anonymous,

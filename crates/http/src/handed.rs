@@ -222,7 +222,7 @@ mod tests {
         let (mut senders, mut answers) = answers(4);
         assert_eq!(poll(&mut answers), None);
         give(senders.pop(), "d:", b"4");
-        assert_eq!(poll(&mut answers), None, "it waits for a turn");
+        assert_eq!(poll(&mut answers), None, "it waits for one poll");
         give(senders.pop(), "c:", b"3");
         assert_eq!(poll(&mut answers), Some(Some("d:4c:3".into())));
         // An answer waits for one poll only, and the last answer for none.
@@ -241,7 +241,7 @@ mod tests {
         let woken = Arc::<Woken>::default();
         let waker = Waker::from(Arc::clone(&woken));
         assert!(answers.poll_ready(&mut Context::from_waker(&waker)).is_pending());
-        assert!(woken.0.load(Ordering::Relaxed), "nobody else would wake it");
+        assert!(woken.0.load(Ordering::Relaxed), "no other event would wake it");
         assert!(answers.poll_ready(&mut Context::from_waker(&waker)).is_ready());
     }
 

@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_node_is_busy_that_takes_most_of_its_processors() {
         let machine = Machine::new(4);
-        assert!(!machine.load.is_busy(), "nothing is known");
+        assert!(!machine.load.is_busy(), "nothing was measured");
         for (used_ms, span_ms, is_busy) in
             [(2_800, 1_000, false), (2_801, 1_000, true), (0, 999, true), (0, 1, false), (5_700, 2_000, true)]
         {

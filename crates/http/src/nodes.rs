@@ -293,7 +293,7 @@ impl Nodes {
         time: Duration,
     ) -> Result<(Arc<dyn settee_replication::Transport>, http::Request<settee_replication::Body>), String> {
         let Question { method, target, headers, body } = question;
-        let network = self.network.get().ok_or("this node has not begun yet")?;
+        let network = self.network.get().ok_or("this node has not started yet")?;
         let secret = self.secret.current(self.settings.as_ref(), |settings| cluster::SECRET.text(settings));
         let secret = secret.as_ref().as_ref().ok_or("there is no secret")?;
         let remote = remote(&node.address)?;

@@ -20,8 +20,8 @@ use crate::respond::{Answer, Body, Response};
 /// Maximum size of a response that is searched for credentials.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Resources of a `_replicator` database that return no documents and are open to users who are not
-/// administrators.
+/// Resources of a `_replicator` database that return no documents and are open to users without administrator
+/// rights.
 const OPEN_PARTS: [&str; 8] = [
     "_bulk_docs",
     "_revs_diff",
@@ -38,8 +38,8 @@ pub(crate) struct Redactor {
     user: Option<String>,
 }
 
-/// Returns the redactor of the response to a request, if it needs one. Users who are not administrators can
-/// read documents of `_replicator` databases only individually, and without the credentials of other owners.
+/// Returns the redactor of the response to a request, if it needs one. Users without administrator rights
+/// can read documents of `_replicator` databases only individually, and without the credentials of other owners.
 pub(crate) fn redactor(
     head: &RequestHead,
     captures: &Captures,

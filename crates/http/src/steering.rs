@@ -112,9 +112,14 @@ pub(crate) async fn steer(node: &Arc<Node>, router: &Router, request: &Arriving<
             health_probe::mark_unresponsive(&node.nodes, &writer);
             error.to_string()
         }
-        None => "it gives no sign of life".to_owned(),
+        None => "it does not answer health probes".to_owned(),
     };
-    tracing::warn!(request = request.id, node = writer.name, why, "a node vanished that was to write");
+    tracing::warn!(
+        request = request.id,
+        node = writer.name,
+        why,
+        "the node to which a write was forwarded does not respond"
+    );
     // Retries like a client or a proxy. A retry of a completed write conflicts, except where the server
     // generates the id.
     if request.method != Method::POST {

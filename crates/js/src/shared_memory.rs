@@ -152,7 +152,7 @@ impl Drop for SharedMemory {
 }
 
 fn map(file: &File, len: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that Rust knows.
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that Rust uses.
     let base = unsafe {
         libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, file.as_raw_fd(), 0)
     };

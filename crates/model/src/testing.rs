@@ -205,7 +205,7 @@ const FUZZ_BYTES: usize = 400;
 pub fn check_file(folder: &str, name: &str, text: &str) {
     let path = Path::new(folder).join(name);
     if std::env::var_os("SETTEE_UPDATE").is_some() {
-        fs::write(&path, text).expect("tests may write beside their sources");
+        fs::write(&path, text).expect("tests may write next to their sources");
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     for (number, (line, expected)) in text.lines().zip(expected.lines()).enumerate() {

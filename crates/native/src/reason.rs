@@ -1,4 +1,4 @@
-//! [`Reason`]: why a native run bails out, so that the engine runs the function on the document; [`Stop`]: the bail-out
+//! Bail-outs of native runs, after which the engine runs the function on the document: [`Reason`]; [`Stop`], the bail-out
 //! itself; [`Steps`]: the limit of a run.
 
 /// Reasons for a bail-out: operations that the evaluator does not perform exactly as the engine. They are counted, and

@@ -23,7 +23,7 @@ pub fn skip_space(text: &[u8], mut at: usize) -> usize {
 #[inline]
 pub fn string_end(text: &[u8], open: usize) -> (usize, bool) {
     let mut at = open + 1;
-    // Names and most values are so short that a call of memchr does not pay: these are searched eight bytes at a time.
+    // Names and most values are so short that a call of memchr does not pay: these are searched in steps of eight bytes.
     let near = at + 48;
     while at < near
         && let Some(bytes) = text.get(at..at + 8)

@@ -1,5 +1,5 @@
-//! Compares how fast a query server maps documents when this crate drives it with one document at a time over blocking
-//! pipes, as CouchDB drives it. Both are measured alternately, in one run. The pipelined variant equals an index build:
+//! Compares how fast a query server maps documents when this crate sends documents one by one over blocking
+//! pipes, as CouchDB does. Both are measured alternately, in one run. The pipelined variant equals an index build:
 //! functions in Python receive only the members that they can see. An additional row measures whole documents.
 //! ```text
 //! cargo run --release -p settee-process --example pipelining -- python 'couchpy --json-module=json'
@@ -59,7 +59,7 @@ fn main() {
         println!("{kind} documents ({} bytes), a second, and processor time for each:", bytes / documents.len());
         let blocking = median(&mut figures[0]);
         let all = format!("{processes} processes");
-        let rows = ["one at a time", "one, whole ones", "one process", &all];
+        let rows = ["one by one", "one, whole ones", "one process", &all];
         for (name, pair) in rows.iter().zip(figures.chunks_mut(2)) {
             let [rate, cpu] = [0, 1].map(|index| median(&mut pair[index]));
             if rate > 0.0 {
@@ -137,7 +137,7 @@ fn median(figures: &mut [f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// One process, one document at a time: a write, then a read.
+/// One process that receives documents one by one: a write, then a read.
 struct Blocking {
     child: Child,
     input: ChildStdin,

@@ -100,7 +100,7 @@ struct Run<'a, 't> {
     answered: usize,
     /// End of the next part (exclusive).
     end: usize,
-    /// Documents before this one are sent one at a time, because one of them may have caused a failure.
+    /// Documents before this one are sent one by one, because one of them may have caused a failure.
     alone_until: usize,
     /// The document that was the only pending one when a process died.
     died_alone: Option<usize>,

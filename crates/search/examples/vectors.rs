@@ -82,7 +82,7 @@ fn main() {
         let start = Instant::now();
         let expected: Vec<Vec<usize>> = asked.iter().map(|wanted| nearest_of_all(&all, wanted)).collect();
         let all_ms = start.elapsed().as_secs_f64() * 1000.0 / QUERIES as f64;
-        println!("  a look at all of them in memory: {all_ms:.2} ms");
+        println!("  a scan of all of them in memory: {all_ms:.2} ms");
         for candidates in [10, 50, 100, 200, 400, 800, 1_600, 10_000] {
             let mut times: Vec<f64> = Vec::new();
             let mut right = 0;

@@ -1,5 +1,5 @@
 //! [`Hashers`]: the threads that hash passwords. Hashing is deliberately slow, so it has a few threads of its own
-//! with low priority: a flood of logins must not take CPU time from users who are logged in. Waiting requests are
+//! with low priority: a flood of logins must not take CPU time from logged-in users. Waiting requests are
 //! scheduled round-robin by address, and their number is limited.
 
 use std::collections::{HashMap, VecDeque};

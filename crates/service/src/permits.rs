@@ -157,7 +157,7 @@ mod tests {
         // A released permit goes to an owner without permits, although a hundred tasks of another owner arrived
         // earlier.
         held.pop();
-        let late = poll(&mut late).expect("it is its turn");
+        let late = poll(&mut late).expect("it is next");
         assert!(crowd[4..].iter_mut().all(|waiting| poll(waiting).is_none()));
         drop((other, another, late));
         // The tasks of the first owner continue in order, and cancelled ones are skipped.
@@ -167,7 +167,7 @@ mod tests {
         while !rest.is_empty() {
             let before = rest.len();
             rest.retain_mut(|waiting| poll(waiting).is_none());
-            assert!(rest.len() < before, "somebody is always served");
+            assert!(rest.len() < before, "one task is always served");
             served += before - rest.len();
         }
         assert_eq!((served, permits.free()), (10, 6));

@@ -72,7 +72,7 @@ impl Security {
     pub(crate) fn in_force(database: &Arc<Database>, object: Json) -> Self {
         Self::parse(object).unwrap_or_else(|error| {
             tracing::error!(database = database.name(), reason = %error,
-                "the security object makes no sense: only server administrators may use the database until it is set anew");
+                "the security object is invalid: only server administrators may use the database until it is replaced");
             Self::closed()
         })
     }

@@ -13,7 +13,7 @@ use settee_model::{Document, RevisionHasher};
 use crate::validation::Writer;
 use crate::{Error, threads};
 
-/// Renews the password hash of a user who has just logged in, if the settings require another hash. The salt is kept,
+/// Renews the password hash of a user after a login, if the settings require another hash. The salt is kept,
 /// so that sessions stay valid. The work continues in the background.
 pub fn upgrade(writer: &Arc<Writer>, account: &Arc<Account>, password: Vec<u8>) {
     let users = writer.users();

@@ -320,7 +320,7 @@ pub enum Visibility {
 }
 
 impl Visibility {
-    /// Returns the visibility of document `id` for `user`, who must be authorized to read `database`. Documents of
+    /// Returns the visibility of document `id` for `user`. The user must be authorized to read `database`. Documents of
     /// other databases are wholly visible.
     ///
     /// # Errors

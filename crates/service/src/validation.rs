@@ -56,7 +56,7 @@ struct Known {
 }
 
 impl Validators {
-    /// Returns true if the database is known to have no validation functions since the change `design_seq`.
+    /// Returns true if the cache shows that the database has had no validation functions since the change `design_seq`.
     fn has_none(&self, database: &Database, design_seq: u64) -> bool {
         if design_seq == 0 {
             return true;

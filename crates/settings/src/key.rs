@@ -19,7 +19,7 @@ pub struct Setting {
     pub section: &'static str,
     /// Key, named as in CouchDB.
     pub key: &'static str,
-    /// Default value. `None` if there is none or it is generated at the first start. `{data}` stands for the data
+    /// Default value. `None` if there is none or it is generated at the first start. `{data}` is replaced by the data
     /// directory.
     pub default: Option<&'static str>,
     /// The type of the value.

@@ -66,7 +66,7 @@ fn texts_are_their_default_unless_set() {
     assert_eq!(vendor::NAME.literal(&empty), "", "as it was set");
     assert_eq!((vendor::NAME.of(&set), vendor::NAME.literal(&set)), ("Sofa".to_owned(), "Sofa".to_owned()));
     assert_eq!(ssl::CERT_FILE.text(&empty), None);
-    assert_eq!(couchdb::DATABASE_DIR.text(&empty), None, "only a server knows where its data lie");
+    assert_eq!(couchdb::DATABASE_DIR.text(&empty), None, "only a server has a data directory");
 }
 
 #[test]

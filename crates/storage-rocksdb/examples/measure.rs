@@ -89,7 +89,7 @@ fn commits(engine: &RocksEngine, threads: u64) -> Result<f64> {
 
 fn write(engine: &RocksEngine, shard: Shard, number: u64, batch: Batch) -> Result<()> {
     let outcome = engine.commit(shard, Version(number), CommitToken(1), batch, Durability::Synced)?;
-    assert_eq!(outcome, Outcome::Committed(Version(number + 1)), "nobody else writes");
+    assert_eq!(outcome, Outcome::Committed(Version(number + 1)), "no other writer exists");
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn neighbour(engine: &RocksEngine, drops: u64) -> Result<f64> {
         let mut batch = Batch::new();
         batch.put(Keyspace::Documents, b"document", b"value");
         let outcome = engine.commit(shard, Version(0), CommitToken(1), batch, Durability::Buffered)?;
-        assert_eq!(outcome, Outcome::Committed(Version(1)), "nobody else writes");
+        assert_eq!(outcome, Outcome::Committed(Version(1)), "no other writer exists");
         engine.drop_shard(shard)?;
     }
     let rounds = 20;

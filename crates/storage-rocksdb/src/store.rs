@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Translates the error of a read, and records it if it is damage. Before a repair it blocks for as long as a
-    /// commit does, so that callers with a number of attempts do not use them up before the repair begins.
+    /// commit does, so that callers with a number of attempts do not use them up before the repair starts.
     pub(crate) fn failed_read(&self, error: rocksdb::Error) -> StorageError {
         let error = isolate::without_place(&self.path, translate(error));
         if isolate::is_damage(&error) {

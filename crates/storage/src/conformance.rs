@@ -21,7 +21,8 @@ use crate::{
 pub use commits::{
     a_wrong_version_is_a_conflict, batches_cover_all_keyspaces, commits_count_versions_and_keep_tokens,
     empty_batches_count, fresh_shards_are_empty, heads_stay_until_they_are_set, limits_are_kept,
-    odd_keys_and_values_are_kept, snapshots_are_repeatable, the_last_write_of_a_batch_wins, trips_answer_all_requests,
+    odd_keys_and_values_are_kept, round_trips_answer_all_requests, snapshots_are_repeatable,
+    the_last_write_of_a_batch_wins,
 };
 pub use concurrency::{
     commits_to_different_shards_all_happen, commits_to_one_shard_lose_nothing, readers_see_whole_batches,
@@ -56,7 +57,7 @@ const PROPERTIES: &[(&str, Property)] = &[
     ("commits count versions and keep tokens", commits_count_versions_and_keep_tokens),
     ("a wrong version is a conflict", a_wrong_version_is_a_conflict),
     ("heads stay until they are set", heads_stay_until_they_are_set),
-    ("trips answer all requests", trips_answer_all_requests),
+    ("round trips answer all requests", round_trips_answer_all_requests),
     ("limits are kept", limits_are_kept),
     ("the last write of a batch wins", the_last_write_of_a_batch_wins),
     ("empty batches count", empty_batches_count),
@@ -212,9 +213,9 @@ fn entries(snapshot: &dyn Snapshot, space: Keyspace) -> Entries {
 }
 
 fn scanned(snapshot: &dyn Snapshot, space: Keyspace, range: KeyRange<'_>, direction: Direction) -> Entries {
-    let mut cursor = snapshot.scan(space, range, direction, Expect::Few).expect("a scan can begin");
+    let mut cursor = snapshot.scan(space, range, direction, Expect::Few).expect("a scan can start");
     let mut entries = Vec::new();
-    while let Some((key, value)) = cursor.next().expect("a scan goes on") {
+    while let Some((key, value)) = cursor.next().expect("a scan continues") {
         entries.push((key.to_vec(), value.to_vec()));
     }
     entries

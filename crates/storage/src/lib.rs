@@ -395,7 +395,7 @@ pub trait Engine: Send + Sync + 'static {
         None
     }
 
-    /// Returns a description of the stored data that is known to be damaged. All other data is served.
+    /// Returns a description of the stored data that was found to be damaged. All other data is served.
     fn damage(&self) -> Option<String> {
         None
     }

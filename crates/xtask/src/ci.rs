@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// Runs every step of a part, also after one has failed, and prints a table of the results.
+/// Runs every step of a part, even after a failure, and prints a table of the results.
 pub(crate) fn run(workspace: &Workspace, part: Part) -> bool {
     let mut gate = Gate { allow_missing: workspace.allow_missing, steps: Vec::new() };
     if part != Part::Rest {

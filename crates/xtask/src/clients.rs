@@ -244,7 +244,7 @@ fn count_python(output: &str) -> Tally {
     Tally::of(u64::saturating_sub(total, failed + skipped), failed)
 }
 
-/// `text` from its first line that begins with `start`.
+/// Returns `text` from its first line that starts with `start`.
 pub(crate) fn from_line<'a>(text: &'a str, start: &str) -> Option<&'a str> {
     if text.starts_with(start) {
         return Some(text);

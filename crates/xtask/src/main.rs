@@ -42,56 +42,56 @@ cargo xtask COMMAND
                   --quick      only `make test`: no other engine, no chaos, attack, clients or console
                   --rest       only the other checks
                   --allow-missing  skip checks whose packages are missing; they fail otherwise
-  test          the Rust tests; further arguments go to `cargo test`
-                  --storage postgres  those that are of no engine, on a PostgreSQL that is started for them; -p NAME
-                                for one crate, and further arguments after -- go to the test programs
+  test          the Rust tests; further arguments are passed to `cargo test`
+                  --storage postgres  tests above `storage`, on a PostgreSQL that is started for them; -p NAME
+                                selects a crate, and arguments after -- are passed to the test programs
   lint          clippy and tidy
   tidy          crate edges, names that a crate must not use, file heads and lengths, language; with --lower it
                 lowers the limits of the language rules to the current numbers
   fmt           formats the code
   docs          builds the documentation of all crates
-  conformance   replays the recorded answers of CouchDB against this server
+  conformance   replays the recorded responses of CouchDB against this server
                   --area A     only this area (may be repeated)
-                  --url URL    a server that runs already, with an admin's name and password
-                  --storage S  where its server has its data: directory, or postgres (started for it)
-                  --nodes N    so many servers on one PostgreSQL, which get requests in turn (1)
-                  --jobs N     scenarios played at the same time (4)
-                  --draft      print a line for conformance/expectations.toml for each surprise
-  attack        attacks a server in a control group of 1 GB, while another client goes on
-                  --short      as in the gate: a few seconds each, times are not judged
+                  --url URL    a running server, with the name and password of an administrator
+                  --storage S  storage of the started server: directory, or postgres (started for it)
+                  --nodes N    number of servers on one PostgreSQL, which get requests in rotation (1)
+                  --jobs N     number of concurrent scenarios (4)
+                  --draft      print a line for conformance/expectations.toml for each unexpected failure
+  attack        attacks a server in a control group of 1 GB, while another client continues
+                  --short      as in the gate: a few seconds each, without limits for times
                   NAME         only this attack (may be repeated)
-  s3            backs a server up into a bucket under load, removes its data, and restores it to ten seconds
-                --seconds N  how long is written (60)
-                --interval N seconds from backup to backup (10)
-  chaos         kills nodes, PostgreSQL and its standby, promotes that and cuts connections while clients write
-                and follow; then everything acknowledged must be there once
-                  --minutes N  how long (30)
-                  --seed S     the same faults again
+  s3            backs up a server to a bucket under load, removes its data, and restores it to ten random times
+                  --seconds N  duration of the load (60)
+                  --interval N seconds between backups (10)
+  chaos         kills nodes, PostgreSQL and its standby, promotes the standby and cuts connections while clients
+                write and follow; then every acknowledged write must exist exactly once
+                  --minutes N  duration (30)
+                  --seed S     repeats the faults of a run
                   --short      as in the gate: a minute without a standby
-  clients       plays the suites of PouchDB, nano and couchdb-python against this server
-  console       checks the web console's sources, and plays its flows in Chromium
-  readme        runs the shell sessions of README.md and docs/operation against this server
+  clients       runs the suites of PouchDB, nano and couchdb-python against this server
+  console       checks the web console's sources, and runs its flows in Chromium
+  readme        runs the shell sessions of README.md, docs and docs/operation against this server
   bench         builds and runs `settee-bench` with the further arguments
-  dist          makes packages in dist/: tar.gz, deb, image, wheel, npm, formula
-                  --try        installs each in an empty place and runs the README's session
-                  --url URL    where the packages will lie, for the formula
-  run           builds and starts a server, or a package of this version that is at hand
+  dist          builds packages in dist/: tar.gz, deb, image, wheel, npm, formula
+                  --try        installs each in an empty environment and runs the README's session
+                  --url URL    address of the packages, for the formula
+  run           builds and starts a server, or an available package of this version
                   --data D     the data directory (./data)
                   --port N     the port (5984)
   cluster       builds the server and runs several on one PostgreSQL with a proxy in front of them, until Ctrl-C
-                  --nodes N    how many (3)
-                  --port P     the port of the proxy (5984); nodes have those above it
-  cluster-bench measures nodes on a PostgreSQL, and a bare client of that: single writes, bulk, an index, a view
+                  --nodes N    number of nodes (3)
+                  --port P     the port of the proxy (5984); nodes use the following ports
+  cluster-bench measures nodes on a PostgreSQL, and a bare client of it: single writes, bulk, an index, a view
                   --part P      only bare, writes, bulk or views (may be repeated)
-                  --nodes N     only so many (1, 2 and 4)
-                  --documents N in the view (1000000)
-                  --seconds N   for each figure of writes (5)
-                  --delay-us N  what the second half's network takes longer for a message and its answer (1000), 0 for none
+                  --nodes N     only this number of nodes (1, 2 and 4)
+                  --documents N number of documents in the view (1000000)
+                  --seconds N   duration of each measurement of writes (5)
+                  --delay-us N  added round-trip time of the network in the second half (1000); 0 omits that half
   setup         checks for the programs that a command calls, and installs missing packages as root
                   --for P      run (compilation only), test or test-all
 
-attack, chaos, clients, cluster, cluster-bench, conformance, console, dist, readme and s3 take the server's program
-from --program P, if that is given, and build none: what `dist` has made is a `static/settee` in the build directory.
+attack, chaos, clients, cluster, cluster-bench, conformance, console, dist, readme and s3 run the server
+`--program P` if it is given, and build none. `dist` writes `static/settee` in the build directory.
 ";
 
 /// Commands that start or package the server's program, and accept `--program`.

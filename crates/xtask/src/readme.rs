@@ -83,7 +83,7 @@ pub(crate) fn against(workspace: &Workspace, page: &str, server: &Server) -> Res
     let text = std::fs::read_to_string(workspace.root.join(page)).with_context(|| format!("cannot read {page}"))?;
     let chunks = chunks(page, &text)?;
     if chunks.is_empty() {
-        bail!("{page} has no block that begins with {FENCE}");
+        bail!("{page} has no block that starts with {FENCE}");
     }
     let data = server.data().display().to_string();
     let script = script(&chunks).replace(ADDRESS, &server.url()).replace("./data", &data);

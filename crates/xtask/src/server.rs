@@ -101,7 +101,7 @@ impl Server {
             [binary.into()].into_iter().chain(arguments).chain([data.clone().into()]).chain(settings).collect();
         // The shell waits for a line, and is then replaced by the server.
         let mut command = Command::new("sh");
-        command.args(["-c", "read -r begin && exec \"$0\" \"$@\" </dev/null"]).args(&again);
+        command.args(["-c", "read -r line && exec \"$0\" \"$@\" </dev/null"]).args(&again);
         let mut server = Self::spawn(workspace, purpose, access, command.stdin(Stdio::piped()), data)?;
         server.again = again;
         confine(server.pid());
@@ -180,9 +180,9 @@ impl Server {
         self.child.id()
     }
 
-    /// True if it has ended without a request.
+    /// Returns true if the process has ended on its own.
     pub(crate) fn has_ended(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait().context("cannot look at the server")?.is_some())
+        Ok(self.child.try_wait().context("cannot read the status of the server")?.is_some())
     }
 
     /// The data directory.
@@ -201,13 +201,13 @@ impl Server {
             if let Some(address) = listening_address(&process::read_lossy(&self.log)) {
                 return Ok(address);
             }
-            if let Some(status) = self.child.try_wait().context("cannot look at the server")? {
+            if let Some(status) = self.child.try_wait().context("cannot read the status of the server")? {
                 process::show_tail(&self.log);
                 bail!("the server ended before it listened ({status})");
             }
             if started.elapsed() > START_LIMIT {
                 process::show_tail(&self.log);
-                bail!("the server did not say within {} s where it listens", START_LIMIT.as_secs());
+                bail!("the server did not print its address within {} s", START_LIMIT.as_secs());
             }
             thread::sleep(POLL);
         }
@@ -215,20 +215,20 @@ impl Server {
 
     /// Stops the server and waits for its end.
     ///
-    /// # Errors If it does not end in time, or ends with an error.
+    /// # Errors Returns an error if the server does not end in time, or ends with an error.
     pub(crate) fn stop(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait().context("cannot look at the server")? {
-            bail!("the server had ended before it was asked to ({status})");
+        if let Some(status) = self.child.try_wait().context("cannot read the status of the server")? {
+            bail!("the server ended before SIGTERM was sent ({status})");
         }
         let asked = Command::new("kill").arg(self.child.id().to_string()).status().context("cannot call kill")?;
         if !asked.success() {
-            bail!("the server could not be asked to end");
+            bail!("SIGTERM could not be sent to the server");
         }
         let started = Instant::now();
         loop {
-            match self.child.try_wait().context("cannot look at the server")? {
+            match self.child.try_wait().context("cannot read the status of the server")? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("the server ended with {status} when it was asked to end"),
+                Some(status) => bail!("the server ended with {status} after SIGTERM"),
                 None if started.elapsed() > STOP_LIMIT => {
                     bail!("the server did not end within {} s of SIGTERM", STOP_LIMIT.as_secs())
                 }
@@ -240,7 +240,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail if there is nothing left to do.
+        // Both calls fail if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.data);
@@ -252,7 +252,7 @@ pub(crate) fn stopped_tally(stopped: &Result<()>) -> Tally {
     Tally::of(0, u64::from(stopped.is_err()))
 }
 
-/// A port that is free at this moment.
+/// Returns a port that is free now; another process may take it.
 pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port is free")?;
     Ok(listener.local_addr().context("no port is free")?.port())

@@ -24,9 +24,9 @@ impl Workspace {
     pub(crate) fn find(program: Option<PathBuf>, allow_missing: bool) -> Result<Self> {
         // From the running `cargo`, not from the build, because two checkouts may share a build directory.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-        let root = Path::new(&manifest).ancestors().nth(2).context("this crate does not lie in crates/")?.to_owned();
-        let own = std::env::current_exe().context("cannot tell where this program lies")?;
-        let profile = own.parent().context("this program lies in no folder")?.to_owned();
+        let root = Path::new(&manifest).ancestors().nth(2).context("this crate is not in crates/")?.to_owned();
+        let own = std::env::current_exe().context("cannot read the path of this program")?;
+        let profile = own.parent().context("the path of this program has no folder")?.to_owned();
         Ok(Self { root, profile, program, allow_missing })
     }
 

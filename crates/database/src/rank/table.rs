@@ -12,7 +12,7 @@ const PIECE_BYTES: usize = if cfg!(test) { 100 } else { 64 << 10 };
 /// Number of pieces that are read together.
 const PIECES_TOGETHER: usize = 16;
 
-/// First byte of the stored value if the tables are divided; the number of pieces follows. Undivided tables begin
+/// First byte of the stored value if the tables are divided; the number of pieces follows. Undivided tables start
 /// with the version of a commit, which is never 0.
 const IN_PIECES: u8 = 0;
 

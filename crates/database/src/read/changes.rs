@@ -94,7 +94,7 @@ impl<'a> Changes<'a> {
     /// [`ReadView::write_document`].
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn write_document(&mut self, out: &mut Vec<u8>, extra: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let entry = SequenceEntry::decode(self.seq, &self.current)?;
         let (id, rev, stored) = (entry.id, &entry.rev, entry.stored);

@@ -351,7 +351,7 @@ impl ReadView {
         Changes::open(self, since, direction, expect)
     }
 
-    /// Returns a local document; `id` must begin with `_local/`.
+    /// Returns a local document; `id` must start with `_local/`.
     ///
     /// # Errors
     /// Fails if the engine fails.
@@ -362,7 +362,7 @@ impl ReadView {
     /// Calls `each` with the local documents of `range` until it returns `false`.
     ///
     /// # Errors
-    /// When the engine failed.
+    /// Fails if the engine fails.
     pub fn local_docs(
         &self,
         range: &IdRange,
@@ -405,7 +405,7 @@ impl ReadView {
         Ok(self.snapshot.multi_get(Keyspace::Catalog, &keys)?)
     }
 
-    /// Returns all attached records whose key begins with `prefix`, in key order.
+    /// Returns all attached records whose key starts with `prefix`, in key order.
     ///
     /// # Errors
     /// Fails if the engine fails.

@@ -206,7 +206,7 @@ fn abandoned_uploads_are_removed() {
         write(&database, vec![new("other", "{}")]);
     }
     let (chunks, contents, uploads) = counts(&database);
-    assert_eq!((contents, uploads), (0, 1), "the one that goes on stays");
+    assert_eq!((contents, uploads), (0, 1), "the running upload stays");
     assert!(chunks >= 40);
     // The next process collects the uploads that the previous one left.
     let next = open(&engine).database("db").unwrap();
@@ -335,7 +335,7 @@ fn random_edits_agree_with_a_model() {
     }
     compact(&database);
     database.update(Work::SetRevsLimit(5)).unwrap();
-    assert_eq!(counts(&database), (0, 0, 0), "nobody refers to anything");
+    assert_eq!(counts(&database), (0, 0, 0), "nothing is referenced");
 }
 
 #[test]

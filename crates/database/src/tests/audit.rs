@@ -95,7 +95,7 @@ fn audit_attachments(view: &ReadView, attachments: Vec<Attachment>) {
         wanted.entry(keys::content(&attachment.content.0).to_vec()).or_insert((attachment, 0)).1 += 1;
     }
     for (key, (attachment, references)) in wanted {
-        let bytes = stored.remove(&key).expect("the content is known");
+        let bytes = stored.remove(&key).expect("the content is stored");
         let record = ContentRecord::decode(&bytes).unwrap();
         assert_eq!((record.references, record.length), (references, attachment.stored_length));
         let mut read = Vec::new();

@@ -37,7 +37,7 @@ fn attach_shard(catalog: &Catalog, database: &Arc<crate::Database>) -> Shard {
     let outcome = catalog.engine().commit(shard, version, token, batch, durability).unwrap();
     assert!(matches!(outcome, settee_storage::Outcome::Committed(_)));
     let mut value = shard.0.to_be_bytes().to_vec();
-    value.extend_from_slice(b"and what the index knows of itself");
+    value.extend_from_slice(b"and the record of the index");
     let key = [OWNED_SHARDS, &shard.0.to_be_bytes()].concat();
     database.update(Work::Attach { key, value: Some(value) }).unwrap();
     shard
@@ -160,7 +160,7 @@ fn a_database_made_again_is_empty_and_elsewhere() {
     let old = create(&catalog, "db");
     save(&old, new("a", "{}"));
     let kept = old.read().unwrap();
-    assert_eq!(kept.update_seq().unwrap(), 1, "a snapshot begins with its first read");
+    assert_eq!(kept.update_seq().unwrap(), 1, "a snapshot starts with its first read");
     catalog.delete("db").unwrap();
     assert_eq!(entries_of(engine.as_ref(), old.shard()), 0);
     let database = create(&catalog, "db");
@@ -430,5 +430,5 @@ fn databases_are_opened_closed_written_and_deleted_at_the_same_time() {
     });
     let count = |number| catalog.database(&name(number)).unwrap().info().unwrap().doc_count;
     assert_eq!((0..5).map(count).collect::<Vec<_>>(), [40; 5]);
-    assert!(notified.load(Ordering::Relaxed) > 0, "who watches a database keeps it");
+    assert!(notified.load(Ordering::Relaxed) > 0, "a subscription keeps its database open");
 }

@@ -213,7 +213,7 @@ fn a_panic_of_a_completion_leaves_the_queue_working() {
     panicked.unwrap_err();
     let answered: Vec<_> = receiver.try_iter().collect();
     let wanted = ["a", "c", "e"].map(|id| (id.to_owned(), true));
-    assert_eq!(answered, wanted, "the others hear the truth, also those behind");
+    assert_eq!(answered, wanted, "the others receive correct outcomes, including those behind");
     save(&database, new("f", "{}"));
     let view = database.read().unwrap();
     assert_eq!(ids(&view), ["a", "b", "c", "d", "e", "f"]);

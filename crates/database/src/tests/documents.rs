@@ -16,7 +16,7 @@ fn a_snapshot_that_is_far_behind_still_counts_right() {
     let live: Vec<String> = (0..50).map(|number| format!("{number:03}")).collect();
     write(&database, live.iter().map(|id| new(id, "{}")).collect());
     let view = database.read().unwrap();
-    assert_eq!(view.update_seq().unwrap(), 50, "a snapshot begins with its first read");
+    assert_eq!(view.update_seq().unwrap(), 50, "a snapshot starts with its first read");
     for id in ["a", "b", "c"] {
         save(&database, new(id, "{}"));
         let rev = view.head("007").unwrap().unwrap().rev;

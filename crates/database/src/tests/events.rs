@@ -32,7 +32,7 @@ fn many_updates_are_one_event_and_wake_once() {
     let catalog = open(&engine());
     let early = create(&catalog, "early");
     save(&early, new("1", "{}"));
-    assert_eq!(catalog.activity().take(), [], "nobody asked yet");
+    assert_eq!(catalog.activity().take(), [], "no watcher is registered yet");
     let wakes = watch(&catalog);
     let other = create(&catalog, "a");
     for id in ["1", "2", "3"] {

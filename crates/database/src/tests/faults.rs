@@ -220,7 +220,7 @@ fn every_write_can_fail_or_lose_its_answer() {
             assert_eq!(failed, u64::from(matches!(fault, WriteFault::Fail(_))));
             let view = database.read().unwrap();
             assert_eq!(view.counts().unwrap(), (wanted, 0));
-            assert_eq!(view.update_seq().unwrap(), wanted, "no sequence was given out twice or in vain");
+            assert_eq!(view.update_seq().unwrap(), wanted, "each sequence was used exactly once");
             audit(&view);
             audit(&open(&engine).database("db").unwrap().read().unwrap());
         }
@@ -451,7 +451,7 @@ fn catalog_commits_whose_answers_are_lost_happen_once() {
     nodes.script.on_commit(OnCommit::Delay);
     nodes.script.on_snapshot(1, OnSnapshot::After(Box::new(Interposed::let_arrive)));
     let second = create(&nodes.first, "b");
-    assert_eq!(second.shard().0, first.shard().0 + 1, "no shard was given out in vain");
+    assert_eq!(second.shard().0, first.shard().0 + 1, "no shard number was wasted");
     nodes.script.on_commit(OnCommit::LoseAnswer(Box::new(|_| ())));
     nodes.first.delete("a").unwrap();
     assert_eq!(nodes.second.names().unwrap(), ["b"]);
@@ -523,9 +523,9 @@ fn reads_before_a_commit_do_not_replace_newer_cached_state() {
     );
     catalog.engine().catch_up().unwrap();
     let used = catalog.database("db").unwrap();
-    assert!(Arc::ptr_eq(&used, &here) && script.snapshots.lock().is_empty(), "it was looked at");
+    assert!(Arc::ptr_eq(&used, &here) && script.snapshots.lock().is_empty(), "its state was read");
     assert_eq!((known(), here.design_seq()), (br#"{"name":"ours"}"#.to_vec(), 1));
-    assert_eq!(here.attached_elsewhere(), elsewhere, "nobody else has attached anything");
+    assert_eq!(here.attached_elsewhere(), elsewhere, "no other process has attached anything");
     // A newer state replaces the cached one.
     there.update(set("newer")).unwrap();
     catalog.engine().catch_up().unwrap();

@@ -12,7 +12,7 @@ use crate::{Database, Direction, DocUpdate, EditMode, IdRange, Leaves, ReadView,
 
 mod forgetting;
 
-/// A revision: its parent, its deletion flag and its body if that is known.
+/// A revision: its parent, its deletion flag, and its body if present.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelRev {
     parent: Option<Rev>,

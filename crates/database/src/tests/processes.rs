@@ -182,7 +182,7 @@ fn a_record_is_replaced_only_as_its_author_knows_it() {
     let elsewhere = here.attached_elsewhere();
     let saved = Vec::<UpdateOutcome>::new();
     assert_eq!(here.update(replace(None, Some("1"))).unwrap(), saved);
-    assert_eq!(here.attached_elsewhere(), elsewhere, "what this process does it knows");
+    assert_eq!(here.attached_elsewhere(), elsewhere, "its own commits are not foreign");
     assert_eq!(there.update(replace(None, Some("2"))).unwrap(), [UpdateOutcome::Conflict]);
     assert_eq!(there.update(replace(Some("1"), Some("2"))).unwrap(), saved);
     assert_eq!(here.update(replace(Some("1"), None)).unwrap(), [UpdateOutcome::Conflict]);
@@ -209,7 +209,7 @@ fn ranks_include_commits_of_another_process() {
         assert_eq!(view.rank_of_id(b"5/").unwrap(), 5 * (round + 1));
         assert_eq!(view.changes_after(3).unwrap(), 10 * (round + 1) - 3);
         let state = read.engine().snapshot(read.shard()).unwrap().state().unwrap();
-        assert_eq!(read.ranks.lock()[0].state, state, "nobody counts from the first document on");
+        assert_eq!(read.ranks.lock()[0].state, state, "the ranks are not counted again from the first document");
     }
     let rev = save(&read, new("here", "{}"));
     audit(&read.read().unwrap());
@@ -328,7 +328,7 @@ fn uploads_of_a_live_process_go_on_when_another_one_starts() {
     starts().database("db").unwrap();
     assert_eq!(stored_uploads(&database), 0);
     upload.write(LONG).unwrap();
-    assert_eq!(stored_uploads(&database), 0, "who was taken for dead stores nothing that nobody would remove");
+    assert_eq!(stored_uploads(&database), 0, "an upload of a failed process stores no unreferenced data");
     // A running process removes the uploads of failed processes with its next compaction.
     let (living, dead) = (starts(), starts());
     dead.engine().members().announce("dead", "").unwrap();
@@ -405,7 +405,7 @@ fn read_sets_belong_to_their_work() {
         ours.database("besides").unwrap();
         // Optimistic validation is disabled for a while after foreign commits.
         let found = (0..=REQUESTS_WITHOUT_READ_SET).find_map(|_| ReadSet::of(&here, vec![Arc::clone(&besides)]));
-        found.expect("everything was looked at")
+        found.expect("all databases were read")
     };
     let outdated = || Err(DatabaseError::Storage(StorageError::Outdated).to_string());
     let is_saved =

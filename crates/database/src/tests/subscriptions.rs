@@ -109,7 +109,7 @@ fn commits_of_another_process_are_notified() {
     assert_eq!(read.design_seq(), 2);
     // Both processes can write.
     save(&read, new("b", "{}"));
-    assert_eq!(next(), Event::Committed(3), "its own commits are told by itself");
+    assert_eq!(next(), Event::Committed(3), "its own commits are notified without a catch-up");
     save(&written, new("c", "{}"));
     assert_eq!(next(), Event::Committed(4));
     theirs.delete("db").unwrap();

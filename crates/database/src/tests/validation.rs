@@ -75,7 +75,7 @@ fn a_change_of_design_documents_makes_validations_stale() {
     let stale = early.clone().map(|update| UpdateOutcome::Stale(Box::new(update)));
     assert_eq!(write(&database, early.to_vec()), stale);
     assert_eq!((database.read().unwrap().design_seq().unwrap(), database.design_seq()), (2, 2));
-    assert!(matches!(one(&database, new("e", "{}")), UpdateOutcome::Saved(_)), "nobody asked for a validation");
+    assert!(matches!(one(&database, new("e", "{}")), UpdateOutcome::Saved(_)), "no validation was requested");
 }
 
 #[test]

@@ -441,7 +441,7 @@ impl Database {
             lead.end();
         }
         let result = result.map_or_else(|| receiver.recv(), Ok);
-        result.unwrap_or_else(|_| Err(StorageError::Io("the commit was given up".to_owned()).into()))
+        result.unwrap_or_else(|_| Err(StorageError::Io("the commit was aborted".to_owned()).into()))
     }
 
     /// Continues to lead on a new thread, or on this one if none can be started.

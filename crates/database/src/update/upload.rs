@@ -226,7 +226,7 @@ impl Upload {
             None => Source::Memory(self.database, rest),
             Some(mut staged) => {
                 if !rest.is_empty() {
-                    Arc::get_mut(&mut staged).expect("nobody else has it yet").store(&rest)?;
+                    Arc::get_mut(&mut staged).expect("no other owner exists yet").store(&rest)?;
                 }
                 Source::Staged(staged)
             }
@@ -259,7 +259,7 @@ impl Upload {
         if self.staged.is_none() {
             self.staged = Some(Arc::new(Staged::begin(&self.database)?));
         }
-        let staged = self.staged.as_mut().and_then(Arc::get_mut).expect("nobody else has it yet");
+        let staged = self.staged.as_mut().and_then(Arc::get_mut).expect("no other owner exists yet");
         parts(&full).try_for_each(|part| staged.store(&part))
     }
 }

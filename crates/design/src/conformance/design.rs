@@ -94,7 +94,7 @@ pub fn lists_take_rows(subject: &Subject<'_>) {
     for (parts, body) in [(vec![3], "head,a,b,c,tail"), (vec![1, 2, 0], "head,a,b,c,tail"), (vec![0], "head,tail")] {
         let mut sent = Sent::default();
         let list = program.list("ids", br#"{"total_rows":3,"offset":0}"#, REQUEST, &mut sent);
-        let mut session = list.unwrap_or_else(|error| panic!("the list does not begin: {error}"));
+        let mut session = list.unwrap_or_else(|error| panic!("the list does not start: {error}"));
         let mut first = 0;
         for (number, count) in parts.iter().enumerate() {
             let more = if number + 1 == parts.len() { MoreRows::No } else { MoreRows::Perhaps };

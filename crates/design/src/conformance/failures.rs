@@ -115,7 +115,7 @@ pub fn rows_are_handed_on_in_parts(subject: &Subject<'_>) {
     assert_eq!(
         rows(&{
             output.clear();
-            program.map(&batch(&["{}"]), &mut output).unwrap_or_else(|error| panic!("it does not go on: {error}"));
+            program.map(&batch(&["{}"]), &mut output).unwrap_or_else(|error| panic!("it does not continue: {error}"));
             output
         })
         .len(),

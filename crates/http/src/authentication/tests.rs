@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::tests::json;
 use crate::tests::node::{Ask, TestResponse, World};
 
-/// A server with the user `ann`, whose password is `secret` and who has the role `r`.
+/// A server with the user `ann`, whose password is `secret` and whose role is `r`.
 async fn world() -> World {
     let world = World::new();
     world.node.make_users_database().await.unwrap();
@@ -254,7 +254,7 @@ async fn old_hashes_become_new_ones_at_a_login() {
     }
     assert!(!document.contains("password_sha") && !document.contains("secret"), "{document}");
     let session_of = |ask| session(&world, ask);
-    assert!(session_of(Ask::new("GET /_session").header("cookie", &begun)).await.contains("bob"), "sessions go on");
+    assert!(session_of(Ask::new("GET /_session").header("cookie", &begun)).await.contains("bob"), "sessions continue");
     assert!(session_of(Ask::new("GET /_session").basic("bob", "secret")).await.starts_with("200"));
     assert!(session_of(Ask::new("GET /_session").basic("bob", "pepper")).await.starts_with("401"));
 }
@@ -332,7 +332,7 @@ fn vector(name: &str) -> String {
 
 #[tokio::test]
 async fn published_keys_are_read_when_they_are_needed_and_again_when_they_are_old() {
-    let published = Arc::new(Mutex::new(Err("nobody answers".to_owned())));
+    let published = Arc::new(Mutex::new(Err("no answer".to_owned())));
     let (reads, answers) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(&published));
     let noted = Arc::clone(&reads);
     let world = World::with_keys(Arc::new(move |address: String| {
@@ -357,7 +357,7 @@ async fn published_keys_are_read_when_they_are_needed_and_again_when_they_are_ol
     assert!(status().await.contains("\"ann\""));
     assert_eq!(reads(), 1);
     // Keys stay in use if a later read fails.
-    *published.lock() = Err("nobody answers".to_owned());
+    *published.lock() = Err("no answer".to_owned());
     world.set("jwt_auth", "jwks_refresh", "60");
     world.wait_s(60);
     assert!(status().await.contains("\"ann\""));

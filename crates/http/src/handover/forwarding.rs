@@ -63,7 +63,7 @@ pub(crate) async fn hand_over(nodes: &Arc<Nodes>, node: &Member, frame: Vec<u8>)
     if let Some(message) = message {
         tokio::spawn(carry(Arc::clone(nodes), message));
     }
-    answered.await.unwrap_or_else(|_| Err(TransportError::Broken("it was given up".to_owned())))
+    answered.await.unwrap_or_else(|_| Err(TransportError::Broken("it was abandoned".to_owned())))
 }
 
 impl ForwardQueues {

@@ -69,7 +69,7 @@ impl Transport for Wire {
             let (mut parts, body) = request.into_parts();
             parts.uri = parts.uri.path_and_query().unwrap().as_str().parse().unwrap();
             match fault {
-                Some(Fault::Refused) => return Err(TransportError::Refused("nobody listens".to_owned())),
+                Some(Fault::Refused) => return Err(TransportError::Refused("connection refused".to_owned())),
                 Some(Fault::Status(status)) => {
                     let body = full_body(r#"{"error":"fault","reason":"as the test wants it"}"#);
                     return Ok(http::Response::builder().status(status).body(body).unwrap());

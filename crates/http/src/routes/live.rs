@@ -216,7 +216,7 @@ impl Beginning {
     ///
     /// # Errors Returns the error with which the feed ended before.
     pub(super) async fn body(self) -> Result<mpsc::Receiver<Result<Bytes, Aborted>>, Error> {
-        self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not begin")))?;
+        self.begun.await.unwrap_or_else(|_| Err(Error::internal("the feed did not start")))?;
         Ok(self.receiver)
     }
 }

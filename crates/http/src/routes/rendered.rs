@@ -156,7 +156,7 @@ const RESERVED: [&str; 22] = [
 ];
 
 /// Returns true for a header that only the server sets. Access of other origins is configured by `[cors]`, and
-/// only the server starts sessions, for the user who has logged in.
+/// only the server starts sessions, after a login.
 fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
     let is_of_session = *name == header::SET_COOKIE && authentication::is_session_cookie(value);
     is_of_session || name.as_str().starts_with("access-control-") || RESERVED.contains(&name.as_str())

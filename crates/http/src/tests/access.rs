@@ -60,7 +60,7 @@ async fn a_malformed_security_object_that_is_stored_opens_nothing() {
             assert!(!administers(&database, &member).unwrap(), "{text}");
         }
         let shown = world.admin("GET /db/_security", "").await;
-        assert_eq!(shown.line(), format!("200 {text}"), "an administrator sees what is to be mended");
+        assert_eq!(shown.line(), format!("200 {text}"), "an administrator sees the invalid object");
     }
     world.admin("PUT /db/_security", "{}").await;
     assert_eq!(world.ask(Ask::new("GET /db")).await.status.as_u16(), 200);
@@ -86,7 +86,7 @@ async fn show_functions_of_users_show_them_their_own_documents() {
         ("GET /_users/_design/d/_show/s", "200 shown"),
         ("GET /_users/_design/d/_show/s/org.couchdb.user:tom", "200 shown"),
         ("GET /_users/_design/d/_show/s/org.couchdb.user:jerry", missing),
-        ("GET /_users/_design/d/_show/s/org.couchdb.user:nobody", missing),
+        ("GET /_users/_design/d/_show/s/org.couchdb.user:unknown", missing),
         ("GET /_users/_design/d/_show/s/_design/d", closed),
         ("GET /_users/_design/d", closed),
         ("GET /_users/_design/d/_view/v", closed),

@@ -147,7 +147,7 @@ async fn failed_logins_count_on_all_nodes() {
     // Successful logins are not counted.
     let deadline = tokio::time::Instant::now() + TIMEOUT;
     while login(b, "admin", "pw").await == 200 {
-        assert!(tokio::time::Instant::now() < deadline, "it is told of them");
+        assert!(tokio::time::Instant::now() < deadline, "the failures are reported to the other node");
     }
     for world in [a, b] {
         assert_eq!(login(world, "admin", "pw").await, 403);

@@ -86,7 +86,7 @@ impl Gate {
     fn pass(&self) -> Result<()> {
         let mut is_closed = self.is_closed.lock();
         let wait = self.opened.wait_while_for(&mut is_closed, |is_closed| *is_closed, HELD_MAX);
-        if wait.timed_out() { Err(StorageError::Io("nobody let it go".to_owned())) } else { Ok(()) }
+        if wait.timed_out() { Err(StorageError::Io("the call was not released".to_owned())) } else { Ok(()) }
     }
 }
 

@@ -105,7 +105,7 @@ async fn judge_all(world: &World) -> Table {
                 };
                 let key = (format!("{permission:?}{exception}"), (*kind).to_owned());
                 let known = table.entry(key).or_insert_with(|| verdicts.clone());
-                assert_eq!(known, &verdicts, "{method} {path} is judged unlike other routes with {permission:?}");
+                assert_eq!(known, &verdicts, "{method} {path} is authorized unlike other routes with {permission:?}");
             }
         }
     }

@@ -213,7 +213,7 @@ async fn half_an_answer_leaves_the_rest_in_doubt() {
         assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{number}: {reply:?}");
         // After a write in doubt the node sends a health probe first.
         let (nodes, id) = (&pair.other.node.nodes, pair.store_of_writer.members().this());
-        until("it gives a sign of life", || nodes.health_probes.is_there(id)).await;
+        until("it answers a health probe", || nodes.health_probes.is_there(id)).await;
     }
 }
 

@@ -147,7 +147,7 @@ async fn changes_by_another_server_apply_to_the_next_small_write() {
         for (change, body, refused) in changes {
             let pair = Pair::new().await;
             let found = pair.put("ann:first", "PUT /db/first", "{}").await;
-            assert_eq!((found.0, found.1), (201, 0), "it is judged by what is known: {}", found.2);
+            assert_eq!((found.0, found.1), (201, 0), "it is validated optimistically: {}", found.2);
             let rev_of = async |path: &str| {
                 let reply = ask(&pair.there, "admin:pw", &format!("GET {path}"), "").await;
                 reply.header("etag").unwrap_or_default().trim_matches('"').to_owned()

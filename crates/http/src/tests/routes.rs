@@ -40,7 +40,7 @@ fn is_unlisted(path: &str, method: &Method) -> bool {
 fn a_method_that_is_served_is_allowed_and_declared_once() {
     let mut paths = BTreeSet::new();
     for Resource { path, allow, methods, .. } in router(&Shutdown::new()).resources() {
-        assert!(paths.insert(path.replace("{doc}", "{}").replace("{ddoc}", "{}")), "{path} stands twice");
+        assert!(paths.insert(path.replace("{doc}", "{}").replace("{ddoc}", "{}")), "{path} occurs twice");
         let mut served = BTreeSet::new();
         for Served { method, .. } in methods {
             assert!(served.insert(method.as_str()), "{path} declares {method} twice");

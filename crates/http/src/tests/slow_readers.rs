@@ -132,7 +132,7 @@ async fn large_documents_that_wait_for_memory_delay_no_other() {
     })
     .await;
     stop.store(true, Ordering::Relaxed);
-    within("they are told to come back", PROMPT, async {
+    within("they are asked to retry", PROMPT, async {
         while let Some(response) = readers.join_next().await {
             response.unwrap();
         }
@@ -168,12 +168,12 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     let server = Live::start(&["chttpd/send_timeout_ms=300"]).await;
     load(&server).await;
     let mut reader = server.client().await;
-    until("nobody is answered", || server.node.free_answers() == 1024).await;
+    until("no client is answered", || server.node.free_answers() == 1024).await;
     reader.send("GET /db/_all_docs?include_docs=true", &[], "").await;
     // The client reads only after the server has aborted the response, which would be complete otherwise.
     let all = 1024;
-    until("an answer begins", || server.node.free_answers() < all).await;
-    until("the answer is given up", || server.node.free_answers() == all).await;
+    until("an answer starts", || server.node.free_answers() < all).await;
+    until("the answer is aborted", || server.node.free_answers() == all).await;
     let rest = reader.rest().await;
     assert!(rest.len() < 12_000_000 && !rest.ends_with(b"0\r\n\r\n"), "{} bytes came", rest.len());
     server.stop().await;

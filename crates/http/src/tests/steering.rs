@@ -83,7 +83,7 @@ impl Pair {
         pair.meet("db").await;
         // The next write should be forwarded, but the preferred node has not answered a health probe yet.
         assert_eq!(pair.ask("PUT /db/_local/a", &[AUTHORIZED], "{}").await.status, 201);
-        until("the writer gives a sign of life", || pair.is_there()).await;
+        until("the preferred node answers a health probe", || pair.is_there()).await;
         assert_eq!(pair.handed_over(), 0);
         pair
     }
@@ -260,12 +260,12 @@ async fn a_busy_node_writes_for_fewer_databases() {
     let Machine { now, taken } = pair.machine_of_writer.clone();
     now.fetch_add(1000, Ordering::Relaxed);
     taken.fetch_add(1000, Ordering::Relaxed);
-    assert!(handed_over(&pair.other, &of_other, "c").await, "it has not heard of it");
+    assert!(handed_over(&pair.other, &of_other, "c").await, "it has not observed the load yet");
     assert!(!handed_over(&pair.other, &of_other, "d").await);
     assert!(handed_over(&pair.other, &of_writer, "e").await);
     // The busy node also forwards writes, because it has observed a write of the other one.
-    assert!(!handed_over(&pair.writer, &of_other, "f").await, "it looks for the other one first");
-    until("the other one gives a sign of life", || pair.writer.node.nodes.health_probes.is_there(pair.other_id()))
+    assert!(!handed_over(&pair.writer, &of_other, "f").await, "it probes the other node first");
+    until("the other node answers a health probe", || pair.writer.node.nodes.health_probes.is_there(pair.other_id()))
         .await;
     assert!(handed_over(&pair.writer, &of_other, "g").await);
     now.fetch_add(SPREAD_MS, Ordering::Relaxed);
@@ -305,15 +305,15 @@ async fn much_to_write_goes_to_one_of_three() {
     let few = vec![Arc::clone(&nodes.writing); WRITES_MIN - 2];
     assert_eq!(write("few").await, 0);
     let more = Arc::clone(&nodes.writing);
-    assert_eq!(write("met").await, 0, "it looks for the other one first");
+    assert_eq!(write("met").await, 0, "it probes the other node first");
     let writer = writers[0].1.members().this();
-    until("the writer gives a sign of life", || nodes.health_probes.is_there(writer)).await;
+    until("the preferred node answers a health probe", || nodes.health_probes.is_there(writer)).await;
     assert_eq!(write("many").await, 1);
     // The node has observed the write of the other one, and continues with fewer writes.
     store_of_other.catch_up().unwrap();
     drop((few, more));
-    assert_eq!(Arc::strong_count(&nodes.writing), 1, "whatever has its answer is under way no more");
-    assert_eq!(write("after").await, 1, "nobody has been faster yet");
+    assert_eq!(Arc::strong_count(&nodes.writing), 1, "answered writes are not in flight any more");
+    assert_eq!(write("after").await, 1, "no other node was faster yet");
     assert_eq!(write("again").await, 2);
     assert_eq!(write("more").await, 3);
 }
@@ -404,7 +404,7 @@ async fn a_write_waits_for_a_slow_node_that_gives_signs_of_life() {
         let mut client = super::live::Client::new(tokio::net::TcpStream::connect(address).await.unwrap());
         client.request("PUT /db/slow", &[AUTHORIZED], "{}").await
     });
-    until("it is asked for signs of life", || node.metrics.totals().requests() >= asked + 3).await;
+    until("it is probed", || node.metrics.totals().requests() >= asked + 3).await;
     pair.store_of_writer.hold_round_trips(false);
     let reply = write.await.unwrap();
     assert_eq!((reply.status, pair.handed_over(), pair.is_there()), (201, 1, true), "{reply:?}");

@@ -1,4 +1,4 @@
-//! The worker process: [`worker_main`] receives requests of the server and runs user code, one request at a time.
+//! The worker process: [`worker_main`] receives requests of the server and runs user code, one request after the other.
 //!
 //! Standard input is the control socket and standard output the shared memory. The process ends with the server, and is
 //! killed by the server when a function exceeds its time where the engine cannot be interrupted. No state is kept

@@ -424,7 +424,7 @@ fn compiled_functions_are_reused_only_for_their_revision() {
     assert_eq!(call(&one), r#"["resp",{"body":"one3"}]"#);
     let many: Vec<_> = (0..16).map(|n| source(&format!("{n}-x"), "many")).collect();
     many.iter().for_each(|source| assert_eq!(call(source), r#"["resp",{"body":"many1"}]"#));
-    assert_eq!(call(&one), r#"["resp",{"body":"one1"}]"#, "it had to give way");
+    assert_eq!(call(&one), r#"["resp",{"body":"one1"}]"#, "it had to yield");
     // One process served all calls.
     assert_eq!(super::processes::processes_with("design-reuse").len(), 1);
     for process in super::processes::processes_with("design-reuse") {

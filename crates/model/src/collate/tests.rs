@@ -24,7 +24,7 @@ fn check_pair(a: &str, b: &str, collation: Collation) -> Ordering {
     let (key_a, key_b) = (encoded(a, collation), encoded(b, collation));
     assert_eq!(key_a.cmp(&key_b), order, "{a} and {b} in {collation:?}: {key_a:02x?} {key_b:02x?}");
     let prefix = key_a.starts_with(&key_b) || key_b.starts_with(&key_a);
-    assert_eq!(prefix, order.is_eq(), "one encoding begins the other: {a} and {b} in {collation:?}");
+    assert_eq!(prefix, order.is_eq(), "one encoding is a prefix of the other: {a} and {b} in {collation:?}");
     order
 }
 

@@ -1,4 +1,4 @@
-//! Search for the next significant byte of JSON text, eight bytes at a time.
+//! Search for the next significant byte of JSON text, in steps of eight bytes.
 //!
 //! Most strings are short (member names, words), where calling a vectorised search costs more than it saves. Therefore
 //! the first bytes are searched in a register, and only long strings use `memchr`.

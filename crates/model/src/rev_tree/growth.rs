@@ -3,7 +3,7 @@
 //! A [`RevTree`] is sorted after each merge, which costs time linear in its nodes: negligible for most documents, but a
 //! document with ten thousand conflicts would need a hundred million steps. After a few merges a growth therefore finds
 //! revisions in an index, appends new ones unsorted, and stems only the ancestors of the new revision. It is sorted
-//! once, at the end. The result equals merging and stemming one path at a time.
+//! once, at the end. The result equals merging and stemming one path after the other.
 //!
 //! While unsorted it cannot return properties of all leaves: see [`Growth::settle`].
 

@@ -42,7 +42,7 @@ fn refuse<T>(reason: &'static str) -> Result<T> {
     Err(Refused(reason))
 }
 
-/// Returns the paths of the members of the global environment that the compiler presumes to exist, and their types. A
+/// Returns the paths of the members of the global environment that the compiler assumes to exist, and their types. A
 /// test compares them with the engine.
 pub fn members_of_environment() -> impl Iterator<Item = (String, &'static str)> {
     environment::members()

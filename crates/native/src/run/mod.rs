@@ -49,7 +49,7 @@ pub(super) struct Run<'a, 's> {
     depth: u16,
     /// True while the rest of a chain is skipped after an absent value before `?.`.
     short: bool,
-    /// The exception that ends the call, if its text is known.
+    /// The exception that ends the call, if its text can be computed.
     thrown: Option<String>,
     /// Rows to be written at the end of the call.
     rows: ArenaVec<'a, (Val<'a>, Val<'a>)>,

@@ -180,7 +180,7 @@ fn validations_accept_and_refuse() {
     check("throw({forbidden, <<\"no\">>})", forbidden());
     check("throw({[{<<\"forbidden\">>, <<\"no\">>}]})", forbidden());
     check("{[{<<\"forbidden\">>, <<\"no\">>}]}", forbidden());
-    check("throw({unauthorized, <<\"who\">>})", Err(CallError::Unauthorized("who".into())));
+    check("throw({unauthorized, <<\"anonymous\">>})", Err(CallError::Unauthorized("anonymous".into())));
 }
 
 #[test]

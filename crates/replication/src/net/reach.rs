@@ -34,7 +34,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Public IPv6 addresses begin with the bits 001. Some of them embed IPv4 addresses.
+/// Public IPv6 addresses start with the bits 001. Some of them embed IPv4 addresses.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(address) = address.to_ipv4_mapped() {
         return is_public_v4(address);

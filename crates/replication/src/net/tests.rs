@@ -238,7 +238,7 @@ async fn exchanges_at_a_time_are_limited() {
         held.push(transport.call(get(&url)).await.unwrap());
     }
     let next = tokio::time::timeout(Duration::from_millis(50), transport.call(get(&url))).await;
-    assert!(next.is_err(), "a fourth exchange began");
+    assert!(next.is_err(), "a fourth exchange started");
     held.pop();
     transport.call(get(&url)).await.unwrap();
     assert_eq!(open.load(Ordering::Relaxed), 4);

@@ -76,7 +76,7 @@ impl History {
     /// Returns the last event.
     #[must_use]
     pub fn last(&self) -> &Event {
-        self.0.front().expect("a history begins with an event and never loses the newest")
+        self.0.front().expect("a history starts with an event and never loses the newest")
     }
 
     pub(super) fn push(&mut self, at_ms: u64, happened: Happened, limits: Limits) {

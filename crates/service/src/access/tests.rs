@@ -23,7 +23,7 @@ fn verdict(security: &str, user: &UserContext) -> String {
             "member".to_owned()
         }
         (Err(error), Err(other)) => {
-            assert_eq!(error, other, "who may not read may not administer either, for the same reason");
+            assert_eq!(error, other, "a user without read access may not administer, for the same reason");
             error
         }
         (Err(error), Ok(())) => panic!("an administrator may not read: {error}"),
@@ -50,7 +50,7 @@ fn security_objects_by_users() {
         "{}",
         r#"{"members":{}}"#,
         r#"{"members":{"names":[],"roles":[]}}"#,
-        r#"{"admins":{"more":1},"members":{"names":[]},"readers":"nobody asks, there are members"}"#,
+        r#"{"admins":{"more":1},"members":{"names":[]},"readers":"ignored, because members exist"}"#,
     ] {
         check(open, ["member"; 5]);
     }

@@ -200,7 +200,7 @@ async fn a_selector_validates_beside_functions() {
 async fn a_database_without_functions_calls_none_and_reads_nothing() {
     let world = World::new();
     world.save(edit(r#"{"_id":"a"}"#)).await;
-    assert!(world.writer.validators.databases.lock().is_empty(), "not even a look at design documents");
+    assert!(world.writer.validators.databases.lock().is_empty(), "design documents are not read");
     world.save(edit(r#"{"_id":"_design/views","views":{}}"#)).await;
     for id in ["b", "c"] {
         world.save(edit(&format!(r#"{{"_id":"{id}"}}"#))).await;

@@ -88,7 +88,7 @@ fn examine(bytes: Vec<u8>, known: &TableFile) -> Fate {
         if !table.blocks.is_whole(handle) {
             let from = before.as_deref().map_or_else(|| known.smallest.clone(), after);
             let through = stretch.through.clone().unwrap_or(GREATEST.to_vec()).min(known.largest.clone());
-            // If versions of one key are on both sides, no key lies between them.
+            // If versions of one key are on both sides, no key is between them.
             let fits = table.has_user_keys() || from < through;
             let Some(filler) = filler(&from, handle.size).filter(|_| fits) else { return Fate::Lost };
             fillers.push((handle, filler));

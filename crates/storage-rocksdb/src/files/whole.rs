@@ -159,7 +159,7 @@ fn check_manifest(list: &Path, manifest: &Manifest, acknowledged: Option<&Acknow
     let expected = acknowledged.map(|acknowledged| acknowledged.identity.as_str()).filter(|id| !id.is_empty());
     match (expected, manifest.identity.as_deref()) {
         (Some(expected), Some(identity)) if expected != identity => {
-            Err(damaged(list, "belongs to another store than the files beside it"))
+            Err(damaged(list, "belongs to another store than the other files"))
         }
         _ => Ok(()),
     }
@@ -306,7 +306,7 @@ fn read_log(path: &Path, bytes: &[u8], number: u64, manifest: &Manifest, end: &m
                         return Err(damaged(
                             path,
                             format_args!(
-                                "begins with write {first}, and those from {} on are missing",
+                                "starts with write {first}, and those from {} on are missing",
                                 manifest.last_sequence + 1
                             ),
                         ));

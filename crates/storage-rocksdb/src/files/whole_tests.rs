@@ -233,7 +233,7 @@ fn a_store_is_created_only_where_no_file_of_one_is() {
 fn torn_writes_are_dropped_and_damage_before_acknowledged_ones_is_refused() {
     let directory = TempDir::new().unwrap();
     let origin = directory.path().join("origin");
-    // With small buffers, a flush may begin another log.
+    // With small buffers, a flush may start another log.
     let engine = RocksEngine::open(&origin, &Options::default()).unwrap();
     let put = |number: u64| {
         let mut batch = Batch::new();

@@ -237,7 +237,7 @@ fn one_place(path: &Path, expected: &Contents, damage: fn(&Path, &mut Random) ->
     assert_eq!(
         engine.damage().is_some(),
         !hurt.is_empty(),
-        "{label}: {hurt:?} are hurt, told is {:?}",
+        "{label}: {hurt:?} are damaged, and {:?} is reported",
         engine.damage()
     );
     // The damage persists until the affected shards are dropped.

@@ -93,7 +93,7 @@ pub fn heads_stay_until_they_are_set(open: Open<'_>) {
 }
 
 /// Requests of one round trip have the same replies as separate requests, in order.
-pub fn trips_answer_all_requests(open: Open<'_>) {
+pub fn round_trips_answer_all_requests(open: Open<'_>) {
     let engine = open();
     let mut batch = puts(Keyspace::Local, &[(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]);
     batch.insert(Keyspace::Bodies, b"a", b"4");
@@ -121,8 +121,8 @@ pub fn trips_answer_all_requests(open: Open<'_>) {
         Reply::State(snapshot.state().expect("state")),
         Reply::Value(None),
     ];
-    assert_eq!(snapshot.read(&requests).expect("read"), wanted, "a trip");
-    assert_eq!(snapshot.read(&[]).expect("read"), [], "a trip for nothing");
+    assert_eq!(snapshot.read(&requests).expect("read"), wanted, "one round trip");
+    assert_eq!(snapshot.read(&[]).expect("read"), [], "an empty round trip");
 }
 
 /// Entries within the limits are stored; a batch with one beyond them is rejected as a whole and has no effect.

@@ -125,12 +125,12 @@ pub fn the_holder_of_a_claim_is_notified_of_waiters(open: OpenTwice<'_>) {
         |engine: &dyn Engine, key| engine.members().announce_wait(key).expect("the engine can be asked");
     assert!(!is_awaited(&held), "the claim has no waiter yet");
     announce_wait_at(one, "other work");
-    until("it is heard", || {
+    until("the wait is observed", || {
         announce_wait_at(other, "work");
         is_awaited(&held).then_some(())
     });
     assert!(!is_awaited(&further), "it is awaited by its own process");
-    let foreign = claim(other, "nobody's work").expect("it is free");
+    let foreign = claim(other, "further work").expect("it is free");
     assert!(!other.members().is_awaited(&foreign) && !other.members().is_awaited(&held));
     one.members().release(&held).expect("it can be released");
     let second_claim = claim(one, "work").expect("it is free");
@@ -148,9 +148,9 @@ pub fn claims_of_failed_nodes_are_taken_over(open: OpenTwice<'_>) {
     assert_eq!(claim(&*living, "work"), None);
     let dead = dying.members().this();
     drop(dying);
-    until("it is seen to be dead", || (names(&*living) == ["living"]).then_some(()));
+    until("its failure is detected", || (names(&*living) == ["living"]).then_some(()));
     let after = until("its work is taken over", || claim(&*living, "work"));
     assert!(living.members().is_gone(dead).expect("the engine can be read"), "whose claims were taken");
     assert!(after.epoch > before.epoch, "{after:?} after {before:?}");
-    assert!(living.members().holds(&kept), "the claim of one who lives");
+    assert!(living.members().holds(&kept), "the claim of a live process");
 }

@@ -15,7 +15,7 @@ const ATTEMPTS_MAX: u32 = 50;
 /// Returns a read set after catching up with all commits.
 fn read_set(engine: &dyn Engine) -> ReadSet {
     engine.catch_up().expect("the engine can be read");
-    engine.read_set(&WATCHED).expect("who has heard of everything knows that")
+    engine.read_set(&WATCHED).expect("all commits were observed")
 }
 
 fn with_read_set(read_set: &ReadSet, key: &[u8]) -> Batch {
@@ -38,7 +38,7 @@ fn validate_and_commit(engine: &dyn Engine, shard: Shard, key: &[u8]) {
             made => assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}"),
         }
     }
-    panic!("{ATTEMPTS_MAX} commits were given up");
+    panic!("{ATTEMPTS_MAX} commits were aborted");
 }
 
 /// Returns a read set after three commits with it. Commits of others to other shards, and commits of this process, do
@@ -56,7 +56,7 @@ fn validate_and_commit_on([here, there]: [&dyn Engine; 2], shard: Shard) -> Read
             Err(made) => assert!(matches!(made, Err(StorageError::Outdated)), "{made:?}"),
         }
     }
-    panic!("commits were given up {ATTEMPTS_MAX} times");
+    panic!("commits were aborted {ATTEMPTS_MAX} times");
 }
 
 /// A batch is committed while no other process has committed to the shards of its read set; after that it writes

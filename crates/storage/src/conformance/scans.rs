@@ -51,7 +51,7 @@ fn wanted(range: KeyRange<'_>, direction: Direction) -> Entries {
 
 fn drain(cursor: &mut dyn Cursor) -> Entries {
     let mut entries = Vec::new();
-    while let Some((key, value)) = cursor.next().expect("a scan goes on") {
+    while let Some((key, value)) = cursor.next().expect("a scan continues") {
         entries.push((key.to_vec(), value.to_vec()));
     }
     entries

@@ -113,7 +113,7 @@ pub fn commits_are_notified_before_catch_up_returns(open: OpenTwice<'_>) {
                         for (at, wanted) in (0..SHARDS).zip(before) {
                             let shard = Shard(100 * writer as u64 + at);
                             let found = versions.get(&shard).map_or(0, |version| version.0);
-                            assert!(found >= wanted, "{shard:?} is at {wanted} and {found} was told, seed {seed}");
+                            assert!(found >= wanted, "{shard:?} is at {wanted} and {found} was notified, seed {seed}");
                         }
                     }
                 });

@@ -165,7 +165,7 @@ fn a_skipped_sync_shows_as_a_lost_commit() {
     let engine = FaultyEngine::new();
     assert!(acknowledged_is_kept(&engine));
     engine.inject_sync(1, SyncFault::Skip);
-    assert!(!acknowledged_is_kept(&engine), "the check must notice a disk that lies");
+    assert!(!acknowledged_is_kept(&engine), "the check must detect a skipped sync");
     assert!(acknowledged_is_kept(&engine), "the next sync covers the skipped one");
 }
 

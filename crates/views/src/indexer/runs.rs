@@ -188,8 +188,8 @@ impl RunWriter {
     }
 }
 
-/// The rest of a row after its key is read lazily if it is longer than this, because of all merged runs only one
-/// provides its row at a time.
+/// The rest of a row after its key is read lazily if it is longer than this, because only one of the merged runs
+/// provides the next row.
 const LONG_BYTES: usize = if cfg!(test) { 200 } else { 64 << 10 };
 
 /// The rows of a [`RunFile`].

@@ -1,6 +1,6 @@
 //! [`Sorting`]: sorts rows in one buffer.
 //!
-//! Rows are sorted by eight bytes of their keys at a time, as numbers: first all of them, then groups with equal bytes
+//! Rows are sorted by eight bytes of their keys in each pass, as numbers: first all of them, then groups with equal bytes
 //! by the next bytes that differ. In between, the rows may be rearranged in the current order, so that the remaining
 //! ones are read sequentially. This module moves slots; it neither collects rows nor merges runs.
 

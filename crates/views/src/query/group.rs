@@ -1,8 +1,8 @@
 //! [`Groups`]: returns reductions of groups of rows.
 //!
 //! The first row of a group is always read, because its key is returned. After it, subtrees that belong to the group as
-//! a whole contribute their stored reduction, so a group costs the paths to its ends. Groups are passed to the reduce
-//! function several at a time: within a leaf, and when they are complete.
+//! a whole contribute their stored reduction, so a group costs the paths to its ends. Several groups are passed to the reduce
+//! function in one call: within a leaf, and when they are complete.
 
 use std::ops::{ControlFlow, Range};
 

@@ -190,7 +190,7 @@ fn runs_that_are_broken_or_gone_are_not_used() {
             bytes[middle] ^= 1;
             std::fs::write(run, bytes).unwrap();
         },
-        |run| std::fs::write(run.with_file_name("99999.run"), b"nobody knows this one").unwrap(),
+        |run| std::fs::write(run.with_file_name("99999.run"), b"an unreferenced file").unwrap(),
     ];
     let mut broken = 0;
     for (index, Moment { engine, files }) in moments.into_iter().enumerate() {

@@ -28,7 +28,7 @@ pub(crate) struct Applied {
     pub(crate) root: Option<Root>,
     /// Nodes of the former tree that are not in this one.
     pub(crate) obsolete: Vec<u64>,
-    /// Number of applied changes; the remaining ones affect more leaves than should be held at a time.
+    /// Number of applied changes; the remaining ones affect more leaves than should be held in memory.
     pub(crate) changes: usize,
 }
 

@@ -74,7 +74,7 @@ impl Checking<'_> {
             assert_eq!(child.reductions[index], reductions[0]);
         }
         for row in leaf.rows() {
-            assert!(lower <= row.row_key && upper.is_none_or(|upper| row.row_key < upper), "row lies in its leaf");
+            assert!(lower <= row.row_key && upper.is_none_or(|upper| row.row_key < upper), "row is in its leaf");
             assert_eq!(common_len(row.row_key, row.row_key), row.row_key.len());
             self.rows.push(OwnedRow {
                 row_key: row.row_key.to_vec(),

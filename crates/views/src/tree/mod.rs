@@ -39,13 +39,13 @@ const INNER_BYTES: usize = if cfg!(test) { 512 } else { 8 << 10 };
 /// Minimum number of children of inner nodes, however large their reductions are.
 const INNER_CHILDREN: usize = if cfg!(test) { 4 } else { 8 };
 
-/// Approximate maximum size of the leaves whose rows are held at a time, at least one leaf. Rows may be long, and many
+/// Approximate maximum size of the leaves whose rows are held in memory, at least one leaf. Rows may be long, and many
 /// leaves may be affected.
 const HELD_BYTES: usize = if cfg!(test) { 16 << 10 } else { 32 << 20 };
 /// Approximate maximum size of the nodes that wait to be reduced together.
 const WAITING_BYTES: usize = if cfg!(test) { 8 << 10 } else { 1 << 20 };
 
-/// Returns how many of `children`, from the first, are held at a time.
+/// Returns how many of `children`, from the first, are held in memory together.
 fn held_together<'c>(children: impl Iterator<Item = &'c Child>) -> usize {
     let mut bytes = 0;
     let fits = |child: &&Child| {

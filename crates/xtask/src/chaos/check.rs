@@ -93,7 +93,7 @@ fn changes(client: &mut Client<'_>, database: &str) -> Option<HashMap<String, St
         }
         last = order(seq);
         if let Some(before) = found.insert(id.to_owned(), rev.to_owned()) {
-            client.shared.violation(format!("{id} stands twice in _changes of {database}: {before} and {rev}"));
+            client.shared.violation(format!("{id} occurs twice in _changes of {database}: {before} and {rev}"));
         }
         if line.matches("\"rev\"").count() != 1 {
             client.shared.violation(format!("DOUBLED in {database}: {line}"));
@@ -148,14 +148,14 @@ fn count(client: &mut Client<'_>, database: &str, written: &Written) {
 
 /// Checks that the continuously updated indexes equal newly built ones, on all nodes.
 fn views(client: &mut Client<'_>, database: &str) {
-    let line = format!("PUT /{database}/_design/anew");
-    let made = client.settle(&line, design(" /* anew */").as_bytes()).map(|settled| settled.status);
+    let line = format!("PUT /{database}/_design/rebuilt");
+    let made = client.settle(&line, design(" /* rebuilt */").as_bytes()).map(|settled| settled.status);
     if !matches!(made, Some(201 | 409)) {
         return client.shared.violation(format!("{line}: {made:?}"));
     }
     for view in ["numbers", "groups?group=true", "groups?group_level=1", "groups?reduce=false", "groups"] {
         let path = |design: &str| format!("/{database}/_design/{design}/_view/{view}");
-        let Some(wanted) = client.get(&path("anew")) else { continue };
+        let Some(wanted) = client.get(&path("rebuilt")) else { continue };
         for node in 0..client.shared.nodes.len() {
             client.node = node;
             let Some(found) = client.get(&path("main")) else { continue };

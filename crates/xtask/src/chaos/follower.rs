@@ -121,7 +121,7 @@ impl<'a> Follower<'a> {
         if let (Some(id), Some(rev)) = (id, rev) {
             if order(seq) <= order(&seen.since) {
                 let text =
-                    format!("a follower ({:?}) is at {} and is told of {}", self.kind, seen.since, line.trim_end());
+                    format!("a follower ({:?}) is at {} and received {}", self.kind, seen.since, line.trim_end());
                 self.shared.violation(text);
             }
             seen.revs.insert(id.to_owned(), rev.to_owned());

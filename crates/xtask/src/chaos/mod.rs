@@ -119,11 +119,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Tally> {
         for writer in writers.into_iter().map(thread::ScopedJoinHandle::join) {
             match writer {
                 Ok(writer) => written.entry(writer.database).or_default().add(writer),
-                Err(_) => shared.violation("a writer broke".to_owned()),
+                Err(_) => shared.violation("a writer panicked".to_owned()),
             }
         }
         if pasts.is_ok() {
-            println!("    {:>7} ms everything is looked at", shared.now_ms());
+            println!("    {:>7} ms the final checks start", shared.now_ms());
             check::everything(shared, &written, &followers);
         }
         is_enough.store(true, Ordering::Relaxed);
@@ -154,7 +154,7 @@ fn prepare(shared: &Shared, front: &str) -> Result<()> {
     let design = check::design("");
     let copy = check::COPY;
     let mut make = |line: &str, body: &str| {
-        let settled = client.settle(line, body.as_bytes()).context("nobody answers")?;
+        let settled = client.settle(line, body.as_bytes()).context("no node answers")?;
         ensure!(matches!(settled.status, 201 | 202 | 412), "{line}: {} {}", settled.status, settled.text);
         Ok(())
     };
@@ -238,7 +238,7 @@ fn print_times(shared: &Shared, followers: &[Follower<'_>], longest_wait_ms: u64
     let failed = |is_it: fn(u16) -> bool| timings.iter().filter(|timing| is_it(timing.status)).count();
     println!(
         "    {} requests: p50 {} ms, p99 {} ms, p99.9 {} ms, longest {} ms; {} without an answer, {} answered 5xx; \
-         longest wait while nothing but another node was dead, or any in silence: {longest_wait_ms} ms",
+         longest wait while only another node had failed, or a connection was unresponsive: {longest_wait_ms} ms",
         timings.len(),
         part(500),
         part(990),

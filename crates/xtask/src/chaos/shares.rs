@@ -1,4 +1,4 @@
-//! [`Shares`]: counts commits that nodes made jointly with commits to other databases. A node that starts counts from
+//! [`Shares`]: counts commits of nodes that shared a statement with commits to other databases. A node that starts counts from
 //! zero, and the counts of a killed node since the last poll are lost.
 
 use super::client::{Answer, Client, Shared};

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 /// Timeout of a connection to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A listener that exists as long as the process.
+/// A listener. It exists until the process ends.
 pub(crate) struct Front {
     address: SocketAddr,
 }

@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Forwards data of a connection that was made when the number of losses was `forgotten`.
+    /// Forwards data of a connection that was opened when the number of losses was `forgotten`.
     fn copy(&self, mut from: TcpStream, to: TcpStream, forgotten: u64) {
         let (sender, pieces) = mpsc::sync_channel(UNDER_WAY);
         let Ok(end) = to.try_clone() else { return };

@@ -1,4 +1,4 @@
-//! Expected results: the areas that must pass, and the scenarios in them that are known to fail ([`Expectations`]).
+//! Expected results: the areas that must pass, and the scenarios in them that are expected to fail ([`Expectations`]).
 //!
 //! The file is a small part of TOML: tables, comments, and `name = "reason"`. A table is named after an area;
 //! `[inexact]` lists scenarios that hold, but not with whole revision ids; `[later]` lists areas that are not replayed
@@ -40,7 +40,7 @@ impl Expectations {
                 table = Some(name.to_owned());
                 continue;
             }
-            let table = table.as_deref().context("stands before the first table").with_context(context)?;
+            let table = table.as_deref().context("an entry before the first table").with_context(context)?;
             let (name, reason) = entry(line).with_context(context)?;
             if found.table(table).insert(name.to_owned(), reason).is_some() {
                 bail!("line {}: `{name}` is listed twice", index + 1);
@@ -131,7 +131,7 @@ impl Expectations {
                 problems.push(format!("there is no scenario `{name}`"));
             }
             if self.known(name).is_some() {
-                problems.push(format!("`{name}` is known to fail anyway: take it out of [{INEXACT}]"));
+                problems.push(format!("`{name}` is listed as a failure: remove it from [{INEXACT}]"));
             }
         }
         problems

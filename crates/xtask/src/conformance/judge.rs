@@ -93,7 +93,9 @@ fn verdict(case: &Case, expectations: &Expectations) -> Verdict {
         (Outcome::Passed, None) => Verdict::Passed,
         // The result depends on the node.
         (Outcome::Passed, Some(_)) if expectations.is_of_nodes(&case.name) => Verdict::Passed,
-        (Outcome::Passed, Some(_)) => Verdict::UnexpectedPass("delete its line, and see whether COMPAT.md tells of it"),
+        (Outcome::Passed, Some(_)) => {
+            Verdict::UnexpectedPass("delete its line, and the difference from COMPAT.md if it is listed there")
+        }
         (Outcome::Failed(_), Some(_)) => Verdict::Known,
         (Outcome::Failed(text), None) => Verdict::Failed(text.clone()),
         (Outcome::Skipped(_), _) => Verdict::Skipped,

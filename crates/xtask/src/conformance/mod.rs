@@ -198,7 +198,7 @@ fn chosen_areas<'a>(options: &'a Options, expectations: &'a Expectations) -> Res
     }
     for area in &options.areas {
         if !all.contains(&area.as_str()) && expectations.later().all(|(later, _)| later != area) {
-            bail!("{EXPECTATIONS} knows no area `{area}`");
+            bail!("{EXPECTATIONS} has no area `{area}`");
         }
     }
     Ok(options.areas.iter().map(String::as_str).collect())

@@ -109,7 +109,7 @@ impl Contents {
     }
 }
 
-/// The commit in the output of `settee --version`, if it is known.
+/// Returns the commit in the output of `settee --version`, if any.
 pub(crate) fn commit_of(version: &str) -> Option<String> {
     let commit = version.lines().find_map(|line| line.strip_prefix("commit: "))?;
     (commit != "unknown").then(|| commit.to_owned())

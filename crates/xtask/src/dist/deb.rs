@@ -86,12 +86,12 @@ fn unit(unit: &str) -> Result<String> {
                 found = true;
                 lines.push("Group=settee");
             }
-            line if line.starts_with("# Lies in /var/lib/private") => {}
+            line if line.starts_with("# Stored in /var/lib/private") => {}
             line => lines.push(line),
         }
     }
     if !found {
-        bail!("packaging/settee.service has no line DynamicUser=yes any more; see to the unit of the Debian package");
+        bail!("packaging/settee.service has no line DynamicUser=yes; adapt the unit of the Debian package");
     }
     Ok(lines.join("\n") + "\n")
 }

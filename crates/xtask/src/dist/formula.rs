@@ -66,6 +66,6 @@ mod tests {
         assert!(formula.contains(&format!("url \"https://example.org/{}\"", archive::name())), "{formula}");
         assert!(formula.contains("sha256 \"abc\"") && formula.contains("#{bin}/settee"), "{formula}");
         let words = |word: &str| formula.lines().filter(|line| line.trim() == word || line.ends_with(word)).count();
-        assert_eq!(words("end"), words(" do") + 3, "class, def and begin end as well:\n{formula}");
+        assert_eq!(words("end"), words(" do") + 3, "three further blocks have an `end`:\n{formula}");
     }
 }

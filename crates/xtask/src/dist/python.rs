@@ -14,7 +14,7 @@ use crate::dist::zip::zip;
 const PLATFORMS: &str = "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64";
 
 const MODULE: &str = "\
-\"\"\"The document database Settee as a program beside this Python.\"\"\"
+\"\"\"The document database Settee as a program of this Python environment.\"\"\"
 ";
 
 const MAIN: &str = "\

@@ -64,7 +64,7 @@ const TRIALS: &[Trial] = &[
 /// Directory and port of a trial.
 struct Place {
     packages: PathBuf,
-    /// Empty at the beginning.
+    /// Empty at the start.
     folder: PathBuf,
     root: PathBuf,
     port: u16,

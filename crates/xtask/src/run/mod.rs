@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn options_are_read() {
         let parse = |words: &[&str]| Options::parse(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        let defaults = parse(&[]).expect("nothing is needed");
+        let defaults = parse(&[]).expect("no option is required");
         assert_eq!(defaults.arguments(), ["serve", "--data", "./data", "--port", "5984"]);
-        let given = parse(&["--port", "0", "--data", "/d"]).expect("both are known");
+        let given = parse(&["--port", "0", "--data", "/d"]).expect("both options are valid");
         assert_eq!(given.arguments(), ["serve", "--data", "/d", "--port", "0"]);
         assert!(parse(&["--port"]).is_err() && parse(&["--what", "x"]).is_err());
     }

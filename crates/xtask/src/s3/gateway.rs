@@ -45,7 +45,7 @@ impl Gateway {
         let mut gateway = Self { child, port, root };
         let (begun, address) = (Instant::now(), SocketAddr::from(([127, 0, 0, 1], port)));
         while TcpStream::connect(address).is_err() {
-            let has_ended = gateway.child.try_wait().context("cannot look at the S3 server")?.is_some();
+            let has_ended = gateway.child.try_wait().context("cannot read the status of the S3 server")?.is_some();
             if has_ended || begun.elapsed() > START_LIMIT {
                 process::show_tail(&log);
                 bail!("the S3 server does not listen");

@@ -89,7 +89,7 @@ fn commits(stage: &Stage<'_>, length: Duration, network: Duration, label: (&str,
 
 fn rate(output: &str) -> Result<f64> {
     let number = output.lines().find_map(|line| line.strip_prefix("tps = ")).and_then(|rest| rest.split(' ').next());
-    number.context("pgbench tells no rate")?.parse().context("pgbench's rate is no number")
+    number.context("pgbench prints no rate")?.parse().context("the rate of pgbench is not a number")
 }
 
 #[cfg(test)]

@@ -240,7 +240,7 @@ mod tests {
                 return;
             }
         }
-        panic!("somebody never writes twice");
+        panic!("one client never writes twice");
     }
 
     #[test]

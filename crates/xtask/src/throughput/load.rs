@@ -146,9 +146,9 @@ pub(super) fn run(nodes: &Nodes, (kind, spread, turn): (Kind, Spread, u32), leng
     let mut there = 0;
     for database in 0..DATABASES {
         let answer = ask(nodes[0].0, &format!("GET /{}", name(database)), &nodes[0].1, &[200])?;
-        there += number(&answer, "doc_count").context("a database does not tell how many documents it has")?;
+        there += number(&answer, "doc_count").context("the information about a database has no number of documents")?;
     }
-    ensure!(there == written, "wrong answer: {there} documents are there, {written} were acknowledged");
+    ensure!(there == written, "wrong number of documents: {there} exist, {written} were acknowledged");
     let documents = latencies.len() as u64 * if kind == Kind::Bulk { BATCH } else { 1 };
     Ok(Measured { documents, written, seconds: length.as_secs_f64(), latencies })
 }
@@ -176,7 +176,7 @@ fn load_all(loaders: Vec<Loader<'_>>, begin: Instant, end: Instant) -> Result<(u
         let threads: Vec<_> = loaders.into_iter().map(|loader| scope.spawn(move || loader.run(begin, end))).collect();
         let (mut written, mut latencies) = (0, Vec::new());
         for thread in threads {
-            let (documents, mut took) = thread.join().ok().context("a client gave up")??;
+            let (documents, mut took) = thread.join().ok().context("a client panicked")??;
             written += documents;
             latencies.append(&mut took);
         }

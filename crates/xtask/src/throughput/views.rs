@@ -73,7 +73,7 @@ fn load(address: std::net::SocketAddr, authorization: &str, documents: u64) -> R
                 })
             })
             .collect();
-        loaders.into_iter().map(|loader| loader.join().ok().context("a loader gave up")?).collect()
+        loaders.into_iter().map(|loader| loader.join().ok().context("a loader panicked")?).collect()
     });
     loaded.map(drop)
 }

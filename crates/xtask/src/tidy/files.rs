@@ -32,6 +32,6 @@ fn head(path: &str, text: &str) -> Option<Finding> {
     if text.starts_with("//!") || !path.contains("/src/") {
         return None;
     }
-    let message = "must begin with `//!`: what it is for, its main type, and what it does not do".to_owned();
+    let message = "must start with `//!`: its purpose, its main type, and what it does not do".to_owned();
     Some(Finding { severity: Severity::Error, rule: "module-head", path: path.to_owned(), line: 1, message })
 }

@@ -43,9 +43,12 @@ pub(super) fn openings<'a>(comments: &[Piece<'a>]) -> Vec<Piece<'a>> {
     found
 }
 
-/// Returns the words of a text in lower case. Code between backticks and punctuation is left out.
+/// Returns the words of a text in lower case, except keywords in capitals such as `BEGIN` in SQL. Code between backticks
+/// and punctuation is left out.
 pub(super) fn words(text: &str) -> Vec<String> {
     let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let is_boundary = |c: char| !c.is_alphabetic() && c != '\'' && c != '_';
-    prose.split(is_boundary).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+    let is_keyword = |word: &str| word.len() > 1 && word.chars().all(char::is_uppercase);
+    let normalized = |word: &str| if is_keyword(word) { word.to_owned() } else { word.to_lowercase() };
+    prose.split(is_boundary).filter(|word| !word.is_empty()).map(normalized).collect()
 }

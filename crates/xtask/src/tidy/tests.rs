@@ -227,10 +227,10 @@ fn long_files_are_found() {
 }
 
 #[test]
-fn files_begin_with_their_purpose() {
+fn files_start_with_their_purpose() {
     check_with(
         &[("crates/model/src/a.rs", "fn f() {}\n")],
-        &["error[module-head] crates/model/src/a.rs:1: must begin"],
+        &["error[module-head] crates/model/src/a.rs:1: must start"],
     );
     check_with(&[("crates/model/build.rs", "fn main() {}\n")], &[]);
 }

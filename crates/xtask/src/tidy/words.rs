@@ -1,4 +1,4 @@
-//! Names that only some crates may use ([`RULES`]): absences that keep the layers apart.
+//! Names that only some crates may use ([`RULES`]): rules that keep the layers separate.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +12,21 @@ struct Rule {
     name: &'static str,
     /// Package names, as manifests spell them.
     packages: &'static [&'static str],
-    /// What sources must not say, token by token.
+    /// Sequences of tokens that sources must not contain.
     phrases: &'static [&'static [&'static str]],
     crates: Crates,
-    /// Whether tests may use the names everywhere.
+    /// Rule for tests.
     tests: Tests,
-    /// Why, and what to do instead.
+    /// The reason, and what to do instead.
     advice: &'static str,
 }
 
 enum Crates {
-    /// Only these may.
+    /// Only these may use the names.
     Only(&'static [&'static str]),
-    /// All but these may.
+    /// All except these may use the names.
     AllBut(&'static [&'static str]),
-    /// None may.
+    /// No crate may use the names.
     None,
 }
 
@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
         phrases: &[&["hyper"], &["hyper_util"], &["http_body_util"], &["StatusCode"], &["HeaderMap"]],
         crates: Crates::Only(&["http", "replication", "bench"]),
         tests: Tests::Included,
-        advice: "only `http`, `replication` and `bench` know status codes, headers and query strings: answer with a value or an \
+        advice: "only `http`, `replication` and `bench` use status codes, headers and query strings: return a value or an \
                  error enum, and let `http` turn it into a response",
     },
     Rule {
@@ -97,7 +97,7 @@ const RULES: &[Rule] = &[
         // `native` evaluates functions that ask for the time, as the JavaScript engine does.
         crates: Crates::Only(&["server", "bench", "xtask", "native"]),
         tests: Tests::Exempt,
-        advice: "only `server` reads the clock: take the time, or a function that tells it, as an argument",
+        advice: "only `server` reads the clock: take the time, or a function that returns it, as an argument",
     },
     Rule {
         name: "environment",
@@ -145,7 +145,7 @@ const RULES: &[Rule] = &[
         phrases: &[&["todo", "!"], &["unimplemented", "!"]],
         crates: Crates::None,
         tests: Tests::Included,
-        advice: "finish it, or leave it out and say so in COMPAT.md",
+        advice: "finish it, or omit it and list it in COMPAT.md",
     },
     Rule {
         name: "ignored-test",
@@ -200,7 +200,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The lines on which a phrase of a rule stands, each once.
+/// Returns the lines that contain a phrase of a rule, each once.
 fn matches(rule: &Rule, tokens: &[Token<'_>]) -> impl Iterator<Item = (usize, String)> {
     let mut lines = BTreeSet::new();
     (0..tokens.len())
@@ -213,7 +213,7 @@ fn matches(rule: &Rule, tokens: &[Token<'_>]) -> impl Iterator<Item = (usize, St
         .into_iter()
 }
 
-/// The beginnings of the paths of modules that are declared as compiled for tests only.
+/// Returns path prefixes of the modules that are compiled for tests only.
 fn test_modules(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for (_, path, text) in tree.sources() {

@@ -81,7 +81,7 @@ async fn jobs_go_on_after_a_restart_and_with_their_databases() {
     }
     let checkpoint = world.get("/_scheduler/docs/_replicator/r").await.1;
     let read = checkpoint.value().get("info").and_then(|info| info.get("docs_read")).and_then(Value::as_u64);
-    assert_eq!(read, Some(2), "it went on, also counting, where it had stopped: {}", show(&checkpoint));
+    assert_eq!(read, Some(2), "it continued, with its counts, where it had stopped: {}", show(&checkpoint));
     world.done(Method::DELETE, "/team%2F_replicator", "").await;
     world.until("/_scheduler/jobs", "one job", |_, json| json.get("total_rows").unwrap().as_u64() == Some(1)).await;
 }

@@ -19,7 +19,7 @@ async fn files_with_their_types() {
     for (path, file) in assets.chain(pages) {
         let reply = get(&world, &path).await;
         assert_eq!(reply.status.as_u16(), 200, "{path}");
-        assert!(reply.body.len() > 10, "{path}: not compressed for who does not ask for it");
+        assert!(reply.body.len() > 10, "{path}: not compressed unless the client accepts it");
         assert_eq!(reply.header("content-type"), file.content_type, "{path}");
         assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(reply.header("x-frame-options"), "SAMEORIGIN", "{path}");

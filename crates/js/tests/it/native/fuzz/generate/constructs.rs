@@ -218,7 +218,7 @@ impl Writer<'_> {
         write!(self.out, "; return {result}; }})(new Date({date}))").unwrap();
     }
 
-    /// Writes an expression on the current time or a random number whose value is known.
+    /// Writes an expression on the current time or a random number with a predictable value.
     pub(super) fn current(&mut self, depth: usize) {
         let expression = self.random.pick(&[
             "(Date.now() > 1e12)",
