@@ -4,7 +4,7 @@
 mod lane;
 mod optimistic;
 mod pool;
-mod turns;
+mod run_slots;
 
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ use crate::Error;
 
 pub use lane::SlowLane;
 pub use optimistic::{Optimistic, with_read_set};
-pub use pool::{GiveWay, Running, Threads, give_way, release_turn, yield_if_long};
+pub use pool::{GiveWay, Running, Threads, give_way, release_slot, yield_if_long};
 
 /// Maximum number of threads for work that waits for disks and other processes, but never for clients. It exceeds
 /// what any machine can use and is acceptable on all.

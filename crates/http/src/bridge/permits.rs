@@ -118,7 +118,7 @@ pub(crate) struct Admission {
 }
 
 impl ClientThreads {
-    /// Creates the threads. Long work calls `give_way` and computes on `processors` threads of each kind at a time.
+    /// Creates the threads. Long work calls `give_way` and computes on `processors` threads of each kind concurrently.
     pub(crate) fn new(permits: &PermitCounts, give_way: &GiveWay, processors: usize) -> Arc<Self> {
         Self::with_timeout(permits, CONTENDED_AFTER, give_way, processors)
     }

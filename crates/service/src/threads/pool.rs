@@ -3,8 +3,8 @@
 //! The most recently idle thread is used first, so that surplus threads of a burst end soon. With round-robin,
 //! occasional requests would keep hundreds of them alive, each with a stack and a share of the allocator's memory.
 //!
-//! Work that turns out to be long lowers its priority ([`give_way`]) and computes in turns with other long work of its
-//! pool ([`yield_if_long`]). The operating system does not allow to revert a priority, so the thread ends with the work.
+//! Work that turns out to be long lowers its priority ([`give_way`]) and shares the processors with other long work of
+//! its pool ([`yield_if_long`]). The operating system does not allow to revert a priority, so the thread ends with the work.
 //! Threads for long work have low priority from the start, and are reused.
 //!
 //! A dedicated thread starts all others: starting a thread waits for the lock of the address space, which a thread of
@@ -24,7 +24,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::panicked;
-use super::turns::{Turn, Turns};
+use super::run_slots::{RunSlot, RunSlots};
 use crate::Error;
 
 /// Time that an idle thread waits for more work.
@@ -50,7 +50,7 @@ struct Current {
     begun: Instant,
     /// True if the thread has low priority.
     gave_way: bool,
-    turn: Option<Turn>,
+    slot: Option<RunSlot>,
 }
 
 /// Duration after which work is long. The work of every client has normal priority up to it, so it is a small part of
@@ -64,14 +64,14 @@ pub fn yield_if_long() {
     CURRENT.with_borrow_mut(|current| {
         if let Some(current) = current.as_mut().filter(|current| current.begun.elapsed() >= SHORT) {
             current.give_way();
-            current.turn = current.pool.turns.next(current.turn);
+            current.slot = current.pool.run_slots.next(current.slot);
         }
     });
 }
 
 /// Lets other long work compute. Must be called before work waits for its client.
-pub fn release_turn() {
-    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::release_turn));
+pub fn release_slot() {
+    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::release_slot));
 }
 
 /// Lowers the priority of the calling thread if its [`Threads`] support that. Must be called when work turns out to
@@ -89,9 +89,9 @@ impl Current {
         }
     }
 
-    fn release_turn(&mut self) {
-        if let Some(turn) = self.turn.take() {
-            self.pool.turns.release(turn);
+    fn release_slot(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.pool.run_slots.release(slot);
         }
     }
 }
@@ -114,7 +114,7 @@ struct Shared {
     /// Name of the threads in the operating system.
     name: &'static str,
     manner: Manner,
-    turns: Turns,
+    run_slots: RunSlots,
     most: usize,
     state: Mutex<State>,
     /// Channel to the thread that starts others.
@@ -142,14 +142,14 @@ struct Seat {
 
 impl Threads {
     /// Creates a pool whose threads lower their priority by `give_way`. Callers limit the number of threads. Long work
-    /// computes on `processors` threads at a time.
+    /// computes on `processors` threads concurrently.
     #[must_use]
     pub fn that_give_way(name: &'static str, most: usize, give_way: GiveWay, processors: usize) -> Self {
         Self::new(name, most, Manner::WhenLong(give_way), processors)
     }
 
     /// Creates a pool of at most `most` threads, all of which have low priority. Long work computes on `processors`
-    /// threads at a time.
+    /// threads concurrently.
     #[must_use]
     pub fn that_always_give_way(name: &'static str, most: usize, give_way: GiveWay, processors: usize) -> Self {
         Self::new(name, most, Manner::Always(give_way), processors)
@@ -162,8 +162,8 @@ impl Threads {
 
     fn new(name: &'static str, most: usize, manner: Manner, processors: usize) -> Self {
         let (orders, ordered) = mpsc::channel();
-        let turns = Turns::new(processors);
-        let shared = Arc::new(Shared { name, manner, turns, most, state: Mutex::default(), orders });
+        let run_slots = RunSlots::new(processors);
+        let shared = Arc::new(Shared { name, manner, run_slots, most, state: Mutex::default(), orders });
         let pool = Arc::downgrade(&shared);
         let starter = thread::Builder::new().name(format!("{name}-0"));
         starter.spawn(move || grow_on_order(&ordered, &pool)).expect("the system has threads when the server starts");
@@ -272,10 +272,10 @@ impl Shared {
                 continue;
             }
             let pool = Arc::clone(self);
-            CURRENT.set(Some(Current { pool, begun: Instant::now(), gave_way: false, turn: None }));
+            CURRENT.set(Some(Current { pool, begun: Instant::now(), gave_way: false, slot: None }));
             job();
             let mut done = CURRENT.take();
-            done.iter_mut().for_each(Current::release_turn);
+            done.iter_mut().for_each(Current::release_slot);
             if done.is_some_and(|done| done.gave_way) {
                 return self.end();
             }
@@ -375,9 +375,9 @@ mod tests {
                 std::hint::spin_loop();
             }
             yield_if_long();
-            assert!(CURRENT.with_borrow(|current| current.as_ref().unwrap().turn.is_some()));
-            release_turn();
-            assert!(CURRENT.with_borrow(|current| current.as_ref().unwrap().turn.is_none()));
+            assert!(CURRENT.with_borrow(|current| current.as_ref().unwrap().slot.is_some()));
+            release_slot();
+            assert!(CURRENT.with_borrow(|current| current.as_ref().unwrap().slot.is_none()));
             yield_if_long();
         });
         long.end().await.unwrap();
@@ -464,20 +464,20 @@ mod tests {
 
     /// Regression: thirty threads of low priority were runnable on two processors, and delayed every wake-up of others.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn the_turn_of_a_work_ends_with_it() {
+    async fn the_slot_of_a_work_is_released_at_its_end() {
         let (threads, _) = threads();
         for _ in 0..3 {
             let long = threads.spawn(|| {
                 CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().begun -= SHORT);
                 yield_if_long();
-                CURRENT.with_borrow(|current| current.as_ref().unwrap().turn)
+                CURRENT.with_borrow(|current| current.as_ref().unwrap().slot)
             });
-            let turn = long.end().await.unwrap().unwrap();
+            let slot = long.end().await.unwrap().unwrap();
             while threads.0.state.lock().threads > 0 {
                 thread::yield_now();
             }
-            assert_eq!(threads.0.turns.next(Some(turn)).filter(|held| *held == turn), None, "it is free again");
-            threads.0.turns.release(threads.0.turns.next(None).unwrap());
+            assert_eq!(threads.0.run_slots.next(Some(slot)).filter(|held| *held == slot), None, "it is free again");
+            threads.0.run_slots.release(threads.0.run_slots.next(None).unwrap());
         }
     }
 
