@@ -238,6 +238,16 @@ def reshard_body(draw, shape):
     return draw.choice([{"state": "stopped"}, {"state": "x"}, {}, {"state": 1}, {"state": "running"}, [], {"state": "running", "reason": 1}])
 
 
+def reshard_job_body(draw, shape):
+    job = {"type": "split"} if draw.random() < 0.6 else {}
+    # No combination starts a job on a CouchDB.
+    for name, choices in {"node": [1, None, "x@y.z"], "shard": [1, "x", None, "shards/00000000-7fffffff/none-{db}.1"], "db": [1, None, "none-{db}", ""],
+                          "range": [1, "x", "00000001-00000000", "0000000x-00000002", None], "type": ["x", 1]}.items():
+        if draw.random() < 0.25:
+            job[name] = draw.choice(choices)
+    return job
+
+
 def string_body(draw, shape):
     return draw.choice(["v", "", 1, None, True, [], {}, "true", "\u00e9", "a=b", " a ", "a\nb"])
 
@@ -289,7 +299,8 @@ ENDPOINTS = [
     (1, "GET", "/_session", {"basic": "bool"}, None), (1, "POST", "/_session", {"next": "word"}, session_body), (1, "DELETE", "/_session", {"next": "word"}, None),
     (1, "POST", "/_dbs_info", {}, uuid_free), (1, "GET", "/_all_dbs", LISTING, None), (1, "GET", "/_dbs_info", LISTING, None),
     (1, "GET", "/_node/_local/_config/{section}/{key}", {}, None), (2, "PUT DELETE", "/_node/_local/_config/{section}/{key}", {"raw": "bool"}, string_body), (1, "GET", "/_node/_local/_config/{section}", {}, None),
-    (1, "GET POST", "/_node/{rest}", {}, form_body), (2, "POST", "/_replicate", {}, replicate_body), (1, "GET PUT", "/_reshard/state", {}, reshard_body), (1, "GET", "/_scheduler/docs", {"limit": "int", "skip": "int", "states": "word"}, None),
+    (1, "GET POST", "/_node/{rest}", {}, form_body), (2, "POST", "/_replicate", {}, replicate_body), (1, "GET PUT", "/_reshard/state", {}, reshard_body), (1, "POST GET", "/_reshard/jobs", {}, reshard_job_body),
+    (1, "GET HEAD POST", "/favicon.ico", {}, form_body), (1, "GET PUT DELETE", "/{db}/_temp_view", {}, form_body), (1, "GET", "/_scheduler/docs", {"limit": "int", "skip": "int", "states": "word"}, None),
     (1, "GET", "/_scheduler/jobs/{rest}", {}, None), (1, "GET", "/_scheduler/docs/{rest}", {}, None), (1, "GET POST", "/_cluster_setup", {}, cluster_body), (1, "GET", "/_membership", {}, None),
     (1, "GET", "/_{rest}", {}, None), (1, "GET POST", "/{db}/_{rest}", {}, form_body), (1, "PUT", "/{db}", {"q": "int", "n": "int", "partitioned": "bool", "placement": "word"}, None), (1, "DELETE", "/{db}", {"rev": "rev"}, None),
 ]

@@ -137,7 +137,7 @@ impl Endpoint {
     /// # Errors
     /// [`EndpointError`] for an invalid endpoint.
     pub fn parse(value: Option<Value<'_>>, proxy: Option<&str>, user: &User) -> Result<Self, EndpointError> {
-        let value = value.filter(|value| !value.is_null()).ok_or(EndpointError::Missing)?;
+        let value = value.ok_or(EndpointError::Missing)?;
         if value.is_object() {
             let url = value.get("url").and_then(Value::as_str).ok_or(EndpointError::InvalidUrl)?;
             return match is_url(&url) {

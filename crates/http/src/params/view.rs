@@ -222,9 +222,17 @@ impl ViewParams {
         if let Some(KeyList::List(keys)) = &self.keys {
             return Keys::Many(keys.clone(), Bounds { start, end, inclusion });
         }
+        // As in CouchDB the rows of a partition start at the key `null`: a document id without a key selects among the
+        // rows with this key.
+        let null = || self.partition.as_ref().map(|_| Json::trusted(b"null".to_vec()));
+        let (first, last) = match self.descending {
+            false if start.is_some() => (self.start.clone().or_else(null), self.end.clone()),
+            true if end.is_some() => (self.start.clone(), self.end.clone().or_else(null)),
+            _ => (self.start.clone(), self.end.clone()),
+        };
         Keys::Range {
-            start: self.start.clone().map(|key| Start { key, docid: start }),
-            end: self.end.clone().map(|key| End { key, docid: end, inclusion }),
+            start: first.map(|key| Start { key, docid: start }),
+            end: last.map(|key| End { key, docid: end, inclusion }),
         }
     }
 }

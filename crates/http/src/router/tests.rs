@@ -153,7 +153,6 @@ fn an_unsupported_method_gets_the_supported_ones() {
     check(Method::PUT, "/db/_changes", "GET,POST,HEAD");
     check(Method::POST, "/db/_security", "PUT,GET");
     check(Method::DELETE, "/db/_revs_limit", "PUT,GET");
-    check(Method::GET, "/db/_temp_view", "POST");
     check(Method::PUT, "/db/_design/d/_view/v", "GET,POST,HEAD");
     check(Method::PATCH, "/db/doc", "DELETE,GET,HEAD,POST,PUT,COPY");
     check(Method::OPTIONS, "/db/_design/d", "DELETE,GET,HEAD,POST,PUT,COPY");

@@ -77,18 +77,31 @@ pub(super) async fn shard_of(request: Request) -> Answer {
 
 /// The range of id hashes of a shard: CouchDB divides them into `q` ranges of equal length, except for the
 /// last.
-struct Range {
+#[derive(PartialEq, Eq)]
+pub(super) struct Range {
     first: u32,
     last: u32,
 }
 
 impl Range {
-    fn of(index: u32, q: u32) -> Self {
+    /// Returns the range of shard `index`.
+    pub(super) fn of(index: u32, q: u32) -> Self {
         let length = (1 << 32) / u64::from(q.max(1));
         let first = u64::from(index) * length;
         let last = if index + 1 >= q { u64::from(u32::MAX) } else { first + length - 1 };
         let clamped = |hash: u64| u32::try_from(hash).unwrap_or(u32::MAX);
         Self { first: clamped(first), last: clamped(last) }
+    }
+
+    /// Parses two hexadecimal numbers of eight digits, the second of which is greater.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let number = |digits: &str| {
+            let is_number = digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            is_number.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+        };
+        let (first, last) = text.split_once('-')?;
+        let range = Self { first: number(first)?, last: number(last)? };
+        (range.first < range.last).then_some(range)
     }
 
     fn around(hash: u32, q: u32) -> Self {

@@ -19,6 +19,9 @@ use crate::{Error, accept, etag};
 /// One year, the maximum that caches accept. Changed content has another name.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
+/// The caching of the icon: browsers ask for it with each visit.
+const ICON_CACHING: HeaderValue = HeaderValue::from_static("public, max-age=31536000");
+
 /// `GET /_utils/`, and `GET /_utils`, which redirects there because the page contains relative URLs.
 pub(super) async fn index(request: Request) -> Answer {
     if request.head.uri.path().ends_with('/') {
@@ -36,6 +39,13 @@ pub(super) async fn file(request: Request) -> Answer {
         "session.html" => serve(&request, "index.html"),
         path => serve(&request, path),
     }
+}
+
+/// `GET /favicon.ico`: the console refers to its own icon, so there is none. As in CouchDB the answer is cacheable.
+pub(super) async fn icon(_: Request) -> Answer {
+    let mut response = respond::whole(StatusCode::NOT_FOUND, "text/plain", "Not found.");
+    response.headers_mut().insert(header::CACHE_CONTROL, ICON_CACHING);
+    Ok(response)
 }
 
 fn serve(request: &Request, path: &str) -> Answer {

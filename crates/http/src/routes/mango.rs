@@ -77,11 +77,13 @@ pub(super) async fn list(request: Request) -> Answer {
     Ok(respond::json(StatusCode::OK, text))
 }
 
-/// `POST /{db}/_index`
+/// `POST /{db}/_index`: as in CouchDB the definition is validated before the user is authorized.
 pub(super) async fn create(mut request: Request) -> Answer {
     let body = read_object(&mut request).await?;
     let (database, search) = (request.database()?, served(&request.node));
-    let created = blocking(move || Ok(edit::create(&database, &NewIndex::parse(body.value(), search)?)?)).await?;
+    let index = blocking(move || Ok(NewIndex::parse(body.value(), search)?)).await?;
+    request.require_database_admin().await?;
+    let created = blocking(move || Ok(edit::create(&database, &index)?)).await?;
     let result = if created.existed { "exists" } else { "created" };
     let mut out = format!("{{\"result\":\"{result}\",\"id\":").into_bytes();
     write_string(&mut out, &created.id);

@@ -90,6 +90,9 @@ fn server_resources() -> Vec<Resource> {
         Resource::new("/_up/{*rest}", "GET,HEAD").get(ServerAdmin, server::up),
         Resource::new("/_utils", "GET,HEAD").get(Anyone, console::index),
         Resource::new("/_utils/{*path}", "GET,HEAD").get(Anyone, console::file),
+        Resource::new("/favicon.ico", "GET,HEAD").get(Anyone, console::icon),
+        // CouchDB ignores further segments.
+        Resource::new("/favicon.ico/{*rest}", "GET,HEAD").get(Anyone, console::icon),
         Resource::new("/_all_dbs", "GET,HEAD").get(ListDatabases, databases::all),
         Resource::new("/_all_dbs/{*rest}", "GET,HEAD").get(ListDatabases, server::nothing),
         Resource::new("/_dbs_info/{*rest}", "GET,HEAD,POST")
@@ -241,7 +244,11 @@ fn database_resources(shutdown: &Shutdown) -> Vec<Resource> {
         Resource::new("/{db}/_shards/{doc}", "GET").get(Member, cluster::shard_of),
         Resource::new("/{db}/_sync_shards", "POST").post(ServerAdmin, cluster::sync_shards),
         Resource::new("/{db}/_sync_shards/{*rest}", "POST"),
-        Resource::new("/{db}/_temp_view", "POST").post(DatabaseAdmin, views::temp_view).takes(Lists),
+        Resource::new("/{db}/_temp_view", "POST")
+            .post(DatabaseAdmin, views::temp_view)
+            .any(Member, views::temp_view_gone)
+            .takes(Lists),
+        Resource::new("/{db}/_temp_view/{*rest}", "POST").any(Member, views::temp_view_gone),
         Resource::new("/{db}/_view_test", "POST").post(DatabaseAdmin, playground::view_test).takes(Lists),
         Resource::new("/{db}/_view_cleanup", "POST").post(Maintenance, views::cleanup),
         Resource::new("/{db}/_view_cleanup/{*rest}", "POST").post(Maintenance, views::cleanup),
@@ -301,7 +308,7 @@ fn mango_resources() -> Vec<Resource> {
         Resource::new("/{db}/_find/{*rest}", "POST").post(Member, mango::find).takes(Lists),
         Resource::new("/{db}/_explain", "POST").post(Member, mango::explain).takes(Lists),
         Resource::new("/{db}/_explain/{*rest}", "POST").post(Member, mango::explain).takes(Lists),
-        Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(DatabaseAdmin, mango::create),
+        Resource::new("/{db}/_index", "GET,POST").get(Member, mango::list).post(Member, mango::create),
         Resource::new("/{db}/_index/_bulk_delete", "POST").post(DatabaseAdmin, mango::bulk_delete).takes(Lists),
         Resource::new("/{db}/_index/_design/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),
         Resource::new("/{db}/_index/{ddoc}/{type}/{name}", "DELETE").delete(DatabaseAdmin, mango::delete),

@@ -23,16 +23,16 @@ use crate::{Error, body, bridge};
 /// Default number of listed jobs.
 const JOBS_LISTED: u64 = 100;
 
-/// `/_replicate`. CouchDB parses the body before it checks anything else of the request.
+/// `/_replicate`. As in CouchDB the body is parsed before the user, the method and the content type are checked.
 pub(super) async fn replicate(mut request: Request) -> Answer {
     let body = request.read_object().await?;
+    if request.user.name.is_none() && !request.user.is_admin() {
+        return Err(Error::unauthorized("You are not an authenticated user"));
+    }
     if request.head.method != Method::POST {
         return Err(Error::method_not_allowed("POST"));
     }
     body::require_json(&request.headers)?;
-    if request.user.name.is_none() && !request.user.is_admin() {
-        return Err(Error::unauthorized("You are not an authenticated user"));
-    }
     let replicator = Arc::clone(request.node.replicator()?);
     if is_node(&request.user)
         && let Some(replicated) = elsewhere::answer(&replicator, body.value()).await

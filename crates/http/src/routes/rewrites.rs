@@ -170,8 +170,11 @@ fn by_rules(request: &Request, rewrites: Value<'_>) -> Result<String, Error> {
     for (_, text) in query.iter().filter(|(name, _)| JSON_PARAMETERS.contains(&name.as_str())) {
         Json::parse(text.as_bytes())?;
     }
-    let path = request.captures.get("path");
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    // An escaped slash is a part of its segment, so the captured path cannot be split.
+    let mut parts = split(request.head.uri.path(), request.node.policy().plus).parts;
+    let below = if parts.get(1).is_some_and(|part| part == "_partition") { 6 } else { 4 };
+    let parts = parts.split_off(below.min(parts.len()));
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
     let found = rules.iter().find_map(|rule| rule.apply(request.head.method.as_str(), &parts, &query));
     let Rewritten { path, query } = found.ok_or_else(|| Error::not_found("missing"))?;
     Ok(rewrites::target(&prefix(request), &path, &query))

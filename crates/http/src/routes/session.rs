@@ -99,7 +99,8 @@ pub(super) async fn delete(request: Request) -> Answer {
 }
 
 async fn read_form(request: &mut Request) -> Result<Form, Error> {
-    let content_type = request.header(header::CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    // As in CouchDB the names of content types are compared with case.
+    let content_type = request.header(header::CONTENT_TYPE).unwrap_or_default().to_owned();
     let mut form = Form::default();
     if content_type.starts_with("application/x-www-form-urlencoded") {
         let body = request.read_body().await?;

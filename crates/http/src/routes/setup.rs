@@ -29,7 +29,9 @@ pub(super) async fn run(mut request: Request) -> Answer {
     // CouchDB's message has this apostrophe.
     let missing_body = || Error::bad_request("Missing JSON body'");
     let setup = request.read_json().await;
-    let setup = setup.map_err(|error| if error.status == StatusCode::BAD_REQUEST { missing_body() } else { error })?;
+    // As in CouchDB a body with an unsupported encoding is no JSON.
+    let is_no_json = |status| [StatusCode::BAD_REQUEST, StatusCode::UNSUPPORTED_MEDIA_TYPE].contains(&status);
+    let setup = setup.map_err(|error| if is_no_json(error.status) { missing_body() } else { error })?;
     let setup = setup.value();
     if !setup.is_object() {
         return Err(missing_body());

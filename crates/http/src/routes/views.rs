@@ -64,6 +64,11 @@ pub(super) async fn temp_view(mut request: Request) -> Answer {
     run(&request, database, Arc::new(design), playground::VIEW.to_owned(), Queries::one(params)).await
 }
 
+/// All other methods of `_temp_view` and paths below it, which CouchDB answers alike for all methods.
+pub(super) async fn temp_view_gone(_: Request) -> Answer {
+    Err(Error::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB"))
+}
+
 /// `GET /{db}/_design/{ddoc}/_info`
 pub(super) async fn info(request: Request) -> Answer {
     let database = request.database()?;

@@ -130,10 +130,14 @@ async fn the_body_of_a_replication_is_looked_at_before_its_sender() {
     let empty = ask("", "text/plain").header("content-length", "0");
     assert_eq!(world.ask(empty).await.line(), error("invalid UTF-8 JSON"));
     assert_eq!(world.ask(ask("[]", "text/plain")).await.line(), error("Request body must be a JSON object"));
-    let unlike = r#"415 {"error":"bad_content_type","reason":"Content-Type must be application/json"}"#;
-    assert_eq!(world.ask(ask("{}", "text/plain")).await.line(), unlike);
     let unauthenticated = r#"401 {"error":"unauthorized","reason":"You are not an authenticated user"}"#;
-    assert_eq!(world.ask(ask("{}", "application/json")).await.line(), unauthenticated);
+    for content_type in ["application/json", "text/plain"] {
+        assert_eq!(world.ask(ask("{}", content_type)).await.line(), unauthenticated);
+    }
+    assert_eq!(world.ask(Ask::new("PUT /_replicate").json("{}")).await.line(), unauthenticated);
+    assert_eq!(world.admin("PUT /_replicate", "{}").await.line(), only("POST"));
+    let unlike = r#"415 {"error":"bad_content_type","reason":"Content-Type must be application/json"}"#;
+    assert_eq!(world.ask(ask("{}", "text/plain").basic("admin", "pw")).await.line(), unlike);
 }
 
 #[tokio::test]
@@ -211,4 +215,72 @@ async fn another_database_of_users_gets_their_rules() {
     world.admin("PUT /_node/_local/_config/chttpd_auth/authentication_db", r#""later""#).await;
     world.admin("PUT /later", "").await;
     world.admin("GET /later/_design/_auth", "").await;
+}
+
+#[tokio::test]
+async fn an_index_is_validated_before_its_author_is_authorized() {
+    let world = World::new();
+    world.make_database("db");
+    world.admin("PUT /db/_security", r#"{"members":{"names":[],"roles":[]}}"#).await;
+    let error = |name: &str, reason: &str| format!(r#"400 {{"error":"{name}","reason":"{reason}"}}"#);
+    let no_name = error("invalid_empty_string", "Index name or ddoc cannot be empty string");
+    let no_admin = r#"401 {"error":"unauthorized","reason":"You are not a db or server admin."}"#.to_owned();
+    for (body, expected) in [
+        (r#"{"index":{"fields":["a"]},"name":""}"#, no_name.clone()),
+        (r#"{"index":{"fields":["a"]},"ddoc":""}"#, no_name),
+        (r#"{"index":{"fields":["a"]},"name":1}"#, error("invalid_string", "Invalid string: 1")),
+        ("{}", error("missing_required_key", "Missing required key: index")),
+        ("[]", error("bad_request", "Request body must be a JSON object")),
+        (r#"{"index":{"fields":["a"]}}"#, no_admin),
+    ] {
+        assert_eq!(world.ask(Ask::new("POST /db/_index").json(body)).await.line(), expected, "{body}");
+    }
+    let indexes = world.admin("GET /db/_index", "").await;
+    assert!(indexes.body.contains(r#""total_rows":1"#), "{}", indexes.body);
+}
+
+#[tokio::test]
+async fn temporary_views_are_gone_for_all_methods_except_post() {
+    let world = World::new();
+    world.make_database("db");
+    let gone = r#"410 {"error":"gone","reason":"Temporary views are not supported in CouchDB"}"#;
+    for line in ["GET /db/_temp_view", "PUT /db/_temp_view", "COPY /db/_temp_view", "POST /db/_temp_view/x"] {
+        check(&world, true, line, gone).await;
+        check(&world, false, line, NO_MEMBER).await;
+    }
+    check(&world, true, "GET /nosuch/_temp_view", NO_DATABASE).await;
+}
+
+#[tokio::test]
+async fn the_icon_is_no_database() {
+    let world = World::new();
+    for line in ["GET /favicon.ico", "GET /favicon.ico/x"] {
+        let reply = world.ask(Ask::new(line)).await;
+        assert_eq!((reply.status.as_u16(), reply.body.as_str()), (404, "Not found."), "{line}");
+        assert_eq!(reply.header("content-type"), "text/plain");
+        assert_eq!(reply.header("cache-control"), "public, max-age=31536000");
+    }
+    check(&world, false, "POST /favicon.ico", &only("GET,HEAD")).await;
+}
+
+#[tokio::test]
+async fn encodings_of_cluster_setups() {
+    let world = World::new();
+    let no_json = r#"400 {"error":"bad_request","reason":"Missing JSON body'"}"#;
+    for encoding in ["gzip", "deflate", "x"] {
+        let ask = Ask::new("POST /_cluster_setup").basic("admin", "pw").json("{}");
+        assert_eq!(world.ask(ask.header("content-encoding", encoding)).await.line(), no_json, "{encoding}");
+    }
+    let ask = Ask::new("POST /_cluster_setup").basic("admin", "pw").json("{}").header("content-encoding", "identity");
+    assert_eq!(world.ask(ask).await.line(), r#"400 {"error":"bad_request","reason":"Invalid Action'"}"#);
+}
+
+#[tokio::test]
+async fn content_types_of_logins_are_compared_with_case() {
+    let world = World::new();
+    let ask = |content_type| Ask::new("POST /_session").text(content_type, r#"{"name":"admin","password":"pw"}"#);
+    assert_eq!(world.ask(ask("application/json; charset=utf-8")).await.status, 200);
+    for content_type in ["APPLICATION/JSON", "Application/x-www-form-urlencoded", ""] {
+        assert_eq!(world.ask(ask(content_type)).await.status, 415, "{content_type}");
+    }
 }

@@ -234,3 +234,22 @@ async fn a_function_only_restricts_the_policy_of_the_server() {
         assert_eq!(reply.headers.get_all("content-security-policy").iter().count(), expected, "{name}");
     }
 }
+
+#[tokio::test]
+async fn an_escaped_slash_is_a_part_of_its_segment() {
+    let world = World::new();
+    world.make_database("db");
+    let rules = r#"{"rewrites":[{"from":"x/y","to":"../../a"},{"from":"id/:id","to":"../../:id"}]}"#;
+    world.admin("PUT /db/_design/d", rules).await;
+    for id in ["a", "y%2F"] {
+        assert_eq!(world.admin(&format!("PUT /db/{id}"), "{}").await.status, 201);
+    }
+    for (path, id) in
+        [("x/y", Some("a")), ("x/y/", Some("a")), ("x/y%2F", None), ("x%2Fy", None), ("id/y%2F", Some("y/"))]
+    {
+        let reply = world.admin(&format!("GET /db/_design/d/_rewrite/{path}"), "").await;
+        let found = (reply.status == 200).then(|| reply.body);
+        assert_eq!(found.is_some(), id.is_some(), "{path}: {found:?}");
+        assert!(found.is_none_or(|body| body.contains(&format!(r#""_id":"{}""#, id.unwrap_or_default()))), "{path}");
+    }
+}

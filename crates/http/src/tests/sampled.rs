@@ -303,6 +303,7 @@ async fn a_missing_body_differs_from_an_empty_one() {
         "PUT /db/_purged_infos_limit",
         "PUT /_node/_local/_config/section/key",
         "PUT /_reshard/state",
+        "POST /_reshard/jobs",
         "POST /db",
         "POST /db/_all_docs",
         "POST /db/_bulk_docs",

@@ -29,6 +29,7 @@ fn complaints() {
         ("{}", "Missing replicator database"),
         ("{\"source\":\"a\"}", "Missing replicator database"),
         ("{\"source\":1,\"target\":\"b\"}", "endpoint has an invalid url"),
+        ("{\"source\":null,\"filter\":\"d\"}", "endpoint has an invalid url"),
         ("{\"source\":\"ftp://h/a\",\"target\":\"b\"}", "endpoint has an invalid url"),
         ("{\"source\":\"http://\",\"target\":\"b\"}", "endpoint has an invalid url"),
         ("{\"source\":\"http://h:x/a\",\"target\":\"b\"}", "endpoint has an invalid url"),

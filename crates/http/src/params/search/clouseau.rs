@@ -23,6 +23,8 @@ pub(crate) struct Collected<'a> {
     group: Grouping,
     is_grouped: bool,
     has_group_limit: bool,
+    /// The fault of a malformed `counts`, `ranges` or `drilldown`, which CouchDB reports after that of a partition.
+    malformed_facets: Option<Error>,
     highlight: Highlighting,
 }
 
@@ -63,6 +65,7 @@ impl<'a> Collected<'a> {
             group: Grouping { field: String::new(), limit: DEFAULT_GROUPS, sort: Vec::new() },
             is_grouped: false,
             has_group_limit: false,
+            malformed_facets: None,
             highlight: Highlighting { fields: Vec::new(), pre_tag, post_tag, number: 1, size: FRAGMENT_CHARACTERS },
         }
     }
@@ -94,9 +97,15 @@ impl<'a> Collected<'a> {
                 (group.limit, self.has_group_limit) = (size(number), true);
             }
             "include_fields" => params.include_fields = Some(texts(name, raw.json()?.value())?),
-            "counts" => params.counts = texts(name, raw.json()?.value())?,
-            "ranges" => params.ranges = ranges(raw.json()?.value())?,
-            "drilldown" => drill(&mut params.drilldown, raw.json()?.value())?,
+            "counts" | "ranges" | "drilldown" => {
+                let json = raw.json()?;
+                let read = match name {
+                    "counts" => texts(name, json.value()).map(|counts| params.counts = counts),
+                    "ranges" => ranges(json.value()).map(|ranges| params.ranges = ranges),
+                    _ => drill(&mut params.drilldown, json.value()),
+                };
+                self.malformed_facets = self.malformed_facets.take().or(read.err());
+            }
             "highlight_fields" => highlight.fields = texts(name, raw.json()?.value())?,
             "highlight_pre_tag" => highlight.pre_tag = tag(name, raw)?,
             "highlight_post_tag" => highlight.post_tag = tag(name, raw)?,
@@ -109,7 +118,8 @@ impl<'a> Collected<'a> {
 
     /// Validates the parameters against the layouts of the database and of the index.
     pub(crate) fn check(self, database: Layout, index: Layout) -> Result<SearchParams, Error> {
-        let Self { mut params, settings, limit, group, is_grouped, has_group_limit, highlight } = self;
+        let Self { mut params, settings, limit, group, is_grouped, has_group_limit, malformed_facets, highlight } =
+            self;
         if params.query.is_none() {
             return Err(Error::query_parse("Query must include a 'q' or 'query' argument"));
         }
@@ -128,11 +138,15 @@ impl<'a> Collected<'a> {
         let limit = limit.map_or(Ok(default.of(settings)), |raw| below(&raw, most.of(settings)))?;
         params.limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let has_facets = !params.counts.is_empty() || !params.drilldown.is_empty() || !params.ranges.is_empty();
+        let has_facets = has_facets || malformed_facets.is_some();
         let has_groups = is_grouped || has_group_limit || !group.sort.is_empty();
         if params.partition.is_some() && (has_facets || has_groups) {
             let reason = "`partition` and any of `drilldown`, `ranges`, `group_field`, `group_sort`, `group_limit` or \
                           `group_by` are incompatible";
             return Err(Error::bad_request(reason));
+        }
+        if let Some(error) = malformed_facets {
+            return Err(error);
         }
         params.group = is_grouped.then_some(group);
         params.highlight = (!highlight.fields.is_empty()).then_some(highlight);
@@ -251,6 +265,15 @@ mod tests {
             "400 bad_request: `partition` and any of `drilldown`, `ranges`, `group_field`, `group_sort`, `group_limit` or \
              `group_by` are incompatible",
         );
+        get(whole, "q=x&counts=1", "400 bad_request: counts must be a list of strings");
+        let incompatible = "400 bad_request: `partition` and any of `drilldown`, `ranges`, `group_field`, `group_sort`, \
+                            `group_limit` or `group_by` are incompatible";
+        for facets in [r#""counts":"[\"a\"]""#, r#""ranges":"{}""#, r#""drilldown":"[]""#] {
+            let body = json(&format!(r#"{{"q":"x","partition":"p",{facets}}}"#));
+            let collected = from_body(body.value(), &query(""), &settings);
+            let params = collected.and_then(|collected| collected.check(partitioned, partitioned));
+            assert_eq!(show(&params.unwrap_err()), incompatible, "{facets}");
+        }
         let collected = from_body(json(r#"{"q":"x","partition":"a"}"#).value(), &query("partition=b"), &settings);
         let expected = "400 bad_request: Multiple conflicting values for `partition` provided";
         assert_eq!(show(&collected.err().unwrap()), expected);

@@ -280,6 +280,21 @@ fn keys_make_ranges() {
 }
 
 #[test]
+fn a_document_id_without_a_key_bounds_the_rows_of_a_partition_at_null() {
+    let keys = |text: &str| from_query(&format!("partition=p&{text}")).unwrap().view_query().keys;
+    let null = |docid: &str| Some(Start { key: json("null"), docid: Some(docid.to_owned()) });
+    let until = |docid: &str, inclusion| Some(End { key: json("null"), docid: Some(docid.to_owned()), inclusion });
+    let none = Keys::Range { start: None, end: None };
+    assert_eq!(keys("startkey_docid=a"), Keys::Range { start: null("a"), end: None });
+    assert_eq!(keys("startkey_docid=a&descending=true"), none);
+    assert_eq!(keys("endkey_docid=a"), none);
+    let end = until("a", Inclusion::Inclusive);
+    assert_eq!(keys("endkey_docid=a&descending=true"), Keys::Range { start: None, end });
+    let end = until("a", Inclusion::Exclusive);
+    assert_eq!(keys("endkey_docid=a&descending=true&inclusive_end=false"), Keys::Range { start: None, end });
+}
+
+#[test]
 fn stale_and_update_are_two_names_of_one_thing() {
     for (text, expected) in [
         ("", Update::True),
