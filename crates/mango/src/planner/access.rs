@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use settee_database::IdRange;
 use settee_model::collate::Collation;
-use settee_model::json::{Kind, Value, write_string};
+use settee_model::json::{Value, write_string};
 
 use super::ranges::{self, FieldRanges};
 use super::usable::{Source, implies, requires};
 use crate::bounds::{Cut, Interval, Intervals, Key};
 use crate::error::Refusal;
 use crate::index::{Index, TextIndex};
-use crate::operator;
 use crate::options::FindOptions;
 use crate::selector::Node;
 use crate::text::clause::Clause;
@@ -156,10 +155,9 @@ fn values(node: &Node, field: &str, collation: Collation) -> Intervals {
             parts.into_iter().filter(|part| !part.is_all()).fold(Intervals::all(), |common, part| common.and(&part))
         }
         Node::Or(nodes) if !nodes.is_empty() => Intervals::any(nodes.iter().map(|node| values(node, field, collation))),
+        // As in CouchDB, conditions on elements do not limit the values.
         Node::Field(name, condition) if name == field => match &**condition {
             Node::Leaf(operator, argument) => (operator.bounds)(argument.value(), collation),
-            Node::ElemMatch(_) | Node::AllMatch(_) => operator::of_kind(Kind::Array, collation),
-            Node::KeyMapMatch(_) => operator::of_kind(Kind::Object, collation),
             _ => Intervals::all(),
         },
         Node::Everything

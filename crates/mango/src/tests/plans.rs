@@ -403,3 +403,19 @@ fn reading_many_together_counts_as_reading_one_by_one() {
         }
     }
 }
+
+/// CouchDB's own test of statistics counts the keys of other types.
+#[test]
+fn conditions_on_elements_read_the_whole_index() {
+    let place = Place::new();
+    for (number, tags) in [r#"["a"]"#, r#"["b"]"#, r#""a""#, "null", r#"{"a":1}"#].into_iter().enumerate() {
+        place.write(&format!(r#"{{"_id":"d{number}","t":{tags}}}"#));
+    }
+    place.index(r#"{"fields":["t"]}"#, "t");
+    for condition in
+        [r#"{"$elemMatch":{"$eq":"a"}}"#, r#"{"$allMatch":{"$eq":"a"}}"#, r#"{"$keyMapMatch":{"$eq":"a"}}"#]
+    {
+        let page = place.find(&format!(r#"{{"selector":{{"t":{condition}}}}}"#)).unwrap();
+        assert_eq!((page.documents.len(), page.found.unwrap().stats.keys_examined), (1, 5), "{condition}");
+    }
+}
