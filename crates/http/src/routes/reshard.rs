@@ -152,7 +152,8 @@ mod tests {
             (r#"{"type":"split","db":"db","range":"00000000-7fffffff"}"#, refused.clone()),
             (r#"{"type":"split","shard":"shards/00000000-7fffffff/db.1"}"#, refused),
         ] {
-            assert_eq!(world.admin("POST /_reshard/jobs", body).await.line(), expected, "{body}");
+            let ask = Ask::new("POST /_reshard/jobs").basic("admin", "pw").json(body);
+            assert_eq!(world.ask(ask).await.line(), expected, "{body}");
         }
         let unlike = r#"415 {"error":"bad_content_type","reason":"Content-Type must be application/json"}"#;
         let ask = Ask::new("POST /_reshard/jobs").basic("admin", "pw").text("text/plain", "{}");
