@@ -248,7 +248,7 @@ async fn an_escaped_slash_is_a_part_of_its_segment() {
         [("x/y", Some("a")), ("x/y/", Some("a")), ("x/y%2F", None), ("x%2Fy", None), ("id/y%2F", Some("y/"))]
     {
         let reply = world.ask(Ask::new(&format!("GET /db/_design/d/_rewrite/{path}")).basic("admin", "pw")).await;
-        let found = (reply.status == 200).then(|| reply.body);
+        let found = (reply.status == 200).then_some(reply.body);
         assert_eq!(found.is_some(), id.is_some(), "{path}: {found:?}");
         assert!(found.is_none_or(|body| body.contains(&format!(r#""_id":"{}""#, id.unwrap_or_default()))), "{path}");
     }
