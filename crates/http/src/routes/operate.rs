@@ -45,7 +45,7 @@ pub(super) async fn restart_as_version_1(request: Request) -> Answer {
 /// Restarts the process. As in CouchDB 1 a content type is required that HTML forms cannot send.
 fn begin_restart(request: &Request) -> Result<(), Error> {
     body::require_json(&request.headers)?;
-    tracing::warn!(user = request.user.name.as_deref().unwrap_or("nobody"), "a restart was requested");
+    tracing::warn!(user = request.user.name.as_deref().unwrap_or("anonymous"), "a restart was requested");
     (request.node.operation.restart)();
     Ok(())
 }
