@@ -24,7 +24,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 use super::panicked;
-use super::run_slots::{RunSlot, RunSlots};
+use super::run_slots::{RunSlot, RunSlots, SLICE};
 use crate::Error;
 
 /// Time that an idle thread waits for more work.
@@ -47,7 +47,8 @@ thread_local! {
 /// The work of a thread.
 struct Current {
     pool: Arc<Shared>,
-    begun: Instant,
+    /// Time before which [`yield_if_long`] has no effect. Callers check each row, so only the clock is read until then.
+    next_check: Instant,
     /// True if the thread has low priority.
     gave_way: bool,
     slot: Option<RunSlot>,
@@ -62,9 +63,12 @@ const SHORT: Duration = Duration::from_millis(2);
 /// caller can detect that its client has disconnected.
 pub fn yield_if_long() {
     CURRENT.with_borrow_mut(|current| {
-        if let Some(current) = current.as_mut().filter(|current| current.begun.elapsed() >= SHORT) {
+        if let Some(current) = current.as_mut().filter(|current| Instant::now() >= current.next_check) {
             current.give_way();
             current.slot = current.pool.run_slots.next(current.slot);
+            if current.slot.is_some() {
+                current.next_check = Instant::now() + SLICE;
+            }
         }
     });
 }
@@ -92,6 +96,7 @@ impl Current {
     fn release_slot(&mut self) {
         if let Some(slot) = self.slot.take() {
             self.pool.run_slots.release(slot);
+            self.next_check = Instant::now();
         }
     }
 }
@@ -272,7 +277,7 @@ impl Shared {
                 continue;
             }
             let pool = Arc::clone(self);
-            CURRENT.set(Some(Current { pool, begun: Instant::now(), gave_way: false, slot: None }));
+            CURRENT.set(Some(Current { pool, next_check: Instant::now() + SHORT, gave_way: false, slot: None }));
             job();
             let mut done = CURRENT.take();
             done.iter_mut().for_each(Current::release_slot);
@@ -364,7 +369,7 @@ mod tests {
     async fn work_gives_way_once_it_is_long() {
         let (threads, gave_way) = threads();
         let short = threads.spawn(|| {
-            CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().begun += Duration::from_secs(60));
+            CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().next_check += Duration::from_secs(60));
             yield_if_long();
         });
         short.end().await.unwrap();
@@ -468,7 +473,7 @@ mod tests {
         let (threads, _) = threads();
         for _ in 0..3 {
             let long = threads.spawn(|| {
-                CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().begun -= SHORT);
+                CURRENT.with_borrow_mut(|current| current.as_mut().unwrap().next_check -= SHORT);
                 yield_if_long();
                 CURRENT.with_borrow(|current| current.as_ref().unwrap().slot)
             });

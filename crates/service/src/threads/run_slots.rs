@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Time slice of a work while others wait.
-const SLICE: Duration = Duration::from_millis(2);
+pub(super) const SLICE: Duration = Duration::from_millis(2);
 
 /// Time after which a slot is revoked, because its holder probably waits for a disk, a process or its client.
 const SLICE_MAX: Duration = Duration::from_millis(10);
