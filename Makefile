@@ -20,7 +20,7 @@ run: setup ## Build and start a server: PORT (5984) on loopback, its data in DAT
 	@$(XTASK) run --data $(DATA) --port $(PORT)
 
 cluster: ## Build and start three nodes on a PostgreSQL of the machine's packages, and a proxy on PORT (5984)
-	@$(XTASK) setup --for test
+	@$(XTASK) setup --for cluster
 	@$(XTASK) cluster --port $(PORT)
 
 dist: setup ## Make packages in dist/; ARGS=--try installs each in an empty place and tries it

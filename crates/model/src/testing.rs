@@ -2,7 +2,7 @@
 //! tests use it.
 //!
 //! Every run uses a new seed and prints it (the test harness shows it when the test fails). `SETTEE_SEED=…` repeats a
-//! run.
+//! run. `SETTEE_TEST_SCALE=…` multiplies the rounds of tests that loop ([`scaled`]).
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -193,7 +193,26 @@ impl Random {
     }
 }
 
-/// Number of inputs that [`fuzz`] tries. `SETTEE_FUZZ_ROUNDS` sets another number.
+/// Returns `rounds` multiplied by `SETTEE_TEST_SCALE` (1 if it is not set). The quick gate runs each loop at scale 1, the
+/// long gate repeats the long ones at a larger scale.
+pub fn scaled(rounds: u64) -> u64 {
+    let scale = std::env::var("SETTEE_TEST_SCALE").map_or(Ok(1), |scale| scale.parse());
+    rounds * scale.unwrap_or_else(|_| panic!("SETTEE_TEST_SCALE must be a whole number"))
+}
+
+impl Random {
+    /// Returns random numbers of a range in ascending order: `count` at scale 1, all of them at a scale that is large enough.
+    pub fn sample(&mut self, range: std::ops::Range<u64>, count: u64) -> Vec<u64> {
+        let mut numbers: Vec<u64> = range.collect();
+        while numbers.len() as u64 > scaled(count) {
+            let index = self.below(numbers.len());
+            numbers.remove(index);
+        }
+        numbers
+    }
+}
+
+/// Number of inputs that [`fuzz`] tries at scale 1.
 const FUZZ_ROUNDS: u64 = 20_000;
 
 /// Maximum length of inputs of [`fuzz`].
@@ -217,13 +236,12 @@ pub fn check_file(folder: &str, name: &str, text: &str) {
 /// Calls `check` with inputs that are mutations of `seeds`: bytes are changed, removed, repeated, exchanged with those
 /// of other inputs, and `words` inserted. If a check panics, the test fails and shows the input.
 pub fn fuzz(seeds: &[&[u8]], words: &[&str], check: impl Fn(&[u8])) {
-    let rounds = std::env::var("SETTEE_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(FUZZ_ROUNDS);
     let mut random = Random::new();
     let mut pool: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
     for seed in seeds {
         check_shown(seed, &check);
     }
-    for _ in 0..rounds {
+    for _ in 0..scaled(FUZZ_ROUNDS) {
         let mut input = random.pick_one(&pool).to_vec();
         for _ in 0..=random.below(4) {
             random.mutate(&mut input, &pool, words);

@@ -23,17 +23,15 @@ use crate::workspace::Workspace;
 /// The features of packages.
 const FEATURES: &str = "--features=settee-server/wasm";
 const CLIPPY: &[&str] = &["clippy", "--release", "--workspace", FEATURES, "--all-targets", "--", "-D", "warnings"];
-const TEST: &[&str] = &["test", "--release", "--no-fail-fast"];
-/// Debug assertions and overflow checks for tests, in the crates of this workspace only: `"*"` selects all others, which then
-/// equal those of every other build. The functions of `settee-http` take minutes to optimise, and its tests seconds to run.
-const CHECKED: &[&str] = &[
-    "--config=profile.release.package.settee-http.opt-level=0",
-    "--config=profile.release.debug-assertions=true",
-    "--config=profile.release.overflow-checks=true",
-    "--config=profile.release.package.\"*\".debug-assertions=false",
-    "--config=profile.release.package.\"*\".overflow-checks=false",
-];
+const TEST: &[&str] = &["test", "--release", "--config=.cargo/tests.toml", "--no-fail-fast"];
 const DOC: &[&str] = &["doc", "--release", "--workspace", FEATURES, "--no-deps", "--document-private-items"];
+
+/// Modules of tests that start a PostgreSQL: they belong to `make test-all`.
+const ON_POSTGRESQL: &str = "on_postgresql::";
+/// Names of the tests that `make test-all` repeats with more rounds.
+const LONG: &[&str] = &["fuzz", "power::", "crash", "damage", "flipped", "converge", "random"];
+/// The factor of their rounds.
+const LONG_SCALE: (&str, &str) = ("SETTEE_TEST_SCALE", "5");
 
 /// The steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +73,7 @@ fn quick(workspace: &Workspace, gate: &mut Gate) {
     gate.step("lint", &[], || logged(workspace, "lint", CLIPPY));
     // This also builds the program, with assertions, for the tests that start servers.
     if gate.step("compile tests", &[], || build_tests(workspace)) {
-        gate.step("test", &[], || run_tests(workspace));
+        gate.step("test", &["erlang-base"], || run_tests(workspace, "test", &["--skip", ON_POSTGRESQL], None));
         gate.step("conformance", &["python3"], || conformance::run(workspace, &conformance::Options::default()));
         gate.step("readme", &["curl"], || readme::run(workspace));
     }
@@ -84,6 +82,10 @@ fn quick(workspace: &Workspace, gate: &mut Gate) {
 
 fn rest(workspace: &Workspace, gate: &mut Gate) {
     if gate.step("compile tests", &[], || build_tests(workspace)) {
+        gate.step("long loops", &[], || run_tests(workspace, "test-long", LONG, Some(LONG_SCALE)));
+        let daemons = ["postgresql", "nginx-light", "haproxy", "caddy"];
+        let filter = [ON_POSTGRESQL, "--test-threads=4"];
+        gate.step("nodes", &daemons, || run_tests(workspace, "test-nodes", &filter, None));
         gate.step("test on PostgreSQL", &["postgresql"], || on_postgres::command(workspace, &[]));
         let on_postgres = |nodes| move || conformance::run_on_postgres(workspace, nodes);
         gate.step("conformance on PostgreSQL", &["python3", "postgresql"], on_postgres(1));
@@ -142,14 +144,14 @@ fn doc_command(workspace: &Workspace) -> std::process::Command {
     command
 }
 
-/// Command for tests with [`CHECKED`]: all, unless the arguments name packages.
+/// Command for tests with assertions: all, unless the arguments name packages.
 pub(crate) fn checked_tests(workspace: &Workspace, arguments: &[String]) -> std::process::Command {
     let mut command = workspace.cargo(TEST);
     let names_package = |argument: &String| argument.starts_with("-p") || argument.starts_with("--package");
     if !arguments.iter().any(names_package) {
         command.args(["--workspace", FEATURES]);
     }
-    command.args(CHECKED).args(arguments);
+    command.args(arguments);
     command
 }
 
@@ -157,13 +159,14 @@ fn build_tests(workspace: &Workspace) -> Result<Tally> {
     finish(checked_tests(workspace, &[]).arg("--no-run"), &workspace.log("compile-tests")?)
 }
 
-fn run_tests(workspace: &Workspace) -> Result<Tally> {
-    let command = |of_tests: &[&str]| {
+/// Runs the tests that `filter` selects. A retry selects its test by name instead.
+fn run_tests(workspace: &Workspace, log: &str, filter: &[&str], scale: Option<(&str, &str)>) -> Result<Tally> {
+    let command = |of_retry: &[&str]| {
         let mut command = checked_tests(workspace, &[]);
-        command.arg("--").args(of_tests);
+        command.envs(scale).arg("--").args(if of_retry.is_empty() { filter } else { of_retry });
         command
     };
-    suite::run(command, &workspace.log("test")?)
+    suite::run(command, &workspace.log(log)?)
 }
 
 /// The steps that have run, for the table at the end.

@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     Run,
     /// `make test`: unit and integration tests, one replay of the scenarios, the sessions of the documentation.
     Test,
+    /// `make cluster`, and the tests that `make test-all` adds for several nodes: PostgreSQL and proxies.
+    Cluster,
     /// `make test-all`: client suites and the console in a browser as well.
     TestAll,
 }
@@ -41,10 +43,10 @@ const NEEDS: &[Need] = &[
     need("python3", "replays the recorded scenarios", Purpose::Test, || process::exists("python3")),
     need("curl", "runs the sessions of the documentation", Purpose::Test, || process::exists("curl")),
     need("erlang-base", "runs design documents in Erlang", Purpose::Test, || process::exists("escript")),
-    need("postgresql", "stores data in tests of the shared engine", Purpose::Test, postgresql),
-    need("nginx-light", "distributes requests over nodes in a test", Purpose::Test, || daemon("nginx")),
-    need("haproxy", "distributes requests over nodes in a test", Purpose::Test, || daemon("haproxy")),
-    need("caddy", "distributes requests over nodes in a test", Purpose::Test, || daemon("caddy")),
+    need("postgresql", "stores the data of several nodes", Purpose::Cluster, postgresql),
+    need("nginx-light", "distributes requests over nodes", Purpose::Cluster, || daemon("nginx")),
+    need("haproxy", "distributes requests over nodes", Purpose::Cluster, || daemon("haproxy")),
+    need("caddy", "distributes requests over nodes", Purpose::Cluster, || daemon("caddy")),
     need("pypy3", "runs couchpy faster than Python does", Purpose::TestAll, || process::exists("pypy3")),
     need("python3-venv", "installs the client couchdb-python", Purpose::TestAll, venv),
     need("chromium", "displays the web console in tests", Purpose::TestAll, || process::exists("chromium")),
@@ -57,14 +59,15 @@ const fn need(package: &'static str, why: &'static str, purpose: Purpose, presen
     Need { package, why, purpose, present }
 }
 
-/// Reads `--for run|test|test-all`; the default is `run`.
+/// Reads `--for run|test|cluster|test-all`; the default is `run`.
 pub(crate) fn parse(arguments: &[String]) -> Result<Purpose> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         [] | ["--for", "run"] => Ok(Purpose::Run),
         ["--for", "test"] => Ok(Purpose::Test),
+        ["--for", "cluster"] => Ok(Purpose::Cluster),
         ["--for", "test-all"] => Ok(Purpose::TestAll),
-        _ => bail!("setup takes --for run, --for test or --for test-all"),
+        _ => bail!("setup takes --for run, test, cluster or test-all"),
     }
 }
 

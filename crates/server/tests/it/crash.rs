@@ -1,14 +1,14 @@
 //! Tests of `kill -9` at random moments during loads and index builds. After each crash every acknowledged write must
 //! exist, and all redundant counts must agree.
 //!
-//! `SETTEE_CRASHES=n` runs more rounds than the default of twenty; `SETTEE_SEED=…` repeats the moments.
+//! `SETTEE_TEST_SCALE=n` multiplies the rounds; `SETTEE_SEED=…` repeats the moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use settee_model::json::{Json, Value};
-use settee_model::testing::Random;
+use settee_model::testing::{Random, scaled};
 
 use crate::server::{Directory, Server};
 use crate::{Client, design, number, rows, save, text, wait_for};
@@ -16,6 +16,9 @@ use crate::{Client, design, number, rows, save, text, wait_for};
 const SINGLE_WRITERS: usize = 3;
 const BULK_WRITERS: usize = 2;
 const GROUPS: i64 = 7;
+
+/// Kills of the server at scale 1.
+const ROUNDS: u64 = 5;
 
 /// A revision and the member `n`; `None` for a deleted document.
 type State = (String, Option<i64>);
@@ -30,7 +33,7 @@ struct Known {
 
 #[test]
 fn nothing_acknowledged_is_lost() {
-    let rounds = std::env::var("SETTEE_CRASHES").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
+    let rounds = scaled(ROUNDS) as usize;
     let mut random = Random::new();
     let directory = Directory::new();
     let mut known = vec![Known::default(); SINGLE_WRITERS + BULK_WRITERS];

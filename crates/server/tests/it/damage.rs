@@ -1,5 +1,5 @@
 //! 64 bytes are flipped in every kind of file. `verify` must find the damage, `doctor` must report it, and all other
-//! data must be salvaged and equal the written data. `SETTEE_DAMAGE_PLACES=10` tries ten places of each kind.
+//! data must be salvaged and equal the written data. `SETTEE_TEST_SCALE=10` tries ten places of each kind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,6 +8,8 @@ use std::process::Output;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+use settee_model::testing::scaled;
 
 use crate::server::{Directory, Server, program, run, serve};
 use crate::{Client, design, load, number, save, text, wait_for};
@@ -142,11 +144,6 @@ fn written(directory: &Directory) -> Contents {
     contents
 }
 
-/// Number of places per kind.
-fn places() -> u64 {
-    std::env::var("SETTEE_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
 /// Flips bytes in one place of a file and returns a description of the place.
 fn flip(path: &Path, random: &mut Random) -> String {
     let mut bytes = fs::read(path).unwrap();
@@ -165,10 +162,10 @@ fn flipped_bytes_are_reported_and_everything_else_is_salvaged() {
     assert!(verified.status.success(), "{}", output_text(&verified));
     for (kind, is_wanted) in KINDS {
         let mut lost = 0;
-        for seed in 1..=places() {
+        for seed in 1..=scaled(1) {
             lost += check(&directory, &expected, is_wanted, seed);
         }
-        println!("{kind}: {} places, {lost} of {} documents lost", places(), expected.len() as u64 * places());
+        println!("{kind}: {} places, {lost} of {} documents lost", scaled(1), expected.len() as u64 * scaled(1));
     }
 }
 
@@ -237,7 +234,7 @@ fn a_running_server_is_verified() {
 fn damage_below_a_running_server_affects_no_other_database() {
     let directory = Directory::new();
     let expected = written(&directory);
-    for seed in 1..=places() {
+    for seed in 1..=scaled(1) {
         let hurt = Directory::new();
         copy(directory.path(), hurt.path());
         damaged_while_it_runs(&hurt, &expected, seed);
@@ -451,7 +448,7 @@ fn flipped_bytes_of_a_backup_are_reported() {
     let output = run(program(&["backup", "--data"]).arg(directory.path()).arg("--to").arg(backups.path()));
     let backup = PathBuf::from(String::from_utf8(output.stdout).unwrap().lines().next().unwrap());
     let mut found = 0;
-    for seed in 1..=places() {
+    for seed in 1..=scaled(1) {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let mut paths = below(&backup);
         paths.retain(|path| fs::metadata(path).unwrap().len() > 0);
@@ -470,7 +467,7 @@ fn flipped_bytes_of_a_backup_are_reported() {
     }
     let checked = run(program(&["restore", "--check", "--from"]).arg(&backup));
     assert!(checked.status.success(), "{}", output_text(&checked));
-    println!("backups: {} places, {found} found", places());
+    println!("backups: {} places, {found} found", scaled(1));
 }
 
 /// Opening would silently lose the commits after the damage.

@@ -7,7 +7,6 @@ mod attachments;
 mod attacks;
 mod backup;
 mod client;
-mod cluster;
 mod crash;
 mod damage;
 #[cfg(target_os = "linux")]
@@ -21,12 +20,11 @@ mod life;
 mod limits;
 mod migrate;
 mod neighbours;
+mod on_postgresql;
 mod operation;
-mod postgres;
 #[cfg(target_os = "linux")]
 mod power;
 mod protocol;
-mod proxies;
 #[path = "../../../storage-postgres/tests/it/proxy.rs"]
 #[expect(dead_code, reason = "tests that include it use more of it")]
 mod proxy;
@@ -42,7 +40,6 @@ mod start;
 mod stop;
 mod transfer;
 mod transport;
-mod unresponsive;
 mod users;
 mod views;
 mod whole;

@@ -80,59 +80,6 @@ fn kill_in_the_middle(postgres: &Scratch, schema: &str, from: &str, to: &str) {
 }
 
 #[test]
-fn a_server_is_copied_to_postgresql_and_back() {
-    let Some(postgres) = Scratch::start("") else { return };
-    let (home, back) = (Directory::new(), Directory::new());
-    let server = Server::start(&home);
-    fill(&mut server.client());
-    let wanted = look(&mut server.client());
-    let (from, to, to_back) = (shown(home.path()), postgres.url_as("settee", "postgres", "moved"), shown(back.path()));
-    let (is_done, printed_text) = copy(&from, &to, &[]);
-    assert!(!is_done && printed_text.contains("another server uses the data directory"), "{printed_text}");
-    assert!(server.terminate().0.success());
-
-    // From the directory to PostgreSQL.
-    kill_in_the_middle(&postgres, "moved", &from, &to);
-    let (is_done, printed_text) = copy(&from, &to, &[]);
-    assert!(!is_done && printed_text.contains("--resume continues it"), "{printed_text}");
-    let refused = run(serve(&home).args(["--storage", &to]));
-    let printed_text = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && printed_text.contains("these data are an unfinished copy"), "{printed_text}");
-    let (is_done, printed_text) = copy(&from, &to, &["--resume"]);
-    let wanted_there = "the same on both sides: 4 databases with 30006 documents, 2 attachments and 1 indexes, ";
-    assert!(is_done && printed_text.contains(wanted_there), "{printed_text}");
-    let (is_done, printed_text) = copy(&from, &to, &["--verify"]);
-    assert!(is_done && printed_text.starts_with("the same on both sides: "), "{printed_text}");
-    let (is_done, printed_text) = copy(&from, &to, &[]);
-    assert!(!is_done && printed_text.contains("the target contains data"), "{printed_text}");
-
-    // The copy can be served.
-    let server = Server::start_as(&home, serve(&home).args(["--storage", &to]));
-    let client = &mut server.client();
-    assert_eq!(look(client), wanted);
-    let rev = save(client, "/db/new", r#"{"g":1,"n":1}"#);
-    client.put("/db/new", &format!(r#"{{"_rev":"{rev}","g":2,"n":2}}"#)).expect(201);
-    client.get("/db/_design/d/_view/v").expect(200);
-    let wanted = look(client);
-    assert!(server.terminate().0.success());
-    std::fs::remove_file(home.path().join("storage")).unwrap();
-    let (is_done, printed_text) = copy(&from, &to, &["--verify"]);
-    assert!(!is_done && printed_text.contains("database db, documents new: is in the copy only"), "{printed_text}");
-
-    // From PostgreSQL to a directory.
-    let (is_done, printed_text) = copy(&to, &to_back, &[]);
-    assert!(is_done && printed_text.contains(&format!("settee serve --data {to_back}")), "{printed_text}");
-    let server = Server::start(&back);
-    let client = &mut server.client();
-    assert_eq!(look(client), wanted);
-    assert_eq!(text(client.get("/db/new").json().value(), "_id"), "new");
-    save(client, "/db/later", "{}");
-    assert!(server.terminate().0.success());
-    let output = run(program(&["verify", "--data"]).arg(back.path()));
-    assert!(output.status.success(), "{output:?}");
-}
-
-#[test]
 fn databases_that_cannot_be_copied_are_reported() {
     let (empty, other) = (Directory::new(), Directory::new());
     let server = Server::start(&other);
@@ -157,4 +104,65 @@ fn databases_that_cannot_be_copied_are_reported() {
     assert!(!is_done && printed_text.contains("there is no unfinished copy"), "{printed_text}");
     let (is_done, printed_text) = copy(&other, &empty, &[]);
     assert!(is_done, "from a directory to another: {printed_text}");
+}
+
+mod on_postgresql {
+    use super::*;
+
+    #[test]
+    fn a_server_is_copied_to_postgresql_and_back() {
+        let Some(postgres) = Scratch::start("") else { return };
+        let (home, back) = (Directory::new(), Directory::new());
+        let server = Server::start(&home);
+        fill(&mut server.client());
+        let wanted = look(&mut server.client());
+        let (from, to, to_back) =
+            (shown(home.path()), postgres.url_as("settee", "postgres", "moved"), shown(back.path()));
+        let (is_done, printed_text) = copy(&from, &to, &[]);
+        assert!(!is_done && printed_text.contains("another server uses the data directory"), "{printed_text}");
+        assert!(server.terminate().0.success());
+
+        // From the directory to PostgreSQL.
+        kill_in_the_middle(&postgres, "moved", &from, &to);
+        let (is_done, printed_text) = copy(&from, &to, &[]);
+        assert!(!is_done && printed_text.contains("--resume continues it"), "{printed_text}");
+        let refused = run(serve(&home).args(["--storage", &to]));
+        let printed_text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(
+            !refused.status.success() && printed_text.contains("these data are an unfinished copy"),
+            "{printed_text}"
+        );
+        let (is_done, printed_text) = copy(&from, &to, &["--resume"]);
+        let wanted_there = "the same on both sides: 4 databases with 30006 documents, 2 attachments and 1 indexes, ";
+        assert!(is_done && printed_text.contains(wanted_there), "{printed_text}");
+        let (is_done, printed_text) = copy(&from, &to, &["--verify"]);
+        assert!(is_done && printed_text.starts_with("the same on both sides: "), "{printed_text}");
+        let (is_done, printed_text) = copy(&from, &to, &[]);
+        assert!(!is_done && printed_text.contains("the target contains data"), "{printed_text}");
+
+        // The copy can be served.
+        let server = Server::start_as(&home, serve(&home).args(["--storage", &to]));
+        let client = &mut server.client();
+        assert_eq!(look(client), wanted);
+        let rev = save(client, "/db/new", r#"{"g":1,"n":1}"#);
+        client.put("/db/new", &format!(r#"{{"_rev":"{rev}","g":2,"n":2}}"#)).expect(201);
+        client.get("/db/_design/d/_view/v").expect(200);
+        let wanted = look(client);
+        assert!(server.terminate().0.success());
+        std::fs::remove_file(home.path().join("storage")).unwrap();
+        let (is_done, printed_text) = copy(&from, &to, &["--verify"]);
+        assert!(!is_done && printed_text.contains("database db, documents new: is in the copy only"), "{printed_text}");
+
+        // From PostgreSQL to a directory.
+        let (is_done, printed_text) = copy(&to, &to_back, &[]);
+        assert!(is_done && printed_text.contains(&format!("settee serve --data {to_back}")), "{printed_text}");
+        let server = Server::start(&back);
+        let client = &mut server.client();
+        assert_eq!(look(client), wanted);
+        assert_eq!(text(client.get("/db/new").json().value(), "_id"), "new");
+        save(client, "/db/later", "{}");
+        assert!(server.terminate().0.success());
+        let output = run(program(&["verify", "--data"]).arg(back.path()));
+        assert!(output.status.success(), "{output:?}");
+    }
 }

@@ -2,18 +2,10 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod engine;
-mod faults;
-mod joint;
-mod nodes;
-mod promotion;
+mod on_postgresql;
 mod proxy;
-mod schema;
 #[expect(dead_code, unreachable_pub, reason = "other crates include it, and use more of it")]
 mod scratch;
-mod tls;
-mod unresponsive;
-mod write_failure;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,7 @@
 //! Flipped bytes below a running engine: reads of affected shards fail, all other shards can be read and written, and
-//! dropping the affected shards removes the damage. `SETTEE_DAMAGE_PLACES=10` tries ten places of each kind of file.
+//! dropping the affected shards removes the damage. `SETTEE_TEST_SCALE=10` tries ten places of each kind of file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use settee_model::testing::scaled;
 use settee_storage::{
     Batch, CommitToken, Direction, Durability, Engine, Expect, KeyRange, Keyspace, Outcome, Shard, StorageError,
 };
@@ -157,7 +157,7 @@ fn check_gets(engine: &RocksEngine, expected: &Contents, hurt: &BTreeSet<(u64, K
 }
 
 fn hurt_in_use(kind: &str, damage: fn(&Path, &mut Random) -> String) {
-    let places: u64 = env::var("SETTEE_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let places = scaled(1);
     let origin = tempfile::tempdir().unwrap();
     let mut random = Random(5);
     let expected = {

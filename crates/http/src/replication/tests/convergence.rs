@@ -1,9 +1,9 @@
 //! Sessions between databases of a whole server with faults: at every exchange, and at random.
 //!
 //! Three databases that are edited and replicated at random converge to the same leaves, winners, histories
-//! and attachments. Seeds are printed; `SETTEE_ROUNDS` is the number of rounds.
+//! and attachments. Seeds are printed.
 
-use settee_model::testing::Random;
+use settee_model::testing::{Random, scaled};
 use settee_replication::{
     Control, Identity, Outcome, Peer, Places, Progress, ReplicationId, Request, Services, Session, Spec, Tuning,
 };
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// Default number of rounds.
+/// Number of rounds at scale 1.
 const ROUNDS: u64 = 25;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -204,8 +204,7 @@ async fn check_round(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn databases_converge() {
-    let rounds = std::env::var("SETTEE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS);
-    for round in 0..rounds {
+    for round in 0..scaled(ROUNDS) {
         let seed = 0x5e77_ee00 + round * 7919;
         println!("seed {seed}");
         check_round(seed).await;

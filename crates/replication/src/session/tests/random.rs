@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use settee_model::testing::scaled;
+
 use crate::session::Outcome;
 use crate::testing::{Fault, Faulty, Leaf, Missing, Sequences, Server, Sides, services, spec};
 use crate::transport::Transport;
 
-/// Number of rounds, unless `SETTEE_ROUNDS` is set.
+/// Number of rounds at scale 1.
 const ROUNDS: u64 = 60;
 
 /// Sequence of numbers from a seed (xorshift).
@@ -95,8 +97,7 @@ async fn check_round(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn databases_converge() {
-    let rounds = std::env::var("SETTEE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS);
-    for round in 0..rounds {
+    for round in 0..scaled(ROUNDS) {
         let seed = 0x5e77_ee00 + round * 7919;
         println!("seed {seed}");
         check_round(seed).await;

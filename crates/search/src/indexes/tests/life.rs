@@ -208,12 +208,12 @@ fn builds_are_paused_resumed_and_cancelled() {
     let (world, database) = world();
     let world = Arc::new(world);
     let design = Arc::new(design("f"));
-    for number in 0..3000 {
+    for number in 0..1500 {
         write(&database, &format!(r#"{{"_id":"{number:04}","n":{number}}}"#));
     }
     let status = || world.searches.build_state(&database, &design).unwrap().status;
     assert_eq!(status(), BuildStatus::Lagging);
-    assert_eq!(world.searches.lag(&database, &design).unwrap(), Some(3000));
+    assert_eq!(world.searches.lag(&database, &design).unwrap(), Some(1500));
     // The build is paused while it runs: its progress is kept.
     let (weak, paused, of): (Weak<World>, _, _) = (Arc::downgrade(&world), Arc::clone(&database), Arc::clone(&design));
     *world.members.watcher.lock() = Some(Box::new(move || {
@@ -225,19 +225,19 @@ fn builds_are_paused_resumed_and_cancelled() {
     assert!(matches!(ended, SearchError::Build(ViewError::Paused)), "{ended:?}");
     assert_eq!((status(), world.tasks.list().len()), (BuildStatus::Paused, 0));
     let done = world.mapped();
-    assert!(done > 0 && done < 3000, "{done}");
+    assert!(done > 0 && done < 1500, "{done}");
     *world.members.watcher.lock() = None;
     assert!(world.search(&database, &design, Query::All).is_err());
     world.views.resume(&database, &design).unwrap();
     world.searches.note_resumed(&database, &design);
-    assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 3000);
-    assert_eq!((status(), world.mapped()), (BuildStatus::Current, 3000));
+    assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 1500);
+    assert_eq!((status(), world.mapped()), (BuildStatus::Current, 1500));
     // A cancelled index is skipped until a search needs it.
     write(&database, r#"{"_id":"new","n":1}"#);
     world.views.cancel(&database, &design).unwrap();
     world.searches.note_cancelled(&database, &design);
     assert_eq!((status(), world.searches.lag(&database, &design).unwrap()), (BuildStatus::Resting, None));
-    assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 3001);
+    assert_eq!(world.search(&database, &design, Query::All).unwrap().total_hits, 1501);
     // After the shutdown nothing is built any more.
     write(&database, r#"{"_id":"late","n":1}"#);
     world.searches.stop();

@@ -3,7 +3,7 @@
 //! after a power loss at any moment. On each such image a server must start, have everything that was acknowledged by
 //! then, and accept writes.
 //!
-//! The default is fifty images; `SETTEE_POWER_LOSSES=2000` makes as many, with a new record for each hundred.
+//! Twenty images at scale 1; `SETTEE_TEST_SCALE=100` makes 2,000, with a new record for each hundred.
 
 mod disk;
 mod history;
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::thread;
 
 use settee_model::json::Value;
-use settee_model::testing::Random;
+use settee_model::testing::{Random, scaled};
 
 use crate::disk::preload;
 use crate::server::{Directory, Server, program};
@@ -28,11 +28,14 @@ use history::{History, NOTHING};
 /// `ann:pw`, the administrator in the environment.
 const ANN: &str = "Basic YW5uOnB3";
 
-const IMAGES_OF_A_RECORD: usize = 100;
+/// Images at scale 1.
+const IMAGES: u64 = 20;
+/// Images of one record of file operations.
+const IMAGES_OF_A_RECORD: u64 = 100;
 
 #[test]
 fn every_power_loss_keeps_acknowledged_writes() {
-    let images = std::env::var("SETTEE_POWER_LOSSES").ok().and_then(|images| images.parse().ok()).unwrap_or(50);
+    let images = scaled(IMAGES);
     let mut random = Random::new();
     let mut done = 0;
     while done < images {
@@ -85,7 +88,7 @@ impl Recorded {
         }
     }
 
-    fn check_images(&self, count: usize, random: &mut Random) {
+    fn check_images(&self, count: u64, random: &mut Random) {
         let mut moments: Vec<usize> = (0..count).map(|_| self.moment(random)).collect();
         moments.sort_unstable();
         let mut disk = Disk::new(&self.root, self.root_inode);

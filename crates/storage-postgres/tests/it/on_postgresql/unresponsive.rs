@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use settee_storage::{Durability, Engine, Keyspace, Outcome, Result, Shard, Version};
 use settee_storage_postgres::PostgresEngine;
 
-use crate::nodes::until;
+use super::nodes::until;
 use crate::proxy::Proxy;
 use crate::{numbered, open, schema_of, server, step, steps, token};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use settee_storage::{Durability, Engine, Outcome, Shard, Version};
 
-use crate::nodes::{observe, until};
+use super::nodes::{observe, until};
 use crate::scratch::{Scratch, programs};
 use crate::{numbered, open, steps, token};
 

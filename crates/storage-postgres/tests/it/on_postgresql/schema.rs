@@ -5,7 +5,7 @@ use std::thread;
 use settee_storage::{Durability, Engine, Keyspace, Shard};
 use settee_storage_postgres::{OpenError, PostgresEngine, Tables, VERSION, init, read_value};
 
-use crate::nodes::until;
+use super::nodes::until;
 use crate::{id, open, options, schema_of, server, step, steps};
 
 fn open_error(url: &str) -> String {

@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::cluster::{ADMIN, node};
+use super::cluster::{ADMIN, node};
 use crate::scratch::{Scratch, skip};
 use crate::server::{Directory, Server, program, run};
 use crate::{Client, TIMEOUT, save, wait_for};
 
-const MANUAL: &str = include_str!("../../../../docs/operation/cluster.md");
-const CLUSTER: &str = include_str!("../../../../packaging/cluster.yaml");
-const IMAGE: &str = include_str!("../../../../packaging/Dockerfile");
+const MANUAL: &str = include_str!("../../../../../docs/operation/cluster.md");
+const CLUSTER: &str = include_str!("../../../../../packaging/cluster.yaml");
+const IMAGE: &str = include_str!("../../../../../packaging/Dockerfile");
 
 const NAMES: [&str; 3] = ["one@here", "two@here", "three@here"];
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cluster::{ADMIN, node};
+use super::cluster::{ADMIN, node};
 use crate::proxy::Proxy;
 use crate::scratch::Scratch;
 use crate::server::{Directory, Server};

@@ -6,7 +6,7 @@ use std::thread;
 use settee_storage::{Batch, CommitToken, Durability, Engine, Keyspace, Outcome, Shard, StorageError, Version};
 use settee_storage_postgres::PostgresEngine;
 
-use crate::nodes::until;
+use super::nodes::until;
 use crate::proxy::Proxy;
 use crate::scratch::Scratch;
 use crate::{numbered, open, schema_of, server, step, steps, token};

@@ -1,0 +1,11 @@
+//! Tests of the engine. `make test` skips modules of this name.
+
+mod engine;
+mod faults;
+mod joint;
+mod nodes;
+mod promotion;
+mod schema;
+mod tls;
+mod unresponsive;
+mod write_failure;
