@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crate::account::Account;
@@ -66,6 +67,25 @@ pub enum Check {
     NeedsHashing(Job),
 }
 
+/// Numbers of checks of passwords.
+#[derive(Debug, Default)]
+pub struct PasswordChecks {
+    fast: AtomicU64,
+    slow: AtomicU64,
+}
+
+impl PasswordChecks {
+    /// Returns the number of comparisons with the cache and of additions to it.
+    pub fn fast(&self) -> u64 {
+        self.fast.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of derivations of keys from passwords.
+    pub fn slow(&self) -> u64 {
+        self.slow.load(Ordering::Relaxed)
+    }
+}
+
 /// Checks credentials. Clones share the admins and the caches.
 #[derive(Clone)]
 pub struct Authenticator {
@@ -75,6 +95,7 @@ pub struct Authenticator {
 struct Shared {
     admins: RwLock<HashMap<String, Arc<Account>>>,
     verified: Mutex<Verified>,
+    checks: PasswordChecks,
     lockouts: Mutex<Lockouts>,
     sharing: OnceLock<Sharing>,
     key: [u8; 32],
@@ -88,6 +109,7 @@ impl Authenticator {
         let shared = Shared {
             admins: RwLock::default(),
             verified: Mutex::new(Verified::new(REMEMBERED_MAX)),
+            checks: PasswordChecks::default(),
             lockouts: Mutex::default(),
             sharing: OnceLock::new(),
             key,
@@ -141,6 +163,12 @@ impl Authenticator {
         if self.has_admins() { UserContext::anonymous() } else { UserContext::admin_party() }
     }
 
+    /// Returns the numbers of checks since the start.
+    #[must_use]
+    pub fn password_checks(&self) -> &PasswordChecks {
+        &self.shared.checks
+    }
+
     /// Checks a login without slow work.
     ///
     /// # Errors
@@ -152,7 +180,7 @@ impl Authenticator {
         shared.refuse_suspect(suspect, &policy.lockout, now_ms)?;
         let known_as = fingerprint(&shared.key, &[account.name().as_bytes(), account.stored().as_bytes()]);
         let tried = fingerprint(&shared.key, &[b"password", &password]);
-        match shared.verified().look_up(&known_as, &tried) {
+        match shared.look_up(&known_as, &tried) {
             Known::Right => return Ok(Check::Right),
             Known::Wrong => {
                 shared.note(&suspect(), &policy.lockout, now_ms);
@@ -189,7 +217,7 @@ impl Authenticator {
     pub fn remember(&self, account: &Account, password: &[u8]) {
         let key = &self.shared.key;
         let known_as = fingerprint(key, &[account.name().as_bytes(), account.stored().as_bytes()]);
-        self.shared.verified().insert(known_as, fingerprint(key, &[b"password", password]));
+        self.shared.insert(known_as, fingerprint(key, &[b"password", password]));
     }
 
     /// Returns the digest, under the key of this process, of data that was verified elsewhere, such as signatures.
@@ -216,6 +244,19 @@ impl std::fmt::Debug for Authenticator {
 impl Shared {
     fn verified(&self) -> MutexGuard<'_, Verified> {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_up(&self, account: &Fingerprint, password: &Fingerprint) -> Known {
+        let known = self.verified().look_up(account, password);
+        if known != Known::Unknown {
+            self.checks.fast.fetch_add(1, Ordering::Relaxed);
+        }
+        known
+    }
+
+    fn insert(&self, account: Fingerprint, password: Fingerprint) {
+        self.checks.fast.fetch_add(1, Ordering::Relaxed);
+        self.verified().insert(account, password);
     }
 
     fn lockouts(&self) -> MutexGuard<'_, Lockouts> {
@@ -276,17 +317,21 @@ impl Job {
     /// If the login is rejected.
     pub fn run(self) -> Result<(), AuthError> {
         // Many logins may be queued behind the first one, whose result is now cached.
-        let known = self.shared.verified().look_up(&self.known_as, &self.tried);
+        let known = self.shared.look_up(&self.known_as, &self.tried);
         if known == Known::Right {
             return Ok(());
         }
         self.shared.refuse_suspect(|| self.suspect.clone(), &self.policy.lockout, self.now_ms)?;
         let hash = self.account.hash(&self.policy.iterations)?;
-        if known == Known::Wrong || !hash.verify(&self.password) {
+        let verifies = || {
+            self.shared.checks.slow.fetch_add(1, Ordering::Relaxed);
+            hash.verify(&self.password)
+        };
+        if known == Known::Wrong || !verifies() {
             self.shared.note(&self.suspect, &self.policy.lockout, self.now_ms);
             return Err(AuthError::Incorrect);
         }
-        self.shared.verified().insert(self.known_as, self.tried);
+        self.shared.insert(self.known_as, self.tried);
         Ok(())
     }
 }

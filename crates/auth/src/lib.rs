@@ -32,7 +32,7 @@ pub mod user_document;
 
 pub use account::Account;
 pub use algorithm::Algorithm;
-pub use authenticator::{AuthError, Authenticator, Check, Job, Login, LoginPolicy};
+pub use authenticator::{AuthError, Authenticator, Check, Job, Login, LoginPolicy, PasswordChecks};
 pub use basic::{BasicCredentials, InvalidHeader};
 pub use cookie::{MalformedCookie, SESSION_COOKIE, SessionCookie};
 pub use lockout::{LockoutMode, LockoutPolicy, Sharing, Suspect};

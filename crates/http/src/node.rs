@@ -415,6 +415,7 @@ impl Node {
             catalog: &self.catalog,
             metrics: &self.metrics,
             operation: &self.operation,
+            passwords: self.authenticator.password_checks(),
             replicator: self.replicator.get().map(AsRef::as_ref),
         }
     }

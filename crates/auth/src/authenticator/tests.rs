@@ -49,6 +49,17 @@ fn a_password_is_hashed_once_and_then_others_are_wrong_at_once() {
 }
 
 #[test]
+fn checks_are_counted_as_fast_or_slow() {
+    let authenticator = authenticator();
+    // (password, fast, slow): a derivation that succeeds is added to the cache, which counts as a fast one.
+    for (password, fast, slow) in [("wrong", 0, 1), ("secret", 1, 2), ("secret", 2, 2), ("wrong", 3, 2)] {
+        let _ = login(&authenticator, "admin", password, 1, 0);
+        let checks = authenticator.password_checks();
+        assert_eq!((checks.fast(), checks.slow()), (fast, slow), "{password}");
+    }
+}
+
+#[test]
 fn a_new_password_ends_the_old_one_at_once() {
     let authenticator = authenticator();
     assert_eq!(login(&authenticator, "admin", "secret", 1, 0), ("slow", Ok(())));

@@ -1,5 +1,6 @@
 //! Names of the numbers: CouchDB's paths and descriptions where a number has the same meaning.
 
+use settee_auth::PasswordChecks;
 use settee_database::{Catalog, Counters};
 use settee_replication::{Counter, Replicator, Tally};
 
@@ -17,6 +18,8 @@ pub(crate) enum Source {
     Measure(Measure),
     /// Counted by the databases.
     Databases(fn(&Counters) -> u64),
+    /// Counted by the authenticator.
+    Passwords(fn(&PasswordChecks) -> u64),
     /// Number of feeds that wait.
     Watching,
     OpenDatabases,
@@ -34,6 +37,7 @@ pub(crate) struct Figures<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) metrics: &'a Metrics,
     pub(crate) operation: &'a Operation,
+    pub(crate) passwords: &'a PasswordChecks,
     /// `None` before replication has started.
     pub(crate) replicator: Option<&'a Replicator>,
 }
@@ -82,6 +86,7 @@ impl Stat {
             Source::Count(count) => totals.count(count),
             Source::Measure(measure) => totals.measure(measure).count(),
             Source::Databases(read) => read(figures.catalog.counters()),
+            Source::Passwords(read) => read(figures.passwords),
             Source::Watching => figures.metrics.watching(),
             Source::OpenDatabases => figures.catalog.open_databases().len() as u64,
             Source::OpenFiles => (figures.operation.process)().open_files,
@@ -148,6 +153,8 @@ const PLAIN: &[Stat] = &[
     Stat::new(["couchdb", "commits", ""], "number of commits performed", Source::Databases(|c| c.commits.get())),
     Stat::new(["couchdb", "auth_cache_hits", ""], "number of authentication cache hits", Source::Count(Count::AuthCacheHits)),
     Stat::new(["couchdb", "auth_cache_misses", ""], "number of authentication cache misses", Source::Count(Count::AuthCacheMisses)),
+    Stat::new(["couchdb", "password_hashing_fast", ""], "number of fast password hashing operations", Source::Passwords(PasswordChecks::fast)),
+    Stat::new(["couchdb", "password_hashing_slow", ""], "number of slow password hashing operations", Source::Passwords(PasswordChecks::slow)),
     Stat::new(["couchdb", "open_databases", ""], "number of open databases", Source::OpenDatabases),
     Stat::new(["couchdb", "open_os_files", ""], "number of file descriptors CouchDB has open", Source::OpenFiles),
     Stat::new(["couchdb", "request_time", ""], "length of a request inside CouchDB without MochiWeb", Source::Measure(Measure::Request)),
