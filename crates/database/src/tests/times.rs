@@ -167,7 +167,7 @@ fn changes_of_unknown_times_are_not_left_out() {
     // A clock that has lost its time.
     clock.set(7);
     save(&database, new("third", "{}"));
-    assert_eq!(before(&database, u64::MAX), 2, "the time of the interval is known");
+    assert_eq!(before(&database, u64::MAX), 2, "the commit belongs to the recorded interval");
     drop((database, catalog));
     let without = open(&engine);
     let database = without.database("db").unwrap();

@@ -96,7 +96,8 @@ async fn a_feed_starts_at_a_date() {
         ("2025-11-28T12:00:01Z", ""),
         ("3000-02-03T04:05:00Z", ""),
     ] {
-        for parameters in ["", "&feed=longpoll&timeout=0", "&feed=continuous&timeout=0", "&feed=eventsource&timeout=0"] {
+        for parameters in ["", "&feed=longpoll&timeout=0", "&feed=continuous&timeout=0", "&feed=eventsource&timeout=0"]
+        {
             assert_eq!(ids(&world, &format!("GET /db/_changes?since={date}{parameters}")).await, expected, "{date}");
         }
         let line = format!("GET /db/_changes?since={date}&filter=_doc_ids&doc_ids=%5B%22b%22,%22c%22%5D");
