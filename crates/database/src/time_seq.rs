@@ -7,14 +7,16 @@
 //! bins in pairs before it adds one, so that the width of bins increases with their age. The schedule
 //! ([`WIDTHS`]) is that of CouchDB.
 //!
-//! **Guarantee.** If all commits are recorded, [`TimeSeq::before`] returns for each date a sequence before all changes
-//! that were committed when the clock of their writer showed that date or a later one. It may precede earlier changes
-//! as well. The guarantee holds for arbitrary clocks: they may differ between writers and go back. The reasons:
+//! **Guarantee.** [`TimeSeq::before`] returns for each date a sequence before all changes that were committed when the
+//! clock of their writer showed that date or a later one. It may precede earlier changes as well. The guarantee holds
+//! for arbitrary clocks of recorded commits: they may differ between writers and go back. The reasons:
 //!
 //! - A bin is added only for an interval after that of the newest bin. A commit in an earlier interval belongs to the
 //!   newest bin, that is to a bin that is selected only for later dates than its own.
 //! - Before a bin with the start T is added, no writer's clock has shown T, so all changes since T follow the bin.
 //! - Merging removes the newer bin of a pair; its dates select the older one, with an earlier sequence.
+//!
+//! After commits of unknown time, the caller records the interval after the current one, which these commits precede.
 //!
 //! This module reads neither a clock nor the store.
 

@@ -149,38 +149,44 @@ fn a_database_that_is_opened_again_continues_its_record() {
     assert_eq!(expected[0], (START_S, 4), "the oldest bins are merged");
 }
 
-/// Commits without a clock are before and after recorded ones: of a program that does not record times.
+/// Commits without a clock precede and follow recorded ones, as those of a program that does not record times.
 #[test]
 fn changes_of_unknown_times_are_not_left_out() {
     let engine = engine();
-    let without = open(&engine);
-    let database = create(&without, "db");
+    let reopened = |now_s: Option<u64>| {
+        let catalog = open(&engine);
+        if let Some(now_s) = now_s {
+            TestClock::of(&catalog).set(now_s);
+        }
+        catalog
+    };
+    let database = create(&reopened(None), "db");
     save(&database, new("first", "{}"));
     assert_eq!((histogram(&database), before(&database, u64::MAX)), (vec![], 0));
-    drop((database, without));
-    let catalog = open(&engine);
-    let clock = TestClock::of(&catalog);
-    let database = catalog.database("db").unwrap();
-    save(&database, new("second", "{}"));
-    assert_eq!(histogram(&database), [(0, 1), (START_S, 1)]);
-    assert_eq!([before(&database, START_S), before(&database, u64::MAX)], [1, 2]);
-    // A clock that has lost its time.
-    clock.set(7);
-    save(&database, new("third", "{}"));
-    assert_eq!(before(&database, u64::MAX), 2, "the commit belongs to the recorded interval");
-    drop((database, catalog));
-    let without = open(&engine);
-    let database = without.database("db").unwrap();
+    drop(database);
+    // The first change may belong to the same interval.
+    let second = START_S + INTERVAL_S;
+    for id in ["second", "third"] {
+        let database = reopened(Some(START_S + 60)).database("db").unwrap();
+        save(&database, new(id, "{}"));
+        assert_eq!(before(&database, START_S + 61), 0);
+    }
+    let database = reopened(None).database("db").unwrap();
+    assert_eq!(histogram(&database), [(0, 1), (second, 2)]);
+    assert_eq!([second - 1, second, u64::MAX].map(|time_s| before(&database, time_s)), [0, 1, 3]);
     save(&database, new("fourth", "{}"));
-    assert_eq!(histogram(&database), [(0, 1), (START_S, 3)]);
+    assert_eq!(histogram(&database), [(0, 1), (second, 3)]);
     assert_eq!(before(&database, u64::MAX), 1, "the fourth change may be the latest one");
-    drop((database, without));
-    let catalog = open(&engine);
-    TestClock::of(&catalog).set(START_S + INTERVAL_S);
-    let database = catalog.database("db").unwrap();
+    drop(database);
+    // A clock that has lost its time.
+    let database = reopened(Some(7)).database("db").unwrap();
     save(&database, new("fifth", "{}"));
-    assert_eq!(histogram(&database), [(0, 1), (START_S, 3), (START_S + INTERVAL_S, 1)]);
-    assert_eq!(before(&database, u64::MAX), 5);
+    assert_eq!(before(&database, u64::MAX), 1);
+    drop(database);
+    let database = reopened(Some(second)).database("db").unwrap();
+    save(&database, new("sixth", "{}"));
+    assert_eq!(histogram(&database), [(0, 1), (second, 4), (second + INTERVAL_S, 1)]);
+    assert_eq!([second, second + INTERVAL_S, u64::MAX].map(|time_s| before(&database, time_s)), [1, 5, 6]);
 }
 
 #[test]
@@ -208,10 +214,11 @@ fn discarded_times_are_recorded_again() {
     save(&database, new("b", "{}"));
     clock.set(START_S);
     save(&database, new("c", "{}"));
-    assert_eq!(histogram(&database), [(0, 1), (START_S + 1000 * INTERVAL_S, 2)]);
+    assert_eq!(histogram(&database), [(0, 1), (START_S + 1001 * INTERVAL_S, 2)]);
     discard();
     save(&database, new("d", "{}"));
-    assert_eq!(histogram(&database), [(0, 3), (START_S, 1)]);
+    // The discarded changes may belong to the current interval.
+    assert_eq!(histogram(&database), [(0, 3), (START_S + INTERVAL_S, 1)]);
     // In one commit with changes.
     clock.set(START_S + INTERVAL_S);
     let works = vec![Work::Documents(vec![new("e", "{}")]), Work::ForgetTimes, Work::Documents(vec![new("f", "{}")])];
@@ -221,9 +228,9 @@ fn discarded_times_are_recorded_again() {
         database.lead();
     }
     assert_eq!(database.counters().commits.get(), commits + 1);
-    assert_eq!(histogram(&database), [(0, 4), (START_S + INTERVAL_S, 2)]);
+    assert_eq!(histogram(&database), [(0, 4), (START_S + 2 * INTERVAL_S, 2)]);
     // Without a time, the discarded record is removed.
-    let (bare, _) = (create(&open(&engine()), "db"), ());
+    let bare = create(&open(&engine()), "db");
     save(&bare, new("a", "{}"));
     bare.update(Work::ForgetTimes).unwrap();
     assert_eq!(record(&bare), None);

@@ -22,6 +22,9 @@ impl Group<'_> {
             match self.database.clock().and_then(|clock| clock.interval(latest)) {
                 None => self.meta.time_interval = 0,
                 Some(interval) if interval == latest => {}
+                // Earlier changes without a recorded time may belong to this interval. Dates in it must not select
+                // a later sequence, so the next interval is recorded instead.
+                Some(interval) if latest == 0 && seq > 0 => return self.put_interval(interval + 1, seq),
                 Some(interval) => return self.put_interval(interval, seq),
             }
         }

@@ -55,7 +55,8 @@ async fn intervals_are_listed_and_discarded() {
     assert_eq!(ask(&world, "DELETE /db/_time_seq").await.line(), r#"200 {"ok":true}"#);
     assert_eq!(ask(&world, "GET /db/_time_seq").await.line(), answer(""));
     world.admin("PUT /db/e", "{}").await;
-    let times = r#"["1970-01-01T00:00:00Z",4],["2025-11-28T12:00:00Z",1]"#;
+    // The discarded changes may belong to the current interval, so the next one is recorded.
+    let times = r#"["1970-01-01T00:00:00Z",4],["2025-11-28T15:00:00Z",1]"#;
     assert_eq!(ask(&world, "GET /db/_time_seq").await.line(), answer(times));
     // All changes of a database with several ranges are in one.
     world.admin("PUT /wide?q=8", "").await;
@@ -137,7 +138,7 @@ async fn times_before_the_earliest_one_are_not_recorded() {
     assert_eq!(ask(&world, "GET /db/_time_seq").await.line(), answer(""));
     world.set("couchdb", "time_seq_min_time", "1754006399");
     world.admin("PUT /db/b", "{}").await;
-    let times = r#"["1970-01-01T00:00:00Z",1],["2025-07-31T21:00:00Z",1]"#;
+    let times = r#"["1970-01-01T00:00:00Z",1],["2025-08-01T00:00:00Z",1]"#;
     assert_eq!(ask(&world, "GET /db/_time_seq").await.line(), answer(times));
 }
 
